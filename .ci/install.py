@@ -52,7 +52,11 @@ class Newcomer:
     @staticmethod
     def environment() -> dict[str, str]:
         """The caller's, without what would let the repository in."""
-        return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+        return {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("PYTHONPATH", "PYTHONHOME")
+        }
 
     def serve_once(self) -> dict[str, object]:
         """Start the page, ask it for one explanation, stop it; the answer."""
@@ -74,7 +78,9 @@ class Newcomer:
             finally:
                 server.send_signal(signal.SIGTERM)
                 status = server.wait(timeout=30)
-                assert status in (0, 143, -signal.SIGTERM), f"serve: expected to end when told, got status {status}"
+                assert status in (0, 143, -signal.SIGTERM), (
+                    f"serve: expected to end when told, got status {status}"
+                )
 
 
 def main() -> None:
@@ -84,11 +90,17 @@ def main() -> None:
         (folder / "builder").mkdir()
         builder, newcomer = Newcomer(folder / "builder"), Newcomer(folder)
         builder.install("build")
-        builder.run("python", "-m", "build", "--outdir", folder / "dist", ROOT)  # the wheel is built from the sdist
+        builder.run(
+            "python", "-m", "build", "--outdir", folder / "dist", ROOT
+        )  # the wheel is built from the sdist
         (wheel,), (sdist,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
         newcomer.install(str(wheel))
         packages = json.loads(newcomer.run("python", "-m", "pip", "list", "--format", "json"))
-        names = {package["name"].lower().replace("_", "-") for package in packages} - {"pip", "setuptools", "wheel"}
+        names = {package["name"].lower().replace("_", "-") for package in packages} - {
+            "pip",
+            "setuptools",
+            "wheel",
+        }
         assert names == {"attn-closed-form", "numpy"}, f"expected NumPy alone, got {sorted(names)}"
         said = newcomer.run("attn-closed-form", "explain", TEXT)
         assert "negative" in said and "wonderful" in said and "Exact to" in said, said
@@ -96,11 +108,15 @@ def main() -> None:
         assert "wonderful" in (folder / "report.html").read_text(encoding="utf-8")
         assert "--out" in newcomer.run("attn-closed-form", "train", "--help")
         (folder / "texts.csv").write_text("text,label\ngood,1\nbad,0\n", encoding="utf-8")
-        assert ".[train]" in newcomer.refused("attn-closed-form", "train", "texts.csv", "--out", "model.npz")
+        assert ".[train]" in newcomer.refused(
+            "attn-closed-form", "train", "texts.csv", "--out", "model.npz"
+        )
         newcomer.install(f"{wheel}[train,web]")
         answer = newcomer.serve_once()
         assert "wonderful" in json.dumps(answer), answer
-        print(f"{sdist.name}, {wheel.name}: explain, report, train --help and serve work in an empty environment")
+        print(
+            f"{sdist.name}, {wheel.name}: explain, report, train --help and serve work in an empty environment"
+        )
 
 
 if __name__ == "__main__":

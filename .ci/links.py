@@ -22,7 +22,9 @@ SECONDS = 30
 
 def addresses() -> dict[str, list[str]]:
     """Address -> files that have it."""
-    files = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    files = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
     found: dict[str, list[str]] = {}
     for name in files.split("\n")[:-1]:
         for match in ADDRESS.findall((ROOT / name).read_text(encoding="utf-8")):
@@ -52,7 +54,9 @@ def main() -> int:
         answers = dict(zip(files, pool.map(problem, files), strict=True))
     for address, (gone, why) in answers.items():
         if why:
-            print(f"{'gone' if gone else 'unsure'}: {address} ({why}) in {', '.join(sorted(set(files[address])))}")
+            print(
+                f"{'gone' if gone else 'unsure'}: {address} ({why}) in {', '.join(sorted(set(files[address])))}"
+            )
     print(f"{len(files)} addresses, {sum(gone for gone, _ in answers.values())} gone")
     return int(any(gone for gone, _ in answers.values()))
 

@@ -48,7 +48,9 @@ the changed module, except the slow ones. A test that fails must pass without th
 tests counts processor time, so a busy machine does not cause a time-out. `python .ci/mutants.py --page` writes this
 page from [the results](results/mutants.jsonl) and [the verdicts](../.ci/mutants_verdicts.json).
 """
-FOLDERS = [f"attn_closed_form/app/{name}" for name in ("show", "models", "files", "run", "cli", "web")]
+FOLDERS = [
+    f"attn_closed_form/app/{name}" for name in ("show", "models", "files", "run", "cli", "web")
+]
 FOLDERS += ["jax_model/training"]
 # Operators in type annotations have no effect at run time. A removed decorator mostly breaks the import.
 EXCLUDED = re.compile("core/(ReplaceBinaryOperator_BitOr_|RemoveDecorator)")
@@ -57,29 +59,57 @@ VERDICT = {
     "caught elsewhere": "A test that the sample does not run for this module, or a slow one, fails with the change.",
     "harmless": "Nothing that is promised changes.",
 }
-OPTIONS = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+OPTIONS = [
+    "-q",
+    "-x",
+    "-p",
+    "no:cacheprovider",
+    "-m",
+    "not slow",
+    "-W",
+    "ignore::pytest.PytestAssertRewriteWarning",
+]
 # A change may take this much processor time, which does not depend on what else the machine does. A test that waits
 # forever takes none: it ends after so many seconds, and the change counts as "stalled" until somebody looks at it.
 PROCESSOR_SECONDS = 300
 SECONDS = 2400
 BYTES = 6 << 30
-LARGE = ["pytest", "jax", "hypothesis", "scipy.stats", "sklearn", "matplotlib", "pyarrow", "fastapi"]
+LARGE = [
+    "pytest",
+    "jax",
+    "hypothesis",
+    "scipy.stats",
+    "sklearn",
+    "matplotlib",
+    "pyarrow",
+    "fastapi",
+]
 
 
 def modules(folders: list[str]) -> list[Path]:
     """Paths from the root, sorted."""
-    return sorted(path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return sorted(
+        path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("*.py")
+    )
 
 
 def same_name(module: Path) -> Path:
     """The path that a test of the module's name would have."""
-    folder = Path("tests/jax_model") if module.parts[0] == "jax_model" else Path("tests", *module.parts[1:-1])
+    folder = (
+        Path("tests/jax_model")
+        if module.parts[0] == "jax_model"
+        else Path("tests", *module.parts[1:-1])
+    )
     return folder / f"test_{module.name}"
 
 
 def of_the_day(day: int) -> str:
     """A module, its docstring examples and the tests of its folder."""
-    tested = [module for module in modules(["attn_closed_form", "jax_model"]) if (ROOT / same_name(module)).is_file()]
+    tested = [
+        module
+        for module in modules(["attn_closed_form", "jax_model"])
+        if (ROOT / same_name(module)).is_file()
+    ]
     module = tested[day % len(tested)]
     return f"{module.as_posix()} {module.as_posix()} {same_name(module).parent.as_posix()}"
 
@@ -94,7 +124,9 @@ def tests_of(module: Path) -> list[list[str]]:
     for test in sorted((ROOT / "tests").rglob("test_*.py")):
         if module.parts[0] != "jax_model" and ROOT / "tests" / "jax_model" in test.parents:
             continue  # programs of the twin are compiled for minutes, and the core has tests of its own
-        own_folder = ROOT / same_name(module).parent in test.parents and module.parts[0] != "jax_model"
+        own_folder = (
+            ROOT / same_name(module).parent in test.parents and module.parts[0] != "jax_model"
+        )
         if own_folder or imports.search(test.read_text(encoding="utf-8")):
             others.append(test.relative_to(ROOT))
     first = [test for test in others if test == same_name(module)]
@@ -111,7 +143,9 @@ def run_tests(tests: list[str], keep_bytecode: bool = False) -> tuple[str, str]:
         child = os.fork()
         if not child:
             os.setsid()
-            resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))  # a loop that never ends must not fill the machine
+            resource.setrlimit(
+                resource.RLIMIT_DATA, (BYTES, BYTES)
+            )  # a loop that never ends must not fill the machine
             resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS))
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
@@ -135,7 +169,10 @@ def run_tests(tests: list[str], keep_bytecode: bool = False) -> tuple[str, str]:
     status = os.waitstatus_to_exitcode(ended[1])
     if status in (-signal.SIGXCPU, -signal.SIGKILL):  # the kernel kills at the hard limit
         return "timeout", output
-    unnoticed = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)  # a module may have no examples
+    unnoticed = (
+        pytest.ExitCode.OK,
+        pytest.ExitCode.NO_TESTS_COLLECTED,
+    )  # a module may have no examples
     return "survived" if status in unnoticed else "killed", output
 
 
@@ -165,23 +202,42 @@ def sample(count: int, seed: int, part: tuple[int, int], out: Path) -> None:
     draw = random.Random(seed)
     chosen = [(place, draw.choice(places[place])) for place in draw.sample(sorted(places), count)]
     names = sorted({name for (name, _, _), _ in chosen})
-    chosen = [(place, mutation) for place, mutation in chosen if names.index(place[0]) % part[1] == part[0] - 1]
-    done = [json.loads(line)["place"] for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
+    chosen = [
+        (place, mutation)
+        for place, mutation in chosen
+        if names.index(place[0]) % part[1] == part[0] - 1
+    ]
+    done = (
+        [json.loads(line)["place"] for line in out.read_text(encoding="utf-8").splitlines()]
+        if out.exists()
+        else []
+    )
     for place, mutation in chosen:
         if list(place) in done:
             continue
         noticed_by: list[str] = []
         for tests in tests_of(Path(place[0])):
             operator = plugins.get_operator(mutation.operator_name)(**mutation.operator_args)
-            with mutating.use_mutation(mutation.module_path, operator, mutation.occurrence) as (before, after):
+            with mutating.use_mutation(mutation.module_path, operator, mutation.occurrence) as (
+                before,
+                after,
+            ):
                 outcome, output = run_tests(tests)
             if outcome != "survived":
                 noticed_by = re.findall(r"^(?:FAILED|ERROR) ([^\s[]+)", output, re.MULTILINE)
                 if not pass_unchanged(tuple(noticed_by or tests)):
                     raise SystemExit(f"{noticed_by or tests} fail without any change:\n{output}")
                 break
-        diff = "\n".join(difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=2))
-        row = {"place": place, "operator": mutation.operator_name, "outcome": outcome, "by": noticed_by, "diff": diff}
+        diff = "\n".join(
+            difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=2)
+        )
+        row = {
+            "place": place,
+            "operator": mutation.operator_name,
+            "outcome": outcome,
+            "by": noticed_by,
+            "diff": diff,
+        }
         with out.open("a", encoding="utf-8") as file:
             print(json.dumps(row), file=file)
         print(outcome, *place, mutation.operator_name, flush=True)
@@ -206,7 +262,11 @@ def page(rows: list[dict[str, Any]], verdicts: dict[str, dict[str, str]]) -> str
     sentences = [
         f"{total.total()} changes were tried. {total['killed']} made a test fail, and {total['timeout']} made the tests"
         f" exceed the processor time of {PROCESSOR_SECONDS} s. {sum(map(len, unnoticed.values()))} were not noticed:",
-        *(f"- {verdict}: {len(unnoticed[verdict])}. {VERDICT[verdict]}" for verdict in VERDICT if verdict in unnoticed),
+        *(
+            f"- {verdict}: {len(unnoticed[verdict])}. {VERDICT[verdict]}"
+            for verdict in VERDICT
+            if verdict in unnoticed
+        ),
     ]
     table = ["| folder | changes | noticed | not noticed |", "|---|---:|---:|---:|"]
     for folder, counts in sorted(folders.items()):
@@ -241,7 +301,9 @@ def write_page(files: list[Path]) -> None:
 def main() -> None:
     """Print a module and its tests, try random changes, or write the page about them."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("day", nargs="?", type=int, default=datetime.datetime.now(datetime.UTC).toordinal())
+    parser.add_argument(
+        "day", nargs="?", type=int, default=datetime.datetime.now(datetime.UTC).toordinal()
+    )
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", default="1/1")

@@ -8,7 +8,9 @@ import re
 import tomllib
 from pathlib import Path
 
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]
 
 
 def requirements(extra: str) -> list[str]:
@@ -16,7 +18,11 @@ def requirements(extra: str) -> list[str]:
     found = []
     for requirement in PROJECT["optional-dependencies"][extra]:
         own = re.fullmatch(rf"{PROJECT['name']}\[(.*)\]", requirement)
-        found += [name for part in own[1].split(",") for name in requirements(part)] if own else [requirement]
+        found += (
+            [name for part in own[1].split(",") for name in requirements(part)]
+            if own
+            else [requirement]
+        )
     return found
 
 

@@ -29,7 +29,9 @@ def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
     size = masks.sum(axis=1)
     # A player gains f(S) in every coalition S that it belongs to and loses f(S) in every other one, weighted by size.
     weight = np.array([*(1 / (d * comb(d - 1, s)) for s in range(d)), 0.0])
-    return np.asarray(game.value(masks) @ np.where(masks, weight[size - 1, None], -weight[size, None]))
+    return np.asarray(
+        game.value(masks) @ np.where(masks, weight[size - 1, None], -weight[size, None])
+    )
 
 
 def demo() -> int:
@@ -40,7 +42,9 @@ def demo() -> int:
     print(answer(explanations, columns, use_color(sys.stdout)))
     gap = np.abs(shapley_by_enumeration(shapley) - shapley.scores).max()
     count = 2 ** len(shapley.labels)
-    print(f"\nThe Shapley values are exact: over all {count:,} coalitions, the largest difference is {gap:.1e}.")
+    print(
+        f"\nThe Shapley values are exact: over all {count:,} coalitions, the largest difference is {gap:.1e}."
+    )
     print(f'next: {program()} explain "any text" --compare --html report.html')
     return 0
 

@@ -56,7 +56,9 @@ def numbered_in_runs(ids: Ids, lengths: Ids, most: int) -> tuple[Ids, Ids]:
         here = np.arange(end - start)
         key = ids[start:end] + most * np.repeat(np.arange(some.size), some)
         place = np.empty(most * some.size, dtype=np.intp)
-        place[key[::-1]] = here[::-1]  # the last of several assignments wins, which is that of the first place
+        place[key[::-1]] = here[
+            ::-1
+        ]  # the last of several assignments wins, which is that of the first place
         first = place[key]
         new = first == here
         count = np.cumsum(new)
@@ -129,7 +131,9 @@ def as_array(value: Any) -> NDArray[Any]:
     if hasattr(value, "detach"):
         tensor = value.detach().cpu()
         return np.asarray((tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy())
-    return value if isinstance(value, np.ma.MaskedArray) else np.asarray(value)  # which `unmasked` rejects
+    return (
+        value if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
+    )  # which `unmasked` rejects
 
 
 def did_you_mean(name: object, choices: Iterable[str]) -> str:
@@ -144,7 +148,11 @@ def did_you_mean(name: object, choices: Iterable[str]) -> str:
 
 def whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> int:
     """Return an integer of at least `least` and at most `most`, or raise an error about `name`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | np.integer)
+        or not least <= value <= most
+    ):
         expected = f"of at least {least}" if most == math.inf else f"in {least}..{most}"
         raise ValueError(f"{name}: expected an integer {expected}, got {value!r}")
     return int(value)
@@ -178,7 +186,9 @@ def real(name: str, value: Any) -> NDArray[Any]:
     try:
         array = as_array(value)
     except ValueError as error:
-        raise ValueError(f"{name}: expected an array of real numbers, got nested lists ({error})") from None
+        raise ValueError(
+            f"{name}: expected an array of real numbers, got nested lists ({error})"
+        ) from None
     if array.dtype.kind not in "fiu":
         raise ValueError(f"{name}: expected an array of real numbers, got dtype {array.dtype}")
     return array

@@ -24,7 +24,12 @@ def rich_progress(always: bool = False) -> Any:
         return None
 
     times = (progress.TimeElapsedColumn(), progress.TimeRemainingColumn())
-    columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(), *times)
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        *times,
+    )
     return progress.Progress(*columns, console=console.Console(stderr=True), transient=True)
 
 

@@ -30,7 +30,9 @@ MASKED = (0.25, 0.5, 0.75)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--data", required=True, help="aclImdb_v1.tar.gz or its unpacked folder")
     parser.add_argument("--model", help="model file (default: the shipped one)")
     args = parser.parse_args(argv)
@@ -44,7 +46,9 @@ def main(argv: list[str] | None = None) -> int:
     encoded = [vocabulary.encode(text) for text in reviews.texts]
     lengths = np.array([len(document) for document in encoded])
     # Cut here, so that 7,000 warnings need not be silenced.
-    documents: list[Ids] = [document[: int(min(len(document), weights.room))] for document in encoded]
+    documents: list[Ids] = [
+        document[: int(min(len(document), weights.room))] for document in encoded
+    ]
     positive = reviews.labels == 1
 
     start = time.perf_counter()
@@ -55,16 +59,27 @@ def main(argv: list[str] | None = None) -> int:
     rows = [{"reviews": "all", "number": len(right), "accuracy": accuracy, "seconds": seconds}]
     for name, part in ((f"up to {LONG} tokens", short), ("longer", ~short)):
         if part.any():
-            rows.append({"reviews": name, "number": int(part.sum()), "accuracy": float(right[part].mean())})
+            rows.append(
+                {"reviews": name, "number": int(part.sum()), "accuracy": float(right[part].mean())}
+            )
     rng = np.random.default_rng(SEED)
     for rate in MASKED:
         kept = [rng.random(len(d)) >= rate for d in documents]
         if weights.T_max is None:
             masked, gone = [d[keep] for d, keep in zip(documents, kept, strict=True)], "deleted"
         else:
-            masked, gone = [np.where(keep, d, weights.unk) for d, keep in zip(documents, kept, strict=True)], "[UNK]"
+            masked, gone = (
+                [np.where(keep, d, weights.unk) for d, keep in zip(documents, kept, strict=True)],
+                "[UNK]",
+            )
         hit = (predict_many(weights, masked)[:, 0] > 0) == positive
-        rows.append({"reviews": f"{rate:.0%} of tokens {gone}", "number": len(hit), "accuracy": float(hit.mean())})
+        rows.append(
+            {
+                "reviews": f"{rate:.0%} of tokens {gone}",
+                "number": len(hit),
+                "accuracy": float(hit.mean()),
+            }
+        )
     settings = {
         "model": Path(args.model).name if args.model else "shipped",
         "K": weights.K,

@@ -36,10 +36,14 @@ TEXTS = (
 
 def anchor(model: TextClassifier, text: str, seed: int) -> dict[str, Any]:
     """The package's anchor for a text: positions of its words, its estimate, seconds and model calls."""
-    from anchor.anchor_text import AnchorText  # pip install --no-deps anchor-exp: its spacy is not used here
+    from anchor.anchor_text import (
+        AnchorText,
+    )  # pip install --no-deps anchor-exp: its spacy is not used here
 
     def tokens(given: str) -> list[SimpleNamespace]:
-        return [SimpleNamespace(text=token.word, idx=token.start) for token in model.tokenizer(given)]
+        return [
+            SimpleNamespace(text=token.word, idx=token.start) for token in model.tokenizer(given)
+        ]
 
     calls = 0
 
@@ -50,7 +54,9 @@ def anchor(model: TextClassifier, text: str, seed: int) -> dict[str, Any]:
 
     np.random.seed(seed)  # noqa: NPY002  # the package draws from the global state
     start = time.perf_counter()
-    explainer = AnchorText(tokens, ["negative", "positive"], use_unk_distribution=True, mask_string=MASK)
+    explainer = AnchorText(
+        tokens, ["negative", "positive"], use_unk_distribution=True, mask_string=MASK
+    )
     found = explainer.explain_instance(text, labels, threshold=0.95)
     return {
         "positions": [int(j) for j in found.features()],
@@ -74,7 +80,9 @@ def precision(game: PooledGame, players: list[int], seed: int) -> tuple[float, f
     masks[:, free] = drawn
     side = np.sign(game.value(np.ones(game.d, dtype=bool)))
     same = float((np.sign(game.value(masks)) == side).mean())
-    return same, 0.0 if len(free) <= ENUMERATED else float(np.sqrt(max(same * (1 - same), 1e-12) / len(drawn)))
+    return same, 0.0 if len(free) <= ENUMERATED else float(
+        np.sqrt(max(same * (1 - same), 1e-12) / len(drawn))
+    )
 
 
 def rows(model: TextClassifier, texts: list[str], seed: int) -> list[dict[str, Any]]:
@@ -90,7 +98,13 @@ def rows(model: TextClassifier, texts: list[str], seed: int) -> list[dict[str, A
         players = list(ours.players or ())
         case = text if len(text) < 50 else f"test review of {game.d} tokens"
         for method, chosen, estimate, taken, calls in (
-            ("anchor-exp", theirs["positions"], theirs["precision"], theirs["seconds"], theirs["calls"]),
+            (
+                "anchor-exp",
+                theirs["positions"],
+                theirs["precision"],
+                theirs["seconds"],
+                theirs["calls"],
+            ),
             ("sufficient reason (ours)", players, 1.0, seconds, 0),
         ):
             true, error = precision(game, chosen, seed)

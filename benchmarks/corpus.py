@@ -75,14 +75,20 @@ class Memory(threading.Thread):
     def run(self) -> None:
         """Watch until told to stop."""
         while not self.done.wait(0.1):
-            sizes = [resident(pid) for pid in (self.pid, *([] if self.alone else children(self.pid)))]
+            sizes = [
+                resident(pid) for pid in (self.pid, *([] if self.alone else children(self.pid)))
+            ]
             self.largest, self.total = max(self.largest, *sizes), max(self.total, sum(sizes))
 
 
 def resident(pid: int) -> float:
     """Resident memory of a process, in MB."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return (
+            int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            * os.sysconf("SC_PAGE_SIZE")
+            / 2**20
+        )
     except OSError:
         return 0.0
 
@@ -101,7 +107,11 @@ class Measured(NamedTuple):
 
 
 def explain_all(
-    source: Path, folder: Path, workers: int | None = None, cluster: str | None = None, task: Task | None = None
+    source: Path,
+    folder: Path,
+    workers: int | None = None,
+    cluster: str | None = None,
+    task: Task | None = None,
 ) -> Measured:
     task = task or Task()
     start = time.perf_counter()
@@ -126,10 +136,14 @@ def largest_difference(one: Path, other: Path) -> float:
     import pyarrow.dataset as dataset
 
     columns = ["row", "shapley", "shapley_base", "prediction", "probability"]
-    tables = [dataset.dataset(folder).to_table(columns=columns).sort_by("row") for folder in (one, other)]
+    tables = [
+        dataset.dataset(folder).to_table(columns=columns).sort_by("row") for folder in (one, other)
+    ]
     worst = 0.0
     for name in columns:
-        a, b = ((pc.list_flatten(t[name]) if name == "shapley" else t[name]).to_numpy() for t in tables)
+        a, b = (
+            (pc.list_flatten(t[name]) if name == "shapley" else t[name]).to_numpy() for t in tables
+        )
         worst = max(worst, float(np.abs(a - b).max()))
     return worst
 
@@ -149,7 +163,9 @@ def lime_rate(texts: list[str]) -> float:
     weights, vocabulary = model.weights, model.vocabulary
 
     def classify(rows: list[str]) -> NDArray[np.float64]:
-        positive = 1 / (1 + np.exp(-predict_many(weights, [vocabulary.encode(row) for row in rows])))
+        positive = 1 / (
+            1 + np.exp(-predict_many(weights, [vocabulary.encode(row) for row in rows]))
+        )
         return np.concatenate([1 - positive, positive], axis=1)
 
     explainer = LimeTextExplainer(random_state=0)
@@ -176,7 +192,11 @@ def measure_rate(folder: Path, data: str, quick: bool) -> bool:
         "core, logits, workers: 2": (source, WORKERS, core),
         "JAX on the processor, logits, workers: 2": (source, WORKERS, choose_engine(core, "jax")),
         "core, probabilities, workers: 2": (tenth, WORKERS, probable),
-        "JAX on the processor, probabilities, workers: 2": (tenth, WORKERS, choose_engine(probable, "jax")),
+        "JAX on the processor, probabilities, workers: 2": (
+            tenth,
+            WORKERS,
+            choose_engine(probable, "jax"),
+        ),
     }
     runs = {
         name: explain_all(table, folder / f"out{k}", workers, task=task)
@@ -195,7 +215,12 @@ def measure_rate(folder: Path, data: str, quick: bool) -> bool:
         for name, measured in runs.items()
     ]
     rows.append(
-        {"method": "lime, 5000 samples", "documents": len(few), "seconds": len(few) / peer, "documents/s": peer}
+        {
+            "method": "lime, 5000 samples",
+            "documents": len(few),
+            "seconds": len(few) / peer,
+            "documents/s": peer,
+        }
     )
     one, two, device, slow, slow_device = runs.values()
     pairs = (folder / "out1", folder / "out2"), (folder / "out3", folder / "out4")
@@ -203,8 +228,18 @@ def measure_rate(folder: Path, data: str, quick: bool) -> bool:
     bars = [
         Bar("documents per second, logits, two workers", rates[1], ">=", 2000.0),
         Bar("time with one worker over time with two", one.seconds / two.seconds, ">=", 1.7),
-        Bar("JAX over the core, logits, after a quarter of the rows", device.later / two.later, ">=", 1.5),
-        Bar("JAX over the core, probabilities, after a quarter of the rows", slow_device.later / slow.later, ">=", 1.5),
+        Bar(
+            "JAX over the core, logits, after a quarter of the rows",
+            device.later / two.later,
+            ">=",
+            1.5,
+        ),
+        Bar(
+            "JAX over the core, probabilities, after a quarter of the rows",
+            slow_device.later / slow.later,
+            ">=",
+            1.5,
+        ),
         Bar("times lime's rate, logits", rates[1] / peer, ">=", 800.0),
         Bar(
             "largest difference between the engines over all rows",
@@ -213,7 +248,12 @@ def measure_rate(folder: Path, data: str, quick: bool) -> bool:
             1e-9,
         ),
         Bar("peak memory of all processes together, MB", two.total, "<=", 1024.0),
-        Bar("rows with an error", float(sum(measured.progress.failed for measured in runs.values())), "<=", 0.0),
+        Bar(
+            "rows with an error",
+            float(sum(measured.progress.failed for measured in runs.values())),
+            "<=",
+            0.0,
+        ),
     ]
     settings = {
         "players": "words",
@@ -241,7 +281,9 @@ def write_texts(path: Path, count: int) -> Path:
     with pq.ParquetWriter(path, schema) as writer:
         for first in range(0, count, 10_000):
             ids = range(first, min(first + 10_000, count))
-            texts = [" ".join(words[rng.integers(len(words), size=rng.integers(5, 21))]) for _ in ids]
+            texts = [
+                " ".join(words[rng.integers(len(words), size=rng.integers(5, 21))]) for _ in ids
+            ]
             writer.write_table(pa.table({"id": ids, "text": texts}, schema=schema))
     return path
 
@@ -256,7 +298,15 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[int]]]:
         command = [sys.executable, "-m", f"distributed.cli.{name}", *arguments]
         return subprocess.Popen(command, stdout=log, stderr=log)
 
-    loopback = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(info)]
+    loopback = [
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--no-dashboard",
+        "--scheduler-file",
+        str(info),
+    ]
     processes = [start("dask_scheduler", *loopback)]
     try:
         while not (info.exists() and info.read_text()):
@@ -280,7 +330,9 @@ def measure_cluster(folder: Path, texts: int) -> bool:
         before = [processor_seconds(pid) for pid in (scheduler, *workers)]
         with Memory(scheduler) as memory:
             measured = explain_all(source, folder / "out", cluster=address)
-        busy, *works = np.subtract([processor_seconds(pid) for pid in (scheduler, *workers)], before)
+        busy, *works = np.subtract(
+            [processor_seconds(pid) for pid in (scheduler, *workers)], before
+        )
         with Client(address, set_as_default=False) as client:
             start = time.perf_counter()
             wait(client.map(abs, range(measured.parts), pure=False))
@@ -328,7 +380,9 @@ class Started:
         while len(list(out.glob("part-*"))) < 4 and self.process.poll() is None:
             time.sleep(0.01)
         titles = ("spawn_main", "dask")  # the second where setproctitle is installed
-        self.workers = [pid for pid in children(self.process.pid) if any(t in command_line(pid) for t in titles)]
+        self.workers = [
+            pid for pid in children(self.process.pid) if any(t in command_line(pid) for t in titles)
+        ]
 
     def times(self, fault: Callable[[], Any]) -> tuple[float, float]:
         """Seconds until the main process and until the last worker is gone."""
@@ -373,12 +427,27 @@ def measure_faults(folder: Path) -> bool:
     measure("Ctrl-C", lambda run: os.killpg(run.process.pid, signal.SIGINT))
     measure("kill -9 of a worker (the run goes on)", kill_worker)
     with cluster(folder) as (address, pids):
-        measure("kill -9 of the scheduler", lambda _: os.kill(pids[0], signal.SIGKILL), "--cluster", address)
+        measure(
+            "kill -9 of the scheduler",
+            lambda _: os.kill(pids[0], signal.SIGKILL),
+            "--cluster",
+            address,
+        )
     ends = [row["all gone, seconds"] for row in rows if "goes on" not in row["fault"]]
     bars = [
-        Bar("rows lost or doubled", float(sum(row["rows lost"] + row["rows doubled"] for row in rows)), "<=", 0.0),
+        Bar(
+            "rows lost or doubled",
+            float(sum(row["rows lost"] + row["rows doubled"] for row in rows)),
+            "<=",
+            0.0,
+        ),
         Bar("seconds until a run that was stopped has gone with its workers", max(ends), "<=", 5.0),
-        Bar("seconds after TERM or Ctrl-C", max(row["all gone, seconds"] for row in rows[1:3]), "<=", 2.0),
+        Bar(
+            "seconds after TERM or Ctrl-C",
+            max(row["all gone, seconds"] for row in rows[1:3]),
+            "<=",
+            2.0,
+        ),
     ]
     settings = {"texts": FAULT_TEXTS, "rows per part": FAULT_PART_ROWS, "workers": WORKERS}
     return report("corpus_faults", rows, seed=SEED, settings=settings, bars=bars)
@@ -386,19 +455,29 @@ def measure_faults(folder: Path) -> bool:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.corpus",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     question = parser.add_mutually_exclusive_group(required=True)
-    question.add_argument("--data", metavar="PATH", help="the rate on the reviews of aclImdb_v1.tar.gz")
+    question.add_argument(
+        "--data", metavar="PATH", help="the rate on the reviews of aclImdb_v1.tar.gz"
+    )
     question.add_argument("--faults", action="store_true", help="kills and signals")
     question.add_argument("--cluster", type=int, metavar="N", help="N short texts on a cluster")
-    parser.add_argument("--quick", action="store_true", help="with --data: 1,000 reviews, without a record")
+    parser.add_argument(
+        "--quick", action="store_true", help="with --data: 1,000 reviews, without a record"
+    )
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as name:
         if args.data:
             met = measure_rate(Path(name), args.data, args.quick)
         else:
-            met = measure_faults(Path(name)) if args.faults else measure_cluster(Path(name), args.cluster)
+            met = (
+                measure_faults(Path(name))
+                if args.faults
+                else measure_cluster(Path(name), args.cluster)
+            )
     return 0 if met else 1
 
 

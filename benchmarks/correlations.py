@@ -45,9 +45,13 @@ def auroc(chosen: ArrayLike, scores: ArrayLike) -> float:
     """
     picked, r = np.asarray(chosen), ranks(scores)
     if picked.shape != r.shape or (picked.dtype.kind != "b" and not np.isin(picked, (0, 1)).all()):
-        raise ValueError(f"chosen: expected {r.size} booleans like scores, got {picked.dtype} {picked.shape}")
+        raise ValueError(
+            f"chosen: expected {r.size} booleans like scores, got {picked.dtype} {picked.shape}"
+        )
     picked = picked.astype(bool)
     n1, n0 = int(picked.sum()), int((~picked).sum())
     if n1 == 0 or n0 == 0:
-        raise ValueError(f"chosen: expected some tokens chosen and some not, got {n1} of {picked.size}")
+        raise ValueError(
+            f"chosen: expected some tokens chosen and some not, got {n1} of {picked.size}"
+        )
     return float((r[picked].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))

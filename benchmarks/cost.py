@@ -36,7 +36,10 @@ def times(subject: Subject, documents: list[np.ndarray], samples: int) -> dict[s
     """Seconds of each method, one number per document; the first document only compiles."""
     found: dict[str, list[float]] = defaultdict(list)
     for number, tokens in enumerate(documents):
-        seconds = {name.split(",")[0]: one.seconds for name, one in explanations(subject, tokens, samples, 0).items()}
+        seconds = {
+            name.split(",")[0]: one.seconds
+            for name, one in explanations(subject, tokens, samples, 0).items()
+        }
         for name, value in seconds.items():
             if number:
                 found[name].append(value)
@@ -53,16 +56,23 @@ def main(argv: list[str] | None = None) -> int:
     documents = [random_document(weights, LENGTH, seed=seed) for seed in range(repeats + 1)]
     config = Config(len(vocabulary), d=32, L=6, H=2, d_ff=64, T_max=64)
     params = init_transformer(jax.random.key(0), config)
-    subjects = [transformer_subject(params, config, vocabulary, "encoder, L = 6"), classifier(weights)]
+    subjects = [
+        transformer_subject(params, config, vocabulary, "encoder, L = 6"),
+        classifier(weights),
+    ]
     measured: dict[tuple[str, int], dict[str, Any]] = {}
     for number, subject in enumerate(subjects):
         for samples in sizes:
             settings = {"repeats": repeats, "length": LENGTH}
             compute = partial(times, subject, documents, samples)
             many = run.part(f"subject-{number}-{samples}", settings, compute)
-            measured[subject.name, samples] = {name: np.array(values) for name, values in many.items()}
+            measured[subject.name, samples] = {
+                name: np.array(values) for name, values in many.items()
+            }
     for (name, samples), seconds in measured.items():
-        table, result = (TABLE_2, "P2 Tables 2, 13") if samples == 5000 else (TABLE_13, "P2 Table 13")
+        table, result = (
+            (TABLE_2, "P2 Tables 2, 13") if samples == 5000 else (TABLE_13, "P2 Table 13")
+        )
         for method, values in sorted(seconds.items(), key=lambda pair: float(pair[1].mean())):
             paper = table.get(method) if "encoder" in name and samples in (1000, 5000) else None
             case = f"{name}, {method}, {samples} samples: seconds"
@@ -101,7 +111,10 @@ def main(argv: list[str] | None = None) -> int:
         claim(
             "P2 Tables 2, 13",
             "Grad, IG and LRP are far cheaper than surrogates (ten times)",
-            [10 * max(s["Grad"], s["IG"], s["LRP"]) < min(s["SLALOM-eff"], s["LIME"], s["SHAP"]) for s in encoder],
+            [
+                10 * max(s["Grad"], s["IG"], s["LRP"]) < min(s["SLALOM-eff"], s["LIME"], s["SHAP"])
+                for s in encoder
+            ],
             OWN,
             "IG takes 32 backward passes here, and SLALOM-eff evaluates a small model on pairs",
             "timings",
@@ -109,7 +122,10 @@ def main(argv: list[str] | None = None) -> int:
     ]
     figure, axes = run.figure(ncols=len(measured), figsize=(12, 4), squeeze=False)
     for at, ((name, samples), seconds) in zip(axes[0], measured.items(), strict=True):
-        pairs = sorted(((method, float(values.mean())) for method, values in seconds.items()), key=lambda pair: pair[1])
+        pairs = sorted(
+            ((method, float(values.mean())) for method, values in seconds.items()),
+            key=lambda pair: pair[1],
+        )
         at.barh([method for method, _ in pairs], [s for _, s in pairs])
         at.set(xscale="log", title=f"{name}, {samples}", xlabel="seconds")
     run.save(figure)

@@ -47,7 +47,15 @@ PEER_DOCUMENTS = 2
 # What float32 can promise for most documents; LIME's regression multiplies an error by about six.
 FLOAT32_TOL = 5e-3
 PROBABILITY = "Shapley of probabilities, shipped model"
-TASKS = ("prediction", "gradient", "gradient, kept", "Shapley", PROBABILITY, "LIME", "training step, batch 64")
+TASKS = (
+    "prediction",
+    "gradient",
+    "gradient, kept",
+    "Shapley",
+    PROBABILITY,
+    "LIME",
+    "training step, batch 64",
+)
 
 
 def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
@@ -74,10 +82,15 @@ def probability_games(path: str | None, count: int) -> list[LinkedGame]:
     model = acf.load_demo_model()
     if path is None:
         lengths = np.random.default_rng(SEED).integers(60, 250, count)
-        documents = [random_document(model.weights, int(n), SEED + i) for i, n in enumerate(lengths)]
+        documents = [
+            random_document(model.weights, int(n), SEED + i) for i, n in enumerate(lengths)
+        ]
     else:
         documents = [model.vocabulary.encode(text) for text in load_texts(path, count)]
-    return [pooled_game(model.weights, d, "words").through("sigmoid", 1 / model.temperature) for d in documents]
+    return [
+        pooled_game(model.weights, d, "words").through("sigmoid", 1 / model.temperature)
+        for d in documents
+    ]
 
 
 def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Callable[[], Any]:
@@ -86,7 +99,13 @@ def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Calla
     from jax_model.training.loop import Optimizer, State, take_step
     from jax_model.training.text_model import start_arrays, text_loss
 
-    sizes = {"T_max": weights.T_max, "D": weights.D, "d_e": weights.d_e, "K": weights.K, "d_att": weights.d_att}
+    sizes = {
+        "T_max": weights.T_max,
+        "D": weights.D,
+        "d_e": weights.d_e,
+        "K": weights.K,
+        "d_att": weights.d_att,
+    }
     config = Config(**P1 | sizes)
     fixed, trained = start_arrays(config, weights.D, weights.C, weights.cls, weights.unk)
     batch = (
@@ -107,7 +126,10 @@ def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Calla
 
 
 def device_rows(
-    device: Any, documents: Sequence[NDArray[np.intp]], games: Sequence[LinkedGame], core: dict[str, Any]
+    device: Any,
+    documents: Sequence[NDArray[np.intp]],
+    games: Sequence[LinkedGame],
+    core: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """Everything on one device, in float64 and float32 where both make sense; `core` has the core's results by task."""
     weights, _ = benchmark_model(SEED)
@@ -119,7 +141,12 @@ def device_rows(
         found = run()
         first = time.perf_counter() - start
         seconds = best_of(run, repeats=repeats).best
-        row = {"task": task, "method": f"twin, {dtype}", "device": name, "documents/s": len(documents) / seconds}
+        row = {
+            "task": task,
+            "method": f"twin, {dtype}",
+            "device": name,
+            "documents/s": len(documents) / seconds,
+        }
         if task in core:
             row["error"] = _difference(found, core[task])
         rows.append({**row, "compilation, s": max(0.0, first - seconds)})
@@ -132,9 +159,19 @@ def device_rows(
             add("prediction", dtype, partial(batched.predict, weights, documents, dtype))
             add("gradient", dtype, partial(_one_by_one, weights, documents, dtype))
             add("gradient, kept", dtype, partial(batched.gradient, weights, documents, dtype=dtype))
-            add("Shapley", dtype, partial(batched.shapley, weights, documents, tol=tol, dtype=dtype), 2)
+            add(
+                "Shapley",
+                dtype,
+                partial(batched.shapley, weights, documents, tol=tol, dtype=dtype),
+                2,
+            )
             add(PROBABILITY, dtype, partial(linked.shapley, games, tol, dtype), 2)
-            add("LIME", dtype, partial(batched.lime, weights, documents, tol=10 * tol, dtype=dtype), 2)
+            add(
+                "LIME",
+                dtype,
+                partial(batched.lime, weights, documents, tol=10 * tol, dtype=dtype),
+                2,
+            )
         add("training step, batch 64", "float32", training_step(weights, ids[:64]))
         rows[-1]["documents/s"] *= 64 / len(documents)
         return rows + growth_rows(weights, documents, name)
@@ -153,8 +190,19 @@ def growth_rows(
     rows = []
     for task, texts in cases.items():
         seconds = best_of(partial(batched.shapley, weights, texts, dtype="float64"), repeats=2).best
-        row = {"task": task, "method": "twin, float64", "device": name, "documents/s": len(texts) / seconds}
-        rows.append({**row, "documents": len(texts), "words": float(np.mean([len(np.unique(x)) for x in texts]))})
+        row = {
+            "task": task,
+            "method": "twin, float64",
+            "device": name,
+            "documents/s": len(texts) / seconds,
+        }
+        rows.append(
+            {
+                **row,
+                "documents": len(texts),
+                "words": float(np.mean([len(np.unique(x)) for x in texts])),
+            }
+        )
         print(f"  {name}: {task} done", file=sys.stderr)
     return rows
 
@@ -162,12 +210,19 @@ def growth_rows(
 def _difference(ours: Any, core: Any) -> float:
     """The largest difference over all documents, relative to the largest number of the core."""
     ours = getattr(ours, "values", ours)
-    pairs = [(getattr(a, "coef", a), getattr(b, "coef", b)) for a, b in zip(ours, core, strict=True)]
-    worst = max(float(np.abs(np.asarray(a)[..., : len(b), :] - b if b.ndim > 1 else a - b).max()) for a, b in pairs)
+    pairs = [
+        (getattr(a, "coef", a), getattr(b, "coef", b)) for a, b in zip(ours, core, strict=True)
+    ]
+    worst = max(
+        float(np.abs(np.asarray(a)[..., : len(b), :] - b if b.ndim > 1 else a - b).max())
+        for a, b in pairs
+    )
     return worst / max(float(np.abs(b).max()) for _, b in pairs)
 
 
-def _one_by_one(weights: acf.AttentionWeights, documents: Sequence[NDArray[np.intp]], dtype: str) -> None:
+def _one_by_one(
+    weights: acf.AttentionWeights, documents: Sequence[NDArray[np.intp]], dtype: str
+) -> None:
     """Every block of gradients is waited for, and dropped."""
     for block in batched.gradient_blocks(weights, documents, dtype=dtype):
         block.block_until_ready()
@@ -189,7 +244,14 @@ def core_rows(
     rows = []
     for task, run in tasks.items():
         seconds = best_of(run, repeats=2).best
-        rows.append({"task": task, "method": "NumPy core", "device": "cpu", "documents/s": len(documents) / seconds})
+        rows.append(
+            {
+                "task": task,
+                "method": "NumPy core",
+                "device": "cpu",
+                "documents/s": len(documents) / seconds,
+            }
+        )
         print(f"  core: {task} done", file=sys.stderr)
     return rows, {task: run() for task, run in tasks.items() if task != "gradient"}
 
@@ -208,7 +270,9 @@ def peer_rows(documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
 
     def autodiff() -> None:
         for document in few:
-            jax.block_until_ready(oracle.gradient(params, oracle.pad_ids(document.tolist(), weights.T_max)))
+            jax.block_until_ready(
+                oracle.gradient(params, oracle.pad_ids(document.tolist(), weights.T_max))
+            )
 
     def shap_values() -> None:
         for document in few:
@@ -216,7 +280,9 @@ def peer_rows(documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
             kernel_shap(partial(_present, game), game.d, 20_000)
 
     def lime_values() -> None:
-        explainer = LimeTextExplainer(bow=False, mask_string=str(weights.unk), split_expression=r"\s+", random_state=0)
+        explainer = LimeTextExplainer(
+            bow=False, mask_string=str(weights.unk), split_expression=r"\s+", random_state=0
+        )
         for document in few:
 
             def classify(texts: list[str]) -> NDArray[np.float64]:
@@ -236,7 +302,9 @@ def peer_rows(documents: Sequence[NDArray[np.intp]]) -> list[dict[str, Any]]:
         start = time.perf_counter()
         run()
         seconds = time.perf_counter() - start
-        rows.append({"task": task, "method": method, "device": "cpu", "documents/s": len(few) / seconds})
+        rows.append(
+            {"task": task, "method": method, "device": "cpu", "documents/s": len(few) / seconds}
+        )
         print(f"  {method} done", file=sys.stderr)
     return rows
 
@@ -266,7 +334,13 @@ def main(argv: list[str] | None = None) -> int:
     for device in first.values():
         rows = [*compared, *device_rows(device, documents, games, results)]
         rows.sort(key=lambda row: TASKS.index(row["task"]) if row["task"] in TASKS else len(TASKS))
-        met &= report(file_name(device), rows, seed=SEED, settings=settings, bars=bars_of(device.platform, rows))
+        met &= report(
+            file_name(device),
+            rows,
+            seed=SEED,
+            settings=settings,
+            bars=bars_of(device.platform, rows),
+        )
     return 0 if met else 1
 
 
@@ -286,7 +360,12 @@ def bars_of(platform: str, rows: Sequence[dict[str, Any]]) -> list[Bar]:
         return []
     speed = {(row["task"], row["method"]): row["documents/s"] for row in rows}
     return [
-        Bar(f"{task}: twin / core on the CPU", speed[task, "twin, float64"] / speed[task, "NumPy core"], ">=", 1.0)
+        Bar(
+            f"{task}: twin / core on the CPU",
+            speed[task, "twin, float64"] / speed[task, "NumPy core"],
+            ">=",
+            1.0,
+        )
         for task in TASKS[:-1]
     ]
 

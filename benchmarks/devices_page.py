@@ -30,12 +30,18 @@ def devices_page(folder: Path = RESULTS) -> str:
     page = HEAD
     for path in sorted(folder.glob("device-*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
-        rows = [row for row in record["rows"] if row["method"].startswith("twin") or path.stem == "device-cpu"]
+        rows = [
+            row
+            for row in record["rows"]
+            if row["method"].startswith("twin") or path.stem == "device-cpu"
+        ]
         settings, machine = record["settings"], record["machine"]
         page += f"\n## {rows[-1]['device']}, {settings['documents']} documents of {settings['mean tokens']} tokens "
         page += f"on average\n\n{machine['processor']}, {machine['cores']} cores, jax {machine['versions']['jax']}, "
         page += f"{machine['date']}.\n\n| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}\n"
-        page += "".join(f"| {' | '.join(_cell(name, row.get(name)) for name in COLUMNS)} |\n" for row in rows)
+        page += "".join(
+            f"| {' | '.join(_cell(name, row.get(name)) for name in COLUMNS)} |\n" for row in rows
+        )
     return page
 
 

@@ -49,7 +49,9 @@ def long_sum(log_range: Any, eps: Any) -> tuple[list[Any], list[Any]]:
     t = [h * i for i in range(int(mp.floor(low / h)), int(mp.ceil(high / h)) + 1)]
     lam = [mp.exp(x - mp.exp(t0 - x)) for x in t]
     w = [h * y * (1 + mp.exp(t0 - x)) for y, x in zip(lam, t, strict=True)]
-    kept = [(y, u) for y, u in zip(lam, w, strict=True) if y < cut and u * mp.exp(log_range) > eps / 100]
+    kept = [
+        (y, u) for y, u in zip(lam, w, strict=True) if y < cut and u * mp.exp(log_range) > eps / 100
+    ]
     return [y for y, _ in kept], [u for _, u in kept]
 
 
@@ -82,7 +84,9 @@ def short_sums(log_range: float, most: int) -> list[tuple[np.ndarray, np.ndarray
     found = []
     for k in range(1, most + 1):
         nodes, U = mp.eigsy(mp.matrix([row[:k] for row in A[:k]]))
-        weights = [mp.fdot((U[a, i], c[a]) for a in range(k)) ** 2 * mp.exp(nodes[i]) for i in range(k)]
+        weights = [
+            mp.fdot((U[a, i], c[a]) for a in range(k)) ** 2 * mp.exp(nodes[i]) for i in range(k)
+        ]
         found.append((np.array([float(x) for x in nodes]), np.array([float(x) for x in weights])))
     return found
 
@@ -104,7 +108,10 @@ def main() -> int:
                 all_weights.append(w)
                 last, count = bound, count + 1
         seconds = time.perf_counter() - start
-        print(f"ln R = {log_range:5.2f}: {count} sums, best bound {entries[-1][2]:.1e}, {seconds:.0f} s", flush=True)
+        print(
+            f"ln R = {log_range:5.2f}: {count} sums, best bound {entries[-1][2]:.1e}, {seconds:.0f} s",
+            flush=True,
+        )
     log_ranges, sizes, bounds = (np.array(column) for column in zip(*entries, strict=True))
     np.savez_compressed(
         TABLE,

@@ -194,7 +194,12 @@ def strict_fidelity(
         return y[1:] - y[0]
 
     true = changes(model.value if isinstance(model, PooledGame) else model)
-    return np.stack([((changes(guess) - true) ** 2).reshape(sizes.size, samples).mean(axis=1) for guess in predictions])
+    return np.stack(
+        [
+            ((changes(guess) - true) ** 2).reshape(sizes.size, samples).mean(axis=1)
+            for guess in predictions
+        ]
+    )
 
 
 def linear_surrogate(scores: ArrayLike) -> Value:
@@ -218,7 +223,9 @@ def slalom_surrogate(slalom: Slalom, tokens: Tokens) -> Value:
     return game.value
 
 
-def naive_bayes_scores(documents: Sequence[Tokens], labels: ArrayLike, D: int, alpha: float = 40.0) -> Array:
+def naive_bayes_scores(
+    documents: Sequence[Tokens], labels: ArrayLike, D: int, alpha: float = 40.0
+) -> Array:
     """Linear score of each token, w = log((n_1 + alpha)/(n_0 + alpha)) (P2 below Eq. 82, with the logarithm).
 
     Parameters
@@ -245,7 +252,8 @@ def naive_bayes_scores(documents: Sequence[Tokens], labels: ArrayLike, D: int, a
     n = []
     for label in (0, 1):
         ids = np.concatenate(
-            [np.zeros(0, np.intp)] + [as_ids("documents", documents[i]) for i in np.flatnonzero(y == label).tolist()]
+            [np.zeros(0, np.intp)]
+            + [as_ids("documents", documents[i]) for i in np.flatnonzero(y == label).tolist()]
         )
         if ids.size and (ids.min() < 0 or ids.max() >= D):
             raise ValueError(f"documents: expected ids in 0..{D - 1}, got {ids.min()}..{ids.max()}")

@@ -73,7 +73,9 @@ def batches(lengths: Sequence[int], size: int, seed: int, epoch: int) -> list[ND
     """Indices of the epoch's batches: shuffled, sorted by length within pools of some batches, shuffled again."""
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))
-    pools = [order[i : i + size * SORTED_TOGETHER] for i in range(0, len(order), size * SORTED_TOGETHER)]
+    pools = [
+        order[i : i + size * SORTED_TOGETHER] for i in range(0, len(order), size * SORTED_TOGETHER)
+    ]
     lengths_array = np.asarray(lengths)
     made = []
     for pool in pools:
@@ -85,7 +87,9 @@ def batches(lengths: Sequence[int], size: int, seed: int, epoch: int) -> list[ND
 def both_ends(tokenizer: Any, texts: Sequence[str], tokens: int, first: int) -> list[list[int]]:
     """Ids with special tokens; of a text with more than `tokens` of them, the first `first` and the last ones."""
     encoded = tokenizer(list(texts), verbose=False)["input_ids"]
-    return [ids if len(ids) <= tokens else [*ids[:first], *ids[first - tokens :]] for ids in encoded]
+    return [
+        ids if len(ids) <= tokens else [*ids[:first], *ids[first - tokens :]] for ids in encoded
+    ]
 
 
 def rate_at(step: int, steps: int, warm_up: float) -> float:
@@ -95,7 +99,12 @@ def rate_at(step: int, steps: int, warm_up: float) -> float:
 
 
 def fine_tune(
-    model: Any, tokenizer: Any, texts: Sequence[str], labels: NDArray[Any] | None, folder: Path, recipe: Recipe
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str],
+    labels: NDArray[Any] | None,
+    folder: Path,
+    recipe: Recipe,
 ) -> dict[str, Any]:
     """Train `model` in place, resuming from the checkpoint in `folder` if there is one.
 
@@ -119,7 +128,9 @@ def fine_tune(
     started = time.perf_counter()
     for step in range(done, steps):
         if step == done or step % per_epoch == 0:
-            epoch = batches([len(ids) for ids in encoded], recipe.batch, recipe.seed, step // per_epoch)
+            epoch = batches(
+                [len(ids) for ids in encoded], recipe.batch, recipe.seed, step // per_epoch
+            )
         chosen = epoch[step % per_epoch]
         for group in optimizer.param_groups:
             group["lr"] = group["peak"] * rate_at(step, steps, recipe.warm_up)
@@ -163,22 +174,41 @@ def hidden_token_loss(model: Any, tokenizer: Any, inputs: Any) -> Any:
 def _precision(name: str) -> contextlib.AbstractContextManager[Any]:
     import torch
 
-    return torch.autocast("cpu", dtype=torch.bfloat16) if name == "bfloat16" else contextlib.nullcontext()
+    return (
+        torch.autocast("cpu", dtype=torch.bfloat16)
+        if name == "bfloat16"
+        else contextlib.nullcontext()
+    )
 
 
 def _save(
-    model: Any, optimizer: Any, folder: Path, recipe: Recipe, step: int, seconds: float, losses: list[float]
+    model: Any,
+    optimizer: Any,
+    folder: Path,
+    recipe: Recipe,
+    step: int,
+    seconds: float,
+    losses: list[float],
 ) -> None:
     """Write the checkpoint to a temporary name, then move it into place."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "recipe": asdict(recipe)}
-    torch.save({**state, "step": step, "seconds": seconds, "losses": losses}, folder / (CHECKPOINT + ".part"))
+    state = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "recipe": asdict(recipe),
+    }
+    torch.save(
+        {**state, "step": step, "seconds": seconds, "losses": losses},
+        folder / (CHECKPOINT + ".part"),
+    )
     (folder / (CHECKPOINT + ".part")).replace(folder / CHECKPOINT)
 
 
-def _resume(model: Any, optimizer: Any, folder: Path, recipe: Recipe) -> tuple[int, float, list[float]]:
+def _resume(
+    model: Any, optimizer: Any, folder: Path, recipe: Recipe
+) -> tuple[int, float, list[float]]:
     """Load the checkpoint's state into model and optimizer; return its steps, seconds and losses."""
     import torch
 
@@ -186,7 +216,9 @@ def _resume(model: Any, optimizer: Any, folder: Path, recipe: Recipe) -> tuple[i
         return 0, 0.0, []
     state = torch.load(folder / CHECKPOINT, weights_only=True)
     if state["recipe"] != asdict(recipe):
-        raise ValueError(f"{folder / CHECKPOINT}: expected a run with {asdict(recipe)}, got one with {state['recipe']}")
+        raise ValueError(
+            f"{folder / CHECKPOINT}: expected a run with {asdict(recipe)}, got one with {state['recipe']}"
+        )
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     return state["step"], state["seconds"], list(state["losses"])
@@ -215,25 +247,45 @@ def _chunks(order: NDArray[np.intp], size: int) -> Iterator[NDArray[np.intp]]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.finetune_minilm", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.finetune_minilm", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--model", required=True, type=Path, help="folder of the pre-trained model")
     parser.add_argument("--data", required=True, help="aclImdb_v1.tar.gz or its unpacked folder")
-    parser.add_argument("--out", required=True, type=Path, help="folder to write; holds the checkpoint meanwhile")
-    parser.add_argument("--reviews", type=int, default=Recipe.reviews, help="training reviews (default: %(default)s)")
+    parser.add_argument(
+        "--out", required=True, type=Path, help="folder to write; holds the checkpoint meanwhile"
+    )
+    parser.add_argument(
+        "--reviews",
+        type=int,
+        default=Recipe.reviews,
+        help="training reviews (default: %(default)s)",
+    )
     parser.add_argument("--epochs", type=int, default=Recipe.epochs, help="default: %(default)s")
-    parser.add_argument("--test", type=int, default=2_000, help="test reviews for the accuracy (default: %(default)s)")
+    parser.add_argument(
+        "--test",
+        type=int,
+        default=2_000,
+        help="test reviews for the accuracy (default: %(default)s)",
+    )
     parser.add_argument("--precision", choices=("bfloat16", "float32"), default=Recipe.precision)
     parser.add_argument("--seed", type=int, default=Recipe.seed)
     args = parser.parse_args(argv)
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    recipe = Recipe(reviews=args.reviews, epochs=args.epochs, precision=args.precision, seed=args.seed)
+    recipe = Recipe(
+        reviews=args.reviews, epochs=args.epochs, precision=args.precision, seed=args.seed
+    )
     torch.manual_seed(recipe.seed)
     tokenizer = AutoTokenizer.from_pretrained(args.model)
     names = {0: "negative", 1: "positive"}
     model = AutoModelForSequenceClassification.from_pretrained(
-        args.model, num_labels=2, id2label=names, label2id={name: i for i, name in names.items()}, dtype=torch.float32
+        args.model,
+        num_labels=2,
+        id2label=names,
+        label2id={name: i for i, name in names.items()},
+        dtype=torch.float32,
     )
     texts, labels = balanced(load_imdb(args.data, "train"), recipe.reviews, recipe.seed)
     found = fine_tune(model, tokenizer, texts, labels, args.out, recipe)
@@ -249,7 +301,12 @@ def main(argv: list[str] | None = None) -> int:
         "accuracy": float(right.mean()),
         "standard error": float(right.std(ddof=1) / np.sqrt(len(right))),
     }
-    report("minilm_finetune", [row], seed=recipe.seed, settings={**asdict(recipe), "threads": torch.get_num_threads()})
+    report(
+        "minilm_finetune",
+        [row],
+        seed=recipe.seed,
+        settings={**asdict(recipe), "threads": torch.get_num_threads()},
+    )
     return 0
 
 

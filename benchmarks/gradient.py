@@ -58,7 +58,10 @@ def main() -> int:
     params = params_from_weights(weights)
     rng = np.random.default_rng(SEED)
     room = int(weights.room)
-    documents = [rng.integers(2, weights.D, size=n) for n in [room, *rng.integers(20, room + 1, DOCUMENTS - 1)]]
+    documents = [
+        rng.integers(2, weights.D, size=n)
+        for n in [room, *rng.integers(20, room + 1, DOCUMENTS - 1)]
+    ]
     ids = jnp.stack([oracle.pad_ids(document, weights.T_max) for document in documents])
     batches = [ids[i : i + BATCH] for i in range(0, DOCUMENTS, BATCH)]
     weights.collapse  # noqa: B018  # tables are built once per model, before any clock starts
@@ -72,10 +75,23 @@ def main() -> int:
     rows: list[dict[str, Any]] = [
         row("one, 255 tokens", "closed form", error[0], lambda: gradient(weights, one)),
         row("one, 255 tokens", "autodiff", None, lambda: oracle.gradient(params, one_ids)),
-        row("one, 255 tokens", "autodiff, [CLS] row", lean_error[0], lambda: lean_gradient(params, one_ids)),
-        row("1,000", "closed form", max(error), lambda: [gradient(weights, d)[0, 0] for d in documents], 3),
+        row(
+            "one, 255 tokens",
+            "autodiff, [CLS] row",
+            lean_error[0],
+            lambda: lean_gradient(params, one_ids),
+        ),
+        row(
+            "1,000",
+            "closed form",
+            max(error),
+            lambda: [gradient(weights, d)[0, 0] for d in documents],
+            3,
+        ),
         row("1,000", "autodiff", None, lambda: run_all(oracle.gradient_batch), 1),
-        row("1,000", "autodiff, [CLS] row", max(lean_error), lambda: run_all(lean_gradient_batch), 1),
+        row(
+            "1,000", "autodiff, [CLS] row", max(lean_error), lambda: run_all(lean_gradient_batch), 1
+        ),
     ]
     for case in (rows[:3], rows[3:]):
         for r in case:
@@ -84,7 +100,12 @@ def main() -> int:
     rows.append(row("one, 255 tokens", "predict", value_error, lambda: predict(weights, one)))
 
     bars = [
-        Bar("one document, autodiff time / closed form time", rows[1]["seconds"] / rows[0]["seconds"], ">=", 10.0),
+        Bar(
+            "one document, autodiff time / closed form time",
+            rows[1]["seconds"] / rows[0]["seconds"],
+            ">=",
+            10.0,
+        ),
         Bar("largest relative difference of a document", max(error), "<=", 1e-10),
         Bar("predict, seconds", rows[-1]["seconds"], "<=", 1e-3),
     ]
@@ -108,10 +129,17 @@ def largest_errors(
     return closed, lean
 
 
-def row(case: str, method: str, error: float | None, run: Callable[[], Any], repeats: int = 7) -> dict[str, Any]:
+def row(
+    case: str, method: str, error: float | None, run: Callable[[], Any], repeats: int = 7
+) -> dict[str, Any]:
     """One line of the table: the error against the twin beside the best time."""
     warm_up = 1 if repeats > 1 else 0  # long runs were compiled when the errors were measured
-    return {"case": case, "method": method, "error": error, "seconds": best_of(run, repeats, warm_up).best}
+    return {
+        "case": case,
+        "method": method,
+        "error": error,
+        "seconds": best_of(run, repeats, warm_up).best,
+    }
 
 
 if __name__ == "__main__":

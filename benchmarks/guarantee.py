@@ -81,7 +81,9 @@ def random_question(
     rng = np.random.default_rng([seed, k])
     what = str(rng.choice(list(SHARES), p=np.array(list(SHARES.values())) / 100))
     what = only or what
-    trial = (random_linked_trial if links else random_trial)(rng, 6 if what.startswith("lime") else 8)
+    trial = (random_linked_trial if links else random_trial)(
+        rng, 6 if what.startswith("lime") else 8
+    )
     return what, trial, random_settings(rng, what, trial.game.d)
 
 
@@ -102,8 +104,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--games", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--only", choices=SHARES, help="attack one function alone, and write no results")
-    parser.add_argument("--links", action="store_true", help="one-head games through a link: probabilities and losses")
+    parser.add_argument(
+        "--only", choices=SHARES, help="attack one function alone, and write no results"
+    )
+    parser.add_argument(
+        "--links",
+        action="store_true",
+        help="one-head games through a link: probabilities and losses",
+    )
     args = parser.parse_args(argv)
     start = time.perf_counter()
     parts = max(args.processes, args.games // 1000)
@@ -111,11 +119,18 @@ def main(argv: list[str] | None = None) -> int:
     with ProcessPoolExecutor(args.processes) as pool:
         found = []
         tasks = pool.map(
-            run_part, range(args.seed, args.seed + parts), sizes, [args.only] * parts, [args.links] * parts
+            run_part,
+            range(args.seed, args.seed + parts),
+            sizes,
+            [args.only] * parts,
+            [args.links] * parts,
         )
         for i, part in enumerate(tasks):
             found += [(*one, args.seed + i) for one in part]
-            print(f"  {len(found):,} of {args.games:,} games, {time.perf_counter() - start:.0f} s", file=sys.stderr)
+            print(
+                f"  {len(found):,} of {args.games:,} games, {time.perf_counter() - start:.0f} s",
+                file=sys.stderr,
+            )
     return 0 if summarise(found, args.seed, args.games, args.only, args.links) else 1
 
 
@@ -139,7 +154,9 @@ def summarise(
                 "outside": verdicts["outside"],
                 "crashes": verdicts["crash"],
                 "NaN": verdicts["not a number"],
-                "refused": verdicts["refused"] + verdicts["refused, no tol named"] + verdicts["named tol"],
+                "refused": verdicts["refused"]
+                + verdicts["refused, no tol named"]
+                + verdicts["named tol"],
                 "named tol fails": verdicts["named tol"],
                 "largest ratio": max([one[3] for one in own if one[2] == "within"], default=0.0),
             }
@@ -148,12 +165,21 @@ def summarise(
         bad += [one for one in own if one[2] not in good]
     for what, family, verdict, ratio, k, part in bad[:40]:
         print(f"  {what}, {family}, game [{part}, {k}]: {verdict}, ratio {ratio:.3g}")
-    total = {name: float(sum(row[name] for row in rows)) for name in ("outside", "crashes", "NaN", "named tol fails")}
+    total = {
+        name: float(sum(row[name] for row in rows))
+        for name in ("outside", "crashes", "NaN", "named tol fails")
+    }
     bars = [Bar(f"{name} in {games:,} games", value, "<=", 0.0) for name, value in total.items()]
     if only:
         print(rows[0])
         return not any(total.values())
-    return report("guarantee_links" if links else "guarantee", rows, seed=seed, settings={"games": games}, bars=bars)
+    return report(
+        "guarantee_links" if links else "guarantee",
+        rows,
+        seed=seed,
+        settings={"games": games},
+        bars=bars,
+    )
 
 
 if __name__ == "__main__":

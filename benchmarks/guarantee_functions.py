@@ -66,11 +66,15 @@ def random_settings(rng: np.random.Generator, what: str, d: int) -> tuple[Any, .
     return (INDICES[rng.integers(len(INDICES))],) if what == "index" else ()
 
 
-def answer(what: str, game: PooledGame | LinkedGame, tol: float, settings: tuple[Any, ...]) -> Array:
+def answer(
+    what: str, game: PooledGame | LinkedGame, tol: float, settings: tuple[Any, ...]
+) -> Array:
     """The numbers of one function that the guarantee speaks of."""
     if what.startswith("lime"):
         width, ridge, n, features = settings
-        found = lime_limit(game, kernel_width=width, ridge=ridge, num_samples=n, tol=tol, features=features or None)
+        found = lime_limit(
+            game, kernel_width=width, ridge=ridge, num_samples=n, tol=tol, features=features or None
+        )
         return np.append(found.coef, found.intercept)
     if what == "interactions":
         return interactions(game, tol=tol)[np.triu_indices(game.d, 1)]

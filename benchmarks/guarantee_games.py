@@ -52,17 +52,31 @@ def random_trial(rng: np.random.Generator, most_players: int = 8) -> Trial:
 def random_linked_trial(rng: np.random.Generator, most_players: int = 8) -> Trial:
     """One game with one head through a random link: ranges of up to 30, and some beyond, tol from 1e-10 to 1e-3."""
     family = str(
-        rng.choice([family for family in FAMILIES if family not in ("cancelling heads", "scales", "constants")])
+        rng.choice(
+            [
+                family
+                for family in FAMILIES
+                if family not in ("cancelling heads", "scales", "constants")
+            ]
+        )
     )
     game = _game(rng, family, int(rng.integers(1, most_players + 1)), 1)
     name = str(rng.choice(["sigmoid", "sigmoid", "log", "squared_error", "exp"]))
-    largest = float(max(np.abs(x).max() for x in (game.v, game.v_absent, game.v_background, game.bias)))
-    scale = float(rng.choice([0.1, 1.0, 3.0, 10.0, 30.0, 60.0 if name == "sigmoid" else 3.0])) / max(largest, 1e-6)
+    largest = float(
+        max(np.abs(x).max() for x in (game.v, game.v_absent, game.v_background, game.bias))
+    )
+    scale = float(
+        rng.choice([0.1, 1.0, 3.0, 10.0, 30.0, 60.0 if name == "sigmoid" else 3.0])
+    ) / max(largest, 1e-6)
     target = float(rng.normal()) if name == "squared_error" else 0.0
     if name == "log":
-        v, v_absent, v_background = (np.abs(x) + float(rng.choice([0.0, 0.1])) for x in _values(game))
+        v, v_absent, v_background = (
+            np.abs(x) + float(rng.choice([0.0, 0.1])) for x in _values(game)
+        )
         empty, bias = abs(game.empty_value) + 0.1, abs(game.bias) + 0.01
-        game = replace(game, v=v, v_absent=v_absent, v_background=v_background, empty_value=empty, bias=bias)
+        game = replace(
+            game, v=v, v_absent=v_absent, v_background=v_background, empty_value=empty, bias=bias
+        )
     if name == "exp":
         scale = min(scale, 3.0 / max(largest, 1e-6))
     return Trial(family, game, float(10 ** rng.uniform(-10, -3)), Link(name, scale, target))
@@ -82,11 +96,15 @@ def _game(rng: np.random.Generator, family: str, d: int, H: int) -> PooledGame:
         for name in ("s", "v", "s_absent", "v_absent"):
             a[name] = rng.integers(-2, 3, (H, d)).astype(float)
     if family in ("dominating", "dominated"):
-        a["s"][:, rng.integers(d)] += float(rng.choice([20.0, 40.0, 80.0])) * (1 if family == "dominating" else -1)
+        a["s"][:, rng.integers(d)] += float(rng.choice([20.0, 40.0, 80.0])) * (
+            1 if family == "dominating" else -1
+        )
     if family == "masked":
         a["s"][:, rng.integers(d)] = float(rng.choice([-1e9, -65504.0, -1e4, -3.4e38]))
     if family == "constant heads":
-        a["v"][:] = a["v_absent"][:] = a["v_background"][:, None] + float(rng.choice([0.0, 1e-9])) * a["v"]
+        a["v"][:] = a["v_absent"][:] = (
+            a["v_background"][:, None] + float(rng.choice([0.0, 1e-9])) * a["v"]
+        )
     if family == "head scales":
         scale = 10.0 ** rng.uniform(-6, 6, H)
         for name in ("v", "v_absent"):
@@ -106,7 +124,11 @@ def _game(rng: np.random.Generator, family: str, d: int, H: int) -> PooledGame:
         for name in ("v", "v_absent"):
             a[name][0] *= large
             a[name][1] = -a[name][0] + rng.normal(size=d)
-        a["s"][1], a["s_absent"][1], a["s_background"][1] = a["s"][0], a["s_absent"][0], a["s_background"][0]
+        a["s"][1], a["s_absent"][1], a["s_background"][1] = (
+            a["s"][0],
+            a["s_absent"][0],
+            a["s_background"][0],
+        )
         a["v_background"][1] = -a["v_background"][0]
     if family == "constants":
         large = 10.0 ** rng.uniform(2, 16)
@@ -139,10 +161,16 @@ def _arrays(rng: np.random.Generator, d: int, H: int, spread: float) -> dict[str
 def _make(rng: np.random.Generator, a: dict[str, Any], kind: int, mixed: bool) -> PooledGame:
     more: dict[str, Any] = {}
     if kind in (1, 3):
-        s_absent = np.where(rng.random(a["s"].shape) < 0.5, -np.inf, a["s_absent"]) if mixed else a["s_absent"]
+        s_absent = (
+            np.where(rng.random(a["s"].shape) < 0.5, -np.inf, a["s_absent"])
+            if mixed
+            else a["s_absent"]
+        )
         if mixed:
             s_absent[:, 0] = a["s_absent"][:, 0]  # all heads have mass when everybody is absent
         more |= {"s_absent": s_absent, "v_absent": a["v_absent"]}
     if kind in (2, 3):
         more |= {"s_background": a["s_background"], "v_background": a["v_background"]}
-    return PooledGame.from_scores(a["s"], a["v"], **more, bias=a["bias"], empty_value=a["empty_value"])
+    return PooledGame.from_scores(
+        a["s"], a["v"], **more, bias=a["bias"], empty_value=a["empty_value"]
+    )

@@ -31,7 +31,9 @@ def masks(d: int) -> NDArray[np.bool_]:
 
 def shapley_weights(d: int) -> list[Fraction]:
     """Weight of f(S + j) - f(S) for |S| = 0..d-1."""
-    return [Fraction(math.factorial(k) * math.factorial(d - k - 1), math.factorial(d)) for k in range(d)]
+    return [
+        Fraction(math.factorial(k) * math.factorial(d - k - 1), math.factorial(d)) for k in range(d)
+    ]
 
 
 def extended_values(game: Any) -> tuple[Float, float]:
@@ -40,10 +42,16 @@ def extended_values(game: Any) -> tuple[Float, float]:
     here = masks(d)
     total = np.full(len(here), LONG(game.bias))
     size = abs(game.bias)
-    empty = ~here.any(axis=1) if np.isneginf(game.s_absent).all() and np.isneginf(game.s_background).all() else None
+    empty = (
+        ~here.any(axis=1)
+        if np.isneginf(game.s_absent).all() and np.isneginf(game.s_background).all()
+        else None
+    )
     for h in range(H):
         log_mass = np.where(here, game.s[h].astype(LONG), game.s_absent[h].astype(LONG))
-        log_mass = np.concatenate([log_mass, np.full((len(here), 1), LONG(game.s_background[h]))], axis=1)
+        log_mass = np.concatenate(
+            [log_mass, np.full((len(here), 1), LONG(game.s_background[h]))], axis=1
+        )
         value = np.where(here, game.v[h].astype(LONG), game.v_absent[h].astype(LONG))
         value = np.concatenate([value, np.full((len(here), 1), LONG(game.v_background[h]))], axis=1)
         top = log_mass.max(axis=1, keepdims=True)
@@ -69,9 +77,16 @@ def ball_values(game: Any, bits: int = BITS) -> list[Any]:
         total, some = arb(float(game.bias)), False
         for h in range(H):
             pairs = [
-                (game.s[h, j], game.v[h, j]) if bit[j] else (game.s_absent[h, j], game.v_absent[h, j]) for j in range(d)
+                (game.s[h, j], game.v[h, j])
+                if bit[j]
+                else (game.s_absent[h, j], game.v_absent[h, j])
+                for j in range(d)
             ]
-            pairs = [(s, v) for s, v in [*pairs, (game.s_background[h], game.v_background[h])] if s > -math.inf]
+            pairs = [
+                (s, v)
+                for s, v in [*pairs, (game.s_background[h], game.v_background[h])]
+                if s > -math.inf
+            ]
             if not pairs:
                 continue
             some = True
@@ -79,13 +94,17 @@ def ball_values(game: Any, bits: int = BITS) -> list[Any]:
             mass = [(arb(float(s)) - arb(float(top))).exp() for s, _ in pairs]
             # Off the first value, so that a constant head is a number without a radius.
             base = arb(float(pairs[0][1]))
-            off = sum((m * (arb(float(v)) - base) for m, (_, v) in zip(mass, pairs, strict=True)), arb(0))
+            off = sum(
+                (m * (arb(float(v)) - base) for m, (_, v) in zip(mass, pairs, strict=True)), arb(0)
+            )
             total += base + off / sum(mass, arb(0))
         out.append(total if some else arb(float(game.empty_value)))
     return out
 
 
-def linked_extended_values(game: Any, name: str, scale: float, target: float) -> tuple[Float, float]:
+def linked_extended_values(
+    game: Any, name: str, scale: float, target: float
+) -> tuple[Float, float]:
     """The link's function of every f, and an estimate of the absolute error."""
     f, doubt = extended_values(game)
     x = LONG(scale) * (f - LONG(target))
@@ -101,7 +120,9 @@ def linked_extended_values(game: Any, name: str, scale: float, target: float) ->
     return g, slope * doubt + LONG_ERROR * float(np.abs(g).max())
 
 
-def linked_ball_values(game: Any, name: str, scale: float, target: float, bits: int = 400) -> list[Any]:
+def linked_ball_values(
+    game: Any, name: str, scale: float, target: float, bits: int = 400
+) -> list[Any]:
     """The link's function of every f as balls."""
     from flint import arb
 
@@ -118,24 +139,34 @@ def shapley_rows(d: int) -> list[list[Fraction]]:
     """Shapley values by their definition: row j holds the weight of f of every coalition."""
     w = shapley_weights(d)
     size = masks(d).sum(axis=1).tolist()
-    return [[w[size[k] - 1] if k >> j & 1 else -w[size[k]] for k in range(1 << d)] for j in range(d)]
+    return [
+        [w[size[k] - 1] if k >> j & 1 else -w[size[k]] for k in range(1 << d)] for j in range(d)
+    ]
 
 
 def banzhaf_rows(d: int) -> list[list[Fraction]]:
     """Banzhaf values by their definition."""
-    return [[Fraction(1 if k >> j & 1 else -1, 1 << (d - 1)) for k in range(1 << d)] for j in range(d)]
+    return [
+        [Fraction(1 if k >> j & 1 else -1, 1 << (d - 1)) for k in range(1 << d)] for j in range(d)
+    ]
 
 
 def by_size_rows(d: int) -> list[list[Fraction]]:
     """Mean of f over the coalitions with 0..d players absent."""
     size = masks(d).sum(axis=1).tolist()
     zero = Fraction(0)
-    return [[Fraction(1, math.comb(d, s)) if size[k] == d - s else zero for k in range(1 << d)] for s in range(d + 1)]
+    return [
+        [Fraction(1, math.comb(d, s)) if size[k] == d - s else zero for k in range(1 << d)]
+        for s in range(d + 1)
+    ]
 
 
 def interaction_rows(d: int) -> list[list[Fraction]]:
     """Shapley interaction indices of all pairs i < j, in the order of the upper triangle."""
-    w = [Fraction(math.factorial(k) * math.factorial(d - k - 2), math.factorial(d - 1)) for k in range(d - 1)]
+    w = [
+        Fraction(math.factorial(k) * math.factorial(d - k - 2), math.factorial(d - 1))
+        for k in range(d - 1)
+    ]
     size = masks(d).sum(axis=1).tolist()
     out = []
     for i in range(d):
@@ -149,7 +180,9 @@ def size_rows(d: int, weights: Sequence[Any]) -> list[list[Any]]:
     """The semivalue with weight `weights[s]` on the mean over all coalitions of s others."""
     size = masks(d).sum(axis=1).tolist()
     w = [weights[s] / math.comb(d - 1, s) for s in range(d)]
-    return [[w[size[k] - 1] if k >> j & 1 else -w[size[k]] for k in range(1 << d)] for j in range(d)]
+    return [
+        [w[size[k] - 1] if k >> j & 1 else -w[size[k]] for k in range(1 << d)] for j in range(d)
+    ]
 
 
 def beta_shapley_rows(d: int, alpha: float, beta: float) -> list[list[Any]]:
@@ -160,7 +193,13 @@ def beta_shapley_rows(d: int, alpha: float, beta: float) -> list[list[Any]]:
         return arb(a).lgamma() + arb(b).lgamma() - arb(a + b).lgamma()
 
     whole = log_beta(alpha, beta)
-    return size_rows(d, [math.comb(d - 1, s) * (log_beta(s + beta, d - 1 - s + alpha) - whole).exp() for s in range(d)])
+    return size_rows(
+        d,
+        [
+            math.comb(d - 1, s) * (log_beta(s + beta, d - 1 - s + alpha) - whole).exp()
+            for s in range(d)
+        ],
+    )
 
 
 def weighted_banzhaf_rows(d: int, p: float) -> list[list[Fraction]]:
@@ -172,7 +211,11 @@ def weighted_banzhaf_rows(d: int, p: float) -> list[list[Fraction]]:
 def semivalue_rows(d: int, *weights: float) -> list[list[Fraction]]:
     """Any weights, over the sum of their moduli, to which the error is relative."""
     total = sum(abs(Fraction(w)) for w in weights)
-    return size_rows(d, [Fraction(w) / total for w in weights]) if total else [[Fraction(0)] * (1 << d)] * d
+    return (
+        size_rows(d, [Fraction(w) / total for w in weights])
+        if total
+        else [[Fraction(0)] * (1 << d)] * d
+    )
 
 
 def owen_rows(d: int, *numbers: int) -> list[list[Fraction]]:
@@ -196,7 +239,9 @@ def owen_rows(d: int, *numbers: int) -> list[list[Fraction]]:
 
 def index_rows(d: int, index: str) -> list[list[Fraction]]:
     """Singles, then pairs i < j, of an interaction index, from the Moebius coefficients of the game."""
-    sets = [[1 << j] for j in range(d)] + [[1 << i, 1 << j] for i in range(d) for j in range(i + 1, d)]
+    sets = [[1 << j] for j in range(d)] + [
+        [1 << i, 1 << j] for i in range(d) for j in range(i + 1, d)
+    ]
     out = []
     for members in sets:
         own, order = sum(members), len(members)
@@ -250,15 +295,24 @@ def lime_rows(
         share = 1 / (1 + arb(float(ridge)))
         return [[-share, share], [arb(1), arb(0)]]
     distance = [100 * (1 - (1 - arb(s) / d).sqrt()) for s in range(d + 1)]
-    pi = [arb(1) if math.isinf(kernel_width) else (-((x / arb(float(kernel_width))) ** 2) / 2).exp() for x in distance]
+    pi = [
+        arb(1) if math.isinf(kernel_width) else (-((x / arb(float(kernel_width))) ** 2) / 2).exp()
+        for x in distance
+    ]
     drawn, one = (arb(1), arb(0)) if n is None else (arb(n - 1) / n, arb(1) / n)
     size = masks(d).sum(axis=1).tolist()
-    weight = [one if size[k] == d else drawn / d / math.comb(d, size[k]) * pi[d - size[k]] for k in range(1 << d)]
+    weight = [
+        one if size[k] == d else drawn / d / math.comb(d, size[k]) * pi[d - size[k]]
+        for k in range(1 << d)
+    ]
     chosen = features or tuple(range(d))
     z = [[k >> j & 1 for j in chosen] + [1] for k in range(1 << d)]
     size_of = len(chosen) + 1
     A = [
-        [sum((weight[k] for k in range(1 << d) if z[k][a] and z[k][b]), arb(0)) for b in range(size_of)]
+        [
+            sum((weight[k] for k in range(1 << d) if z[k][a] and z[k][b]), arb(0))
+            for b in range(size_of)
+        ]
         for a in range(size_of)
     ]
     for j in range(len(chosen)):
@@ -305,7 +359,9 @@ def _long(x: Any) -> Any:
     return np.ldexp(LONG(str(int(mantissa) >> bits)), int(exponent) + bits)
 
 
-def screen(what: str, f: Float, doubt: float, ours: Float, allowed: float, settings: tuple[Any, ...] = ()) -> bool:
+def screen(
+    what: str, f: Float, doubt: float, ours: Float, allowed: float, settings: tuple[Any, ...] = ()
+) -> bool:
     """Whether `ours` is within `allowed` of the truth, for sure as far as long doubles can tell."""
     matrix, norm = _long_matrix(what, int(f.size).bit_length() - 1, settings)
     if not len(matrix):
@@ -314,7 +370,9 @@ def screen(what: str, f: Float, doubt: float, ours: Float, allowed: float, setti
     return bool(error + doubt * (norm + 1) <= allowed)
 
 
-def largest_ratio(what: str, f: list[Any], ours: Float, tol: float, settings: tuple[Any, ...] = ()) -> float:
+def largest_ratio(
+    what: str, f: list[Any], ours: Float, tol: float, settings: tuple[Any, ...] = ()
+) -> float:
     """Largest error over tol max|f|, an upper bound of it, in balls."""
     from flint import arb
 
@@ -324,9 +382,14 @@ def largest_ratio(what: str, f: list[Any], ours: Float, tol: float, settings: tu
         largest = largest.max(abs(x))
     worst = 0.0
     for row, value in zip(rows, ours.tolist(), strict=True):
-        weights = (arb(x.numerator) / arb(x.denominator) if isinstance(x, Fraction) else x for x in row)
+        weights = (
+            arb(x.numerator) / arb(x.denominator) if isinstance(x, Fraction) else x for x in row
+        )
         exact = sum((w * x for w, x in zip(weights, f, strict=True)), arb(0))
         error = abs(arb(value) - exact)
         if not bool(error == 0):
-            worst = max(worst, float((error / (arb(tol) * largest)).upper()) if bool(largest > 0) else math.inf)
+            worst = max(
+                worst,
+                float((error / (arb(tol) * largest)).upper()) if bool(largest > 0) else math.inf,
+            )
     return worst

@@ -121,13 +121,25 @@ def report(
         "machine": machine(),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(record, indent=1, default=plain) + "\n", encoding="utf-8")
+    (folder / f"{name}.json").write_text(
+        json.dumps(record, indent=1, default=plain) + "\n", encoding="utf-8"
+    )
     return all(bar.met for bar in bars)
 
 
 def machine() -> dict[str, Any]:
     """Where and with what the numbers were measured."""
-    packages = ("numpy", "scipy", "jax", "jaxlib", "lime", "shap", "shapiq", "torch", "scikit-learn")
+    packages = (
+        "numpy",
+        "scipy",
+        "jax",
+        "jaxlib",
+        "lime",
+        "shap",
+        "shapiq",
+        "torch",
+        "scikit-learn",
+    )
     loaded = {p for p in packages if p.replace("scikit-learn", "sklearn") in sys.modules}
     return {
         "processor": _processor(),
@@ -136,8 +148,12 @@ def machine() -> dict[str, Any]:
         "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "versions": {package: metadata.version(package) for package in packages if package in loaded},
-        "devices": [str(device) for device in sys.modules["jax"].devices()] if "jax" in loaded else [],
+        "versions": {
+            package: metadata.version(package) for package in packages if package in loaded
+        },
+        "devices": [str(device) for device in sys.modules["jax"].devices()]
+        if "jax" in loaded
+        else [],
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
 
@@ -147,7 +163,10 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or "unknown"
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        "unknown",
+    )
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -70,8 +70,16 @@ def make_model(family: str) -> Any:
         plain = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
         return transformers.BertForSequenceClassification(transformers.BertConfig(**sizes, **plain))
     if family == "Llama":
-        return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **ends, num_key_value_heads=HEADS // 2))
-    renamed = {"n_positions": LENGTH + 1, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "vocab_size": VOCABULARY}
+        return transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(**sizes, **ends, num_key_value_heads=HEADS // 2)
+        )
+    renamed = {
+        "n_positions": LENGTH + 1,
+        "n_embd": WIDTH,
+        "n_layer": LAYERS,
+        "n_head": HEADS,
+        "vocab_size": VOCABULARY,
+    }
     dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     config = transformers.GPT2Config(**renamed, **dropout, **ends, attn_implementation="eager")
     return transformers.GPT2LMHeadModel(config)
@@ -87,7 +95,11 @@ def ids_of(family: str, ids: Any) -> Any:
 
 def margin(family: str, logits: Any) -> Any:
     """(n,) logit difference of the two labels."""
-    return logits[:, 1] - logits[:, 0] if family == "BERT" else logits[:, -1, LABELS[1]] - logits[:, -1, LABELS[0]]
+    return (
+        logits[:, 1] - logits[:, 0]
+        if family == "BERT"
+        else logits[:, -1, LABELS[1]] - logits[:, -1, LABELS[0]]
+    )
 
 
 def train(family: str, steps: int) -> tuple[Any, float]:
@@ -100,7 +112,9 @@ def train(family: str, steps: int) -> tuple[Any, float]:
     for _ in range(steps):
         ids, labels = texts(rng, 64)
         difference = margin(family, model(input_ids=ids_of(family, ids)).logits)
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(difference, torch.tensor(labels).float())
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(
+            difference, torch.tensor(labels).float()
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -141,7 +155,10 @@ def predictions(games: HeadGames, removed: Masks) -> dict[str, Array]:
         "a u": games.attention * games.u,
     }
     game = np.array([games.knock_out(chosen).sum() for chosen in removed])
-    return {"game": game, **{name: -(score.sum(axis=(0, 1)) * removed).sum(axis=1) for name, score in scores.items()}}
+    return {
+        "game": game,
+        **{name: -(score.sum(axis=(0, 1)) * removed).sum(axis=1) for name, score in scores.items()},
+    }
 
 
 def compare(family: str, model: Any, layer: int, cases: int, sets: int) -> dict[str, float]:
@@ -152,8 +169,12 @@ def compare(family: str, model: Any, layer: int, cases: int, sets: int) -> dict[
     predicted: list[dict[str, Array]] = []
     for row in ids_of(family, texts(rng, cases)[0]):
         inputs = {"input_ids": row[None]}
-        games = head_games_of_layer(model, inputs, layer, lambda out: margin(family, out.logits)[0], [query])
-        removed = np.concatenate([np.zeros((1, n)), rng.random((sets, n)) < 0.5, np.eye(n)]).astype(bool)
+        games = head_games_of_layer(
+            model, inputs, layer, lambda out: margin(family, out.logits)[0], [query]
+        )
+        removed = np.concatenate([np.zeros((1, n)), rng.random((sets, n)) < 0.5, np.eye(n)]).astype(
+            bool
+        )
         margins = knocked_out(family, model, row[None], layer, query, removed)
         real.append(margins[1:] - margins[0])
         predicted.append(predictions(games, removed[1:]))
@@ -163,7 +184,9 @@ def compare(family: str, model: Any, layer: int, cases: int, sets: int) -> dict[
         return float(np.corrcoef(ours, np.concatenate([each[which] for each in real]))[0, 1])
 
     half = slice(None, sets)
-    each = [np.corrcoef(p["game"][half], r[half])[0, 1] for p, r in zip(predicted, real, strict=True)]
+    each = [
+        np.corrcoef(p["game"][half], r[half])[0, 1] for p, r in zip(predicted, real, strict=True)
+    ]
     return {
         **{name: correlation(name, half) for name in predicted[0]},
         "game, median within a text": float(np.median(each)),
@@ -177,15 +200,22 @@ def family_rows(family: str, steps: int, cases: int, sets: int) -> list[dict[str
     title = "Correlation with real knock-outs of half of the sources (frozen context)"
     rows = []
     for layer in (LAYERS - 1, LAYERS - 2):
-        label = f"{family}, {steps:,} steps (accuracy {accuracy:.3f}), layer {layer + 1} of {LAYERS}"
-        rows.append({"comparison": title, "method": label, **compare(family, model, layer, cases, sets)})
+        label = (
+            f"{family}, {steps:,} steps (accuracy {accuracy:.3f}), layer {layer + 1} of {LAYERS}"
+        )
+        rows.append(
+            {"comparison": title, "method": label, **compare(family, model, layer, cases, sets)}
+        )
     return rows
 
 
 def speed() -> dict[str, Any]:
     """All Shapley values of 144 heads with 1,023 sources at one query: the least processor time of three runs."""
     rng = np.random.default_rng(SEED)
-    scores, values = 2 * rng.normal(size=(MANY_HEADS, 1, SOURCES)), rng.normal(size=(MANY_HEADS, SOURCES, 64))
+    scores, values = (
+        2 * rng.normal(size=(MANY_HEADS, 1, SOURCES)),
+        rng.normal(size=(MANY_HEADS, SOURCES, 64)),
+    )
     games = head_games(scores, values, rng.normal(size=64))
     times = []
     for _ in range(3):
@@ -193,16 +223,24 @@ def speed() -> dict[str, Any]:
         games.shapley()
         times.append(time.process_time() - start)
     title = "Time of all Shapley values at one query"
-    return {"comparison": title, "method": f"{MANY_HEADS} heads, {SOURCES:,} sources", "seconds": min(times)}
+    return {
+        "comparison": title,
+        "method": f"{MANY_HEADS} heads, {SOURCES:,} sources",
+        "seconds": min(times),
+    }
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.head_games", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.head_games", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--quick", action="store_true", help="short training, few texts")
     args = parser.parse_args(argv)
     short, long, cases, sets = (40, 60, 5, 4) if args.quick else (400, 1200, 60, 10)
     timed = speed()
-    bars = [Bar("seconds for all values of 144 heads with 1,023 sources", timed["seconds"], "<=", 1.0)]
+    bars = [
+        Bar("seconds for all values of 144 heads with 1,023 sources", timed["seconds"], "<=", 1.0)
+    ]
     rows = []
     for steps in (short, long):
         for family in FAMILIES:

@@ -106,7 +106,9 @@ def loss(params: Tree, ids: jax.Array, labels: jax.Array, config: Config) -> jax
     return cross_entropy(forward(params, config, ids), labels).mean()
 
 
-def train_six_layers(documents: Documents, D: int, cls: int, plan: Plan, checkpoint: Path | None) -> Fit:
+def train_six_layers(
+    documents: Documents, D: int, cls: int, plan: Plan, checkpoint: Path | None
+) -> Fit:
     """Parameters, and the seconds and processor seconds of the run, over all its parts."""
     config = six_layer_config(D)
     return fit(

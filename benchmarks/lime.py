@@ -24,7 +24,12 @@ from numpy.typing import NDArray
 from attn_closed_form import AttentionWeights, PooledGame, lime_limit, lime_sample
 from attn_closed_form._types import Array
 from attn_closed_form.attention import pooled_game, predict_many, random_weights
-from attn_closed_form.lime import lime_first_order, lime_mean_field, lime_samples_needed, lime_theorem_5_1
+from attn_closed_form.lime import (
+    lime_first_order,
+    lime_mean_field,
+    lime_samples_needed,
+    lime_theorem_5_1,
+)
 from attn_closed_form.lime.kernel import Settings, kernel
 from attn_closed_form.lime.moments import moments_by_recursion
 from attn_closed_form.lime.regression import regression
@@ -72,7 +77,9 @@ def main() -> int:
                     "method": f"lime package, {n:,} samples, {name}",
                     "error": float(np.mean(errors)),
                     "seconds": seconds,
-                    "spread": float(np.mean([relative_error(a, b) for a, b in combinations(coefs, 2)])),
+                    "spread": float(
+                        np.mean([relative_error(a, b) for a, b in combinations(coefs, 2)])
+                    ),
                     "ratio": ratio,
                 }
             )
@@ -93,14 +100,23 @@ def main() -> int:
     for name, large in large_games().items():
         timing = best_of(lambda large=large: lime_limit(large), repeats=7)  # type: ignore[misc]
         error = relative_error(lime_limit(large).coef, reference(large, 5000))
-        rows.append({"case": f"d = 1,000, {name}", "method": "lime_limit", "error": error, "seconds": timing.best})
+        rows.append(
+            {
+                "case": f"d = 1,000, {name}",
+                "method": "lime_limit",
+                "error": error,
+                "seconds": timing.best,
+            }
+        )
         if name == "[UNK]":
             bars.append(Bar("milliseconds at d = 1,000, one head", 1e3 * timing.best, "<=", 50.0))
     thousands_rows, thousands_bars = thousands()
     rows += thousands_rows
     bars += thousands_bars
     theory_rows, theory_bars = theory()
-    needed = {f"{accuracy:.1%}": lime_samples_needed(game, accuracy) for accuracy in (0.1, 0.01, 0.001)}
+    needed = {
+        f"{accuracy:.1%}": lime_samples_needed(game, accuracy) for accuracy in (0.1, 0.01, 0.001)
+    }
     met = report(
         "lime",
         [*rows, *theory_rows],
@@ -145,16 +161,23 @@ def cold(game: PooledGame) -> float:
 def prediction(weights: AttentionWeights, tokens: NDArray[np.intp]) -> Callable[[list[str]], Array]:
     """The model on strings of words."""
     ids = {f"word{token}": int(token) for token in tokens} | {MASK: weights.unk}
-    return lambda texts: predict_many(weights, [[ids[word] for word in text.split()] for text in texts])
+    return lambda texts: predict_many(
+        weights, [[ids[word] for word in text.split()] for text in texts]
+    )
 
 
 def on_masks(game: PooledGame, tokens: NDArray[np.intp]) -> Callable[[list[str]], Array]:
     """The game itself: a word is present or it is not."""
-    return lambda texts: game.value(np.array([[word != MASK for word in text.split()] for text in texts]))[:, None]
+    return lambda texts: game.value(
+        np.array([[word != MASK for word in text.split()] for text in texts])
+    )[:, None]
 
 
 def official(
-    tokens: NDArray[np.intp], classifier_fn: Callable[[list[str]], Array], num_samples: int, runs: int
+    tokens: NDArray[np.intp],
+    classifier_fn: Callable[[list[str]], Array],
+    num_samples: int,
+    runs: int,
 ) -> tuple[float, float, list[Array]]:
     """Seconds of the fastest run of the package by the clock and by the processor, and the coefficients of each."""
     with warnings.catch_warnings():
@@ -163,7 +186,9 @@ def official(
     text = " ".join(f"word{token}" for token in tokens)
     times, processor, coefs = [], [], []
     for seed in range(runs):
-        explainer = LimeTextExplainer(bow=False, mask_string=MASK, feature_selection="none", random_state=seed)
+        explainer = LimeTextExplainer(
+            bow=False, mask_string=MASK, feature_selection="none", random_state=seed
+        )
 
         def run(explainer: Any = explainer) -> Any:
             return explainer.explain_instance(
@@ -206,7 +231,14 @@ def thousands() -> tuple[list[Row], list[Bar]]:
         values = np.repeat([1.0, 0.0], [d // 4, d - d // 4])
         equal = lime_limit(PooledGame.from_scores(np.zeros(d), values)).coef
         error = float(np.abs(equal - equal_masses(values)).max())  # relative to max|f| = 1
-        rows.append({"case": f"d = {d:,}, deleted", "method": "lime_limit", "error": error, "seconds": timing.best})
+        rows.append(
+            {
+                "case": f"d = {d:,}, deleted",
+                "method": "lime_limit",
+                "error": error,
+                "seconds": timing.best,
+            }
+        )
         seconds[d] = timing.best
     exponent = float(np.log(seconds[100_000] / seconds[1_000]) / np.log(100))
     bars = [
@@ -237,9 +269,15 @@ def equal_masses(values: Array, num_samples: int = 5000) -> Array:
 
 def theory() -> tuple[list[Row], list[Bar]]:
     """P1's theorem on random models with spread attention, T = 99 of 256, values of mean 4."""
-    errors: dict[str, list[float]] = {"mean field": [], "first order": [], "Theorem 5.1 as printed": []}
+    errors: dict[str, list[float]] = {
+        "mean field": [],
+        "first order": [],
+        "Theorem 5.1 as printed": [],
+    }
     for seed in range(5):
-        weights = random_weights(seed, D=400, d_e=64, T_max=256, K=6, d_att=16, d_out=16, score_scale=0.3)
+        weights = random_weights(
+            seed, D=400, d_e=64, T_max=256, K=6, d_att=16, d_out=16, score_scale=0.3
+        )
         arrays = weights.arrays()
         arrays["b_v"] = np.stack([row[0] * 4 / (row[0] @ row[0]) for row in weights.W_l])
         tokens = np.random.default_rng(seed).choice(np.arange(2, 400), 99, replace=False)
@@ -254,7 +292,12 @@ def theory() -> tuple[list[Row], list[Bar]]:
     ]
     bars = [
         Bar("error of the mean field, largest", max(errors["mean field"]), "<=", 0.003),
-        Bar("error of the theorem as printed, smallest", min(errors["Theorem 5.1 as printed"]), ">=", 1.0),
+        Bar(
+            "error of the theorem as printed, smallest",
+            min(errors["Theorem 5.1 as printed"]),
+            ">=",
+            1.0,
+        ),
     ]
     return rows, bars
 

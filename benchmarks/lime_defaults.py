@@ -73,7 +73,9 @@ def package_runs(
         rows, chosen = np.zeros((runs, len(words))), list[frozenset[str]]()
         for seed in range(runs):
             explainer = LimeTextExplainer(random_state=seed)
-            explanation = explainer.explain_instance(text, model.predict_proba, num_features=len(words))
+            explanation = explainer.explain_instance(
+                text, model.predict_proba, num_features=len(words)
+            )
             for word, coefficient in explanation.as_list():
                 rows[seed, number[word]] = coefficient
             few = LimeTextExplainer(random_state=seed).explain_instance(
@@ -120,7 +122,13 @@ def main(argv: list[str] | None = None) -> int:
         Bar("share of words within 4 standard errors", near / total, ">=", 0.99),
         Bar("share of the package's ten features", same / features, ">=", 0.9),
     ]
-    return 0 if report("lime_defaults", rows, seed=0, settings={"runs": RUNS, "samples": 5000}, bars=bars) else 1
+    return (
+        0
+        if report(
+            "lime_defaults", rows, seed=0, settings={"runs": RUNS, "samples": 5000}, bars=bars
+        )
+        else 1
+    )
 
 
 if __name__ == "__main__":

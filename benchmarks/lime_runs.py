@@ -36,7 +36,9 @@ def to_ids(texts: Sequence[str]) -> list[Ids]:
     return np.split(flat, np.cumsum([len(row) for row in rows])[:-1])
 
 
-def lime_package(model: Model, ids: Ids, bow: bool, unk: int, samples: int = 5000, seed: int = 0) -> Array:
+def lime_package(
+    model: Model, ids: Ids, bow: bool, unk: int, samples: int = 5000, seed: int = 0
+) -> Array:
     """Coefficients of one run of the lime package for a document, default settings, all features: (d,).
 
     Parameters
@@ -49,10 +51,16 @@ def lime_package(model: Model, ids: Ids, bow: bool, unk: int, samples: int = 500
     """
     from lime.lime_text import LimeTextExplainer
 
-    explainer = LimeTextExplainer(bow=bow, mask_string=str(unk), random_state=seed, feature_selection="none")
+    explainer = LimeTextExplainer(
+        bow=bow, mask_string=str(unk), random_state=seed, feature_selection="none"
+    )
     d = len(np.unique(ids)) if bow else len(ids)
     found = explainer.explain_instance(
-        to_text(ids), lambda texts: np.asarray(model(to_ids(texts)))[:, None], (0,), num_features=d, num_samples=samples
+        to_text(ids),
+        lambda texts: np.asarray(model(to_ids(texts)))[:, None],
+        (0,),
+        num_features=d,
+        num_samples=samples,
     )
     coefficients = np.zeros(d)
     for feature, weight in found.local_exp[0]:
@@ -60,7 +68,9 @@ def lime_package(model: Model, ids: Ids, bow: bool, unk: int, samples: int = 500
     return coefficients
 
 
-def lime_by_masks(value: Callable[[NDArray[np.bool_]], Array], d: int, samples: int = 5000, seed: int = 0) -> Array:
+def lime_by_masks(
+    value: Callable[[NDArray[np.bool_]], Array], d: int, samples: int = 5000, seed: int = 0
+) -> Array:
     """What `lime_package` returns for a function of masks, (d,): True keeps a feature.
 
     Parameters
@@ -79,7 +89,12 @@ def lime_by_masks(value: Callable[[NDArray[np.bool_]], Array], d: int, samples: 
     distances = 100 * (1 - np.sqrt(masks.mean(axis=1)))
     base = LimeBase(lambda distance: np.sqrt(np.exp(-(distance**2) / 25.0**2)), random_state=rng)
     _, pairs, *_ = base.explain_instance_with_data(
-        masks.astype(float), np.asarray(value(masks))[:, None], distances, 0, d, feature_selection="none"
+        masks.astype(float),
+        np.asarray(value(masks))[:, None],
+        distances,
+        0,
+        d,
+        feature_selection="none",
     )
     coefficients = np.zeros(d)
     for feature, weight in pairs:
@@ -87,7 +102,9 @@ def lime_by_masks(value: Callable[[NDArray[np.bool_]], Array], d: int, samples: 
     return coefficients
 
 
-def words_deleted(model: Callable[[Ids], Array], ids: Ids, unk: int) -> Callable[[NDArray[np.bool_]], Array]:
+def words_deleted(
+    model: Callable[[Ids], Array], ids: Ids, unk: int
+) -> Callable[[NDArray[np.bool_]], Array]:
     """A model of (n, T) ids, padded with [UNK], as a function of masks (n, d) of the words of a document.
 
     A removed word is deleted everywhere and the rest moves up, as the package does it with `bow=True`.

@@ -69,7 +69,9 @@ def draw(rng: np.random.Generator, n: int) -> tuple[Documents, Array]:
 
 def counts(documents: Documents) -> Array:
     """(n, 10) how often each word occurs."""
-    return np.stack([np.bincount(document, minlength=len(WORDS)) for document in documents]).astype(float)
+    return np.stack([np.bincount(document, minlength=len(WORDS)) for document in documents]).astype(
+        float
+    )
 
 
 def places(documents: Documents) -> Array:
@@ -80,7 +82,9 @@ def places(documents: Documents) -> Array:
     return out.reshape(len(documents), -1)
 
 
-def batch(rng: np.random.Generator, size: int, first: tuple[int, ...], step: int) -> tuple[Any, Any]:
+def batch(
+    rng: np.random.Generator, size: int, first: tuple[int, ...], step: int
+) -> tuple[Any, Any]:
     documents, labels = draw(rng, size)
     return pad_documents(documents, LONGEST + 2, first), labels
 
@@ -113,7 +117,9 @@ def train_dense(seed: int, steps: int, size: int) -> Any:
     return fit(dense_loss, start, batch, steps, Optimizer(3e-3)).params
 
 
-def surrogates(rng: np.random.Generator, f: Any, n: int, repeated: Documents) -> dict[str, dict[str, float]]:
+def surrogates(
+    rng: np.random.Generator, f: Any, n: int, repeated: Documents
+) -> dict[str, dict[str, float]]:
     """MSE x 100 of surrogates fitted to n outputs f: on fresh sequences, and on repetitions of a word (Fig. 4a, b)."""
     from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
@@ -130,20 +136,32 @@ def surrogates(rng: np.random.Generator, f: Any, n: int, repeated: Documents) ->
         "SLALOM": slalom.predict_many,
     }
     return {
-        what: {name: 100 * float(np.mean((guess(some) - truth) ** 2)) for name, guess in predict.items()}
+        what: {
+            name: 100 * float(np.mean((guess(some) - truth) ** 2))
+            for name, guess in predict.items()
+        }
         for what, some, truth in (("fresh", fresh, f(fresh)), ("repeated", repeated, f(repeated)))
     }
 
 
-def transformer_part(kind: str, L: int, seed: int, steps: int, size: int, sample: int) -> dict[str, Any]:
+def transformer_part(
+    kind: str, L: int, seed: int, steps: int, size: int, sample: int
+) -> dict[str, Any]:
     """One training: outputs on repetitions of one word and on nothing, and the surrogates' errors."""
     first = (CLS,) if kind == "encoder" else ()
-    config = Config(len(WORDS) + 1, d=32, L=L, H=4, d_ff=64, T_max=LONGEST + 2, causal=kind == "decoder")
+    config = Config(
+        len(WORDS) + 1, d=32, L=L, H=4, d_ff=64, T_max=LONGEST + 2, causal=kind == "decoder"
+    )
     loss = LOSSES.setdefault(config, partial(transformer_loss, config=config))
     start = init_transformer(jax.random.key(seed), config)
     data = partial(batch, np.random.default_rng([seed, 1]), size, first)
     params = fit(
-        loss, start, data, steps, Optimizer(2e-3), progress=Progress(1, steps, name=f"{kind}, L = {L}:")
+        loss,
+        start,
+        data,
+        steps,
+        Optimizer(2e-3),
+        progress=Progress(1, steps, name=f"{kind}, L = {L}:"),
     ).params
     f = partial(predict_documents, params, config, first=first)
     # Without a [CLS] there is no empty document; the prior odds of the data are even.
@@ -156,7 +174,10 @@ def dense_part(seed: int, steps: int, size: int) -> dict[str, Any]:
     """The same for the feed-forward network, without surrogates."""
     params = train_dense(seed, steps, size)
     ask = jnp.asarray(counts(REPEATED), jnp.float32)
-    return {"curve": np.asarray(dense(params, ask)).tolist(), "empty": float(dense(params, jnp.zeros(len(WORDS))))}
+    return {
+        "curve": np.asarray(dense(params, ask)).tolist(),
+        "empty": float(dense(params, jnp.zeros(len(WORDS)))),
+    }
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -169,16 +190,21 @@ def main(argv: list[str] | None = None) -> int:
     for seed in range(seeds):
         for kind, L in [(kind, L) for kind in ("encoder", "decoder") for L in layers]:
             compute = partial(transformer_part, kind, L, seed, steps, size, sample)
-            found.setdefault(f"{kind}, L = {L}", []).append(run.part(f"{kind}-{L}-{seed}", settings, compute))
+            found.setdefault(f"{kind}, L = {L}", []).append(
+                run.part(f"{kind}-{L}-{seed}", settings, compute)
+            )
     settings = {"steps": 4 * steps, "batch": size}
     found[DENSE] = [
-        run.part(f"dense-{seed}", settings, partial(dense_part, seed, 4 * steps, size)) for seed in range(seeds)
+        run.part(f"dense-{seed}", settings, partial(dense_part, seed, 4 * steps, size))
+        for seed in range(seeds)
     ]
     figures_3_and_7(run, found)
     proposition_4_1(run)
     table_6(run, found)
     draw_figure(run, found)
-    return run.finish({"steps": steps, "batch": size, "seeds": seeds, "layers": list(layers), "sample": sample})
+    return run.finish(
+        {"steps": steps, "batch": size, "seeds": seeds, "layers": list(layers), "sample": sample}
+    )
 
 
 def shapley_of_each(one: dict[str, Any], k: int) -> float:
@@ -188,7 +214,10 @@ def shapley_of_each(one: dict[str, Any], k: int) -> float:
 
 def figures_3_and_7(run: Run, found: dict[str, list[dict[str, Any]]]) -> None:
     """Slope of F by the number of repetitions, and the Shapley value of one repetition (all alike, by symmetry)."""
-    slopes = {name: [np.polyfit(LENGTHS, one["curve"], 1)[0] for one in many] for name, many in found.items()}
+    slopes = {
+        name: [np.polyfit(LENGTHS, one["curve"], 1)[0] for one in many]
+        for name, many in found.items()
+    }
     for name, values in slopes.items():
         case = f"{name}: log-odds gained by one more 'perfect' (truth 1.5)"
         row = mean_row("P2 Fig. 3", case, values, None, SETTING, OF)
@@ -201,7 +230,9 @@ def figures_3_and_7(run: Run, found: dict[str, list[dict[str, Any]]]) -> None:
         for k, said in ((1, "too large"), (10, None), (30, "too small")):
             case = f"{name}: Shapley value of each of {k} 'perfect' (truth 1.5)"
             values = [shapley_of_each(one, k) for one in many]
-            row = mean_row("P2 Fig. 7", case, values, None, "exact: equal players share F(all) - F(none)", OF)
+            row = mean_row(
+                "P2 Fig. 7", case, values, None, "exact: equal players share F(all) - F(none)", OF
+            )
             run.rows.append(row._replace(paper="about 1.5" if name == DENSE else said))
     over = [
         shapley_of_each(one, 1) > 1.5 > shapley_of_each(one, 30)
@@ -257,8 +288,13 @@ def table_6(run: Run, found: dict[str, list[dict[str, Any]]]) -> None:
         paper = dict(zip(("linear", "GAM", "SLALOM"), TABLE_6[kind, int(L)], strict=True))
         for surrogate in many[0]["fresh"]:
             own = surrogate not in paper
-            note = "not in the paper: ridge in place of the LASSO of weight 0.01" if own else SETTING
-            for result, key, printed in (("P2 Table 6", "fresh", paper.get(surrogate)), (FIGURE, "repeated", None)):
+            note = (
+                "not in the paper: ridge in place of the LASSO of weight 0.01" if own else SETTING
+            )
+            for result, key, printed in (
+                ("P2 Table 6", "fresh", paper.get(surrogate)),
+                (FIGURE, "repeated", None),
+            ):
                 values = [one[key][surrogate] for one in many]
                 where = "" if key == "fresh" else " on 1 to 30 'perfect'"
                 case = f"{name}, {surrogate}: MSE x 100{where}"
@@ -266,7 +302,9 @@ def table_6(run: Run, found: dict[str, list[dict[str, Any]]]) -> None:
     why = "our transformers come closer to the linear truth than fine-tuned BERT does, so a linear surrogate fits them"
     for result, key in (("P2 Table 6", "fresh"), (FIGURE, "repeated")):
         best = [one[key]["SLALOM"] < min(one[key]["linear"], one[key]["GAM"]) for one in trained]
-        run.rows.append(claim(result, "SLALOM describes the transformer best", best, SETTING, why, OF))
+        run.rows.append(
+            claim(result, "SLALOM describes the transformer best", best, SETTING, why, OF)
+        )
     fresh = [one["fresh"] for one in trained]
     worse = [one["GAM"] > one["linear"] for one in fresh]
     text = "the GAM is worse than the linear model, although it contains it"
@@ -286,7 +324,9 @@ def draw_figure(run: Run, found: dict[str, list[dict[str, Any]]]) -> None:
         each = np.array([[shapley_of_each(one, k) for k in LENGTHS.tolist()] for one in many])
         for at, values in ((left, curves), (right, each)):
             (line,) = at.plot(LENGTHS, values.mean(axis=0), style, label=name)
-            at.fill_between(LENGTHS, values.min(axis=0), values.max(axis=0), color=line.get_color(), alpha=0.15)
+            at.fill_between(
+                LENGTHS, values.min(axis=0), values.max(axis=0), color=line.get_color(), alpha=0.15
+            )
     left.set(xlabel="repetitions of 'perfect'", ylabel="log-odds", title="P2 Fig. 3", ylim=(-1, 25))
     right.set(xlabel="repetitions of 'perfect'", ylabel="Shapley value of each", title="P2 Fig. 7")
     left.legend(fontsize=7)

@@ -24,7 +24,28 @@ import numpy as np
 from proofs_check.links import proved_sigmoid_bound
 
 TABLE = Path(__file__).parent.parent / "attn_closed_form" / "game" / "links.npz"
-RANGES = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 18.0, 22.0, 26.0, 30.0, 40.0, 50.0, 64.0)
+RANGES = (
+    0.25,
+    0.5,
+    1.0,
+    1.5,
+    2.0,
+    3.0,
+    4.0,
+    5.0,
+    6.0,
+    8.0,
+    10.0,
+    12.0,
+    15.0,
+    18.0,
+    22.0,
+    26.0,
+    30.0,
+    40.0,
+    50.0,
+    64.0,
+)
 # An entry is kept if its error lies between these; smaller ones would be lost in the rounding of the float64 numbers.
 WORST, BEST = 0.05, 5e-15
 # The proof chooses its degree from the bound, so that repeating it gives a slightly different one.
@@ -61,7 +82,10 @@ def best_fractions(R: float, M: int) -> tuple[np.ndarray, np.ndarray]:
     mp.mp.dps = DIGITS
     end, n = mp.mpf(R), 2 * M
     reach = mp.asinh(end / mp.pi)
-    points = [mp.pi * mp.sinh(reach * mp.cos(mp.pi * (2 * k + 1) / (4 * n + 2))) for k in reversed(range(n))]
+    points = [
+        mp.pi * mp.sinh(reach * mp.cos(mp.pi * (2 * k + 1) / (4 * n + 2)))
+        for k in reversed(range(n))
+    ]
     least: Any = mp.inf
     best: tuple[list[Any], list[Any]] = ([], [])
     for _ in range(ROUNDS):
@@ -72,7 +96,10 @@ def best_fractions(R: float, M: int) -> tuple[np.ndarray, np.ndarray]:
             inside = [a + (b - a) * k / 5 for k in (1, 2, 2.5, 3, 4)] + [b] * (b == end)
             errors.append(
                 max(
-                    abs(f * sum(q / (f * f + z * z) for z, q in zip(y, r, strict=True)) - mp.tanh(f / 2) / 2)
+                    abs(
+                        f * sum(q / (f * f + z * z) for z, q in zip(y, r, strict=True))
+                        - mp.tanh(f / 2) / 2
+                    )
                     for f in inside
                 )
             )
@@ -106,10 +133,18 @@ def main() -> int:
                 entries.append((R, M, bound))
                 poles.append(y)
                 residues.append(r)
-        print(f"R = {R:5.2f}: up to {entries[-1][1]} fractions, best bound {entries[-1][2]:.1e}", flush=True)
+        print(
+            f"R = {R:5.2f}: up to {entries[-1][1]} fractions, best bound {entries[-1][2]:.1e}",
+            flush=True,
+        )
     ranges, sizes, bounds = (np.array(column) for column in zip(*entries, strict=True))
     np.savez_compressed(
-        TABLE, R=ranges, size=sizes.astype(np.int16), bound=bounds, y=np.concatenate(poles), r=np.concatenate(residues)
+        TABLE,
+        R=ranges,
+        size=sizes.astype(np.int16),
+        bound=bounds,
+        y=np.concatenate(poles),
+        r=np.concatenate(residues),
     )
     print(f"wrote {TABLE.name}: {len(entries)} entries, {TABLE.stat().st_size / 1024:.0f} KB")
     return 0

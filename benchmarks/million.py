@@ -59,7 +59,9 @@ class Run:
         self.out, self.start = out, time.perf_counter()
         command = [sys.executable, "-m", "attn_closed_form", "corpus", "run", str(source), str(out)]
         options = ["--scale", "logit", "--workers", str(WORKERS), "--progress", "none"]
-        self.process = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         self.memory: dict[int, list[float]] = {}
         self.busy = 0.0
 
@@ -106,7 +108,9 @@ def check(out: Path, rows: int, period: int) -> tuple[int, int, int]:
         # Every 97th review is compared.
         for k in np.flatnonzero(numbers % period % 97 == 0).tolist():
             values = table["shapley"][k].values.to_numpy()
-            different += not np.array_equal(first.setdefault(int(numbers[k] % period), values), values)
+            different += not np.array_equal(
+                first.setdefault(int(numbers[k] % period), values), values
+            )
     return int((seen == 0).sum()), int((seen > 1).sum()), different
 
 
@@ -118,9 +122,14 @@ def measure(folder: Path, data: str, rows: int) -> bool:
     for share in (*KILLS, None):
         runs.append(Run(source, out))
         seconds.append(runs[-1].until(None if share is None else int(share * parts)))
-        print(f"  {seconds[-1]:.0f} s, {len(list(out.glob('part-*')))} of {parts} parts", file=sys.stderr)
+        print(
+            f"  {seconds[-1]:.0f} s, {len(list(out.glob('part-*')))} of {parts} parts",
+            file=sys.stderr,
+        )
     lost, doubled, different = check(out, rows, period)
-    largest = {main: max(max(sizes) for run in runs for sizes in run.sizes(main)) for main in (True, False)}
+    largest = {
+        main: max(max(sizes) for run in runs for sizes in run.sizes(main)) for main in (True, False)
+    }
     growth = {main: max(run.growth(main) for run in runs) for main in (True, False)}
     busy, size = sum(run.busy for run in runs), bytes_of(out) / rows
     table: list[dict[str, Any]] = [
@@ -130,8 +139,14 @@ def measure(folder: Path, data: str, rows: int) -> bool:
         {"what": "processor seconds per row, all processes", "value": busy / rows},
         {"what": "memory of the main process with its scheduler, MB", "value": largest[True]},
         {"what": "memory of the largest process, MB", "value": max(largest.values())},
-        {"what": "memory in the last quarter over that in the second, main process", "value": growth[True]},
-        {"what": "memory in the last quarter over that in the second, worst process", "value": max(growth.values())},
+        {
+            "what": "memory in the last quarter over that in the second, main process",
+            "value": growth[True],
+        },
+        {
+            "what": "memory in the last quarter over that in the second, worst process",
+            "value": max(growth.values()),
+        },
         {"what": "bytes of input per row", "value": source.stat().st_size / rows},
         {"what": "bytes of output per row", "value": size},
         {"what": "a billion: core hours", "value": BILLION * busy / rows / 3600},
@@ -144,20 +159,33 @@ def measure(folder: Path, data: str, rows: int) -> bool:
         Bar("reviews whose values differ between two of their rows", float(different), "<=", 0.0),
         Bar("memory of the largest process, MB", max(largest.values()), "<=", MEMORY_BAR),
         Bar(
-            "memory in the last quarter over that in the second, worst process", max(growth.values()), "<=", GROWTH_BAR
+            "memory in the last quarter over that in the second, worst process",
+            max(growth.values()),
+            "<=",
+            GROWTH_BAR,
         ),
     ]
-    settings = {"model": "shipped", "scale": "logit", "method": "shapley", "workers": WORKERS, "kills": len(KILLS)}
+    settings = {
+        "model": "shipped",
+        "scale": "logit",
+        "method": "shapley",
+        "workers": WORKERS,
+        "kills": len(KILLS),
+    }
     where = RESULTS if rows >= 10**6 else folder  # a trial leaves no record
     return report("corpus_million", table, seed=SEED, settings=settings, bars=bars, folder=where)
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.million", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.million",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data", required=True, metavar="PATH", help="aclImdb_v1.tar.gz")
-    parser.add_argument("--rows", type=int, default=10**6, metavar="N", help="how many rows (default: 1,000,000)")
+    parser.add_argument(
+        "--rows", type=int, default=10**6, metavar="N", help="how many rows (default: 1,000,000)"
+    )
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as name:
         return 0 if measure(Path(name), args.data, args.rows) else 1

@@ -63,7 +63,9 @@ class Memo:
         """(n,) outputs."""
         new = {mask.tobytes(): mask for mask in masks if mask.tobytes() not in self.known}
         if new:
-            self.known.update(zip(new, self.value(np.array(list(new.values()))).tolist(), strict=True))
+            self.known.update(
+                zip(new, self.value(np.array(list(new.values()))).tolist(), strict=True)
+            )
         return np.array([self.known[mask.tobytes()] for mask in masks])
 
 
@@ -94,11 +96,15 @@ def explain(
 def all_scores(found: dict[str, Found], document: Document) -> dict[str, Array]:
     """Token scores by name."""
     return {
-        label: scores for name, one in found.items() for label, scores in scores_of(name, one, document.ids).items()
+        label: scores
+        for name, one in found.items()
+        for label, scores in scores_of(name, one, document.ids).items()
     }
 
 
-def areas(transformer: Transformer, found: dict[str, Found], document: Document) -> dict[str, list[float]]:
+def areas(
+    transformer: Transformer, found: dict[str, Found], document: Document
+) -> dict[str, list[float]]:
     """Deletion and insertion AOPC of the scores that have a sign, in the probability of the predicted class."""
     every = Memo(removal(transformer.f, document.ids))
     positive = bool(every(np.ones((1, len(document.ids)), dtype=bool))[0] > 0)
@@ -122,7 +128,9 @@ def fidelity(
     removals: Sequence[int] = REMOVALS,
 ) -> dict[str, list[float]]:
     """MSE of the predicted change by method, for each number of removed tokens."""
-    signed = {name: surrogate_of(one, document.ids) for name, one in found.items() if name not in UNSIGNED}
+    signed = {
+        name: surrogate_of(one, document.ids) for name, one in found.items() if name not in UNSIGNED
+    }
     errors = strict_fidelity(
         removal(transformer.f, document.ids),
         len(document.ids),
@@ -158,7 +166,9 @@ def bayes_scores(path: Path, tokenizer: Any, keep: Path | None) -> Array:
     reviews = load_imdb(path, "train")
     picked = np.random.default_rng(0).permutation(len(reviews.texts))[:BAYES]
     encoded = tokenizer([reviews.texts[i] for i in picked], add_special_tokens=False)["input_ids"]
-    scores = naive_bayes_scores([np.array(ids) for ids in encoded], reviews.labels[picked], len(tokenizer))
+    scores = naive_bayes_scores(
+        [np.array(ids) for ids in encoded], reviews.labels[picked], len(tokenizer)
+    )
     if file is not None:
         np.save(file, scores)
     return scores
@@ -188,13 +198,18 @@ def measure_all(args: argparse.Namespace, transformer: Transformer) -> Measured:
         found.append({name: one[name] for name in FITS if name in one} | two)
         measured.areas.append(next(removed))
         measured.fidelity.append(next(predicted))
-    human_attention = partial(explain, transformer, inside, ("SLALOM-eff",), args.yelp_samples, without=("IG",))
+    human_attention = partial(
+        explain, transformer, inside, ("SLALOM-eff",), args.yelp_samples, without=("IG",)
+    )
     measured.yelp.extend(store.each(on_yelp, yelp, human_attention))
     bayes = bayes_scores(args.data / ARCHIVE, transformer.tokenizer, args.work)
     measured.bayes.extend(
-        agreement(one, document, bayes[document.ids]) for one, document in zip(found, imdb, strict=True)
+        agreement(one, document, bayes[document.ids])
+        for one, document in zip(found, imdb, strict=True)
     )
-    measured.human.extend(human(one, document) for one, document in zip(measured.yelp, yelp, strict=True))
+    measured.human.extend(
+        human(one, document) for one, document in zip(measured.yelp, yelp, strict=True)
+    )
     measured.right.extend(right(transformer, documents) for documents in (imdb, yelp))
     return measured
 
@@ -202,21 +217,31 @@ def measure_all(args: argparse.Namespace, transformer: Transformer) -> Measured:
 def right(transformer: Transformer, documents: list[Document]) -> list[bool]:
     """Whether the model's class is the label of each document."""
     outputs = transformer.f([document.ids for document in documents])
-    return [(output > 0) == (document.label > 0) for output, document in zip(outputs, documents, strict=True)]
+    return [
+        (output > 0) == (document.label > 0)
+        for output, document in zip(outputs, documents, strict=True)
+    ]
 
 
 def main(argv: list[str] | None = None) -> int:
     command = parser("minilm", __doc__ or "")
     command.add_argument("--yelp-documents", type=int, default=100)
-    command.add_argument("--yelp-samples", type=int, default=208, help="budget of model calls on Yelp-HAT")
-    command.add_argument("--as-is", action="store_true", help="measure nothing: report what the work folder has")
+    command.add_argument(
+        "--yelp-samples", type=int, default=208, help="budget of model calls on Yelp-HAT"
+    )
+    command.add_argument(
+        "--as-is", action="store_true", help="measure nothing: report what the work folder has"
+    )
     args = command.parse_args(argv)
     import torch
 
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", module="shap")
     measured = measure_all(args, load_transformer(args.model))
-    rows = [{key: value for key, value in row._asdict().items() if value is not None} for row in all_rows(measured)]
+    rows = [
+        {key: value for key, value in row._asdict().items() if value is not None}
+        for row in all_rows(measured)
+    ]
     settings = {
         "documents": len(measured.found),
         "Yelp-HAT documents": len(measured.yelp),

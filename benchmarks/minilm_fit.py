@@ -39,7 +39,9 @@ def subsets(tokens: Ids, count: int, most: int, rng: np.random.Generator) -> lis
     return [np.delete(tokens, rng.permutation(tokens.size)[:k]) for k in gone]
 
 
-def measure(transformer: Transformer, number: int, document: Document, samples: int, fresh: int) -> dict[str, Found]:
+def measure(
+    transformer: Transformer, number: int, document: Document, samples: int, fresh: int
+) -> dict[str, Found]:
     """Both fits of one document and their errors on `fresh` small subsets and half as many of any size."""
     tokens = document.ids
     rng = np.random.default_rng([1, number])
@@ -50,7 +52,10 @@ def measure(transformer: Transformer, number: int, document: Document, samples: 
     for name in (OURS, THEIRS):
         found = fit(name, transformer.f, tokens, samples, seed=number)
         slalom = from_record(found)
-        errors = {NEAR: _mse(f_near, slalom.predict_many(near)), FAR: _mse(f_far, slalom.predict_many(far))}
+        errors = {
+            NEAR: _mse(f_near, slalom.predict_many(near)),
+            FAR: _mse(f_far, slalom.predict_many(far)),
+        }
         out[name] = found | errors | {"largest value": float(np.abs(slalom.v).max())}
     return out
 
@@ -69,14 +74,29 @@ def summary(measured: list[dict[str, Found]]) -> tuple[list[dict[str, Any]], lis
             if np.isfinite(many).all():
                 row[f"median {key}"] = float(np.median(many))
                 if key in (NEAR, FAR):
-                    row |= {f"mean {key}": float(many.mean()), f"{key}, standard error": _error(many)}
+                    row |= {
+                        f"mean {key}": float(many.mean()),
+                        f"{key}, standard error": _error(many),
+                    }
         rows.append(row)
-    ratio = {key: _ratios(measured, key) for key in (NEAR, FAR, "seconds without the model", "calls")}
-    rows.append({"method": f"{OURS} is smaller, share of documents"} | {key: _share(ratio[key]) for key in (NEAR, FAR)})
+    ratio = {
+        key: _ratios(measured, key) for key in (NEAR, FAR, "seconds without the model", "calls")
+    }
+    rows.append(
+        {"method": f"{OURS} is smaller, share of documents"}
+        | {key: _share(ratio[key]) for key in (NEAR, FAR)}
+    )
     n = len(measured)
     bars = [
-        Bar(f"share of {n} documents where ours is smaller: {NEAR}", _share(ratio[NEAR]), ">=", 0.95),
-        Bar("time of our fit / the package's, without the model, median", _median(ratio, "seconds"), "<=", 0.2),
+        Bar(
+            f"share of {n} documents where ours is smaller: {NEAR}", _share(ratio[NEAR]), ">=", 0.95
+        ),
+        Bar(
+            "time of our fit / the package's, without the model, median",
+            _median(ratio, "seconds"),
+            "<=",
+            0.2,
+        ),
         Bar("our model calls / the package's, largest", float(ratio["calls"].max()), "<=", 1.0),
     ]
     return rows, bars
@@ -100,14 +120,28 @@ def _error(many: Array) -> float:
 
 def parser(name: str, doc: str) -> argparse.ArgumentParser:
     """The command line that the two benchmarks on MiniLM share."""
-    command = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=doc.splitlines()[0])
+    command = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}", description=doc.splitlines()[0]
+    )
     command.add_argument("--model", required=True, type=Path, help="folder of the fine-tuned model")
-    command.add_argument("--data", required=True, type=Path, help=f"folder with {ARCHIVE} and Yelp-HAT's ham_part*.csv")
-    command.add_argument("--work", type=Path, help="folder for what has been measured, so that a run can go on")
-    command.add_argument("--documents", type=int, default=100)
-    command.add_argument("--samples", type=int, default=304, help="budget of model calls (default: %(default)s)")
     command.add_argument(
-        "--fresh", type=int, default=150, help="fresh subsets of 1 to 5 deletions, half as many others"
+        "--data",
+        required=True,
+        type=Path,
+        help=f"folder with {ARCHIVE} and Yelp-HAT's ham_part*.csv",
+    )
+    command.add_argument(
+        "--work", type=Path, help="folder for what has been measured, so that a run can go on"
+    )
+    command.add_argument("--documents", type=int, default=100)
+    command.add_argument(
+        "--samples", type=int, default=304, help="budget of model calls (default: %(default)s)"
+    )
+    command.add_argument(
+        "--fresh",
+        type=int,
+        default=150,
+        help="fresh subsets of 1 to 5 deletions, half as many others",
     )
     command.add_argument("--out", type=Path, default=RESULTS, help=f"folder for {name}.json")
     return command
@@ -126,7 +160,9 @@ def reviews(transformer: Transformer, args: argparse.Namespace) -> list[Document
     )
 
 
-def all_fits(store: Store, transformer: Transformer, documents: list[Document], args: Any) -> list[dict[str, Found]]:
+def all_fits(
+    store: Store, transformer: Transformer, documents: list[Document], args: Any
+) -> list[dict[str, Found]]:
     """Both fits of every document, with their errors."""
 
     def one(number: int, document: Document) -> dict[str, Found]:
@@ -148,9 +184,22 @@ def main(argv: list[str] | None = None) -> int:
     transformer = load_transformer(args.model)
     documents = reviews(transformer, args)
     rows, bars = summary(all_fits(open_store(args), transformer, documents, args))
-    settings = {"package": "slalom-explanations 0.1.2", "samples": args.samples, "fresh subsets": args.fresh}
-    lengths = {"tokens, mean": float(np.mean([len(document.ids) for document in documents])), "threads": 1}
-    return 0 if report("minilm_fit", rows, seed=0, settings=settings | lengths, bars=bars, folder=args.out) else 1
+    settings = {
+        "package": "slalom-explanations 0.1.2",
+        "samples": args.samples,
+        "fresh subsets": args.fresh,
+    }
+    lengths = {
+        "tokens, mean": float(np.mean([len(document.ids) for document in documents])),
+        "threads": 1,
+    }
+    return (
+        0
+        if report(
+            "minilm_fit", rows, seed=0, settings=settings | lengths, bars=bars, folder=args.out
+        )
+        else 1
+    )
 
 
 if __name__ == "__main__":

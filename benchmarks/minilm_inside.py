@@ -39,7 +39,9 @@ class _HandedThrough(torch.nn.Module):
     def forward(self, x: Any) -> Any:
         """g(x), (...) -> (...)."""
         y = self.inner(x).detach()
-        gain = torch.where(x.abs() > 1e-6, y / torch.where(x == 0, torch.ones_like(x), x), torch.zeros_like(x)).detach()
+        gain = torch.where(
+            x.abs() > 1e-6, y / torch.where(x == 0, torch.ones_like(x), x), torch.zeros_like(x)
+        ).detach()
         return x * gain + (y - x * gain).detach()
 
 
@@ -63,10 +65,18 @@ def _half(a: Any, b: Any) -> Any:
 
 
 def relevance_attention(
-    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None, **rest: Any
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    scaling: float | None = None,
+    **rest: Any,
 ) -> tuple[Any, None]:
     """Attention with AttnLRP's rule for products; one document without padding, so that there is no mask."""
-    weights = (_half(query, key.transpose(2, 3)) * (scaling or query.size(-1) ** -0.5)).softmax(dim=-1)
+    weights = (_half(query, key.transpose(2, 3)) * (scaling or query.size(-1) ** -0.5)).softmax(
+        dim=-1
+    )
     return _half(weights, value).transpose(1, 2).contiguous(), None
 
 
@@ -91,7 +101,11 @@ class Inside:
         self.model = copy.deepcopy(model).eval()
         self.model.set_attn_implementation("eager")
         self.relevant = relevance_model(model)
-        self.cls, self.sep, self.pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
+        self.cls, self.sep, self.pad = (
+            tokenizer.cls_token_id,
+            tokenizer.sep_token_id,
+            tokenizer.pad_token_id,
+        )
 
     def methods(self) -> dict[str, Callable[[Ids], Array]]:
         """All of them, by name."""
@@ -149,7 +163,10 @@ class Inside:
         start = self._row(np.full(len(tokens), self.pad))
         method = IntegratedGradients(lambda e: self._log_odds(self.model, e))
         found = method.attribute(
-            self._embedded(self._row(tokens)), self._embedded(start), n_steps=IG_STEPS, internal_batch_size=IG_STEPS
+            self._embedded(self._row(tokens)),
+            self._embedded(start),
+            n_steps=IG_STEPS,
+            internal_batch_size=IG_STEPS,
         )
         return _plain(found.sum(-1)[0, 1:-1])
 

@@ -89,7 +89,9 @@ class Document(NamedTuple):
 def encode(tokenizer: Any, text: str) -> tuple[Ids, list[Span]]:
     """Ids without special tokens and their character spans."""
     found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    return np.array(found["input_ids"], dtype=np.intp), [tuple(span) for span in found["offset_mapping"]]
+    return np.array(found["input_ids"], dtype=np.intp), [
+        tuple(span) for span in found["offset_mapping"]
+    ]
 
 
 def first_sentences(text: str, tokenizer: Any, most: int) -> str:
@@ -138,7 +140,9 @@ def kept(file: Path | None, make: Callable[[], list[Document]]) -> list[Document
         return make()
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps([document._asdict() for document in make()], default=plain), encoding="utf-8")
+        file.write_text(
+            json.dumps([document._asdict() for document in make()], default=plain), encoding="utf-8"
+        )
     return [
         Document(
             row["text"],
@@ -167,7 +171,9 @@ class Store:
                     row = json.loads(line)
                     self.rows[row["stage"], row["document"]] = row["found"]
 
-    def each(self, stage: str, documents: list[Document], measure: Callable[[int, Document], Any]) -> Iterator[Any]:
+    def each(
+        self, stage: str, documents: list[Document], measure: Callable[[int, Document], Any]
+    ) -> Iterator[Any]:
         """What `measure` finds for every document: from the file, else measured and written."""
         start, fresh = time.perf_counter(), 0
         for number, document in enumerate(documents):

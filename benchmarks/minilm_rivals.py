@@ -42,8 +42,14 @@ def timed(f: Counted, run: Callable[[], Found]) -> Found:
     calls, asked = f.calls, f.seconds
     quiet = io.StringIO()
     start = time.process_time()
-    with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), warnings.catch_warnings():
-        warnings.simplefilter("ignore", SlalomWarning)  # which importances are undetermined is not the question
+    with (
+        contextlib.redirect_stdout(quiet),
+        contextlib.redirect_stderr(quiet),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter(
+            "ignore", SlalomWarning
+        )  # which importances are undetermined is not the question
         found = run()
     seconds = time.process_time() - start
     own = seconds - (f.seconds - asked)
@@ -66,7 +72,9 @@ def from_record(found: Found) -> Slalom:
 def our_fit(name: str, f: Counted, tokens: Ids, samples: int, seed: int) -> Found:
     """The fit of this library, at its defaults."""
     kind = "fidel" if name == "SLALOM-fidel" else "eff"
-    return timed(f, lambda: as_record(fit_slalom(f, tokens, kind, samples, seed=seed, progress=False).slalom))
+    return timed(
+        f, lambda: as_record(fit_slalom(f, tokens, kind, samples, seed=seed, progress=False).slalom)
+    )
 
 
 def their_fit(name: str, f: Counted, tokens: Ids, samples: int, seed: int) -> Found:
@@ -86,21 +94,33 @@ def partition_shap(transformer: Transformer, text: str, samples: int) -> Array:
     import shap
 
     def f(texts: Any) -> Array:
-        encoded = transformer.tokenizer([str(text) for text in texts], add_special_tokens=False)["input_ids"]
+        encoded = transformer.tokenizer([str(text) for text in texts], add_special_tokens=False)[
+            "input_ids"
+        ]
         return transformer.f([np.array(ids, dtype=np.intp) for ids in encoded])
 
     explainer = shap.explainers.Partition(f, shap.maskers.Text(transformer.tokenizer))
-    return np.asarray(explainer([text], max_evals=samples, batch_size=32, silent=True).values[0, 1:-1], dtype=float)
+    return np.asarray(
+        explainer([text], max_evals=samples, batch_size=32, silent=True).values[0, 1:-1],
+        dtype=float,
+    )
 
 
 def rivals(
-    transformer: Transformer, inside: Inside, document: Document, samples: int, seed: int, without: Sequence[str] = ()
+    transformer: Transformer,
+    inside: Inside,
+    document: Document,
+    samples: int,
+    seed: int,
+    without: Sequence[str] = (),
 ) -> dict[str, Found]:
     """Scores of every method that is no SLALOM, by name."""
     f = transformer.f
     value = removal(f, document.ids)
     out = {
-        "LIME": timed(f, lambda: {"scores": lime_by_masks(value, len(document.ids), samples, seed)}),
+        "LIME": timed(
+            f, lambda: {"scores": lime_by_masks(value, len(document.ids), samples, seed)}
+        ),
         "SHAP": timed(f, lambda: {"scores": partition_shap(transformer, document.text, samples)}),
     }
     for name, method in inside.methods().items():

@@ -54,7 +54,9 @@ def all_rows(measured: Measured) -> list[Row]:
         rows += score_rows("P2 Tables 1a, 9", "Spearman with Naive Bayes", measured.bayes, TABLE_9)
         rows += bayes_claims(measured.bayes)
     if measured.human:
-        rows += score_rows("P2 Tables 1b, 10", "Yelp-HAT, AU-ROC of human attention", measured.human, TABLE_10)
+        rows += score_rows(
+            "P2 Tables 1b, 10", "Yelp-HAT, AU-ROC of human attention", measured.human, TABLE_10
+        )
         rows += human_claims(measured.human)
     if measured.found:
         rows += area_rows(measured.areas) + fidelity_rows(measured.fidelity)
@@ -67,9 +69,15 @@ def column(rows: Sequence[dict[str, Any]], name: str) -> Array:
     return np.array([row[name] for row in rows], dtype=float)
 
 
-def best(rows: Sequence[dict[str, float]], names: Sequence[str], high: bool = True) -> tuple[str, Array]:
+def best(
+    rows: Sequence[dict[str, float]], names: Sequence[str], high: bool = True
+) -> tuple[str, Array]:
     """The method with the best mean, and its numbers."""
-    means = {name: np.nanmean(column(rows, name)) * (1 if high else -1) for name in names if name in rows[0]}
+    means = {
+        name: np.nanmean(column(rows, name)) * (1 if high else -1)
+        for name in names
+        if name in rows[0]
+    }
     winner = max(means, key=lambda name: means[name])
     return winner, column(rows, winner)
 
@@ -98,7 +106,13 @@ def difference(result: str, text: str, margins: ArrayLike, why: str) -> Row:
 def accuracy_rows(measured: Measured) -> list[Row]:
     """Accuracy on the documents that are explained."""
     return [
-        mean_row("P2 Table 4", f"{MODEL}: accuracy on the {name}", np.array(right, dtype=float), paper, OWN)
+        mean_row(
+            "P2 Table 4",
+            f"{MODEL}: accuracy on the {name}",
+            np.array(right, dtype=float),
+            paper,
+            OWN,
+        )
         for name, right, paper in (
             ("first sentences that are explained, IMDB", measured.right[0], 0.90),
             ("Yelp-HAT reviews that are explained; trained on IMDB", measured.right[1], 0.88),
@@ -113,7 +127,15 @@ def score_rows(result: str, what: str, rows: list[dict[str, float]], table: Any)
     for name in rows[0]:
         paper = table[BESIDE].get(name)
         many = column(rows, name)
-        out.append(mean_row(result, f"{MODEL}, {name}: {what}", many[np.isfinite(many)], paper, _differs(name, paper)))
+        out.append(
+            mean_row(
+                result,
+                f"{MODEL}, {name}: {what}",
+                many[np.isfinite(many)],
+                paper,
+                _differs(name, paper),
+            )
+        )
     return out
 
 
@@ -138,7 +160,10 @@ def bayes_claims(rows: list[dict[str, float]]) -> list[Row]:
             "SLALOM-eff, difference of the correlations",
         ),
         difference(
-            result, f"correlation of SLALOM-eff's values minus that of {winner}", values - other, "the best other"
+            result,
+            f"correlation of SLALOM-eff's values minus that of {winner}",
+            values - other,
+            "the best other",
         ),
     ]
 
@@ -176,8 +201,12 @@ def area_rows(areas: list[dict[str, list[float]]]) -> list[Row]:
     deletion = [{name: pair[0] for name, pair in row.items()} for row in areas]
     insertion = [{name: pair[1] for name, pair in row.items()} for row in areas]
     table = {kind: TABLE_11["IMDB", kind] for kind in ("deletion", "insertion")}
-    rows = score_rows("P2 Table 11a", "IMDB, deletion AOPC (high is good)", deletion, table["deletion"])
-    rows += score_rows("P2 Table 1c", "IMDB, insertion AOPC (low is good)", insertion, table["insertion"])
+    rows = score_rows(
+        "P2 Table 11a", "IMDB, deletion AOPC (high is good)", deletion, table["deletion"]
+    )
+    rows += score_rows(
+        "P2 Table 1c", "IMDB, insertion AOPC (low is good)", insertion, table["insertion"]
+    )
     for kind, many, high in (("deletion", deletion, True), ("insertion", insertion, False)):
         rows += area_claims(kind, many, high)
     return rows
@@ -223,7 +252,15 @@ def fidelity_rows(fidelity: list[dict[str, list[float]]]) -> list[Row]:
     for what, many in (("1 token removed", first), ("mean over 1 to 10 tokens removed", mean)):
         for name in many[0]:
             case = f"{MODEL}, {name}: MSE of the change, {what}"
-            rows.append(mean_row("P2 Fig. 6", case, column(many, name), None, _differs(name, name in LINEAR or None)))
+            rows.append(
+                mean_row(
+                    "P2 Fig. 6",
+                    case,
+                    column(many, name),
+                    None,
+                    _differs(name, name in LINEAR or None),
+                )
+            )
         winner, other = best(many, LINEAR, high=False)
         rows.append(
             for_model(
@@ -241,7 +278,9 @@ def fidelity_rows(fidelity: list[dict[str, list[float]]]) -> list[Row]:
                 "same budget of model calls",
             )
         )
-    ratio = float(np.mean(column(mean, "SLALOM-fidel")) / np.mean(best(mean, LINEAR, high=False)[1]))
+    ratio = float(
+        np.mean(column(mean, "SLALOM-fidel")) / np.mean(best(mean, LINEAR, high=False)[1])
+    )
     case = f"{MODEL}: MSE of SLALOM-fidel over the best linear method's, mean over 1 to 10"
     return [*rows, Row("P2 Fig. 6", case, ratio, 0.3, OWN, n=len(mean), statistic="once")]
 
@@ -255,18 +294,33 @@ def cost_rows(found: list[dict[str, Found]], samples: int) -> list[Row]:
     for name in seconds[0]:
         calls = np.mean([row[name]["calls"] for row in found])
         alone = np.median([row[name]["seconds without the model"] for row in found])
-        inside = "" if name not in FITS else f", of which {alone * 1e3:.3g} ms without the model (median)"
+        inside = (
+            ""
+            if name not in FITS
+            else f", of which {alone * 1e3:.3g} ms without the model (median)"
+        )
         case = f"{MODEL}, {name}: seconds for {calls:.0f} model calls{inside}"
         paper = TABLE_2.get(name)
-        rows.append(mean_row(result, case, column(seconds, name), paper, own if paper else _differs(name, None)))
+        rows.append(
+            mean_row(
+                result, case, column(seconds, name), paper, own if paper else _differs(name, None)
+            )
+        )
     eff = column(seconds, "SLALOM-eff")
     surrogates = [column(seconds, name) for name in ("SLALOM-fidel", "LIME", "SHAP")]
     cheap = np.max([column(seconds, name) for name in GRADIENTS], axis=0)
     shap = column(seconds, "SHAP")
     return [
         *rows,
-        for_model(result, "SLALOM-eff is the fastest surrogate", np.min(surrogates, axis=0) - eff, "seconds"),
-        for_model(result, "SHAP is the slowest", shap - np.max([*surrogates[:2], eff], axis=0), "seconds"),
+        for_model(
+            result,
+            "SLALOM-eff is the fastest surrogate",
+            np.min(surrogates, axis=0) - eff,
+            "seconds",
+        ),
+        for_model(
+            result, "SHAP is the slowest", shap - np.max([*surrogates[:2], eff], axis=0), "seconds"
+        ),
         for_model(
             result,
             "Grad, IG and LRP are far cheaper than surrogates (ten times)",

@@ -29,7 +29,9 @@ def needed_p1_model() -> TextClassifier:
     """`p1_model`, or an error that says how to train it."""
     model = p1_model()
     if model is None:
-        raise FileNotFoundError(f"{SIX_HEADS} is missing: python -m benchmarks.retrained --data PATH trains it")
+        raise FileNotFoundError(
+            f"{SIX_HEADS} is missing: python -m benchmarks.retrained --data PATH trains it"
+        )
     return model
 
 

@@ -32,9 +32,14 @@ OWN = "reviews of 32 to 63 tokens, 500 samples per surrogate (paper: 5,000); net
 def tf_idf(documents: list[Ids], idf: Array) -> tuple[Ids, Array]:
     """Distinct ids of the documents, (V,), and their normalised TF-IDF features, (n, V); an empty document is zero."""
     sizes = [len(document) for document in documents]
-    ids, column = np.unique(np.concatenate([*documents, np.zeros(0, np.intp)]).astype(np.intp), return_inverse=True)
+    ids, column = np.unique(
+        np.concatenate([*documents, np.zeros(0, np.intp)]).astype(np.intp), return_inverse=True
+    )
     cells = np.repeat(np.arange(len(documents)), sizes) * ids.size + column
-    x = np.bincount(cells, minlength=len(documents) * ids.size).reshape(len(documents), ids.size) * idf[ids]
+    x = (
+        np.bincount(cells, minlength=len(documents) * ids.size).reshape(len(documents), ids.size)
+        * idf[ids]
+    )
     return ids, x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
 
 
@@ -66,14 +71,20 @@ def train(encoded: list[Ids], labels: Array, idf: Array, steps: int, size: int =
 
     start = [layer(D, 64, scale=0.3), layer(64, 32, scale=0.15), layer(32, scale=0.2)]
     progress = Progress(1, steps, name="feed-forward:")
-    return fit(loss, start, batch, steps, Optimizer(3e-3, weight_decay=0.01), progress=progress).params
+    return fit(
+        loss, start, batch, steps, Optimizer(3e-3, weight_decay=0.01), progress=progress
+    ).params
 
 
-def removals(subject: Subject, tokens: Ids, samples: int, seed: int) -> dict[str, tuple[float, float]]:
+def removals(
+    subject: Subject, tokens: Ids, samples: int, seed: int
+) -> dict[str, tuple[float, float]]:
     """AOPC of deletion and insertion of every method's scores."""
     found = explanations(subject, tokens, samples, seed=seed)
     return {
-        name: removal_scores(subject, tokens, one.scores) for name, one in found.items() if not name.endswith(", s")
+        name: removal_scores(subject, tokens, one.scores)
+        for name, one in found.items()
+        if not name.endswith(", s")
     }
 
 
@@ -98,7 +109,9 @@ def main(argv: list[str] | None = None) -> int:
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for number, tokens in enumerate(documents):
         settings = {"steps": steps, "samples": samples}
-        areas = run.part(f"review-{number:03d}", settings, partial(removals, subject, tokens, samples, number))
+        areas = run.part(
+            f"review-{number:03d}", settings, partial(removals, subject, tokens, samples, number)
+        )
         for name, pair in areas.items():
             found[name].append(pair)
     right = (f(test) > 0) == (labels > 0)
@@ -111,10 +124,24 @@ def main(argv: list[str] | None = None) -> int:
         printed = TABLE_12.get(name, (None, None))
         differs = OWN if name in TABLE_12 else "not in the paper"
         run.rows.append(
-            mean_row("P2 Table 12", f"{name}: insertion AOPC (low is good)", up, printed[0], differs, "reviews")
+            mean_row(
+                "P2 Table 12",
+                f"{name}: insertion AOPC (low is good)",
+                up,
+                printed[0],
+                differs,
+                "reviews",
+            )
         )
         run.rows.append(
-            mean_row("P2 Table 12", f"{name}: deletion AOPC (high is good)", down, printed[1], differs, "reviews")
+            mean_row(
+                "P2 Table 12",
+                f"{name}: deletion AOPC (high is good)",
+                down,
+                printed[1],
+                differs,
+                "reviews",
+            )
         )
     lin = mean["SLALOM-eff, lin."]
     run.rows.append(
@@ -135,7 +162,11 @@ def main(argv: list[str] | None = None) -> int:
     for name, (down_mean, up_mean) in mean.items():
         axes.plot(up_mean, down_mean, "o")
         axes.annotate(name, (up_mean, down_mean), fontsize=7)
-    axes.set(xlabel="insertion AOPC (low is good)", ylabel="deletion AOPC (high is good)", title="P2 Table 12")
+    axes.set(
+        xlabel="insertion AOPC (low is good)",
+        ylabel="deletion AOPC (high is good)",
+        title="P2 Table 12",
+    )
     run.save(figure)
     return run.finish({"steps": steps, "reviews": count, "samples": samples})
 

@@ -52,7 +52,9 @@ def sentence_tree(numbers: Ids) -> Array:
     return np.array(rows)
 
 
-def partition_rows(game: PooledGame, numbers: Ids, exact: Array, ours: float) -> list[dict[str, Any]]:
+def partition_rows(
+    game: PooledGame, numbers: Ids, exact: Array, ours: float
+) -> list[dict[str, Any]]:
     """Shap's partition explainer with its default number of evaluations and with forty times as many."""
     import shap
 
@@ -78,7 +80,9 @@ def partition_rows(game: PooledGame, numbers: Ids, exact: Array, ours: float) ->
             {
                 "case": "Owen values, 240 words in 12 sentences",
                 "method": f"shap partition, max_evals {evaluations}",
-                "difference of sentences": relative_error(sums, np.bincount(numbers, weights=exact)),
+                "difference of sentences": relative_error(
+                    sums, np.bincount(numbers, weights=exact)
+                ),
                 "difference of words": relative_error(found, exact),
                 "model calls": calls,
                 "seconds": seconds,
@@ -89,7 +93,9 @@ def partition_rows(game: PooledGame, numbers: Ids, exact: Array, ours: float) ->
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.owen", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.owen", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--quick", action="store_true", help="without shap")
     args = parser.parse_args(argv)
     warnings.filterwarnings("ignore", module="shap")
@@ -107,28 +113,56 @@ def main(argv: list[str] | None = None) -> int:
     errors = {
         "Owen values": relative_error(owen(game, numbers), exact),
         "Shapley values": relative_error(shapley(game), shapley(game, WITNESS_TOL)),
-        "Beta(16, 1)": relative_error(beta_shapley(game, 16, 1), beta_shapley(game, 16, 1, WITNESS_TOL)),
-        "Beta(2, 2)": relative_error(beta_shapley(game, 2, 2), beta_shapley(game, 2, 2, WITNESS_TOL)),
+        "Beta(16, 1)": relative_error(
+            beta_shapley(game, 16, 1), beta_shapley(game, 16, 1, WITNESS_TOL)
+        ),
+        "Beta(2, 2)": relative_error(
+            beta_shapley(game, 2, 2), beta_shapley(game, 2, 2, WITNESS_TOL)
+        ),
         "weighted Banzhaf, p = 0.3": relative_error(
             weighted_banzhaf(game, 0.3), weighted_banzhaf(game, 0.3, WITNESS_TOL)
         ),
     }
     shapley_seconds = seconds["Shapley values"]
     rows: list[dict[str, Any]] = [
-        {"case": case, "method": "ours", "error": errors[case], "seconds": s, "times Shapley": s / shapley_seconds}
+        {
+            "case": case,
+            "method": "ours",
+            "error": errors[case],
+            "seconds": s,
+            "times Shapley": s / shapley_seconds,
+        }
         for case, s in seconds.items()
     ]
     sums = np.bincount(numbers, weights=owen(game, numbers))
-    merged = shapley(game.merge([np.flatnonzero(numbers == m).tolist() for m in range(SENTENCES)]), WITNESS_TOL)
+    merged = shapley(
+        game.merge([np.flatnonzero(numbers == m).tolist() for m in range(SENTENCES)]), WITNESS_TOL
+    )
     bars = [
         Bar("Owen values, 240 words in 12 sentences, seconds", seconds["Owen values"], "<=", 0.05),
         Bar("Owen values, error", errors["Owen values"], "<=", 1e-9),
-        Bar("words of a sentence against its Shapley value, error", relative_error(sums, merged), "<=", 1e-9),
-        Bar("Beta(16, 1), times the cost of Shapley values", seconds["Beta(16, 1)"] / shapley_seconds, "<=", 4.0),
+        Bar(
+            "words of a sentence against its Shapley value, error",
+            relative_error(sums, merged),
+            "<=",
+            1e-9,
+        ),
+        Bar(
+            "Beta(16, 1), times the cost of Shapley values",
+            seconds["Beta(16, 1)"] / shapley_seconds,
+            "<=",
+            4.0,
+        ),
     ]
     if not args.quick:
         rows += partition_rows(game, numbers, exact, seconds["Owen values"])
-    settings = {"model": name, "K": weights.K, "words": WORDS, "sentences": SENTENCES, "absent": "[UNK]"}
+    settings = {
+        "model": name,
+        "K": weights.K,
+        "words": WORDS,
+        "sentences": SENTENCES,
+        "absent": "[UNK]",
+    }
     return 0 if report("owen", rows, seed=SEED, settings=settings, bars=bars) else 1
 
 

@@ -88,7 +88,9 @@ class Alternation:
 
 def _refuse_fixed(problem: Problem, name: str) -> None:
     if problem.fixed is not None:
-        raise ValueError(f"importances: expected None with the solver {name}, which cannot hold them fixed")
+        raise ValueError(
+            f"importances: expected None with the solver {name}, which cannot hold them fixed"
+        )
 
 
 def simplex_least_squares(G: Array) -> Array:

@@ -31,7 +31,15 @@ from .retrained import FIRST, trainings
 
 # P1 Fig. 1: the sentence, the methods, and what its caption says of them.
 SENTENCE = "attention based explanations are popular but questionable"
-METHODS = ("alpha-mean", "alpha-max", "lime", "gradient-mean", "gradient-l1", "gradient-l2", "gradient-x-input")
+METHODS = (
+    "alpha-mean",
+    "alpha-max",
+    "lime",
+    "gradient-mean",
+    "gradient-l1",
+    "gradient-l2",
+    "gradient-x-input",
+)
 WORDS = SENTENCE.split()
 WORD, RIVAL = "questionable", "popular"
 NEGATIVE = ("lime", "gradient-x-input")  # the methods that give `WORD` a negative score
@@ -46,7 +54,9 @@ def rank(scores: Array, j: int) -> int:
 
 def total_variation(alpha: Array) -> Array:
     """Half the L1 distance of every pair of heads' attention (K, T_max): (K (K-1) / 2,), 0 alike, 1 disjoint."""
-    return np.array([np.abs(alpha[i] - alpha[j]).sum() / 2 for i, j in combinations(range(len(alpha)), 2)])
+    return np.array(
+        [np.abs(alpha[i] - alpha[j]).sum() / 2 for i, j in combinations(range(len(alpha)), 2)]
+    )
 
 
 def different_favorites(alpha: Array) -> int:
@@ -64,8 +74,12 @@ def held(scores: dict[str, Array]) -> dict[str, list[bool]]:
     """For each of the caption's three sentences, whether it is right about each method."""
     place, rival = WORDS.index(WORD), WORDS.index(RIVAL)
     return {
-        f"every method has '{WORD}' among its two strongest words": [rank(scores[m], place) <= 2 for m in METHODS],
-        f"LIME and G×I alone find '{WORD}' negative": [(scores[m][place] < 0) == (m in NEGATIVE) for m in METHODS],
+        f"every method has '{WORD}' among its two strongest words": [
+            rank(scores[m], place) <= 2 for m in METHODS
+        ],
+        f"LIME and G×I alone find '{WORD}' negative": [
+            (scores[m][place] < 0) == (m in NEGATIVE) for m in METHODS
+        ],
         f"'{RIVAL}' is first for attention and for no other method": [
             (rank(scores[m], rival) == 1) == (m in RIVAL_FIRST) for m in METHODS
         ],
@@ -85,48 +99,101 @@ def figure_1(run: Run, models: dict[str, TextClassifier]) -> None:
         label, scores = METHOD_TABLE[name].label, shipped[name]
         ours = "negative" if scores[place] < 0 else "positive" if scores[place] > 0 else "zero"
         said = "negative" if name in NEGATIVE else "positive"
-        first, most = WORDS[int(np.abs(scores).argmax())], RIVAL if name in RIVAL_FIRST else f"not {RIVAL}"
+        first, most = (
+            WORDS[int(np.abs(scores).argmax())],
+            RIVAL if name in RIVAL_FIRST else f"not {RIVAL}",
+        )
         run.rows += [
             Row("P1 Fig. 1", f"{label}: sign of '{WORD}'", ours, said, note, **one),
-            Row("P1 Fig. 1", f"{label}: rank of '{WORD}' among 7 words", rank(scores, place), None, note, **one),
+            Row(
+                "P1 Fig. 1",
+                f"{label}: rank of '{WORD}' among 7 words",
+                rank(scores, place),
+                None,
+                note,
+                **one,
+            ),
             Row("P1 Fig. 1", f"{label}: strongest word", first, most, note, **one),
         ]
     firsts = [WORDS[int(scores["alpha-mean"].argmax())] for scores in every.values()]
     case = "α-avg: strongest word, by training"
-    run.rows.append(Row("P1 Fig. 1", case, ", ".join(firsts), RIVAL, ", ".join(every), n=len(every), of="trainings"))
-    values = models[FIRST].explain(SENTENCE, "slalom-value", players="positions")["slalom-value"].scores
+    run.rows.append(
+        Row(
+            "P1 Fig. 1",
+            case,
+            ", ".join(firsts),
+            RIVAL,
+            ", ".join(every),
+            n=len(every),
+            of="trainings",
+        )
+    )
+    values = (
+        models[FIRST].explain(SENTENCE, "slalom-value", players="positions")["slalom-value"].scores
+    )
     largest = float(np.abs(values).max())
     case = f"value W_l v of '{WORD}', heads weighted by attention"
-    run.rows.append(Row("P1 Fig. 1", case, float(values[place]), None, f"the largest here is {largest:.1f}", **one))
+    run.rows.append(
+        Row(
+            "P1 Fig. 1",
+            case,
+            float(values[place]),
+            None,
+            f"the largest here is {largest:.1f}",
+            **one,
+        )
+    )
     sentences = {name: held(scores) for name, scores in every.items()}
     for text in sentences[FIRST]:
         counts = {name: sum(found[text]) for name, found in sentences.items()}
         methods = [f"{name}: {good} of {len(METHODS)} methods" for name, good in counts.items()]
         holds = [all(found[text]) for found in sentences.values()]
-        run.rows.append(claim("P1 Fig. 1", text, holds, "; ".join(methods), "; ".join(methods), "trainings"))
+        run.rows.append(
+            claim("P1 Fig. 1", text, holds, "; ".join(methods), "; ".join(methods), "trainings")
+        )
 
 
 def orders(run: Run, models: dict[str, TextClassifier], documents: list[NDArray[np.intp]]) -> None:
     """How far two trainings agree on the order of a review's tokens: rank correlations, by method."""
-    if len({tuple(model.vocabulary.decode(range(len(model.vocabulary)))) for model in models.values()}) > 1:
+    if (
+        len(
+            {
+                tuple(model.vocabulary.decode(range(len(model.vocabulary))))
+                for model in models.values()
+            }
+        )
+        > 1
+    ):
         raise ValueError("models: expected one vocabulary")
     pairs = list(combinations([model.weights for model in models.values()], 2))
-    for name, method in (("alpha-avg", alpha_avg), ("alpha-max", alpha_max), ("exact Shapley values", _shapley)):
+    for name, method in (
+        ("alpha-avg", alpha_avg),
+        ("alpha-max", alpha_max),
+        ("exact Shapley values", _shapley),
+    ):
         agree = [
-            np.mean([spearman(np.stack([method(a, ids), method(b, ids)]))[0, 1] for a, b in pairs]) for ids in documents
+            np.mean([spearman(np.stack([method(a, ids), method(b, ids)]))[0, 1] for a, b in pairs])
+            for ids in documents
         ]
         case = f"Spearman of {name} under two trainings, mean of {len(pairs)} pairs"
-        run.rows.append(mean_row("P1 Fig. 1", case, agree, None, "not in the paper", "test reviews"))
+        run.rows.append(
+            mean_row("P1 Fig. 1", case, agree, None, "not in the paper", "test reviews")
+        )
 
 
 def _shapley(weights: AttentionWeights, ids: NDArray[np.intp]) -> Array:
     return shapley(pooled_game(weights, ids), tol=1e-6)
 
 
-def figure_3(run: Run, models: dict[str, TextClassifier], documents: list[NDArray[np.intp]]) -> None:
+def figure_3(
+    run: Run, models: dict[str, TextClassifier], documents: list[NDArray[np.intp]]
+) -> None:
     """Rows of how different the heads are, for the first model in full and for the others as counts."""
     for training, model in models.items():
-        cases = {"the sentence of Fig. 1": [model.vocabulary.encode(SENTENCE)], "test reviews": documents}
+        cases = {
+            "the sentence of Fig. 1": [model.vocabulary.encode(SENTENCE)],
+            "test reviews": documents,
+        }
         for case, some in cases.items():
             rows = [alpha(model.weights, ids) for ids in some]
             own = [alpha[:, 1 : 1 + len(ids)] for alpha, ids in zip(rows, some, strict=True)]
@@ -139,17 +206,28 @@ def figure_3(run: Run, models: dict[str, TextClassifier], documents: list[NDArra
                 "Pearson of alpha-avg and alpha-max (Eq. 10, 11)": [
                     float(pearson(np.stack([a.mean(axis=0), a.max(axis=0)]))[0, 1]) for a in own
                 ],
-                "share of the attention on the document's own tokens": [float(a.sum(axis=1).mean()) for a in own],
+                "share of the attention on the document's own tokens": [
+                    float(a.sum(axis=1).mean()) for a in own
+                ],
             }
             for what, values in measured.items():
-                row = mean_row("P1 Fig. 3", f"{training}, {case}: {what}", values, None, "paper: six pictures")
+                row = mean_row(
+                    "P1 Fig. 3", f"{training}, {case}: {what}", values, None, "paper: six pictures"
+                )
                 exact = row._replace(n=1, of="sentence", statistic="exact")
                 run.rows.append(exact if len(some) == 1 else row._replace(of="test reviews"))
             text = f"{training}, {case}: heads concentrate on different tokens (not all on the same one)"
             of = "sentence" if len(some) == 1 else "test reviews"
             holds = [bool(n > 1) for n in favorites]
             run.rows.append(
-                claim("P1 Fig. 3", text, holds, "our model", "all six heads have the same favorite token there", of)
+                claim(
+                    "P1 Fig. 3",
+                    text,
+                    holds,
+                    "our model",
+                    "all six heads have the same favorite token there",
+                    of,
+                )
             )
 
 
@@ -173,7 +251,9 @@ def main(argv: list[str] | None = None) -> int:
     drawn, axes = run.figure(nrows=2, ncols=3, figsize=(9, 6.4))
     ids = model.vocabulary.encode(SENTENCE)
     words, shown = ["[CLS]", *WORDS], slice(1 + ids.size)
-    for i, (ax, matrix) in enumerate(zip(axes.ravel(), attention_matrices(model.weights, ids), strict=True), 1):
+    for i, (ax, matrix) in enumerate(
+        zip(axes.ravel(), attention_matrices(model.weights, ids), strict=True), 1
+    ):
         # Only the [CLS] query is trained to be sharp; without a power law the other rows would be blank.
         ax.imshow(matrix[shown, shown] ** 0.4, cmap="gray_r", interpolation="nearest")
         ax.set_xticks(range(len(words)), words, rotation=75, ha="right", fontsize=8)

@@ -53,7 +53,9 @@ def theorem_4_1(weights: AttentionWeights, ids: NDArray[np.intp]) -> Array:
         alpha = np.exp(score - score.max())
         alpha /= alpha.sum()
         total += np.outer(alpha, weights.W_v[i].T @ W_l)
-        total += np.outer(alpha * ((v - alpha @ v) @ W_l), weights.W_k[i].T @ q) / np.sqrt(weights.d_att)
+        total += np.outer(alpha * ((v - alpha @ v) @ W_l), weights.W_k[i].T @ q) / np.sqrt(
+            weights.d_att
+        )
     return total / weights.K
 
 
@@ -64,14 +66,21 @@ def token_scores(alpha: Array, slope: Array) -> Array:
     return np.stack([alpha.mean(axis=0), alpha.max(axis=0), mean, np.abs(mean), *norms])
 
 
-def differences(weights: AttentionWeights, documents: list[NDArray[np.intp]]) -> dict[str, list[float]]:
+def differences(
+    weights: AttentionWeights, documents: list[NDArray[np.intp]]
+) -> dict[str, list[float]]:
     """Largest difference from autodiff of each review, relative to its largest entry."""
     params = params_from_weights(weights)
     out: dict[str, list[float]] = {"closed": [], "printed": [], "first": []}
     for start in range(0, len(documents), BLOCK):
         some = documents[start : start + BLOCK]
-        padded = [np.asarray(oracle.pad_ids(ids.tolist(), weights.T_max, weights.cls, weights.unk)) for ids in some]
-        witness = np.asarray(oracle.gradient_batch(params, jnp.stack([jnp.asarray(ids) for ids in padded])))
+        padded = [
+            np.asarray(oracle.pad_ids(ids.tolist(), weights.T_max, weights.cls, weights.unk))
+            for ids in some
+        ]
+        witness = np.asarray(
+            oracle.gradient_batch(params, jnp.stack([jnp.asarray(ids) for ids in padded]))
+        )
         for ids, full, truth in zip(some, padded, witness, strict=True):
             theorem = theorem_4_1(weights, full)
             out["closed"].append(relative_error(gradient(weights, ids), truth))
@@ -80,7 +89,9 @@ def differences(weights: AttentionWeights, documents: list[NDArray[np.intp]]) ->
     return out
 
 
-def figure_5(run: Run, name: str, weights: AttentionWeights, documents: list[NDArray[np.intp]]) -> float:
+def figure_5(
+    run: Run, name: str, weights: AttentionWeights, documents: list[NDArray[np.intp]]
+) -> float:
     """Rows of the differences; returns the largest of the closed form."""
     found = differences(weights, documents)
     float64 = "float64, every coordinate of every position, relative to the largest of the review"
@@ -99,7 +110,9 @@ def figure_5(run: Run, name: str, weights: AttentionWeights, documents: list[NDA
     ):
         holds = [bool(error <= BAR) for error in found[key]]
         case = f"{text}, {name}, d_e = {weights.d_e}"
-        run.rows.append(claim("P1 Fig. 5", case, holds, f"difference below {BAR:g}", why, "test reviews"))
+        run.rows.append(
+            claim("P1 Fig. 5", case, holds, f"difference below {BAR:g}", why, "test reviews")
+        )
     return max(found["closed"])
 
 
@@ -127,18 +140,27 @@ def reasons(weights: AttentionWeights) -> dict[str, str]:
     return {"G-avg": sign, "G-l1": OURS, "alpha-max": FACTOR, "G-l2": FACTOR}
 
 
-def comment_i(run: Run, name: str, weights: AttentionWeights, found: dict[str, Any], in_full: bool) -> None:
+def comment_i(
+    run: Run, name: str, weights: AttentionWeights, found: dict[str, Any], in_full: bool
+) -> None:
     """Rows of comment (i): the counts, and for the first model every correlation."""
     why = reasons(weights)
-    pairs = [("alpha-avg", other) for other in SCORES[1:]] + [("alpha-max", "G-l1"), ("alpha-max", "G-l2")]
+    pairs = [("alpha-avg", other) for other in SCORES[1:]] + [
+        ("alpha-max", "G-l1"),
+        ("alpha-max", "G-l2"),
+    ]
     for kind in ("Pearson", "Spearman"):
         for a, b in pairs if in_full else [("alpha-avg", b) for b in CORRELATED + UNCORRELATED]:
             said = "correlated" if b in CORRELATED else "not" if b in UNCORRELATED else None
             said = said if a == "alpha-avg" else "not" if b == "G-l2" else None
             values = found[kind][:, SCORES.index(a), SCORES.index(b)]
-            row = mean_row("P1 sec. 4.2 (i)", f"{name}: {kind} of {a} with {b}", values, of="test reviews")
+            row = mean_row(
+                "P1 sec. 4.2 (i)", f"{name}: {kind} of {a} with {b}", values, of="test reviews"
+            )
             agrees = said is None or (said == "correlated") == (float(row.ours) > CLEAR)
-            run.rows.append(row._replace(paper=said, differs=OURS if agrees else f"disagrees: {why[b]}"))
+            run.rows.append(
+                row._replace(paper=said, differs=OURS if agrees else f"disagrees: {why[b]}")
+            )
     for b in CORRELATED + UNCORRELATED:
         r, wanted = found["Pearson"][:, 0, SCORES.index(b)], b in CORRELATED
         verb, side = ("is", "above") if wanted else ("is not", "below")
@@ -150,14 +172,21 @@ def comment_i(run: Run, name: str, weights: AttentionWeights, found: dict[str, A
 def comment_ii(run: Run, name: str, found: dict[str, Any]) -> None:
     """Rows of comment (ii)."""
     for text, key in (
-        ("share of a review's tokens with a negative mean of the gradient (attention is positive)", "negative"),
+        (
+            "share of a review's tokens with a negative mean of the gradient (attention is positive)",
+            "negative",
+        ),
         ("share of the attention that is on such tokens", "mass"),
     ):
-        row = mean_row("P1 sec. 4.2 (ii)", f"{name}: {text}", found[key], None, OURS, "test reviews")
+        row = mean_row(
+            "P1 sec. 4.2 (ii)", f"{name}: {text}", found[key], None, OURS, "test reviews"
+        )
         run.rows.append(row)
     text = f"some token of the review has positive attention and a negative mean of the gradient, {name}"
     why = "a positive mean everywhere in the others"
-    run.rows.append(claim("P1 sec. 4.2 (ii)", text, (found["negative"] > 0).tolist(), OURS, why, "test reviews"))
+    run.rows.append(
+        claim("P1 sec. 4.2 (ii)", text, (found["negative"] > 0).tolist(), OURS, why, "test reviews")
+    )
 
 
 def figure(run: Run, rho: Array, tau: Array) -> None:
@@ -180,7 +209,9 @@ def main(argv: list[str] | None = None) -> int:
     texts = load_imdb(run.imdb, "test").texts
     order = np.random.default_rng(0).permutation(len(texts))
     tested, others = (500, 100) if run.quick else (len(texts), 2500)
-    documents = [shipped.vocabulary.encode(texts[i])[: int(shipped.weights.room)] for i in order[:tested]]
+    documents = [
+        shipped.vocabulary.encode(texts[i])[: int(shipped.weights.room)] for i in order[:tested]
+    ]
     documents = [ids for ids in documents if len(ids) > 2]
     run.say(f"{len(documents)} test reviews read")
     worst = 0.0
@@ -198,7 +229,11 @@ def main(argv: list[str] | None = None) -> int:
             figure(run, found["Pearson"], found["Spearman"])
         run.say(f"{name}: {len(some)} reviews")
     bars = [Bar("largest relative difference of the closed form from autodiff", worst, "<=", BAR)]
-    settings = {"reviews": len(documents), "reviews of other trainings": others, "trainings": list(models)}
+    settings = {
+        "reviews": len(documents),
+        "reviews of other trainings": others,
+        "trainings": list(models),
+    }
     return run.finish(settings, bars=bars)
 
 

@@ -47,7 +47,12 @@ from .retrained import first_model
 ACCURACY = 82.22
 LIME_ALPHA, ABS_LIME_ALPHA = -0.424, 0.672
 METHODS = ("LIME", "|LIME|", "alpha-avg", "G-avg", "G-l1", "G-l2")
-PAIRS = [("LIME", "alpha-avg"), ("|LIME|", "alpha-avg"), ("G-avg", "alpha-avg"), ("G-l1", "alpha-avg")]
+PAIRS = [
+    ("LIME", "alpha-avg"),
+    ("|LIME|", "alpha-avg"),
+    ("G-avg", "alpha-avg"),
+    ("G-l1", "alpha-avg"),
+]
 PAIRS += [("G-l2", "alpha-avg"), ("LIME", "G-avg"), ("|LIME|", "G-l2")]
 PAPER = {("LIME", "alpha-avg"): LIME_ALPHA, ("|LIME|", "alpha-avg"): ABS_LIME_ALPHA}
 SIX = (
@@ -60,7 +65,9 @@ MINUTES = 60  # that the training may take on two cores
 
 def table_of_scores(lime: Array, alpha: Array, slope: Array, ids: Ids) -> Array:
     """Scores of the words, (6, d), in the order of `METHODS`: LIME (d,), attention (T,) and gradient (T, d_e) given."""
-    positions = np.stack([alpha, slope.mean(axis=1), np.abs(slope).sum(axis=1), np.linalg.norm(slope, axis=1)])
+    positions = np.stack(
+        [alpha, slope.mean(axis=1), np.abs(slope).sum(axis=1), np.linalg.norm(slope, axis=1)]
+    )
     return np.concatenate([[lime, np.abs(lime)], pool_words(positions, ids)])
 
 
@@ -80,7 +87,11 @@ def one_layer(weights: AttentionWeights, reviews: list[Ids]) -> tuple[list[Array
     tables, positive = [], []
     for ids in reviews:
         lime = lime_limit(pooled_game(weights, ids, players="words"), tol=1e-6).coef
-        tables.append(table_of_scores(lime, alpha_avg(weights, ids), gradient(weights, ids)[1 : 1 + len(ids)], ids))
+        tables.append(
+            table_of_scores(
+                lime, alpha_avg(weights, ids), gradient(weights, ids)[1 : 1 + len(ids)], ids
+            )
+        )
         positive.append(bool(predict(weights, ids)[0] > 0))
     return tables, positive
 
@@ -109,7 +120,9 @@ def main(argv: list[str] | None = None) -> int:
     params = fitted.params
     # What earlier runs have spent on it.
     run.earlier["seconds"] += max(fitted.seconds - (time.perf_counter() - began[0]), 0.0)
-    run.earlier["processor seconds"] += max(fitted.processor_seconds - (time.process_time() - began[1]), 0.0)
+    run.earlier["processor seconds"] += max(
+        fitted.processor_seconds - (time.process_time() - began[1]), 0.0
+    )
     settings = {**plan._asdict(), "tested": tested}
     f = np.array(run.part("accuracy", settings, lambda: outputs(params, config, reviews).tolist()))
     right = 100.0 * ((f > 0) == labels)
@@ -129,15 +142,28 @@ def main(argv: list[str] | None = None) -> int:
     figure(run, tables[int(np.argmin(f[:explained]))], tables, one)
 
     spent = {"seconds": fitted.seconds, "processor_seconds": fitted.processor_seconds}
-    bars = [Bar("training of six layers, processor minutes", fitted.processor_seconds / 60, "<=", MINUTES)]
+    bars = [
+        Bar(
+            "training of six layers, processor minutes",
+            fitted.processor_seconds / 60,
+            "<=",
+            MINUTES,
+        )
+    ]
     done = {**plan._asdict(), "tested": tested, "explained": explained, "samples": samples}
     return run.finish(
-        done | {f"training, {key}": round(value, 1) for key, value in spent.items()}, bars=[] if run.quick else bars
+        done | {f"training, {key}": round(value, 1) for key, value in spent.items()},
+        bars=[] if run.quick else bars,
     )
 
 
 def correlations(
-    run: Run, model: str, tables: list[Array], positive: NDArray[np.bool_], differs: str, paper: dict[Any, float]
+    run: Run,
+    model: str,
+    tables: list[Array],
+    positive: NDArray[np.bool_],
+    differs: str,
+    paper: dict[Any, float],
 ) -> None:
     """Rows of Pearson's correlations over reviews, and the paper's two sentences about them as counts."""
     rho = np.stack([pearson(table) for table in tables])
@@ -154,7 +180,9 @@ def correlations(
             run.rows.append(mean_row("P1 Fig. 6", case, some, value, note, of="test reviews"))
     signed, plain = pair["LIME", "alpha-avg"], pair["|LIME|", "alpha-avg"]
     right = (signed > 0) == positive
-    counts = [f"{right[positive == side].sum()} of {(positive == side).sum()}" for side in (False, True)]
+    counts = [
+        f"{right[positive == side].sum()} of {(positive == side).sum()}" for side in (False, True)
+    ]
     run.rows += [
         claim(
             "P1 App. E",
@@ -179,13 +207,19 @@ def figure(run: Run, table: Array, tables: list[Array], one: list[Array]) -> Non
     drawn, (left, right) = run.figure(ncols=2, figsize=(9, 3.6))
     left.scatter(table[METHODS.index("alpha-avg")], table[METHODS.index("LIME")], s=14)
     left.axhline(0, color="0.7", linewidth=0.8)
-    left.set(xlabel="attention, first layer, mean of 6 heads", ylabel="LIME", title="P1 Fig. 6: words of one review")
+    left.set(
+        xlabel="attention, first layer, mean of 6 heads",
+        ylabel="LIME",
+        title="P1 Fig. 6: words of one review",
+    )
     a, b = METHODS.index("|LIME|"), METHODS.index("alpha-avg")
     values = [[pearson(t)[a, b] for t in some] for some in (tables, one)]
     right.boxplot(values)
     right.set_xticks([1, 2], ["six layers", "one layer"])
     right.axhline(ABS_LIME_ALPHA, color="k", linestyle=":", linewidth=0.8)
-    right.set(ylabel="Pearson of |LIME| with attention", title="all reviews; dotted: the paper's one")
+    right.set(
+        ylabel="Pearson of |LIME| with attention", title="all reviews; dotted: the paper's one"
+    )
     run.save(drawn)
 
 

@@ -38,7 +38,9 @@ PRINTED, FIRST, EXACT = "Theorem 5.1 as printed", "first order, corrected", "exa
 OURS = "our model, f = log-odds (paper: one of two logits); the norm scales with f, so see the relative error"
 # The two ways to run LIME: the package's option `bow`.
 DELETED, REPLACED = "words deleted (bow=True, the authors')", "[UNK] in place (bow=False)"
-CLOSE = 0.1  # relative norm-2 error from which on we no longer call two explanations a very good match
+CLOSE = (
+    0.1  # relative norm-2 error from which on we no longer call two explanations a very good match
+)
 OF = "test reviews"
 BLOCK = 10  # reviews of one part
 
@@ -95,7 +97,12 @@ def closest_to_figure_4(documents: list[Ids], negative: list[bool]) -> int:
 
 
 def measure(
-    weights: AttentionWeights, documents: list[Ids], way: str, samples: int, repeats: int, first: int
+    weights: AttentionWeights,
+    documents: list[Ids],
+    way: str,
+    samples: int,
+    repeats: int,
+    first: int,
 ) -> list[dict[str, Any]]:
     """One dictionary per review: for each form the errors of one run, of the mean of the runs, and from the limit."""
     out = []
@@ -131,25 +138,35 @@ def measure_all(
         some = documents[start : start + BLOCK]
         settings = {"way": way, "samples": samples, "repeats": repeats, "reviews": len(some)}
         name = f"{'words' if way == DELETED else 'positions'}-{start:04d}"
-        found += run.part(name, settings, partial(measure, weights, some, way, samples, repeats, start))
+        found += run.part(
+            name, settings, partial(measure, weights, some, way, samples, repeats, start)
+        )
     return found
 
 
 def figure_4(run: Run, way: str, found: list[dict[str, Any]]) -> None:
     """Rows of the reviews with five runs each."""
-    several = f"{len(found)} test reviews of any length (paper: one of {TOKENS} tokens, {WORDS} words)"
+    several = (
+        f"{len(found)} test reviews of any length (paper: one of {TOKENS} tokens, {WORDS} words)"
+    )
     for name in forms(0):
         inside, relative = ([one[name][key] for one in found] for key in ("inside", "mean"))
-        expected = "; the true limit of independent runs is within their range with probability 0.94"
+        expected = (
+            "; the true limit of independent runs is within their range with probability 0.94"
+        )
         case = f"{way}: {name}: share of features within the range of {RUNS} runs"
         paper = "very good match" if name == PRINTED and way == DELETED else None
-        row = mean_row(FIGURE, case, inside, None, several + (expected if name == EXACT else ""), OF)
+        row = mean_row(
+            FIGURE, case, inside, None, several + (expected if name == EXACT else ""), OF
+        )
         run.rows.append(row._replace(paper=paper))
         case = f"{way}: {name}: relative norm-2 error of the mean of {RUNS} runs"
         run.rows.append(mean_row(FIGURE, case, relative, None, several, OF))
 
 
-def figure_4_claims(run: Run, deleted: list[dict[str, Any]], replaced: list[dict[str, Any]]) -> None:
+def figure_4_claims(
+    run: Run, deleted: list[dict[str, Any]], replaced: list[dict[str, Any]]
+) -> None:
     near = f"is within {100 * CLOSE:.0f} % of the mean of {RUNS} runs"
     why = "the factor 3/2 and the missing term of the theorem; see proofs_check/ERRATA.md"
     for text, name, found in (
@@ -158,12 +175,18 @@ def figure_4_claims(run: Run, deleted: list[dict[str, Any]], replaced: list[dict
         (f"(ours) the exact limit {near}, {REPLACED}", EXACT, replaced),
     ):
         holds = [one[name]["mean"] <= CLOSE for one in found]
-        run.rows.append(claim(FIGURE, text, holds, "one number per review instead of a picture", why, OF))
+        run.rows.append(
+            claim(FIGURE, text, holds, "one number per review instead of a picture", why, OF)
+        )
 
 
 def section_6(run: Run, way: str, found: list[dict[str, Any]], samples: int) -> None:
     """Rows of the errors of one run per review."""
-    moved = "; in the package, words after a deleted one move up; in the theory, they do not" if way == DELETED else ""
+    moved = (
+        "; in the package, words after a deleted one move up; in the theory, they do not"
+        if way == DELETED
+        else ""
+    )
     for name in forms(0):
         norm, relative = np.array([one[name]["run"] for one in found]).T
         printed = name == PRINTED and way == DELETED
@@ -171,22 +194,47 @@ def section_6(run: Run, way: str, found: list[dict[str, Any]], samples: int) -> 
         note = OURS + (f"; paper: ± {DEVIATION} is the standard deviation" if printed else "")
         row = mean_row(SECTION, case, norm, ERROR if printed else None, note, OF)
         deviation = Row(
-            SECTION, f"{case}, standard deviation over reviews", float(norm.std(ddof=1)), n=len(found), of=OF
+            SECTION,
+            f"{case}, standard deviation over reviews",
+            float(norm.std(ddof=1)),
+            n=len(found),
+            of=OF,
         )
         # The standard error of a standard deviation, from the fourth moment.
         spread = norm - norm.mean()
-        moment = float(np.sqrt(max((spread**4).mean() - (spread**2).mean() ** 2, 0) / norm.size) / (2 * norm.std()))
-        run.rows += [row, deviation._replace(paper=DEVIATION if printed else None, ours_pm=moment, statistic="mean")]
-        rest = f"the remainder is the noise of {samples} samples{moved}" if name == EXACT else "not in the paper"
+        moment = float(
+            np.sqrt(max((spread**4).mean() - (spread**2).mean() ** 2, 0) / norm.size)
+            / (2 * norm.std())
+        )
+        run.rows += [
+            row,
+            deviation._replace(
+                paper=DEVIATION if printed else None, ours_pm=moment, statistic="mean"
+            ),
+        ]
+        rest = (
+            f"the remainder is the noise of {samples} samples{moved}"
+            if name == EXACT
+            else "not in the paper"
+        )
         run.rows.append(
-            mean_row(SECTION, f"{way}: {name}: error relative to the norm of LIME", relative, None, rest, OF)
+            mean_row(
+                SECTION,
+                f"{way}: {name}: error relative to the norm of LIME",
+                relative,
+                None,
+                rest,
+                OF,
+            )
         )
     text = f"(ours) LIME is closer to the exact limit than to the printed theorem, {way}"
     holds = [one[EXACT]["run"][0] < one[PRINTED]["run"][0] for one in found]
     run.rows.append(claim(SECTION, text, holds, "not in the paper", of=OF))
     text = f"the printed theorem's error is at most {100 * CLOSE:.0f} % of LIME's norm, {way}"
     why = "the factor 3/2 and the missing term of the theorem; see proofs_check/ERRATA.md"
-    run.rows.append(claim(SECTION, text, [one[PRINTED]["run"][1] <= CLOSE for one in found], OURS, why, OF))
+    run.rows.append(
+        claim(SECTION, text, [one[PRINTED]["run"][1] <= CLOSE for one in found], OURS, why, OF)
+    )
 
 
 def without_noise(run: Run, found: list[dict[str, Any]]) -> None:
@@ -195,11 +243,15 @@ def without_noise(run: Run, found: list[dict[str, Any]]) -> None:
     for name in forms(0):
         if name != EXACT:
             case = f"{name} against the exact limit of words, relative norm-2 error"
-            run.rows.append(mean_row(SECTION, case, [one[name]["limit"] for one in found], None, note, OF))
+            run.rows.append(
+                mean_row(SECTION, case, [one[name]["limit"] for one in found], None, note, OF)
+            )
     slope = [one["slope"] for one in found]
     case = "1.5 times the corrected first order against the exact limit, relative"
     run.rows += [
-        mean_row(SECTION, "slope of the exact limit by the corrected first order", slope, None, note, OF),
+        mean_row(
+            SECTION, "slope of the exact limit by the corrected first order", slope, None, note, OF
+        ),
         mean_row(SECTION, case, [one["scaled"] for one in found], None, note, OF),
     ]
     why = (
@@ -209,11 +261,15 @@ def without_noise(run: Run, found: list[dict[str, Any]]) -> None:
         "near that"
     )
     worse = [one[FIRST]["limit"] > one[PRINTED]["limit"] for one in found]
-    text = "(ours) the corrected first order is further from the exact limit than the printed theorem"
+    text = (
+        "(ours) the corrected first order is further from the exact limit than the printed theorem"
+    )
     run.rows.append(claim(SECTION, text, worse, why, why, OF))
 
 
-def against_the_package(run: Run, weights: AttentionWeights, documents: list[Ids], samples: int) -> float:
+def against_the_package(
+    run: Run, weights: AttentionWeights, documents: list[Ids], samples: int
+) -> float:
     """The largest difference of a coefficient from the package's own, relative to the review's largest."""
 
     def compare() -> float:
@@ -227,11 +283,20 @@ def against_the_package(run: Run, weights: AttentionWeights, documents: list[Ids
     worst = float(run.part("package", {"reviews": len(documents), "samples": samples}, compare))
     case = "largest difference of our fast run from the lime package itself, relative"
     note = "same draws, same regression; the model reads ids instead of strings"
-    run.rows.append(Row(SECTION, case, worst, None, note, n=len(documents), of=OF, statistic="largest"))
+    run.rows.append(
+        Row(SECTION, case, worst, None, note, n=len(documents), of=OF, statistic="largest")
+    )
     return worst
 
 
-def draw(run: Run, weights: AttentionWeights, ids: Ids, names: list[str], found: dict[str, Any], samples: int) -> None:
+def draw(
+    run: Run,
+    weights: AttentionWeights,
+    ids: Ids,
+    names: list[str],
+    found: dict[str, Any],
+    samples: int,
+) -> None:
     """Left P1's Fig. 4 for a review like the paper's, right the relative errors of all reviews."""
     figure, (left, right) = run.figure(ncols=2, figsize=(12, 4), width_ratios=[3, 2])
     sampled = np.stack([lime_run(weights, ids, DELETED, samples, seed) for seed in range(RUNS)])
@@ -242,7 +307,9 @@ def draw(run: Run, weights: AttentionWeights, ids: Ids, names: list[str], found:
     left.plot(theory[EXACT][order], "x", label="exact limit with [UNK]")
     left.plot(theory[PRINTED][order], "rv", markersize=4, label=PRINTED)
     left.axhline(0, color="0.7", linewidth=0.8)
-    left.set_xticks(range(order.size), [names[j] for j in order], rotation=60, ha="right", fontsize=7)
+    left.set_xticks(
+        range(order.size), [names[j] for j in order], rotation=60, ha="right", fontsize=7
+    )
     left.set(title=f"P1 Fig. 4: {RUNS} runs of lime (words deleted)", ylabel="LIME coefficient")
     left.legend(fontsize=8)
     relative = {
@@ -261,14 +328,18 @@ def main(argv: list[str] | None = None) -> int:
     model = first_model(run)
     weights, vocabulary = model.weights, model.vocabulary
     # The package's default is 5000 samples.
-    reviews, replaced, repeated, samples = (30, 30, 10, 1000) if run.quick else (1000, 1000, 100, 5000)
+    reviews, replaced, repeated, samples = (
+        (30, 30, 10, 1000) if run.quick else (1000, 1000, 100, 5000)
+    )
     texts = load_imdb(run.imdb, "test").texts
     order = np.random.default_rng(0).permutation(len(texts))
     documents = [vocabulary.encode(texts[i])[: int(weights.room)] for i in order[:reviews]]
     run.say("reviews read")
     worst = against_the_package(run, weights, documents[: 2 if run.quick else 10], samples)
     found = {
-        DELETED: measure_all(run, weights, documents[: run.wanted(reviews)], DELETED, samples, repeated),
+        DELETED: measure_all(
+            run, weights, documents[: run.wanted(reviews)], DELETED, samples, repeated
+        ),
         REPLACED: measure_all(run, weights, documents[:replaced], REPLACED, samples, repeated),
     }
     for way, some in found.items():
@@ -278,7 +349,11 @@ def main(argv: list[str] | None = None) -> int:
     without_noise(run, found[DELETED])
     ids = documents[closest_to_figure_4(documents, (output(weights, documents) < 0).tolist())]
     draw(run, weights, ids, vocabulary.decode(dict.fromkeys(ids.tolist())), found, samples)
-    settings = {"reviews": len(found[DELETED]), "reviews with [UNK]": replaced, "reviews with five runs": repeated}
+    settings = {
+        "reviews": len(found[DELETED]),
+        "reviews with [UNK]": replaced,
+        "reviews with five runs": repeated,
+    }
     bars = [Bar("fast run of LIME against the package, relative difference", worst, "<=", 1e-10)]
     return run.finish({**settings, "samples": samples}, bars=bars)
 

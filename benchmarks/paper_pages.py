@@ -12,7 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from proofs_check.errata import FIGURES, escaped
-from proofs_check.registry import CORRECTED, HOLDS, KINDS, NOT_CHECKABLE, PAPERS, Statement, statements
+from proofs_check.registry import (
+    CORRECTED,
+    HOLDS,
+    KINDS,
+    NOT_CHECKABLE,
+    PAPERS,
+    Statement,
+    statements,
+)
 
 from .harness import RESULTS
 from .results_page import load_records
@@ -60,7 +68,11 @@ def page(paper: str, found: list[Verdict]) -> str:
     ):
         some = [v for v in mine if v.verdict == verdict]
         if some:
-            parts += [f"## {title}", *([lead] if lead else []), "\n".join(claim_line(v) for v in some)]
+            parts += [
+                f"## {title}",
+                *([lead] if lead else []),
+                "\n".join(claim_line(v) for v in some),
+            ]
     parts += [
         "## Where the numbers come from",
         "All numbers are generated from stored results. [The results](../../benchmarks/RESULTS.md) list them with "
@@ -74,7 +86,10 @@ def page(paper: str, found: list[Verdict]) -> str:
 
 def summary(entries: list[Statement], found: list[Verdict]) -> str:
     """How many statements and claims hold."""
-    n = {verdict: sum(entry.verdict == verdict for entry in entries) for verdict in (HOLDS, CORRECTED, NOT_CHECKABLE)}
+    n = {
+        verdict: sum(entry.verdict == verdict for entry in entries)
+        for verdict in (HOLDS, CORRECTED, NOT_CHECKABLE)
+    }
     kinds = [f"{kind} ({sum(entry.kind == kind for entry in entries)})" for kind in KINDS]
     return (
         f"Of {len(entries)} statements, {n[HOLDS]} hold as printed, {n[CORRECTED]} hold only in a corrected form, and "
@@ -87,7 +102,9 @@ def figures(paper: str) -> str:
     """The part of the errata on a paper's figures."""
     items = FIGURES.split("\n- ")[1:]
     mine = "\n".join(f"- {item.rstrip()}" for item in items if item.startswith(f"**{paper}"))
-    return mine.replace("*Figure 4* below", "*Figure 4* in [the errata](../../proofs_check/ERRATA.md)")
+    return mine.replace(
+        "*Figure 4* below", "*Figure 4* in [the errata](../../proofs_check/ERRATA.md)"
+    )
 
 
 def bullets(entries: list[Statement], text: Callable[[Statement], str]) -> str:
@@ -97,7 +114,11 @@ def bullets(entries: list[Statement], text: Callable[[Statement], str]) -> str:
 def claim_line(v: Verdict) -> str:
     """One claim with its numbers."""
     place = v.claim.where.split(maxsplit=1)[1]
-    facts = [v.numbers, *([v.n] if v.n and v.n != "not sampled" else []), *([v.modules] if v.modules else [])]
+    facts = [
+        v.numbers,
+        *([v.n] if v.n and v.n != "not sampled" else []),
+        *([v.modules] if v.modules else []),
+    ]
     return f"- **{escaped(place)}**: {escaped(v.claim.text)} ({'; '.join(facts)})"
 
 
@@ -108,10 +129,18 @@ def pages(folder: Path = RESULTS) -> dict[Path, str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper_pages", description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is stale")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.paper_pages", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if a page is stale"
+    )
     args = parser.parse_args(argv)
-    stale = [file for file, text in pages().items() if not file.exists() or file.read_text(encoding="utf-8") != text]
+    stale = [
+        file
+        for file, text in pages().items()
+        if not file.exists() or file.read_text(encoding="utf-8") != text
+    ]
     if args.check:
         for file in stale:
             print(f"{file.name} is stale: run python -m benchmarks.paper_pages", file=sys.stderr)

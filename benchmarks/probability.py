@@ -55,13 +55,20 @@ def scales() -> tuple[list[Row], list[Bar]]:
             for seed in range(3):
                 game = random_game(np.random.default_rng(seed), D, kind, reach)
                 linked = game.through("sigmoid")
-                times.append([best_of(partial(shapley, either, TOL)).best for either in (game, linked)])
+                times.append(
+                    [best_of(partial(shapley, either, TOL)).best for either in (game, linked)]
+                )
             logit, probability = np.median(times, axis=0)
             ratios[kind, reach] = probability / logit
             row = {"players": kind, "d": D, "range": reach, "seconds": probability}
             rows.append({**row, "over the logit": probability / logit})
     bars = [
-        Bar(f"{kind} players, range {ORDINARY:g}: probability over logit", ratios[kind, ORDINARY], "<=", limit)
+        Bar(
+            f"{kind} players, range {ORDINARY:g}: probability over logit",
+            ratios[kind, ORDINARY],
+            "<=",
+            limit,
+        )
         for kind, limit in (("replaced", 12.0), ("deleted", 25.0))
     ]
     return rows, bars
@@ -94,7 +101,9 @@ def rivals() -> list[Row]:
     rows: list[Row] = []
 
     def add(method: str, seconds: float, error: float) -> None:
-        rows.append({"players": "words", "d": game.d, "method": method, "seconds": seconds, "error": error})
+        rows.append(
+            {"players": "words", "d": game.d, "method": method, "seconds": seconds, "error": error}
+        )
 
     exact, limit = shapley(game, TOL), lime_limit(game, tol=TOL)
     add("shapley", best_of(lambda: shapley(game, TOL)).best, TOL)
@@ -118,7 +127,11 @@ def main() -> int:
     rows, bars = scales()
     more, more_bars = many_players()
     rows += more + rivals()
-    return 0 if report("probability", rows, seed=0, settings={"tol": TOL}, bars=bars + more_bars) else 1
+    return (
+        0
+        if report("probability", rows, seed=0, settings={"tol": TOL}, bars=bars + more_bars)
+        else 1
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from attn_closed_form import PooledGame, TextClassifier, bounds, contrastive_reason, sufficient_reason
+from attn_closed_form import (
+    PooledGame,
+    TextClassifier,
+    bounds,
+    contrastive_reason,
+    sufficient_reason,
+)
 from attn_closed_form.attention import pooled_game
 from attn_closed_form.reasons import ContrastiveReason, SufficientReason
 from jax_model.training.imdb import load_imdb
@@ -51,7 +57,10 @@ def game_of(model: TextClassifier, text: str, players: str, longest: int) -> Poo
 def reason_rows(games: list[PooledGame]) -> list[dict[str, Any]]:
     """Share proved minimal, sizes and seconds of both kinds of reason."""
     rows = []
-    for name, find in (("sufficient reason", sufficient_reason), ("contrastive reason", contrastive_reason)):
+    for name, find in (
+        ("sufficient reason", sufficient_reason),
+        ("contrastive reason", contrastive_reason),
+    ):
         found, seconds = [], []
         for game in games:
             start = time.perf_counter()
@@ -62,10 +71,14 @@ def reason_rows(games: list[PooledGame]) -> list[dict[str, Any]]:
                 "case": f"{len(games)} test reviews, {np.mean([game.d for game in games]):.0f} words on average",
                 "method": name,
                 "proved minimal": float(np.mean([reason.minimal for reason in found])),
-                "largest gap to the lower bound": max(r.size - r.lower_bound for r in found if r.players is not None),
+                "largest gap to the lower bound": max(
+                    r.size - r.lower_bound for r in found if r.players is not None
+                ),
                 "none exists": float(np.mean([r.players is None for r in found])),
                 "mean size": float(np.mean([reason.size for reason in found])),
-                "mean share of words": float(np.mean([r.size / game.d for r, game in zip(found, games, strict=True)])),
+                "mean share of words": float(
+                    np.mean([r.size / game.d for r, game in zip(found, games, strict=True)])
+                ),
                 "seconds": float(np.median(seconds)),
                 "slowest seconds": max(seconds),
             }
@@ -84,7 +97,9 @@ def bounds_rows(games: list[PooledGame]) -> list[dict[str, Any]]:
     s_absent, v_absent = rng.normal(size=(2, PLAYERS))
     large = {
         "10,000 deleted players, 1 head": PooledGame.from_scores(s, v),
-        "10,000 replaced players, 1 head": PooledGame.from_scores(s, v, s_absent, v_absent, 0.0, 0.0),
+        "10,000 replaced players, 1 head": PooledGame.from_scores(
+            s, v, s_absent, v_absent, 0.0, 0.0
+        ),
     }
     rows: list[dict[str, Any]] = [
         {
@@ -98,7 +113,8 @@ def bounds_rows(games: list[PooledGame]) -> list[dict[str, Any]]:
     if games:
         found = [bounds(game) for game in games[:100]]
         gaps = [
-            max(b.attained_min - b.proved_min, b.proved_max - b.attained_max) / (b.proved_max - b.proved_min)
+            max(b.attained_min - b.proved_min, b.proved_max - b.attained_max)
+            / (b.proved_max - b.proved_min)
             for b in found
         ]
         rows.append(
@@ -113,18 +129,30 @@ def bounds_rows(games: list[PooledGame]) -> list[dict[str, Any]]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.reasons", description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, metavar="PATH", help="where aclImdb_v1.tar.gz or its folder is")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.reasons", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="PATH", help="where aclImdb_v1.tar.gz or its folder is"
+    )
     parser.add_argument("--reviews", type=int, default=500, metavar="N")
-    parser.add_argument("--quick", action="store_true", help="20 reviews, no Anchors, results to results/quick")
+    parser.add_argument(
+        "--quick", action="store_true", help="20 reviews, no Anchors, results to results/quick"
+    )
     args = parser.parse_args(argv)
     warnings.simplefilter("ignore")  # reviews that are too long for the model are cut
     model = needed_p1_model()
     texts = review_texts(args.data) if args.data else []
     room = int(model.weights.room)
-    games = [game_of(model, text, "words", room) for text in texts[: 20 if args.quick else args.reviews]]
+    games = [
+        game_of(model, text, "words", room) for text in texts[: 20 if args.quick else args.reviews]
+    ]
     rows = bounds_rows(games)
-    bars = [Bar(f"bounds of {row['case']}, seconds", row["seconds"], "<=", 0.05) for row in rows if "seconds" in row]
+    bars = [
+        Bar(f"bounds of {row['case']}, seconds", row["seconds"], "<=", 0.05)
+        for row in rows
+        if "seconds" in row
+    ]
     if games:
         found = reason_rows(games)
         rows += found
@@ -135,14 +163,27 @@ def main(argv: list[str] | None = None) -> int:
             case = f"a review of {LONG} tokens, {game.d} {players}"
             rows.append({"case": case, "method": "both reasons", "seconds": both})
             bars.append(Bar(f"both reasons of {case}, seconds", both, "<=", 0.1))
-        bars += [Bar(f"{row['method']}: proved minimal, share", row["proved minimal"], ">=", 0.9) for row in found]
-        bars += [Bar(f"{row['method']}: mean number of words", row["mean size"], "<=", 20.0) for row in found]
+        bars += [
+            Bar(f"{row['method']}: proved minimal, share", row["proved minimal"], ">=", 0.9)
+            for row in found
+        ]
+        bars += [
+            Bar(f"{row['method']}: mean number of words", row["mean size"], "<=", 20.0)
+            for row in found
+        ]
     if not args.quick:
         rows += anchors.rows(model, [*anchors.TEXTS, *short_reviews(model, texts)], SEED)
     players = "words (Anchors: positions)"
-    settings = {"model": "P1's model, six heads", "players": players, "absent": "[UNK]", "reviews": len(games)}
+    settings = {
+        "model": "P1's model, six heads",
+        "players": players,
+        "absent": "[UNK]",
+        "reviews": len(games),
+    }
     folder = RESULTS / "quick" if args.quick else RESULTS
-    return 0 if report("reasons", rows, seed=SEED, settings=settings, bars=bars, folder=folder) else 1
+    return (
+        0 if report("reasons", rows, seed=SEED, settings=settings, bars=bars, folder=folder) else 1
+    )
 
 
 if __name__ == "__main__":

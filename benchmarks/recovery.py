@@ -93,15 +93,24 @@ def true_slalom(scores: Array, V: int, seed: int) -> Slalom:
     return Slalom(np.arange(V), s, v)
 
 
-def draw(rng: np.random.Generator, slalom: Slalom, n: int) -> tuple[list[NDArray[np.intp]], Array, Array]:
+def draw(
+    rng: np.random.Generator, slalom: Slalom, n: int
+) -> tuple[list[NDArray[np.intp]], Array, Array]:
     """Sequences of equally likely words, lengths uniform in 1..30, true log-odds and labels."""
-    documents = [rng.integers(slalom.V, size=length) for length in rng.integers(1, LONGEST + 1, size=n)]
+    documents = [
+        rng.integers(slalom.V, size=length) for length in rng.integers(1, LONGEST + 1, size=n)
+    ]
     odds = slalom.predict_many(documents)
     return documents, odds, (rng.random(n) < _sigmoid(odds)).astype(np.float32)
 
 
 def batch(
-    rng: np.random.Generator, slalom: Slalom, size: int, first: tuple[int, ...], noise: bool, step: int
+    rng: np.random.Generator,
+    slalom: Slalom,
+    size: int,
+    first: tuple[int, ...],
+    noise: bool,
+    step: int,
 ) -> tuple[Any, Any]:
     """Padded sequences with labels, or without noise with the labels' probabilities."""
     documents, odds, labels = draw(rng, slalom, size)
@@ -116,7 +125,9 @@ def transformer_loss(params: Tree, ids: jax.Array, labels: jax.Array, config: Co
     return cross_entropy(forward(params, config, ids), labels).mean()
 
 
-def recover(slalom: Slalom, kind: str, L: int, noise: bool, seed: int, steps: int, size: int) -> dict[str, Any]:
+def recover(
+    slalom: Slalom, kind: str, L: int, noise: bool, seed: int, steps: int, size: int
+) -> dict[str, Any]:
     """One run: a transformer is trained on the SLALOM's data and a SLALOM is fitted to it."""
     V = slalom.V
     first = (V,) if kind == "encoder" else ()
@@ -125,7 +136,12 @@ def recover(slalom: Slalom, kind: str, L: int, noise: bool, seed: int, steps: in
     start = init_transformer(jax.random.key(seed), config)
     data = partial(batch, np.random.default_rng([seed, 1]), slalom, size, first, noise)
     params = fit(
-        loss, start, data, steps, Optimizer(3e-3), progress=Progress(1, steps, name=f"{kind}, L = {L}:")
+        loss,
+        start,
+        data,
+        steps,
+        Optimizer(3e-3),
+        progress=Progress(1, steps, name=f"{kind}, L = {L}:"),
     ).params
     f = partial(predict_documents, params, config, first=first)
     rng = np.random.default_rng([seed, 2])
@@ -138,7 +154,8 @@ def recover(slalom: Slalom, kind: str, L: int, noise: bool, seed: int, steps: in
         "logits": 100 * float(np.mean((got - odds) ** 2)),
         "parameters": 100 * float(np.mean(error**2)),
         "logits explained": 1 - float(np.mean((got - odds) ** 2) / np.var(odds)),
-        "parameters explained": 1 - float(np.mean(error**2) * 2 / (np.var(slalom.v) + np.var(slalom.s))),
+        "parameters explained": 1
+        - float(np.mean(error**2) * 2 / (np.var(slalom.v) + np.var(slalom.s))),
         "pairs": {"odds": [odds, got], "v": [slalom.v, found.v], "s": [slalom.s, found.s]},
     }
 
@@ -158,13 +175,26 @@ def main(argv: list[str] | None = None) -> int:
     for seed in range(seeds):
         for kind, L, labels in cases:
             many = (MANY_STEPS, MANY_SIZE) if labels == MANY else (steps, size)
-            compute = partial(recover, true_slalom(scores, V, seed), kind, L, labels != FREE, seed, *many)
+            compute = partial(
+                recover, true_slalom(scores, V, seed), kind, L, labels != FREE, seed, *many
+            )
             settings = {**source, "steps": many[0], "batch": many[1], "V": V}
-            found.setdefault((kind, L, labels), []).append(run.part(f"{kind}-{L}-{labels}-{seed}", settings, compute))
+            found.setdefault((kind, L, labels), []).append(
+                run.part(f"{kind}-{L}-{labels}-{seed}", settings, compute)
+            )
     figure_8(run, scores)
     tables_7_and_8(run, found, steps * size, V)
     draw_figure(run, found, layers[min(1, len(layers) - 1)])
-    return run.finish({**source, "steps": steps, "batch": size, "seeds": seeds, "words": V, "layers": list(layers)})
+    return run.finish(
+        {
+            **source,
+            "steps": steps,
+            "batch": size,
+            "seeds": seeds,
+            "words": V,
+            "layers": list(layers),
+        }
+    )
 
 
 def figure_8(run: Run, scores: Array) -> None:
@@ -172,7 +202,11 @@ def figure_8(run: Run, scores: Array) -> None:
     slalom = true_slalom(scores, 200, seed=0)
     for name, values in (("value v", slalom.v), ("importance s", slalom.s)):
         note = "drawn by Eq. 81 with |v|; paper: a picture"
-        run.rows.append(mean_row("P2 Fig. 8", f"{name} of the words of the true SLALOM", values, None, note, "words"))
+        run.rows.append(
+            mean_row(
+                "P2 Fig. 8", f"{name} of the words of the true SLALOM", values, None, note, "words"
+            )
+        )
 
 
 def tables_7_and_8(run: Run, found: dict[Key, list[dict[str, Any]]], n: int, V: int) -> None:
@@ -193,7 +227,9 @@ def tables_7_and_8(run: Run, found: dict[Key, list[dict[str, Any]]], n: int, V: 
             number = printed[0] if isinstance(printed, tuple) else printed
             larger = FLOOR if np.mean(values) > 3 * number else ""
             note = notes.get(labels, setting + larger)
-            run.rows.append(mean_row(table, case, values, printed if labels != FREE else None, note, "runs"))
+            run.rows.append(
+                mean_row(table, case, values, printed if labels != FREE else None, note, "runs")
+            )
     run.rows += [
         Row(
             "P2 Table 7",
@@ -214,17 +250,37 @@ def tables_7_and_8(run: Run, found: dict[Key, list[dict[str, Any]]], n: int, V: 
     why = "labels are noisy, and with few labels the recovered SLALOM is noisier"
     rest = "; an importance has an effect only if the value of its token differs from the others"
     for table, text, key, least, reason in (
-        ("P2 Table 7", "the recovered SLALOM explains 90 % of the variance of the true log-odds", "logits", 0.9, why),
-        ("P2 Table 8", "its parameters explain 75 % of the variance of the true ones", "parameters", 0.75, why + rest),
+        (
+            "P2 Table 7",
+            "the recovered SLALOM explains 90 % of the variance of the true log-odds",
+            "logits",
+            0.9,
+            why,
+        ),
+        (
+            "P2 Table 8",
+            "its parameters explain 75 % of the variance of the true ones",
+            "parameters",
+            0.75,
+            why + rest,
+        ),
     ):
         explained = [one[f"{key} explained"] for one in noisy]
-        run.rows.append(claim(table, text, [share >= least for share in explained], setting, reason, "runs"))
+        run.rows.append(
+            claim(table, text, [share >= least for share in explained], setting, reason, "runs")
+        )
         mended = [one[f"{key} explained"] >= least for one in better]
         text = f"(ours) {text}, where labels have little noise or none"
-        run.rows.append(claim(table, text, mended, "without noise, or with 400,000 labels of 10 words", of="runs"))
+        run.rows.append(
+            claim(
+                table, text, mended, "without noise, or with 400,000 labels of 10 words", of="runs"
+            )
+        )
         case = f"share of the variance of the true {key} that is explained, drawn labels"
         panel = "P2 Fig. 4 (c, d)"
-        run.rows.append(mean_row(panel, case, explained, None, "paper: two scatter plots, no number", "runs"))
+        run.rows.append(
+            mean_row(panel, case, explained, None, "paper: two scatter plots, no number", "runs")
+        )
 
 
 def draw_figure(run: Run, found: dict[Key, list[dict[str, Any]]], L: int) -> None:

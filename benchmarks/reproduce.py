@@ -48,8 +48,13 @@ def run_module(name: str, data: Path, quick: bool, work: Path) -> float:
     began = time.perf_counter()
     command = [sys.executable, "-m", f"benchmarks.{name}", "--data", str(data), "--work", str(work)]
     status = subprocess.run([*command, *(["--quick"] if quick else [])], check=False).returncode
-    if status not in (0, 1):  # 1 is a promise that was not kept: it is on record, and the others go on
-        raise SystemExit(f"benchmarks.{name} ended with status {status}; run the same command again to go on")
+    if status not in (
+        0,
+        1,
+    ):  # 1 is a promise that was not kept: it is on record, and the others go on
+        raise SystemExit(
+            f"benchmarks.{name} ended with status {status}; run the same command again to go on"
+        )
     if not quick:
         (work / name).mkdir(parents=True, exist_ok=True)
         (work / name / "done").touch()
@@ -63,16 +68,33 @@ def times(results: Path) -> list[dict[str, Any]]:
         file = results / f"{name}.json"
         if file.exists():
             settings = json.loads(file.read_text(encoding="utf-8"))["settings"]
-            rows.append({"module": name, **{key: settings.get(key) for key in ("seconds", "processor seconds")}})
+            rows.append(
+                {
+                    "module": name,
+                    **{key: settings.get(key) for key in ("seconds", "processor seconds")},
+                }
+            )
     return rows
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce", description=__doc__.splitlines()[0])
-    parser.add_argument("--data", required=True, type=Path, metavar="PATH", help="aclImdb_v1.tar.gz and ham_part*.csv")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.reproduce", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--data",
+        required=True,
+        type=Path,
+        metavar="PATH",
+        help="aclImdb_v1.tar.gz and ham_part*.csv",
+    )
     parser.add_argument("--quick", action="store_true", help="a small size, into results/quick")
-    parser.add_argument("--work", type=Path, default=WORK, metavar="PATH", help="folder of the parts that are done")
-    parser.add_argument("--record", action="store_true", help="with --quick: keep its times among the results")
+    parser.add_argument(
+        "--work", type=Path, default=WORK, metavar="PATH", help="folder of the parts that are done"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="with --quick: keep its times among the results"
+    )
     args = parser.parse_args(argv)
     results = QUICK if args.quick else RESULTS
     began = time.perf_counter()
@@ -87,7 +109,12 @@ def main(argv: list[str] | None = None) -> int:
         return write_results([]) or write_pages([])
     wall = (time.perf_counter() - began) / 60
     bars = [
-        Bar("make reproduce, processor minutes", total["processor seconds"] / 60, "<=", QUICK_MINUTES),
+        Bar(
+            "make reproduce, processor minutes",
+            total["processor seconds"] / 60,
+            "<=",
+            QUICK_MINUTES,
+        ),
         Bar("make reproduce, minutes", wall, "<=", QUICK_MINUTES),
     ]
     if args.record:

@@ -78,10 +78,19 @@ def mean_row(
     value, value_pm = paper if isinstance(paper, tuple) else (paper, None)
     spread = [float(q) for q in np.quantile(x, QUANTILES)] if np.unique(x).size >= 20 else None
     kind = "mean" if x.size > 1 else "once"
-    return Row(result, case, float(x.mean()), value, differs, pm, value_pm, x.size, of, kind, spread)
+    return Row(
+        result, case, float(x.mean()), value, differs, pm, value_pm, x.size, of, kind, spread
+    )
 
 
-def claim(result: str, text: str, holds: Sequence[bool], differs: str, if_not: str = "", of: str = "documents") -> Row:
+def claim(
+    result: str,
+    text: str,
+    holds: Sequence[bool],
+    differs: str,
+    if_not: str = "",
+    of: str = "documents",
+) -> Row:
     """A sentence of the paper as a count of the cases in which it holds here; `if_not` says why where some fail.
 
     A text that starts with "(ours)" is no claim of the paper. The standard error is that of the share.
@@ -90,7 +99,18 @@ def claim(result: str, text: str, holds: Sequence[bool], differs: str, if_not: s
     verdict = differs if good == n else f"disagrees in {n - good} of {n}: {if_not or differs}"
     paper = None if text.startswith("(ours)") else "claimed"
     pm = float(np.sqrt(good / n * (1 - good / n) / n)) if n else None
-    return Row(result, f"claim: {text}", f"holds in {good} of {n}", paper, verdict, pm, None, n, of, "count")
+    return Row(
+        result,
+        f"claim: {text}",
+        f"holds in {good} of {n}",
+        paper,
+        verdict,
+        pm,
+        None,
+        n,
+        of,
+        "count",
+    )
 
 
 class Run:
@@ -104,16 +124,29 @@ class Run:
     """
 
     def __init__(self, name: str, doc: str, argv: list[str] | None, data: bool) -> None:
-        parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=doc.splitlines()[0])
+        parser = argparse.ArgumentParser(
+            prog=f"python -m benchmarks.{name}", description=doc.splitlines()[0]
+        )
         parser.add_argument(
-            "--data", required=data, metavar="PATH", type=Path, help="folder with aclImdb_v1.tar.gz and ham_part*.csv"
+            "--data",
+            required=data,
+            metavar="PATH",
+            type=Path,
+            help="folder with aclImdb_v1.tar.gz and ham_part*.csv",
         )
         parser.add_argument("--quick", action="store_true", help="a small size, into results/quick")
         parser.add_argument(
-            "--work", metavar="PATH", type=Path, default=WORK, help="folder of the parts that are done (results/work)"
+            "--work",
+            metavar="PATH",
+            type=Path,
+            default=WORK,
+            help="folder of the parts that are done (results/work)",
         )
         parser.add_argument(
-            "--at-most", metavar="N", type=int, help="take N documents, trainings or runs of each kind at most"
+            "--at-most",
+            metavar="N",
+            type=int,
+            help="take N documents, trainings or runs of each kind at most",
         )
         args = parser.parse_args(argv)
         if args.data is not None and not args.data.exists():
@@ -138,7 +171,11 @@ class Run:
 
     def say(self, text: str) -> None:
         """Progress, on stderr."""
-        print(f"[{time.perf_counter() - self.start:6.1f} s] {self.name}: {text}", file=sys.stderr, flush=True)
+        print(
+            f"[{time.perf_counter() - self.start:6.1f} s] {self.name}: {text}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def part(self, name: str, settings: dict[str, Any], compute: Callable[[], Any]) -> Any:
         """What `compute()` returns (plain numbers, lists, dictionaries), from the work folder if it is there.
@@ -185,12 +222,18 @@ class Run:
 
     def finish(self, settings: dict[str, Any], seed: int = 0, bars: Sequence[Bar] = ()) -> int:
         """Print, write the JSON file, and return the exit status."""
-        spent = {"seconds": time.perf_counter() - self.start, "processor seconds": time.process_time()}
+        spent = {
+            "seconds": time.perf_counter() - self.start,
+            "processor seconds": time.process_time(),
+        }
         spent = {key: round(value + self.earlier[key], 1) for key, value in spent.items()}
         settings = {**settings, "quick": self.quick, **spent}
         if self.at_most is not None:
             settings["at most, for want of processor time"] = self.at_most
-        rows = [{key: value for key, value in row._asdict().items() if value is not None} for row in self.rows]
+        rows = [
+            {key: value for key, value in row._asdict().items() if value is not None}
+            for row in self.rows
+        ]
         folder = QUICK if self.quick else RESULTS
         met = report(self.name, rows, seed=seed, settings=settings, bars=bars, folder=folder)
         return 0 if met else 1

@@ -59,13 +59,17 @@ def _reproduced(records: list[dict[str, Any]], folder: Path) -> list[str]:
         out.append(f"### {result}\n")
         figures = [name for name in names if (folder.parent / "figures" / f"{name}.png").exists()]
         shown = ", ".join(f"[picture](figures/{name}.png)" for name in figures)
-        out.append(f"From {', '.join(f'`benchmarks.{name}`' for name in names)}{'; ' + shown if shown else ''}.\n")
+        out.append(
+            f"From {', '.join(f'`benchmarks.{name}`' for name in names)}{'; ' + shown if shown else ''}.\n"
+        )
         out.append("| case | n | ours | paper | differences |\n|---|---|---|---|---|")
         # The claims first: they are what the numbers below them say.
         for row in sorted(mine, key=lambda row: not row["case"].startswith("claim")):
             ours, paper = _ours(row), _number(row.get("paper"), row.get("paper_pm"))
             n = _sample(row)
-            out.append(f"| {_cell(row['case'])} | {_cell(n)} | {ours} | {paper} | {_cell(row.get('differs', ''))} |")
+            out.append(
+                f"| {_cell(row['case'])} | {_cell(n)} | {ours} | {paper} | {_cell(row.get('differs', ''))} |"
+            )
         out.append("")
     return out
 
@@ -83,10 +87,17 @@ def _compared(records: list[dict[str, Any]]) -> list[str]:
     for r in records:
         for title in dict.fromkeys(row["comparison"] for row in r["rows"]):
             rows = [row for row in r["rows"] if row["comparison"] == title]
-            columns = [key for key in dict.fromkeys(key for row in rows for key in row) if key != "comparison"]
+            columns = [
+                key
+                for key in dict.fromkeys(key for row in rows for key in row)
+                if key != "comparison"
+            ]
             out.append(f"### {title}\n\nFrom `benchmarks.{r['name']}`, {r['machine']['date']}.\n")
             out.append("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
-            out += ["| " + " | ".join(_compared_cell(key, row.get(key)) for key in columns) + " |" for row in rows]
+            out += [
+                "| " + " | ".join(_compared_cell(key, row.get(key)) for key in columns) + " |"
+                for row in rows
+            ]
             out.append("")
     return out
 
@@ -100,7 +111,9 @@ def _runs(records: list[dict[str, Any]]) -> list[str]:
     for r in records:
         settings = ", ".join(f"{key} = {value}" for key, value in r["settings"].items())
         machine = f"{r['machine']['processor']}, {r['machine']['cores']} cores"
-        out.append(f"| `{r['name']}` | {_cell(settings)} | {r['seed']} | {_cell(machine)} | {r['machine']['date']} |")
+        out.append(
+            f"| `{r['name']}` | {_cell(settings)} | {r['seed']} | {_cell(machine)} | {r['machine']['date']} |"
+        )
     return [*out, ""]
 
 
@@ -110,13 +123,17 @@ def _bars(records: list[dict[str, Any]]) -> list[str]:
         for bar in r["bars"]:
             kept = "yes" if bar["met"] else "**no**"
             name, measured = _cell(quantity(bar["name"])), _number(bar["measured"])
-            out.append(f"| `{r['name']}` | {name} | {measured} | {bar['relation']} {bar['limit']:g} | {kept} |")
+            out.append(
+                f"| `{r['name']}` | {name} | {measured} | {bar['relation']} {bar['limit']:g} | {kept} |"
+            )
     return [*out, ""]
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
     """Sort key: numbers by size, figures before propositions before tables."""
-    return [(int(part), 0, "") if part.isdigit() else (0, 1, part) for part in re.split(r"(\d+)", text)]
+    return [
+        (int(part), 0, "") if part.isdigit() else (0, 1, part) for part in re.split(r"(\d+)", text)
+    ]
 
 
 def _ours(row: dict[str, Any]) -> str:
@@ -124,7 +141,9 @@ def _ours(row: dict[str, Any]) -> str:
     if row.get("statistic") == "count" and "ours_pm" in row:
         good, n = (int(x) for x in re.findall(r"\d+", row["ours"])[:2])
         return f"{_cell(row['ours'])} ({100 * good / n:.3g} ± {100 * row['ours_pm']:.2g} %)"
-    spread = " [" + ", ".join(f"{q:.3g}" for q in row["quantiles"]) + "]" if "quantiles" in row else ""
+    spread = (
+        " [" + ", ".join(f"{q:.3g}" for q in row["quantiles"]) + "]" if "quantiles" in row else ""
+    )
     return _number(row["ours"], row.get("ours_pm")) + spread
 
 
@@ -141,8 +160,12 @@ def _cell(text: str) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.results_page", description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is stale")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.results_page", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if the page is stale"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--out", type=Path, default=PAGE, metavar="FILE")
     args = parser.parse_args(argv)
@@ -150,7 +173,9 @@ def main(argv: list[str] | None = None) -> int:
     if args.check:
         fresh = args.out.exists() and args.out.read_text(encoding="utf-8") == page
         if not fresh:
-            print(f"{args.out.name} is stale: run python -m benchmarks.results_page", file=sys.stderr)
+            print(
+                f"{args.out.name} is stale: run python -m benchmarks.results_page", file=sys.stderr
+            )
         return 0 if fresh else 1
     args.out.write_text(page, encoding="utf-8")
     return 0

@@ -40,7 +40,10 @@ def trainings(run: Run) -> dict[str, TextClassifier]:
 
     A quick run has the first one and one of d_e = 80, and they have seen each review twice.
     """
-    return {name: _model(run, name) for name in ((FIRST, "d_e = 80, seed 1") if run.quick else TRAININGS)}
+    return {
+        name: _model(run, name)
+        for name in ((FIRST, "d_e = 80, seed 1") if run.quick else TRAININGS)
+    }
 
 
 def first_model(run: Run) -> TextClassifier:
@@ -69,8 +72,13 @@ def _train(run: Run, name: str, changes: dict[str, Any], file: Path | None) -> T
         return train(config, split, log=run.say).model
     file.parent.mkdir(parents=True, exist_ok=True)
     checkpoint = file.with_suffix(".checkpoint")
-    model = train(config, split, checkpoint=checkpoint, checkpoint_steps=100, resume=True, log=run.say).model
-    seconds = {"seconds": time.perf_counter() - began, "processor seconds": time.process_time() - spent}
+    model = train(
+        config, split, checkpoint=checkpoint, checkpoint_steps=100, resume=True, log=run.say
+    ).model
+    seconds = {
+        "seconds": time.perf_counter() - began,
+        "processor seconds": time.process_time() - spent,
+    }
     replace(model, card={**(model.card or {}), **seconds}).save(file, dtype=np.float32)
     checkpoint.unlink(missing_ok=True)
     return load_model(file)

@@ -59,7 +59,9 @@ BLOCK = 10  # reviews of one part
 Blocks = Callable[[int, int], list[Any]]
 
 
-def imdb_documents(run: Run, vocabulary: Vocabulary, count: int) -> tuple[list[Ids], list[Ids], Array]:
+def imdb_documents(
+    run: Run, vocabulary: Vocabulary, count: int
+) -> tuple[list[Ids], list[Ids], Array]:
     """Short test reviews to explain, and 500 for the accuracy, with their labels."""
     reviews = load_imdb(run.imdb, "test")
     encoded = [vocabulary.encode(text) for text in reviews.texts]
@@ -72,7 +74,9 @@ def imdb_documents(run: Run, vocabulary: Vocabulary, count: int) -> tuple[list[I
     )
 
 
-def yelp_documents(run: Run, vocabulary: Vocabulary, count: int) -> tuple[list[Ids], list[Array], list[int]]:
+def yelp_documents(
+    run: Run, vocabulary: Vocabulary, count: int
+) -> tuple[list[Ids], list[Array], list[int]]:
     """Short Yelp-HAT reviews, the tokens that every annotator chose, and the labels."""
     reviews = load_yelp_hat(run.data)
     documents, chosen, labels = [], [], []
@@ -101,7 +105,12 @@ def removal_scores(subject: Subject, tokens: Ids, scores: Array) -> tuple[float,
 
 
 def measure(
-    subject: Subject, documents: list[Ids], first: int, samples: int, nb: Array | None, chosen: list[Array] | None
+    subject: Subject,
+    documents: list[Ids],
+    first: int,
+    samples: int,
+    nb: Array | None,
+    chosen: list[Array] | None,
 ) -> list[dict[str, dict[str, Any]]]:
     """Every measure of every method, one dictionary per review."""
     out = []
@@ -111,17 +120,25 @@ def measure(
         for name, explanation in found.items():
             scores = explanation.scores
             if name not in UNSIGNED:
-                one["deletion"][name], one["insertion"][name] = removal_scores(subject, tokens, scores)
+                one["deletion"][name], one["insertion"][name] = removal_scores(
+                    subject, tokens, scores
+                )
             if nb is not None:
                 truth = np.abs(nb[tokens]) if name in UNSIGNED else nb[tokens]
                 one["correlation"][name] = spearman(scores, truth)
             if chosen is not None:
-                one["human"][name] = auroc(chosen[number - first], scores if name in UNSIGNED else np.abs(scores))
+                one["human"][name] = auroc(
+                    chosen[number - first], scores if name in UNSIGNED else np.abs(scores)
+                )
         if nb is not None:
             surrogates = {name: e.surrogate for name, e in found.items() if e.surrogate is not None}
             model = subject.remove(tokens)
-            errors = strict_fidelity(model, len(tokens), surrogates.values(), REMOVALS, samples=40, seed=number)
-            one["fidelity"] = {name: error.tolist() for name, error in zip(surrogates, errors, strict=True)}
+            errors = strict_fidelity(
+                model, len(tokens), surrogates.values(), REMOVALS, samples=40, seed=number
+            )
+            one["fidelity"] = {
+                name: error.tolist() for name, error in zip(surrogates, errors, strict=True)
+            }
         out.append(dict(one))
     return out
 
@@ -135,7 +152,9 @@ def table_14(
         areas: dict[str, float] = {}
         for size in sizes:
             slalom = fit_slalom(subject.f, tokens, "eff", size, seed=number, progress=False).slalom
-            areas[str(size)] = removal_scores(subject, tokens, slalom_linearized(slalom, tokens, as_printed=True))[0]
+            areas[str(size)] = removal_scores(
+                subject, tokens, slalom_linearized(slalom, tokens, as_printed=True)
+            )[0]
         model = subject.remove(tokens)
         value = model.value if isinstance(model, PooledGame) else model
         np.random.seed(number)  # noqa: NPY002  # shap draws from the global state
@@ -149,18 +168,29 @@ def _on_numbers(value: Value, masks: Array) -> Array:
     return np.asarray(value(masks > 0.5))
 
 
-def accuracies(run: Run, subject: Subject, imdb: tuple[list[Ids], Array], yelp: tuple[list[Ids], Array]) -> None:
+def accuracies(
+    run: Run, subject: Subject, imdb: tuple[list[Ids], Array], yelp: tuple[list[Ids], Array]
+) -> None:
     """Rows of Table 4."""
     printed = {"BERT": (0.90, 0.88), "GPT-2": (0.74, 0.88)}.get(subject.paper or "", (None, None))
     for (documents, labels), paper, case, note in (
         (imdb, printed[0], f"accuracy on IMDB, first {T_MAX - 1} tokens", set_up(subject)),
-        (yelp, printed[1], "accuracy on Yelp-HAT", "trained on IMDB alone; the paper trains on Yelp"),
+        (
+            yelp,
+            printed[1],
+            "accuracy on Yelp-HAT",
+            "trained on IMDB alone; the paper trains on Yelp",
+        ),
     ):
         right = (np.asarray(subject.f(documents)) > 0) == (np.asarray(labels) > 0)
-        run.rows.append(mean_row("P2 Table 4", f"{subject.name}: {case}", right, paper, note, "reviews"))
+        run.rows.append(
+            mean_row("P2 Table 4", f"{subject.name}: {case}", right, paper, note, "reviews")
+        )
 
 
-def in_parts(run: Run, name: str, settings: dict[str, Any], count: int, compute: Blocks) -> list[Any]:
+def in_parts(
+    run: Run, name: str, settings: dict[str, Any], count: int, compute: Blocks
+) -> list[Any]:
     """`compute(start, stop)` for blocks of reviews, each kept, one after the other."""
     blocks = [(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
     parts = [
@@ -179,7 +209,9 @@ class Corpus(NamedTuple):
     chosen: list[Array]
 
 
-def explain_subject(run: Run, name: str, subject: Subject, corpus: Corpus, settings: dict[str, Any]) -> tuple[Any, Any]:
+def explain_subject(
+    run: Run, name: str, subject: Subject, corpus: Corpus, settings: dict[str, Any]
+) -> tuple[Any, Any]:
     """Every measure on both corpora, from the work folder where it is there."""
     samples = settings["samples"]
 
@@ -187,14 +219,20 @@ def explain_subject(run: Run, name: str, subject: Subject, corpus: Corpus, setti
         return measure(subject, corpus.imdb[start:stop], start, samples, corpus.nb, None)
 
     def on_yelp(start: int, stop: int) -> list[Any]:
-        return measure(subject, corpus.yelp[start:stop], start, samples, None, corpus.chosen[start:stop])
+        return measure(
+            subject, corpus.yelp[start:stop], start, samples, None, corpus.chosen[start:stop]
+        )
 
     imdb = in_parts(run, f"imdb-{name}", settings, len(corpus.imdb), on_imdb)
     yelp = in_parts(run, f"yelp-{name}", settings, len(corpus.yelp), on_yelp)
     for table, texts in (("11a", corpus.imdb), ("11c", corpus.yelp)):
         sure = class_probability(np.abs(np.asarray(subject.f(texts))), True)
-        case = f"{subject.name}: probability of the predicted class, which deletion AOPC cannot exceed"
-        run.rows.append(mean_row(f"P2 Table {table}", case, sure, None, "not in the paper", "reviews"))
+        case = (
+            f"{subject.name}: probability of the predicted class, which deletion AOPC cannot exceed"
+        )
+        run.rows.append(
+            mean_row(f"P2 Table {table}", case, sure, None, "not in the paper", "reviews")
+        )
     return collect(imdb), collect(yelp)
 
 
@@ -207,7 +245,9 @@ def main(argv: list[str] | None = None) -> int:
     model = first_model(run)
     vocabulary = model.vocabulary
     train = load_imdb(run.imdb, "train")
-    nb = naive_bayes_scores([vocabulary.encode(text) for text in train.texts], train.labels, len(vocabulary))
+    nb = naive_bayes_scores(
+        [vocabulary.encode(text) for text in train.texts], train.labels, len(vocabulary)
+    )
     documents, test, labels = imdb_documents(run, vocabulary, count)
     yelp, chosen, yelp_labels = yelp_documents(run, vocabulary, count)
     run.say("data read")
@@ -220,14 +260,20 @@ def main(argv: list[str] | None = None) -> int:
         else:
             subject = transformer(vocabulary, train, causal=name == "decoder", steps=steps)
         accuracies(run, subject, (test, labels), (yelp, np.array(yelp_labels)))
-        on_imdb, on_yelp = explain_subject(run, name, subject, Corpus(documents, nb, yelp, chosen), settings)
+        on_imdb, on_yelp = explain_subject(
+            run, name, subject, Corpus(documents, nb, yelp, chosen), settings
+        )
         subject_rows(run, subject, on_imdb, on_yelp)
         collect_claims(claims, on_imdb, on_yelp)
-        curves[subject.name] = {method: np.mean(many, axis=0) for method, many in on_imdb["fidelity"].items()}
+        curves[subject.name] = {
+            method: np.mean(many, axis=0) for method, many in on_imdb["fidelity"].items()
+        }
         if name != "classifier":
             compute = partial(table_14, subject, documents, sizes)
             wanted = {"steps": steps, "sizes": list(sizes)}
-            areas = collect([{"areas": one} for one in in_parts(run, f"samples-{name}", wanted, count, compute)])
+            areas = collect(
+                [{"areas": one} for one in in_parts(run, f"samples-{name}", wanted, count, compute)]
+            )
             table_14_rows(run, subject, areas["areas"])
             few, shap = (float(np.mean(areas["areas"][key])) for key in ("500", "SHAP"))
             claims["500 match SHAP"].append(few >= shap - 0.02)

@@ -16,9 +16,7 @@ from .text_models import Subject
 
 REMOVALS = (1, 2, 3, 5, 7, 10)
 LINEAR = ("LIME", "SHAP", "IG", "Grad", "LRP")
-OWN = (
-    "small transformer from scratch, whole words, reviews of 32 to 63 tokens (paper: fine-tuned, reviews of any length)"
-)
+OWN = "small transformer from scratch, whole words, reviews of 32 to 63 tokens (paper: fine-tuned, reviews of any length)"
 P1_OWN = "not in the paper: P1's classifier, a removed token becomes [UNK]"
 NO_BACKGROUND = (
     "a SLALOM lacks what always gets attention ([CLS], padding), which matters more as more tokens are removed; "
@@ -46,7 +44,9 @@ def set_up(subject: Subject) -> str:
     return P1_OWN if subject.paper is None else OWN
 
 
-def add_rows(run: Run, result: str, what: str, subject: Subject, many: dict[str, list[Any]], table: Any) -> None:
+def add_rows(
+    run: Run, result: str, what: str, subject: Subject, many: dict[str, list[Any]], table: Any
+) -> None:
     """One row per method."""
     for name, values in many.items():
         paper = table.get(subject.paper or "", {}).get(name)
@@ -54,19 +54,25 @@ def add_rows(run: Run, result: str, what: str, subject: Subject, many: dict[str,
         if subject.paper is not None and ("Yelp" in what or "human" in what):
             differs += ELSEWHERE
         if np.nanmean(values) < 0 and "insertion" in what:
-            differs += "; negative: the best tokens alone have a higher probability than the whole review"
+            differs += (
+                "; negative: the best tokens alone have a higher probability than the whole review"
+            )
         if paper is not None and "deletion" in what:
             differs += "; a short review and a small model leave less probability to lose"
         if name.endswith("background"):
             differs = f"{BACKGROUND}; scores by Eq. 64"
         if name.endswith("derivative"):
             differs = "not in the paper: the true derivative, Eq. 64, in place of Eq. 65"
-        run.rows.append(mean_row(result, f"{subject.name}, {name}: {what}", values, paper, differs, "reviews"))
+        run.rows.append(
+            mean_row(result, f"{subject.name}, {name}: {what}", values, paper, differs, "reviews")
+        )
 
 
 def subject_rows(run: Run, subject: Subject, imdb: Measured, yelp: Measured) -> None:
     """All tables for one model."""
-    add_rows(run, "P2 Tables 1a, 9", "Spearman with Naive Bayes", subject, imdb["correlation"], TABLE_9)
+    add_rows(
+        run, "P2 Tables 1a, 9", "Spearman with Naive Bayes", subject, imdb["correlation"], TABLE_9
+    )
     add_rows(run, "P2 Tables 1b, 10", "AU-ROC of human attention", subject, yelp["human"], TABLE_10)
     for kind, better in (("insertion", "low"), ("deletion", "high")):
         what = f"{kind} AOPC ({better} is good)"
@@ -82,7 +88,9 @@ def fidelity_rows(run: Run, subject: Subject, fidelity: dict[str, list[Any]]) ->
     for name, many in fidelity.items():
         note = BACKGROUND if "background" in name else set_up(subject)
         for k in (1, 5, 10):
-            case = f"{subject.name}, {name.removesuffix(', v')}: MSE of the change, {k} tokens removed"
+            case = (
+                f"{subject.name}, {name.removesuffix(', v')}: MSE of the change, {k} tokens removed"
+            )
             values = np.array(many)[:, REMOVALS.index(k)]
             run.rows.append(mean_row("P2 Fig. 6", case, values, None, note, "reviews"))
     means = {name: np.array(many).mean(axis=1) for name, many in fidelity.items()}
@@ -92,7 +100,11 @@ def fidelity_rows(run: Run, subject: Subject, fidelity: dict[str, list[Any]]) ->
         row = ratio_row("P2 Fig. 6", case, means[name], means[second])
         note = BACKGROUND if paper is None else set_up(subject)
         missed = paper is not None and float(row.ours) >= 0.9
-        run.rows.append(row._replace(paper=paper, differs=f"disagrees: {NO_BACKGROUND}; {note}" if missed else note))
+        run.rows.append(
+            row._replace(
+                paper=paper, differs=f"disagrees: {NO_BACKGROUND}; {note}" if missed else note
+            )
+        )
 
 
 def ratio_row(result: str, case: str, above: ArrayLike, below: ArrayLike) -> Row:
@@ -102,13 +114,17 @@ def ratio_row(result: str, case: str, above: ArrayLike, below: ArrayLike) -> Row
     without = (a.sum() - a) / (b.sum() - b)
     pm = float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())) if n > 1 else None
     kind = "mean" if n > 1 else "once"
-    return Row(result, case, float(a.mean() / b.mean()), ours_pm=pm, n=n, of="reviews", statistic=kind)
+    return Row(
+        result, case, float(a.mean() / b.mean()), ours_pm=pm, n=n, of="reviews", statistic=kind
+    )
 
 
 def table_14_rows(run: Run, subject: Subject, areas: dict[str, list[float]]) -> None:
     """Deletion AOPC by the number of samples, beside KernelSHAP's default."""
     for name, values in areas.items():
-        paper = TABLE_14["SHAP" if name == "SHAP" else int(name)] if subject.paper == "BERT" else None
+        paper = (
+            TABLE_14["SHAP" if name == "SHAP" else int(name)] if subject.paper == "BERT" else None
+        )
         method = "SHAP, nsamples='auto'" if name == "SHAP" else f"SLALOM-eff, {name} samples"
         case = f"{subject.name}, {method}: deletion AOPC"
         run.rows.append(mean_row("P2 Table 14", case, values, paper, OWN, "reviews"))
@@ -123,17 +139,23 @@ def best(many: dict[str, list[Any]], names: tuple[str, ...], high: bool) -> floa
 def collect_claims(claims: dict[str, list[bool]], imdb: Measured, yelp: Measured) -> None:
     """Whether each sentence of the paper holds for the means of one model."""
     c, h, deleted = imdb["correlation"], yelp["human"], imdb["deletion"]
-    claims["values beat importances"].append(best(c, ("SLALOM-eff, v",), True) > best(c, ("SLALOM-eff, s",), True))
+    claims["values beat importances"].append(
+        best(c, ("SLALOM-eff, v",), True) > best(c, ("SLALOM-eff, s",), True)
+    )
     others = ("SLALOM-eff, v", "SLALOM-eff, lin.")
     claims["importances best"].append(best(h, ("SLALOM-eff, s",), True) >= best(h, others, True))
     slalom = ("SLALOM-eff, lin.", "SLALOM-fidel, lin.")
     on_par = best(deleted, slalom, True) >= best(deleted, ("LIME", "SHAP", "LRP"), True) - 0.02
     claims["lin. on par"].append(on_par)
     for name in ("IG", "Grad"):
-        claims[f"{name} bad"].append(best(deleted, (name,), True) < best(deleted, ("LIME", "SHAP"), True) - 0.1)
+        claims[f"{name} bad"].append(
+            best(deleted, (name,), True) < best(deleted, ("LIME", "SHAP"), True) - 0.1
+        )
     fidelity = {name: np.array(many).mean(axis=0) for name, many in imdb["fidelity"].items()}
     own = fidelity["SLALOM-fidel, v"]
-    better = fidelity["SLALOM-fidel + background"].mean() < min(own.mean(), *(fidelity[name].mean() for name in LINEAR))
+    better = fidelity["SLALOM-fidel + background"].mean() < min(
+        own.mean(), *(fidelity[name].mean() for name in LINEAR)
+    )
     claims["background best"].append(bool(better))
     claims["fidel best at 1"].append(bool(own[0] < min(fidelity[name][0] for name in LINEAR)))
     claims["fidel best"].append(bool(own.mean() < min(fidelity[name].mean() for name in LINEAR)))
@@ -141,14 +163,24 @@ def collect_claims(claims: dict[str, list[bool]], imdb: Measured, yelp: Measured
 
 WHY = "our models are small: see the standard errors"
 SENTENCES = (
-    ("P2 Tables 1a, 9", "values beat importances", "SLALOM's values agree with Naive Bayes more than importances", WHY),
+    (
+        "P2 Tables 1a, 9",
+        "values beat importances",
+        "SLALOM's values agree with Naive Bayes more than importances",
+        WHY,
+    ),
     (
         "P2 Tables 1b, 10",
         "importances best",
         "importances predict human attention best among SLALOM's scores",
         WHY,
     ),
-    ("P2 Tables 1c, 11", "lin. on par", "linearized SLALOM is on par with LIME, SHAP and LRP (0.02)", WHY),
+    (
+        "P2 Tables 1c, 11",
+        "lin. on par",
+        "linearized SLALOM is on par with LIME, SHAP and LRP (0.02)",
+        WHY,
+    ),
     (
         "P2 Tables 1c, 11",
         "IG bad",
@@ -161,9 +193,24 @@ SENTENCES = (
         "Grad is far worse than LIME and SHAP (deletion, by 0.1)",
         "one layer of attention is close to linear in its values, so that its gradient already ranks the tokens",
     ),
-    ("P2 Fig. 6", "fidel best at 1", "SLALOM-fidel predicts the change best, 1 token removed", NO_BACKGROUND),
-    ("P2 Fig. 6", "background best", "(ours) with a background token it does, mean over 1 to 10", WHY),
-    ("P2 Fig. 6", "fidel best", "SLALOM-fidel predicts changes best, mean over 1 to 10", NO_BACKGROUND),
+    (
+        "P2 Fig. 6",
+        "fidel best at 1",
+        "SLALOM-fidel predicts the change best, 1 token removed",
+        NO_BACKGROUND,
+    ),
+    (
+        "P2 Fig. 6",
+        "background best",
+        "(ours) with a background token it does, mean over 1 to 10",
+        WHY,
+    ),
+    (
+        "P2 Fig. 6",
+        "fidel best",
+        "SLALOM-fidel predicts changes best, mean over 1 to 10",
+        NO_BACKGROUND,
+    ),
     ("P2 Table 14", "500 match SHAP", "500 samples are as good as SHAP (deletion AOPC, 0.02)", WHY),
 )
 
@@ -172,7 +219,9 @@ def claim_rows(run: Run, claims: dict[str, list[bool]], count: int) -> None:
     """The sentences as counts over the models."""
     for result, key, text, reason in SENTENCES:
         note = "over the models: P1's classifier, encoder, decoder (Table 14: the last two)"
-        run.rows.append(claim(result, text, claims[key], note, reason, f"models, {count} reviews each"))
+        run.rows.append(
+            claim(result, text, claims[key], note, reason, f"models, {count} reviews each")
+        )
 
 
 def draw_figure(run: Run, curves: dict[str, dict[str, Array]]) -> None:

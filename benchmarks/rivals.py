@@ -36,7 +36,9 @@ class Explanation(NamedTuple):
 BACKGROUND = -1
 
 
-def slalom_fidel(value: Value, tokens: Ids, samples: int, seed: int, background: bool = False) -> Slalom:
+def slalom_fidel(
+    value: Value, tokens: Ids, samples: int, seed: int, background: bool = False
+) -> Slalom:
     """SLALOM-fidel under any kind of removal: Algorithm 2's samples, outputs from a function of masks."""
     keep = deletions(len(tokens), samples, 5, "balanced", np.random.default_rng(seed))
     more = [BACKGROUND] if background else []
@@ -55,7 +57,9 @@ def with_background(slalom: Slalom, tokens: Ids, seconds: float) -> Explanation:
     return Explanation(slalom_linearized(slalom, [*tokens, BACKGROUND])[:-1], game.value, seconds)
 
 
-def explanations(subject: Subject, tokens: Ids, samples: int, seed: int = 0) -> dict[str, Explanation]:
+def explanations(
+    subject: Subject, tokens: Ids, samples: int, seed: int = 0
+) -> dict[str, Explanation]:
     """All methods on one document, by name."""
     tokens = np.asarray(tokens)
     model = subject.remove(tokens)
@@ -72,7 +76,9 @@ def explanations(subject: Subject, tokens: Ids, samples: int, seed: int = 0) -> 
         index, surrogate = slalom.index(tokens), slalom_surrogate(slalom, tokens)
         out[f"{name}, v"] = Explanation(slalom.v[index], surrogate, seconds)
         out[f"{name}, s"] = Explanation(slalom.s[index], None, seconds)
-        out[f"{name}, lin."] = Explanation(slalom_linearized(slalom, tokens, as_printed=True), None, seconds)
+        out[f"{name}, lin."] = Explanation(
+            slalom_linearized(slalom, tokens, as_printed=True), None, seconds
+        )
         out[f"{name}, derivative"] = Explanation(slalom_linearized(slalom, tokens), None, seconds)
     start = time.process_time()
     slalom = slalom_fidel(value, tokens, samples, seed, background=True)

@@ -37,7 +37,9 @@ METHODS: dict[str, Callable[..., ShapleySample]] = {
 REDUCTION = 100.0
 
 
-def variances(game: PooledGame, calls: int, runs: int, method: Callable[..., ShapleySample]) -> dict[str, float]:
+def variances(
+    game: PooledGame, calls: int, runs: int, method: Callable[..., ShapleySample]
+) -> dict[str, float]:
     """Variance between runs and mean squared standard error, both summed over the players, and calls of one run."""
     samples = [method(game, calls, seed=SEED + run, link="sigmoid") for run in range(runs)]
     return {
@@ -51,7 +53,9 @@ def measure(games: list[PooledGame], runs: int) -> list[dict[str, Any]]:
     """One row per game."""
     rows = []
     for number, game in enumerate(games):
-        fitted, plain = (variances(game, CALLS_PER_WORD * game.d, runs, method) for method in METHODS.values())
+        fitted, plain = (
+            variances(game, CALLS_PER_WORD * game.d, runs, method) for method in METHODS.values()
+        )
         row = {
             "review": number,
             "words": game.d,
@@ -63,7 +67,11 @@ def measure(games: list[PooledGame], runs: int) -> list[dict[str, Any]]:
             "reported over measured variance": fitted["reported"] / fitted["variance"],
         }
         rows.append(row)
-        print(f"{number + 1} of {len(games)}: {row['variance ratio']:.0f}", file=sys.stderr, flush=True)
+        print(
+            f"{number + 1} of {len(games)}: {row['variance ratio']:.0f}",
+            file=sys.stderr,
+            flush=True,
+        )
     return rows
 
 
@@ -72,8 +80,12 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m benchmarks.sampled_probability", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--data", required=True, help="aclImdb_v1.tar.gz or its unpacked folder")
-    parser.add_argument("--reviews", type=int, default=REVIEWS, help="test reviews (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=RUNS, help="runs per review and method (default: %(default)s)")
+    parser.add_argument(
+        "--reviews", type=int, default=REVIEWS, help="test reviews (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=RUNS, help="runs per review and method (default: %(default)s)"
+    )
     args = parser.parse_args(argv)
     model = needed_p1_model()
     texts = load_imdb(args.data, "test").texts
@@ -85,7 +97,12 @@ def main(argv: list[str] | None = None) -> int:
     # Summed over the words, the variance between a few runs scatters by some ten percent, and its median less.
     honest = float(np.median([row["reported over measured variance"] for row in rows]))
     bars = [
-        Bar("variance of permutation sampling over that with control variates, median", median, ">=", REDUCTION),
+        Bar(
+            "variance of permutation sampling over that with control variates, median",
+            median,
+            ">=",
+            REDUCTION,
+        ),
         Bar("the same, smallest of all reviews", min(ratios), ">=", 1.0),
         Bar("reported over measured variance, median", honest, ">=", 0.8),
         Bar("reported over measured variance, median (upper limit)", honest, "<=", 1.25),

@@ -52,10 +52,14 @@ def boundary(angle: float, log_range: float, n: int) -> np.ndarray:
     """Chebyshev points on the ray and on both vertical sides of the region, (3n,)."""
     x = (1 + np.cos(np.pi * (np.arange(n) + 0.5) / n)) / 2
     side = 1 + 1j * np.tan(angle) * x
-    return np.concatenate([np.exp(log_range * x) * (1 + 1j * np.tan(angle)), side, np.exp(log_range) * side])
+    return np.concatenate(
+        [np.exp(log_range * x) * (1 + 1j * np.tan(angle)), side, np.exp(log_range) * side]
+    )
 
 
-def reduced(angle: float, log_range: float, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def reduced(
+    angle: float, log_range: float, w: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The long rule's nodes, square roots of its weights at Re w = 1, and the directions, in order."""
     ((_, lam, c),) = _sector_segments(log_range, 2e-14, angle)
     b = np.sqrt(c * np.exp(-lam))
@@ -63,7 +67,9 @@ def reduced(angle: float, log_range: float, w: np.ndarray) -> tuple[np.ndarray, 
     return lam, b, np.linalg.svd(np.concatenate([X.real, X.imag]), full_matrices=False)[2]
 
 
-def project(long_sum: tuple[np.ndarray, np.ndarray, np.ndarray], k: int) -> tuple[np.ndarray, np.ndarray]:
+def project(
+    long_sum: tuple[np.ndarray, np.ndarray, np.ndarray], k: int
+) -> tuple[np.ndarray, np.ndarray]:
     """A sum of k exponentials from the k leading directions."""
     lam, b, V = long_sum
     nodes, Q = np.linalg.eigh((V[:k] * lam) @ V[:k].T)
@@ -134,7 +140,9 @@ def sums_for(degrees: float, log_range: float) -> list[tuple[float, np.ndarray, 
         starts = [stretch(*sum_, k) for sum_ in before[-1:]]
         if len(before) > 1:
             # As far beyond the last sum as that is beyond the one before.
-            lam, c = (now**2 / then for now, then in zip(starts[0], stretch(*before[-2], k), strict=True))
+            lam, c = (
+                now**2 / then for now, then in zip(starts[0], stretch(*before[-2], k), strict=True)
+            )
             starts.insert(0, (lam, c))
         if k < long_sum[0].size:
             starts.append(project(long_sum, k))

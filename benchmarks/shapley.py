@@ -28,7 +28,9 @@ from .models import benchmark_model, random_document
 SEED = 0
 LENGTHS = (55, 106, 240)
 SCALING = (100, 1_000, 3_000, 10_000, 30_000, 100_000)
-WITNESS_TOL = 1e-12  # the exact values that errors are measured from; our timed runs use the default 1e-10
+WITNESS_TOL = (
+    1e-12  # the exact values that errors are measured from; our timed runs use the default 1e-10
+)
 
 Function = Callable[[Array], Array]
 
@@ -37,7 +39,9 @@ def kernel_shap(function: Function, d: int, samples: int | str) -> Array:
     import shap
 
     explainer = shap.KernelExplainer(function, np.zeros((1, d)), silent=True)
-    return np.asarray(explainer.shap_values(np.ones((1, d)), nsamples=samples, l1_reg=0, silent=True)).reshape(d)
+    return np.asarray(
+        explainer.shap_values(np.ones((1, d)), nsamples=samples, l1_reg=0, silent=True)
+    ).reshape(d)
 
 
 def permutation_shap(function: Function, d: int, rounds: int) -> Array:
@@ -107,9 +111,21 @@ def document_rows(d: int, ours: float) -> tuple[list[dict[str, Any]], list[Bar]]
     kernel = {row["through"]: row for row in rows if row["method"] == "KernelSHAP, 20000"}
     return rows, [
         Bar("d = 106: our error", rows[0]["error"], "<=", 1e-10),
-        Bar("d = 106: error of KernelSHAP with 20,000 samples", kernel["model"]["error"], ">=", 1e-3),
-        Bar("d = 106: KernelSHAP through the model, times ours", kernel["model"]["times ours"], ">=", 1200.0),
-        Bar("d = 106: KernelSHAP through game.value, times ours", kernel["game.value"]["times ours"], ">=", 600.0),
+        Bar(
+            "d = 106: error of KernelSHAP with 20,000 samples", kernel["model"]["error"], ">=", 1e-3
+        ),
+        Bar(
+            "d = 106: KernelSHAP through the model, times ours",
+            kernel["model"]["times ours"],
+            ">=",
+            1200.0,
+        ),
+        Bar(
+            "d = 106: KernelSHAP through game.value, times ours",
+            kernel["game.value"]["times ours"],
+            ">=",
+            600.0,
+        ),
     ]
 
 
@@ -141,7 +157,13 @@ def scaling_rows() -> tuple[list[dict[str, Any]], list[Bar]]:
         out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         seconds, residual, memory = map(float, out.split())
         rows.append(
-            {"players": d, "method": "exact (ours)", "efficiency error": residual, "seconds": seconds, "MB": memory}
+            {
+                "players": d,
+                "method": "exact (ours)",
+                "efficiency error": residual,
+                "seconds": seconds,
+                "MB": memory,
+            }
         )
     at = {row["players"]: row for row in rows}
     growth = np.log(at[100_000]["seconds"] / at[1_000]["seconds"]) / np.log(100)
@@ -184,7 +206,9 @@ def main(argv: list[str] | None = None) -> int:
     if not args.quick:
         rows, bars = scaling_rows()
         row, bar = interaction_row()
-        good &= report("shapley_scaling", [*rows, row], seed=SEED, settings={"heads": 1}, bars=[*bars, bar])
+        good &= report(
+            "shapley_scaling", [*rows, row], seed=SEED, settings={"heads": 1}, bars=[*bars, bar]
+        )
     return 0 if good else 1
 
 

@@ -65,7 +65,9 @@ class TorchBox(torch.nn.Module):
         return torch.from_numpy(self.f([row[row >= FIRST_ID] - FIRST_ID for row in rows]))
 
 
-def package_fit(f: Box, document: Ids, samples: int, strategy: str, sgd: bool) -> tuple[Slalom, int]:
+def package_fit(
+    f: Box, document: Ids, samples: int, strategy: str, sgd: bool
+) -> tuple[Slalom, int]:
     """What a user of the package gets."""
     box = TorchBox(f)
     explainer = SLALOMLocalExplanantions(
@@ -86,9 +88,15 @@ def package_alternation(f: Box, document: Ids, samples: int) -> tuple[Slalom, in
     box = TorchBox(f)
     ids = np.unique(document)
     unique = torch.tensor(ids + FIRST_ID)
-    wrapped = SLALOMModelWrapper(box, wrap_in_dict=True, convert_to_tensor=False, extend_output=True)
+    wrapped = SLALOMModelWrapper(
+        box, wrap_in_dict=True, convert_to_tensor=False, extend_output=True
+    )
     v, s, _ = fit_iter_rand(
-        MyLittleSLALOM(unique), wrapped, unique, torch.tensor(document + FIRST_ID), offline_ds_size=samples
+        MyLittleSLALOM(unique),
+        wrapped,
+        unique,
+        torch.tensor(document + FIRST_ID),
+        offline_ds_size=samples,
     )
     return Slalom(ids, s.numpy().astype(float), v.numpy().astype(float)), box.calls
 
@@ -112,7 +120,9 @@ def methods(f: Box, document: Ids, samples: int, long: bool) -> dict[str, Run]:
     }
     if not long:
         table[f"fidel, {package}"] = lambda: package_fit(f, document, samples, "deletion", False)
-        table[f"fidel by SGD, {package}"] = lambda: package_fit(f, document, samples, "deletion", True)
+        table[f"fidel by SGD, {package}"] = lambda: package_fit(
+            f, document, samples, "deletion", True
+        )
         table[f"fidel, {package}, direct call"] = lambda: package_alternation(f, document, samples)
     return table
 
@@ -135,11 +145,17 @@ def measure(run: Run, repeats: int) -> tuple[tuple[Slalom, int] | str, float]:
 def removal_mse(f: Box, document: Ids, surrogate: Box, removals: int) -> float:
     """Mean squared error with 1 to `removals` random tokens removed, 100 draws each."""
     rng = np.random.default_rng(SEED + 1)
-    left = [np.delete(document, rng.permutation(document.size)[:k]) for k in range(1, removals + 1) for _ in range(100)]
+    left = [
+        np.delete(document, rng.permutation(document.size)[:k])
+        for k in range(1, removals + 1)
+        for _ in range(100)
+    ]
     return float(np.mean((f(left) - surrogate(left)) ** 2))
 
 
-def rows_of(case: str, f: Box, document: Ids, samples: int, truth: Slalom | None, long: bool) -> list[dict[str, Any]]:
+def rows_of(
+    case: str, f: Box, document: Ids, samples: int, truth: Slalom | None, long: bool
+) -> list[dict[str, Any]]:
     """A row a contestant."""
     rows = []
     removals = min(REMOVALS, document.size - 1)
@@ -164,12 +180,20 @@ def toy_bars(V: int, rows: list[dict[str, Any]]) -> list[Bar]:
     """The promises for one toy at 500 samples."""
     at = {row["method"]: row for row in rows}
     bars = []
-    for kind, rival in (("eff", "eff, slalom-explanations"), ("fidel", "fidel by SGD, slalom-explanations")):
+    for kind, rival in (
+        ("eff", "eff, slalom-explanations"),
+        ("fidel", "fidel by SGD, slalom-explanations"),
+    ):
         ours = at[f"{kind}, ours"]
         error = max(ours["error v"], ours["error s"])
         bars.append(Bar(f"|V| = {V}, {kind}: largest error in v and s", error, "<=", 1e-6))
         bars.append(
-            Bar(f"|V| = {V}, {kind}: model calls over the package's", ours["calls"] - at[rival]["calls"], "<=", 0)
+            Bar(
+                f"|V| = {V}, {kind}: model calls over the package's",
+                ours["calls"] - at[rival]["calls"],
+                "<=",
+                0,
+            )
         )
     ratio = at["eff, slalom-explanations"]["seconds"] / at["eff, ours"]["seconds"]
     return [*bars, Bar(f"|V| = {V}, eff: package's time / ours", ratio, ">=", 10.0)]
@@ -208,7 +232,9 @@ def model_rows() -> tuple[list[dict[str, Any]], str]:
         {
             "case": case,
             "method": "a constant, f of the document",
-            "mse": removal_mse(f, document, lambda sequences: np.full(len(sequences), constant), REMOVALS),
+            "mse": removal_mse(
+                f, document, lambda sequences: np.full(len(sequences), constant), REMOVALS
+            ),
         }
     )
     return rows, name

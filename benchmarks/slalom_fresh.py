@@ -95,7 +95,10 @@ def package_errors(f: Box, document: Ids, fresh: Subsets, samples: int) -> dict[
     """Errors of the package's loop by epochs, and its model calls."""
     drawn = package_samples(f, document, samples)
     ends = trained(drawn, EPOCHS)
-    return {"calls": drawn.calls, "epochs": {str(count): fresh.errors(ends[count]) for count in EPOCHS}}
+    return {
+        "calls": drawn.calls,
+        "epochs": {str(count): fresh.errors(ends[count]) for count in EPOCHS},
+    }
 
 
 def itself(f: Box, document: Ids, fresh: Subsets, samples: int, epochs: int) -> dict[str, Any]:
@@ -103,7 +106,10 @@ def itself(f: Box, document: Ids, fresh: Subsets, samples: int, epochs: int) -> 
     timed = Timed(f)
     start = time.process_time()
     slalom, _ = package_fit(timed, document, epochs, samples)
-    return {"errors": fresh.errors(slalom), "fit alone": time.process_time() - start - timed.seconds}
+    return {
+        "errors": fresh.errors(slalom),
+        "fit alone": time.process_time() - start - timed.seconds,
+    }
 
 
 class Timed:
@@ -120,12 +126,16 @@ class Timed:
         return out
 
 
-def ours(f: Box, document: Ids, fresh: Subsets, samples: int, seed: int, **options: Any) -> dict[str, Any]:
+def ours(
+    f: Box, document: Ids, fresh: Subsets, samples: int, seed: int, **options: Any
+) -> dict[str, Any]:
     """A row of our fit."""
     timed = Timed(f)
     start = time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SlalomWarning)  # which importances are undetermined is not the question
+        warnings.simplefilter(
+            "ignore", SlalomWarning
+        )  # which importances are undetermined is not the question
         fit = fit_slalom(timed, document, num_samples=samples, seed=seed, progress=False, **options)
     alone = time.process_time() - start - timed.seconds
     largest = float(np.abs(fit.slalom.v).max()) / fresh.range
@@ -165,28 +175,46 @@ def text_part(f: Box, document: Ids, work: Path | None) -> tuple[list[dict[str, 
     bars = []
     for samples in SAMPLES_TEXT:
         case = f"28 tokens, {samples} samples"
-        package = kept(work, f"text-{samples}", partial(package_errors, f, document, fresh, samples))
+        package = kept(
+            work, f"text-{samples}", partial(package_errors, f, document, fresh, samples)
+        )
         for count, errors in package["epochs"].items():
-            rows.append({"case": case, "method": f"package, {count} epochs", "calls": package["calls"]} | errors)
+            rows.append(
+                {"case": case, "method": f"package, {count} epochs", "calls": package["calls"]}
+                | errors
+            )
         fits = [ours(f, document, fresh, samples, seed) for seed in range(SEEDS_TEXT)]
-        rows += [{"case": case, "method": f"ours, seed {seed}"} | row for seed, row in enumerate(fits)]
+        rows += [
+            {"case": case, "method": f"ours, seed {seed}"} | row for seed, row in enumerate(fits)
+        ]
         for kind in (NEAR, FAR):
             measured = fits[SEED][kind] / best(package, kind)
             bars.append(Bar(f"{case}, {kind}: ours / package's best", measured, "<=", 1))
         worst = [max(row[kind] / best(package, kind) for kind in (NEAR, FAR)) for row in fits]
-        bars.append(Bar(f"{case}: the worse of both, median of {SEEDS_TEXT} seeds", float(np.median(worst)), "<=", 1))
+        bars.append(
+            Bar(
+                f"{case}: the worse of both, median of {SEEDS_TEXT} seeds",
+                float(np.median(worst)),
+                "<=",
+                1,
+            )
+        )
     for weight in FRONT:
         row = ours(f, document, fresh, SAMPLES_TEXT[-1], SEED, any_size=weight)
         rows.append({"case": "28 tokens, front", "method": f"ours, any_size={weight:g}"} | row)
     return rows, bars
 
 
-def review_part(f: Box, reviews: list[tuple[int, Ids]], work: Path | None) -> tuple[list[dict[str, Any]], list[Bar]]:
+def review_part(
+    f: Box, reviews: list[tuple[int, Ids]], work: Path | None
+) -> tuple[list[dict[str, Any]], list[Bar]]:
     """Rows and bars of the reviews."""
     packages, mine, checks = [], [], {count: [] for count in PACKAGE_ITSELF}  # type: ignore[var-annotated]
     for number, (index, document) in enumerate(reviews):
         fresh = draw(f, document, np.random.default_rng([SEED, index]))
-        package = kept(work, f"review-{index}", partial(package_errors, f, document, fresh, SAMPLES))
+        package = kept(
+            work, f"review-{index}", partial(package_errors, f, document, fresh, SAMPLES)
+        )
         for count in [count for count, most in PACKAGE_ITSELF.items() if number < most]:
             run = kept(
                 work,
@@ -200,24 +228,34 @@ def review_part(f: Box, reviews: list[tuple[int, Ids]], work: Path | None) -> tu
         packages.append(package)
         mine.append(row)
         ratios = ", ".join(f"{row[kind] / best(package, kind):.3g}" for kind in (NEAR, FAR))
-        print(f"{number + 1} of {len(reviews)}: {document.size} tokens, ratios {ratios}", file=sys.stderr, flush=True)
+        print(
+            f"{number + 1} of {len(reviews)}: {document.size} tokens, ratios {ratios}",
+            file=sys.stderr,
+            flush=True,
+        )
     return summary(packages, mine, checks), review_bars(packages, mine, checks)
 
 
-def summary(packages: list[Any], mine: list[Any], checks: dict[int, list[Any]]) -> list[dict[str, Any]]:
+def summary(
+    packages: list[Any], mine: list[Any], checks: dict[int, list[Any]]
+) -> list[dict[str, Any]]:
     """Medians over reviews, one row per method."""
     case = f"{len(mine)} reviews, median"
     rows: list[dict[str, Any]] = [{"case": case, "method": "ours"}]
     rows[0] |= {key: float(np.median([row[key] for row in mine])) for key in mine[0]}
     for count in map(str, EPOCHS):
         errors = {
-            kind: float(np.median([package["epochs"][count][kind] for package in packages])) for kind in (NEAR, FAR)
+            kind: float(np.median([package["epochs"][count][kind] for package in packages]))
+            for kind in (NEAR, FAR)
         }
         calls = float(np.median([package["calls"] for package in packages]))
         rows.append({"case": case, "method": f"package, {count} epochs", "calls": calls} | errors)
     for epochs, runs in checks.items():
         if runs:
-            row: dict[str, Any] = {"case": f"{len(runs)} reviews", "method": f"package itself, {epochs} epochs"}
+            row: dict[str, Any] = {
+                "case": f"{len(runs)} reviews",
+                "method": f"package itself, {epochs} epochs",
+            }
             row["largest difference to its loop in NumPy"] = max(run["apart"] for run in runs)
             row["seconds of the fit alone"] = float(np.median([run["fit alone"] for run in runs]))
             rows.append(row)
@@ -228,22 +266,49 @@ def review_bars(packages: list[Any], mine: list[Any], checks: dict[int, list[Any
     """The promises: smaller errors than the package's best for both kinds of subsets, values of a sensible size."""
     bars = []
     ratios = {
-        kind: np.array([row[kind] / best(package, kind) for row, package in zip(mine, packages, strict=True)])
+        kind: np.array(
+            [row[kind] / best(package, kind) for row, package in zip(mine, packages, strict=True)]
+        )
         for kind in (NEAR, FAR)
     }
     for kind, ratio in ratios.items():
-        bars.append(Bar(f"reviews, {kind}: median of ours / package's best", float(np.median(ratio)), "<=", 1))
-        bars.append(Bar(f"reviews, {kind}: largest of ours / package's best", float(ratio.max()), "<=", 1))
+        bars.append(
+            Bar(
+                f"reviews, {kind}: median of ours / package's best",
+                float(np.median(ratio)),
+                "<=",
+                1,
+            )
+        )
+        bars.append(
+            Bar(f"reviews, {kind}: largest of ours / package's best", float(ratio.max()), "<=", 1)
+        )
     both = (ratios[NEAR] < 1) & (ratios[FAR] < 1)
-    bars.append(Bar(f"share of {len(mine)} reviews where ours is smaller in both", float(both.mean()), ">=", 1))
-    calls = max(row["calls"] / package["calls"] for row, package in zip(mine, packages, strict=True))
+    bars.append(
+        Bar(
+            f"share of {len(mine)} reviews where ours is smaller in both",
+            float(both.mean()),
+            ">=",
+            1,
+        )
+    )
+    calls = max(
+        row["calls"] / package["calls"] for row, package in zip(mine, packages, strict=True)
+    )
     bars.append(Bar("model calls, largest of ours / package's", calls, "<=", 1))
     largest = max(row["largest value / range"] for row in mine)
     bars.append(Bar("largest |v| of ours / range of the outputs", largest, "<=", 10))
     if checks[EPOCHS[0]]:
         own = np.median([row["seconds of the fit alone"] for row in mine[: len(checks[EPOCHS[0]])]])
         theirs = np.median([run["fit alone"] for run in checks[EPOCHS[0]]])
-        bars.append(Bar("processor time of the fit alone, ours / package with 60 epochs", float(own / theirs), "<=", 1))
+        bars.append(
+            Bar(
+                "processor time of the fit alone, ours / package with 60 epochs",
+                float(own / theirs),
+                "<=",
+                1,
+            )
+        )
     return bars
 
 
@@ -262,12 +327,23 @@ def main(argv: list[str] | None = None) -> int:
 
     texts = load_imdb(options.data / "aclImdb_v1.tar.gz", "test").texts
     picked = np.random.default_rng(SEED).choice(len(texts), size=options.documents, replace=False)
-    reviews = [(int(i), model.vocabulary.encode(texts[i])[: int(model.weights.room)]) for i in picked]
+    reviews = [
+        (int(i), model.vocabulary.encode(texts[i])[: int(model.weights.room)]) for i in picked
+    ]
     rows, bars = text_part(f, model.vocabulary.encode(TEXT), options.work)
     more_rows, more_bars = review_part(f, reviews, options.work)
-    settings = {"package": "slalom-explanations 0.1.2", "samples on reviews": SAMPLES, "reviews": len(reviews)}
+    settings = {
+        "package": "slalom-explanations 0.1.2",
+        "samples on reviews": SAMPLES,
+        "reviews": len(reviews),
+    }
     met = report(
-        "slalom_fresh", rows + more_rows, seed=SEED, settings=settings, bars=bars + more_bars, folder=options.out
+        "slalom_fresh",
+        rows + more_rows,
+        seed=SEED,
+        settings=settings,
+        bars=bars + more_bars,
+        folder=options.out,
     )
     return 0 if met else 1
 

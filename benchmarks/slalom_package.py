@@ -61,13 +61,17 @@ def package_samples(f: Box, document: Ids, samples: int) -> PackageSamples:
     """The samples that `package_fit` draws, by the package's function, from the same seed."""
     box = TorchBox(f)
     _seed()
-    wrapped = SLALOMModelWrapper(box, wrap_in_dict=True, convert_to_tensor=False, extend_output=True)
+    wrapped = SLALOMModelWrapper(
+        box, wrap_in_dict=True, convert_to_tensor=False, extend_output=True
+    )
     tokens = torch.tensor(document + FIRST_ID)
     unique = tokens.unique()
     full = wrapped(torch.tensor([101, *tokens.tolist(), 102]).reshape(1, -1))["logits"]
     counts, outputs = [], []
     for _ in range(0, samples, DRAWN_AT_ONCE):
-        rows, _, _, out = sample_dataset(DRAWN_AT_ONCE, wrapped, unique, tokens, device="cpu", mode="deletion")
+        rows, _, _, out = sample_dataset(
+            DRAWN_AT_ONCE, wrapped, unique, tokens, device="cpu", mode="deletion"
+        )
         at = [np.searchsorted(unique.numpy(), row[row >= FIRST_ID]) for row in rows.numpy()]
         counts.append(np.stack([np.bincount(row, minlength=len(unique)) for row in at]))
         outputs.append(out.numpy())

@@ -32,8 +32,15 @@ NAMES = ("bert", "llama", "bert-pretrained")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 VOCABULARY = 8_000
 POSITIONS = 130
-SIZES = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 256}
-RECIPE = Recipe(reviews=25_000, epochs=2, tokens=64, rate=5e-4, head_rate=5e-4, checkpoint_every=200)
+SIZES = {
+    "hidden_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 256,
+}
+RECIPE = Recipe(
+    reviews=25_000, epochs=2, tokens=64, rate=5e-4, head_rate=5e-4, checkpoint_every=200
+)
 PRETRAINING = replace(RECIPE, epochs=1, rate=1e-3, head_rate=1e-3)
 RECIPES = {
     "bert": RECIPE,
@@ -44,7 +51,15 @@ RECIPES = {
 
 def word_pieces(texts: Sequence[str], folder: Path, size: int = VOCABULARY) -> Any:
     """A WordPiece tokenizer learned from texts, [CLS] text [SEP]; read from the folder if it is there."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import (
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers,
+        processors,
+        trainers,
+    )
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     if (folder / "tokenizer.json").is_file():
@@ -53,12 +68,18 @@ def word_pieces(texts: Sequence[str], folder: Path, size: int = VOCABULARY) -> A
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=list(SPECIAL), show_progress=False)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=list(SPECIAL), show_progress=False
+    )
     tokenizer.train_from_iterator(texts, trainer)
     ends = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=ends
+    )
     names = {f"{token.strip('[]').lower()}_token": token for token in SPECIAL}
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=POSITIONS - 2, **names)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=POSITIONS - 2, **names
+    )
     fast.save_pretrained(folder)
     return fast
 
@@ -88,10 +109,16 @@ def new_model(name: str, tokenizer: Any, seed: int) -> Any:
         ends = {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
         return LlamaForSequenceClassification(LlamaConfig(**options, **ends))
     config = BertConfig(**options)
-    return BertForMaskedLM(config) if name == "bert-pretrained" else BertForSequenceClassification(config)
+    return (
+        BertForMaskedLM(config)
+        if name == "bert-pretrained"
+        else BertForSequenceClassification(config)
+    )
 
 
-def trained(name: str, train: Reviews, folder: Path, tokenizer: Any, quick: int = 0) -> tuple[Any, dict[str, Any]]:
+def trained(
+    name: str, train: Reviews, folder: Path, tokenizer: Any, quick: int = 0
+) -> tuple[Any, dict[str, Any]]:
     """The trained model and what its training took; `quick` reviews instead of all of them for a trial."""
     from transformers import BertForSequenceClassification
 
@@ -105,7 +132,10 @@ def trained(name: str, train: Reviews, folder: Path, tokenizer: Any, quick: int 
         classifier = BertForSequenceClassification(model.config)
         classifier.bert.load_state_dict(model.bert.state_dict(), strict=False)
         model = classifier
-    row = {"training reviews": recipe.reviews, **fine_tune(model, tokenizer, texts, labels, folder, recipe)}
+    row = {
+        "training reviews": recipe.reviews,
+        **fine_tune(model, tokenizer, texts, labels, folder, recipe),
+    }
     return model, row | {f"{key} of pre-training": value for key, value in before.items()}
 
 
@@ -116,8 +146,19 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data", required=True, help="aclImdb_v1.tar.gz or its unpacked folder")
     parser.add_argument("--out", required=True, type=Path, help="folder for one folder per model")
     parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
-    parser.add_argument("--test", type=int, default=2_000, help="test reviews for the accuracy (default: %(default)s)")
-    parser.add_argument("--quick", type=int, default=0, metavar="N", help="a trial on N training reviews, not reported")
+    parser.add_argument(
+        "--test",
+        type=int,
+        default=2_000,
+        help="test reviews for the accuracy (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--quick",
+        type=int,
+        default=0,
+        metavar="N",
+        help="a trial on N training reviews, not reported",
+    )
     args = parser.parse_args(argv)
     import torch
 
@@ -132,10 +173,15 @@ def main(argv: list[str] | None = None) -> int:
         tokenizer.save_pretrained(args.out / name)
         right = right_answers(model, tokenizer, texts, labels, RECIPE)
         spread = float(right.std(ddof=1) / np.sqrt(len(right)))
-        rows.append({"model": name, **row, "accuracy": float(right.mean()), "standard error": spread})
+        rows.append(
+            {"model": name, **row, "accuracy": float(right.mean()), "standard error": spread}
+        )
         print(rows[-1], flush=True)
     if not args.quick:
-        recipes = {name: asdict(recipe) for name, recipe in {**RECIPES, "pre-training": PRETRAINING}.items()}
+        recipes = {
+            name: asdict(recipe)
+            for name, recipe in {**RECIPES, "pre-training": PRETRAINING}.items()
+        }
         settings = {"recipes": recipes, **SIZES, "test reviews": args.test, "threads": 1}
         report("small_transformers", rows, seed=RECIPE.seed, settings=settings)
     return 0

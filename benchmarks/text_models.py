@@ -71,7 +71,9 @@ class Subject:
     closed: dict[str, Callable[[Ids], Array]]
 
 
-def train_batch(documents: Documents, cls: int, size: int, rng: np.random.Generator, step: int) -> tuple[Any, Any]:
+def train_batch(
+    documents: Documents, cls: int, size: int, rng: np.random.Generator, step: int
+) -> tuple[Any, Any]:
     """Random windows of random reviews; of half of them, a random share of the tokens is deleted."""
     rows = rng.integers(documents.size, size=size)
     spare = np.maximum(np.diff(documents.starts)[rows] - (T_MAX - 1), 0)
@@ -79,7 +81,9 @@ def train_batch(documents: Documents, cls: int, size: int, rng: np.random.Genera
     share = rng.uniform(0, 1, size=(size, 1)) * (rng.random((size, 1)) < 0.5)
     gone = (rng.random(ids.shape) < share) | (ids < 0)
     gone[:, 0] = False
-    ids = np.take_along_axis(np.where(gone, PAD, ids), np.argsort(gone, axis=1, kind="stable"), axis=1)
+    ids = np.take_along_axis(
+        np.where(gone, PAD, ids), np.argsort(gone, axis=1, kind="stable"), axis=1
+    )
     return ids, documents.labels[rows]
 
 
@@ -88,12 +92,20 @@ def transformer_loss(params: Tree, ids: jax.Array, labels: jax.Array, config: Co
 
 
 def transformer(
-    vocabulary: Vocabulary, reviews: Reviews, causal: bool, L: int = 2, steps: int = 1000, size: int = 32, seed: int = 0
+    vocabulary: Vocabulary,
+    reviews: Reviews,
+    causal: bool,
+    L: int = 2,
+    steps: int = 1000,
+    size: int = 32,
+    seed: int = 0,
 ) -> Subject:
     """A transformer trained on reviews."""
     config = Config(len(vocabulary), d=32, L=L, H=2, d_ff=64, T_max=T_MAX, causal=causal)
     kind = "decoder" if causal else "encoder"
-    documents = encode_documents(vocabulary, reviews.texts, [int(label) for label in reviews.labels])
+    documents = encode_documents(
+        vocabulary, reviews.texts, [int(label) for label in reviews.labels]
+    )
     params = fit(
         partial(transformer_loss, config=config),
         init_transformer(jax.random.key(seed), config),
@@ -102,7 +114,9 @@ def transformer(
         Optimizer(3e-3, weight_decay=0.1),
         progress=Progress(1, steps, name=f"{kind}, L = {L}:"),
     ).params
-    return transformer_subject(params, config, vocabulary, f"{kind}, L = {L}", "GPT-2" if causal else "BERT")
+    return transformer_subject(
+        params, config, vocabulary, f"{kind}, L = {L}", "GPT-2" if causal else "BERT"
+    )
 
 
 def transformer_subject(
@@ -116,7 +130,11 @@ def transformer_subject(
         def scores(tokens: Ids) -> Array:
             length = next(n for n in LENGTHS if n > len(tokens))
             ids = pad_documents([tokens], length, first)
-            extra = [pad_documents([np.full(len(tokens), vocabulary.unk_id)], length, first)] if baseline else []
+            extra = (
+                [pad_documents([np.full(len(tokens), vocabulary.unk_id)], length, first)]
+                if baseline
+                else []
+            )
             return method(params, config, ids, *extra)[0, 1 : 1 + len(tokens)]
 
         return scores

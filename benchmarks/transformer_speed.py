@@ -37,7 +37,9 @@ def load(folder: str) -> tuple[Any, Any]:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     torch.manual_seed(SEED)
-    model = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True, num_labels=2)
+    model = AutoModelForSequenceClassification.from_pretrained(
+        folder, local_files_only=True, num_labels=2
+    )
     return model.eval(), AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
@@ -52,7 +54,9 @@ def own_logits(model: Any, tokenizer: Any, texts: list[str]) -> Array:
     import torch
 
     with torch.inference_mode():
-        return np.stack([model(**tokenizer(text, return_tensors="pt")).logits[0].numpy() for text in texts])
+        return np.stack(
+            [model(**tokenizer(text, return_tensors="pt")).logits[0].numpy() for text in texts]
+        )
 
 
 def compare(model: Any, tokenizer: Any, texts: list[str]) -> list[Row]:
@@ -61,10 +65,14 @@ def compare(model: Any, tokenizer: Any, texts: list[str]) -> list[Row]:
     rows: list[Row] = []
     for size in BATCHES:
         start = time.perf_counter()
-        found = TransformerClassifier(model, tokenizer, batch_size=size, progress=False).predict_logits(texts)
+        found = TransformerClassifier(
+            model, tokenizer, batch_size=size, progress=False
+        ).predict_logits(texts)
         seconds = time.perf_counter() - start
         error = float(np.abs(found - expected).max())
-        rows.append({"what": f"{len(texts)} texts in batches of {size}", "error": error, "seconds": seconds})
+        rows.append(
+            {"what": f"{len(texts)} texts in batches of {size}", "error": error, "seconds": seconds}
+        )
     return rows
 
 
@@ -81,7 +89,9 @@ def one_document(model: Any, tokenizer: Any, rng: np.random.Generator) -> Row:
         inside[0] += time.perf_counter() - start
         return found
 
-    wrapped = TransformerClassifier(model, tokenizer, samples=CALLS, max_length=TOKENS + 2, progress=False)
+    wrapped = TransformerClassifier(
+        model, tokenizer, samples=CALLS, max_length=TOKENS + 2, progress=False
+    )
     own, model.forward = model.forward, forward
     try:
         start = time.perf_counter()
@@ -104,7 +114,9 @@ def one_document(model: Any, tokenizer: Any, rng: np.random.Generator) -> Row:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", required=True, help="folder in Hugging Face's layout")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
@@ -116,9 +128,24 @@ def main() -> None:
     document = one_document(model, tokenizer, rng)
     rows = [document, *compare(model, tokenizer, random_texts(tokenizer, TEXTS, 250, rng))]
     bars = [
-        Bar("seconds, 128 tokens, 2,000 model calls, with the report", document["seconds"], "<=", SECONDS),
-        Bar("of these, seconds without the transformer", document["other seconds"], "<=", OTHER_SECONDS),
-        Bar("largest difference from transformers' own logits", max(row["error"] for row in rows[1:]), "<=", SAME),
+        Bar(
+            "seconds, 128 tokens, 2,000 model calls, with the report",
+            document["seconds"],
+            "<=",
+            SECONDS,
+        ),
+        Bar(
+            "of these, seconds without the transformer",
+            document["other seconds"],
+            "<=",
+            OTHER_SECONDS,
+        ),
+        Bar(
+            "largest difference from transformers' own logits",
+            max(row["error"] for row in rows[1:]),
+            "<=",
+            SAME,
+        ),
     ]
     settings = {"threads": args.threads, "parameters": sum(p.numel() for p in model.parameters())}
     report("transformer_speed", rows, seed=SEED, settings=settings, bars=bars)

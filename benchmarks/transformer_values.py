@@ -63,8 +63,17 @@ BUDGETS = (10, 30, 100)
 SCALES = {"probability": Link("sigmoid"), "logit": None}
 # Calls per word of the long run that stands for the truth, and the longest text of which all coalitions are taken.
 LONG_RUN, ENUMERATED = 600, 13
-OURS, PERMUTATION, KERNEL = "shapley_sample (ours)", "permutation sampling, paired", "KernelSHAP (shap)"
-PARTITION, CAPTUM, SLALOM, LIME = "partition SHAP (shap)", "ShapleyValueSampling (captum)", "SLALOM's values", "lime"
+OURS, PERMUTATION, KERNEL = (
+    "shapley_sample (ours)",
+    "permutation sampling, paired",
+    "KernelSHAP (shap)",
+)
+PARTITION, CAPTUM, SLALOM, LIME = (
+    "partition SHAP (shap)",
+    "ShapleyValueSampling (captum)",
+    "SLALOM's values",
+    "lime",
+)
 PAIRED_KERNEL = "KernelSHAP, paired (shapiq)"
 # A correlation of at least this is what "good" promises of the surrogate's Shapley values.
 CORRELATED = 0.9
@@ -92,7 +101,10 @@ class WordGame:
         if file.exists():
             with np.load(file) as kept:
                 rows = np.unpackbits(kept["present"], axis=1, count=self.ids.size).astype(bool)
-                self.known = {row.tobytes(): float(value) for row, value in zip(rows, kept["values"], strict=True)}
+                self.known = {
+                    row.tobytes(): float(value)
+                    for row, value in zip(rows, kept["values"], strict=True)
+                }
 
     def of_tokens(self, present: Masks) -> Array:
         """Log-odds (n,) for masks (n, T) of the tokens; every row counts as a call."""
@@ -118,7 +130,9 @@ class WordGame:
         """Write the outputs to the file."""
         rows = np.frombuffer(b"".join(self.known), dtype=bool).reshape(-1, self.ids.size)
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(self.file, present=np.packbits(rows, axis=1), values=np.array(list(self.known.values())))
+        np.savez(
+            self.file, present=np.packbits(rows, axis=1), values=np.array(list(self.known.values()))
+        )
 
 
 class Estimate(NamedTuple):
@@ -170,7 +184,9 @@ def captum_sampling(value: Value, d: int, calls: int, seed: int) -> Array:
 
     torch.manual_seed(seed)
     found = ShapleyValueSampling(forward).attribute(
-        torch.ones(1, d, dtype=torch.float64), n_samples=max(1, (calls - 2) // d), perturbations_per_eval=d
+        torch.ones(1, d, dtype=torch.float64),
+        n_samples=max(1, (calls - 2) // d),
+        perturbations_per_eval=d,
     )
     return np.asarray(found[0], dtype=float)
 
@@ -227,8 +243,19 @@ def slalom_values(game: WordGame, calls: int, seed: int) -> Surrogate:
         absent.extend(game.ids.size - len(sequence) for sequence in sequences)
         return found
 
-    fit = fit_slalom(f, game.ids, num_samples=calls, max_deletions=FEW, seed=seed, progress=False, batch_size=calls)
-    near, far = (np.var(np.array(outputs)[chosen]) for chosen in (np.array(absent) <= FEW, np.array(absent) > FEW))
+    fit = fit_slalom(
+        f,
+        game.ids,
+        num_samples=calls,
+        max_deletions=FEW,
+        seed=seed,
+        progress=False,
+        batch_size=calls,
+    )
+    near, far = (
+        np.var(np.array(outputs)[chosen])
+        for chosen in (np.array(absent) <= FEW, np.array(absent) > FEW)
+    )
     spent = game.calls - before + 1
     empty = float(game.of_sequences([game.ids[:0]])[0])
     pooled = fit.slalom.game(game.ids, empty_value=empty).merge(members(game.words))
@@ -236,7 +263,9 @@ def slalom_values(game: WordGame, calls: int, seed: int) -> Surrogate:
         scale: np.asarray(shapley(pooled if link is None else pooled.through("sigmoid"), 1e-6))
         for scale, link in SCALES.items()
     }
-    return Surrogate(values, float(1 - fit.fresh_mse / near), float(1 - fit.fresh_mse_any_size / far), spent)
+    return Surrogate(
+        values, float(1 - fit.fresh_mse / near), float(1 - fit.fresh_mse_any_size / far), spent
+    )
 
 
 def samplers(game: WordGame, link: Link | None, seed: int) -> dict[str, Callable[[int], Estimate]]:
@@ -290,7 +319,13 @@ def estimates(game: WordGame, names: Iterable[str], seed: int) -> list[Record]:
         if SLALOM in names:
             fit = slalom_values(game, calls, seed)
             out += [
-                {"method": SLALOM, "budget": budget, "scale": scale, **fit._asdict(), "values": values}
+                {
+                    "method": SLALOM,
+                    "budget": budget,
+                    "scale": scale,
+                    **fit._asdict(),
+                    "values": values,
+                }
                 for scale, values in fit.values.items()
             ]
     return out
@@ -317,7 +352,9 @@ def beginnings(path: str, count: int) -> list[str]:
     return out
 
 
-def measure(name: str, classifier: TransformerClassifier, texts: list[str], work: Path, long: int) -> list[Record]:
+def measure(
+    name: str, classifier: TransformerClassifier, texts: list[str], work: Path, long: int
+) -> list[Record]:
     """Truth and estimates of every text, from the work folder where it has them."""
     store = Store(work / f"{name}.jsonl")
     documents = [Document(text, np.zeros(0, dtype=np.intp), [], 0) for text in texts]
@@ -325,7 +362,11 @@ def measure(name: str, classifier: TransformerClassifier, texts: list[str], work
     def run(number: int, document: Document, task: Callable[[WordGame], Any]) -> Any:
         game = WordGame(classifier, document.text, work / "calls" / name / f"{number}.npz")
         quiet = io.StringIO()
-        with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), warnings.catch_warnings():
+        with (
+            contextlib.redirect_stdout(quiet),
+            contextlib.redirect_stderr(quiet),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("ignore")
             found = task(game)
         game.keep()
@@ -385,11 +426,19 @@ def rows_of(model: str, records: list[Record]) -> list[Record]:
         for method, pairs in groups.items():
             median, pm = median_error(np.array([error(*pair) for pair in pairs]))
             calls = [found["calls"] / len(found["values"]) for found, _ in pairs]
-            row: Record = {"comparison": f"Shapley values of {model}, {scale}, {budget} d model calls"}
-            row |= {"method": method, "texts": len(pairs), "calls per word": round(float(np.mean(calls)), 1)}
+            row: Record = {
+                "comparison": f"Shapley values of {model}, {scale}, {budget} d model calls"
+            }
+            row |= {
+                "method": method,
+                "texts": len(pairs),
+                "calls per word": round(float(np.mean(calls)), 1),
+            }
             row |= {"median error": median, "standard error of the median": pm}
             if method in (OURS, PERMUTATION):
-                row["words within two standard errors"] = float(np.concatenate([covered(*p) for p in pairs]).mean())
+                row["words within two standard errors"] = float(
+                    np.concatenate([covered(*p) for p in pairs]).mean()
+                )
             out.append(row)
     return out
 
@@ -400,7 +449,9 @@ def truth_rows(model: str, records: list[Record]) -> list[Record]:
     for scale in SCALES:
         expected = [record["truth"][scale] for record in records]
         per_word = [t["calls"] / len(t["values"]) for t in expected if any(t["standard_error"])]
-        own = np.array([np.linalg.norm(t["standard_error"]) / np.linalg.norm(t["values"]) for t in expected])
+        own = np.array(
+            [np.linalg.norm(t["standard_error"]) / np.linalg.norm(t["values"]) for t in expected]
+        )
         out.append(
             {
                 "comparison": "Long runs that stand for the truth",
@@ -409,7 +460,9 @@ def truth_rows(model: str, records: list[Record]) -> list[Record]:
                 "texts": len(records),
                 "words": f"{min(r['truth']['d'] for r in records)} to {max(r['truth']['d'] for r in records)}",
                 "mean calls": round(float(np.mean([t["calls"] for t in expected]))),
-                "calls per word": f"{min(per_word):.0f} to {max(per_word):.0f}" if per_word else "all coalitions",
+                "calls per word": f"{min(per_word):.0f} to {max(per_word):.0f}"
+                if per_word
+                else "all coalitions",
                 "texts with all coalitions": len(expected) - len(per_word),
                 "median error (estimated)": float(np.median(own)),
                 "largest error (estimated)": float(own.max()),
@@ -433,7 +486,9 @@ def fits(records: list[Record], scale: str) -> list[tuple[int, str, float]]:
                     for values in (record["truth"][scale]["values"], ours[found["budget"], scale])
                 )
                 near = np.sqrt(1 - found["explained"])
-                fit = FitReport(SLALOM, near, 1.0, near, 1.0, 0.0, found["calls"], agreement=agreement)
+                fit = FitReport(
+                    SLALOM, near, 1.0, near, 1.0, 0.0, found["calls"], agreement=agreement
+                )
                 out.append((found["budget"], fit.grade, float(correlation)))
     return out
 
@@ -442,10 +497,20 @@ def verdict_rows(measured: dict[str, list[Record]]) -> list[Record]:
     """How many fits reach a rank correlation of 0.9 with the truth, by their grade."""
     title, out = "What the grade of a fitted SLALOM says about its Shapley values", []
     for model, grade in product((*measured, "all models"), ("good", "fair", "poor")):
-        chosen = [fit for name in measured if model in (name, "all models") for fit in fits(measured[name], "logit")]
+        chosen = [
+            fit
+            for name in measured
+            if model in (name, "all models")
+            for fit in fits(measured[name], "logit")
+        ]
         correlations = np.array([correlation for _, given, correlation in chosen if given == grade])
         if correlations.size:
-            row: Record = {"comparison": title, "model": model, "grade": grade, "fits": correlations.size}
+            row: Record = {
+                "comparison": title,
+                "model": model,
+                "grade": grade,
+                "fits": correlations.size,
+            }
             row |= {"median rank correlation": float(np.median(correlations))}
             out.append(row | {f"at least {CORRELATED}": float((correlations >= CORRELATED).mean())})
     return out
@@ -456,7 +521,9 @@ def model_bars(model: str, rows: list[Record]) -> list[Bar]:
     median = {(row["comparison"], row["method"]): row["median error"] for row in rows}
 
     def at(budget: int, method: str) -> float:
-        return float(median[f"Shapley values of {model}, probability, {budget} d model calls", method])
+        return float(
+            median[f"Shapley values of {model}, probability, {budget} d model calls", method]
+        )
 
     best = min({method for _, method in median} - {OURS}, key=lambda method: at(100, method))
     limits = ((10, PERMUTATION, 0.75), (10, KERNEL, 0.85), (100, best, 1.0))
@@ -490,7 +557,12 @@ def all_bars(measured: dict[str, list[Record]], rows: list[Record]) -> list[Bar]
         *(bar for bars in of_model.values() for bar in bars),
         Bar(f"models of {len(measured)} that meet all three", met, ">=", min(3, len(measured))),
         Bar("share of words within two standard errors of the truth", coverage, ">=", 0.93),
-        Bar("share of words within two standard errors of the truth (upper limit)", coverage, "<=", 0.97),
+        Bar(
+            "share of words within two standard errors of the truth (upper limit)",
+            coverage,
+            "<=",
+            0.97,
+        ),
         Bar(
             f"{good.size} of {len(graded)} fits are good: share with a rank correlation of {CORRELATED}",
             share,
@@ -508,9 +580,17 @@ def page_table(rows: list[Record]) -> str:
         if matched := title.fullmatch(row["comparison"]):
             column = f"{matched[1]}, {matched[2]} d"
             cells.setdefault(row["method"], {})[column] = f"{row['median error']:.3f}"
-    columns = sorted({column for row in cells.values() for column in row if ", 30 d" not in column}, key=_model_first)
+    columns = sorted(
+        {column for row in cells.values() for column in row if ", 30 d" not in column},
+        key=_model_first,
+    )
     lines = ["| method | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    return "\n".join([*lines, *(f"| {m} | " + " | ".join(row[c] for c in columns) + " |" for m, row in cells.items())])
+    return "\n".join(
+        [
+            *lines,
+            *(f"| {m} | " + " | ".join(row[c] for c in columns) + " |" for m, row in cells.items()),
+        ]
+    )
 
 
 def _model_first(column: str) -> tuple[str, int]:
@@ -523,13 +603,34 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m benchmarks.transformer_values", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--data", required=True, help="aclImdb_v1.tar.gz or its unpacked folder")
-    parser.add_argument("--model", action="append", required=True, metavar="NAME=FOLDER", help="repeat for each model")
-    parser.add_argument("--work", required=True, type=Path, help="folder for outputs and measurements")
-    parser.add_argument("--texts", type=int, default=50, help="texts per model at most (default: %(default)s)")
-    parser.add_argument("--long", type=int, default=LONG_RUN, help="calls per word of the truth (default: %(default)s)")
-    parser.add_argument("--bfloat16", nargs="*", default=[], metavar="NAME", help="models to run in bfloat16")
-    parser.add_argument("--measure-only", action="store_true", help="fill the work folder and report nothing")
-    parser.add_argument("--report-only", action="store_true", help="report what the work folder has")
+    parser.add_argument(
+        "--model",
+        action="append",
+        required=True,
+        metavar="NAME=FOLDER",
+        help="repeat for each model",
+    )
+    parser.add_argument(
+        "--work", required=True, type=Path, help="folder for outputs and measurements"
+    )
+    parser.add_argument(
+        "--texts", type=int, default=50, help="texts per model at most (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--long",
+        type=int,
+        default=LONG_RUN,
+        help="calls per word of the truth (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--bfloat16", nargs="*", default=[], metavar="NAME", help="models to run in bfloat16"
+    )
+    parser.add_argument(
+        "--measure-only", action="store_true", help="fill the work folder and report nothing"
+    )
+    parser.add_argument(
+        "--report-only", action="store_true", help="report what the work folder has"
+    )
     args = parser.parse_args(argv)
     import torch
 
@@ -547,7 +648,9 @@ def main(argv: list[str] | None = None) -> int:
     if args.measure_only:
         return 0
     rows = [row for name, records in measured.items() for row in rows_of(name, records)]
-    more = [row for name, records in measured.items() for row in truth_rows(name, records)] + verdict_rows(measured)
+    more = [
+        row for name, records in measured.items() for row in truth_rows(name, records)
+    ] + verdict_rows(measured)
     settings = {
         "texts": {name: len(records) for name, records in measured.items()},
         "words": f"{SHORTEST} to {LONGEST}",
@@ -556,7 +659,11 @@ def main(argv: list[str] | None = None) -> int:
         "threads": 1,
     }
     bars = all_bars(measured, rows)
-    return 0 if report("transformer_values", rows + more, seed=SEED, settings=settings, bars=bars) else 1
+    return (
+        0
+        if report("transformer_values", rows + more, seed=SEED, settings=settings, bars=bars)
+        else 1
+    )
 
 
 if __name__ == "__main__":

@@ -145,7 +145,10 @@ CLAIMS = (
         "P1 App. E",
         "With six layers, |LIME| and attention are correlated, and LIME's correlation with attention has the sign of "
         "the prediction.",
-        rows=(("P1 App. E", "six layers: |LIME|", "relation"), ("P1 App. E", "six layers: the sign", "sign")),
+        rows=(
+            ("P1 App. E", "six layers: |LIME|", "relation"),
+            ("P1 App. E", "six layers: the sign", "sign"),
+        ),
     ),
     Claim(
         "P2 Prop. 4.1, Cor. 4.3",
@@ -155,7 +158,10 @@ CLAIMS = (
     Claim(
         "P2 Fig. 3, 7",
         "Transformers do not learn a linear model: they overestimate short sequences and underestimate long ones.",
-        rows=(("P2 Fig. 3", "claim: ", "slope"), ("P2 Fig. 7", "claim: ", "over- and underestimated")),
+        rows=(
+            ("P2 Fig. 3", "claim: ", "slope"),
+            ("P2 Fig. 7", "claim: ", "over- and underestimated"),
+        ),
     ),
     Claim(
         "P2 Fig. 4 (a, b), Table 6",
@@ -173,12 +179,17 @@ CLAIMS = (
         rows=(("P2 Table 7", "claim: the", "outputs"), ("P2 Table 8", "claim: its", "parameters")),
         mended=(("P2 Table 7", "claim: (ours)"), ("P2 Table 8", "claim: (ours)")),
     ),
-    Claim("P2 Eq. 65", "v exp(s) ranks tokens like the derivative of soft removal.", ("P2 Eq. 65",)),
+    Claim(
+        "P2 Eq. 65", "v exp(s) ranks tokens like the derivative of soft removal.", ("P2 Eq. 65",)
+    ),
     Claim("P2 below Eq. 69", "Shapley values of a SLALOM need sampling.", ("P2 Below Eq. 69",)),
     Claim(
         "P2 Fig. 6",
         "SLALOM-fidel predicts the effect of removing tokens best.",
-        rows=(("P2 Fig. 6", "1 token removed", "one token"), ("P2 Fig. 6", "changes best", "one to ten")),
+        rows=(
+            ("P2 Fig. 6", "1 token removed", "one token"),
+            ("P2 Fig. 6", "changes best", "one to ten"),
+        ),
         mended=(("P2 Fig. 6", "claim: (ours)"),),
     ),
     Claim(
@@ -213,7 +224,9 @@ CLAIMS = (
         "The same holds for BLOOM (7.1 billion parameters) and Mamba (2.8 billion).",
         untried="only two CPU cores, no GPU, and no weights of either model were available",
     ),
-    Claim("P2 Table 14", "500 samples are enough to match SHAP.", rows=(("P2 Table 14", "claim: "),)),
+    Claim(
+        "P2 Table 14", "500 samples are enough to match SHAP.", rows=(("P2 Table 14", "claim: "),)
+    ),
 )
 
 
@@ -241,7 +254,9 @@ def count(row: Record) -> tuple[int, int]:
     """(m, n) of a row "holds in m of n"."""
     found = COUNT.fullmatch(str(row["ours"]))
     if found is None:
-        raise ValueError(f"{row['result']}, {row['case']}: expected 'holds in m of n', got {row['ours']!r}")
+        raise ValueError(
+            f"{row['result']}, {row['case']}: expected 'holds in m of n', got {row['ours']!r}"
+        )
     return int(found[1]), int(found[2])
 
 
@@ -251,9 +266,13 @@ def _verdict(claim: Claim, registry: dict[str, Statement], records: list[Record]
     found = [of_statement(entry) for entry in proofs]
     if counts:
         measured = of_counts(counts)
-        found.append(CORRECTED if measured == FAILS and mended and of_counts(mended) == HOLDS else measured)
+        found.append(
+            CORRECTED if measured == FAILS and mended and of_counts(mended) == HOLDS else measured
+        )
     if not found:
-        return Verdict(claim, UNTRIED, claim.untried or "the benchmark has not been run at this size", "", "")
+        return Verdict(
+            claim, UNTRIED, claim.untried or "the benchmark has not been run at this size", "", ""
+        )
     numbers = [entry.kind for entry in proofs if entry.kind]
     numbers += [one.text for one in counts] + [f"corrected: {one.text}" for one in mended]
     sizes = dict.fromkeys(f"{one.n:,} {one.of}" for one in counts)
@@ -276,11 +295,15 @@ def _counts(places: tuple[Place, ...], records: list[Record]) -> list[Count]:
         rows = [
             row
             for row in claims
-            if row["result"] == result and part in row["case"] and ("(ours)" in part) == ("(ours)" in row["case"])
+            if row["result"] == result
+            and part in row["case"]
+            and ("(ours)" in part) == ("(ours)" in row["case"])
         ]
         if rows:
             good, n = (sum(numbers) for numbers in zip(*map(count, rows), strict=True))
-            trainings = f" ({len(rows)} trainings)" if any("seed 1" in row["case"] for row in rows) else ""
+            trainings = (
+                f" ({len(rows)} trainings)" if any("seed 1" in row["case"] for row in rows) else ""
+            )
             text = f"{short[0] if short else ''} {good:,} of {n:,}{trainings}".lstrip()
             out.append(Count(good, n, rows[0].get("of", "cases"), text, rows[0]["file"]))
     return out
@@ -308,7 +331,9 @@ def verdict_table(found: list[Verdict]) -> list[str]:
     ]
     for v in found:
         text = v.claim.text.replace("|", "\\|")
-        lines.append(f"| {v.claim.where} | {text} | **{v.verdict}** | {v.numbers} | {v.n} | {v.modules} |")
+        lines.append(
+            f"| {v.claim.where} | {text} | **{v.verdict}** | {v.numbers} | {v.n} | {v.modules} |"
+        )
     return [*lines, ""]
 
 

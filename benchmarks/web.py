@@ -44,16 +44,28 @@ def main() -> int:
     model = load_demo_model()
 
     def text() -> str:
-        return " ".join(model.vocabulary[i] for i in rng.choice(np.arange(2, 5000), size=TOKENS, replace=False))
+        return " ".join(
+            model.vocabulary[i] for i in rng.choice(np.arange(2, 5000), size=TOKENS, replace=False)
+        )
 
     with server() as port:
         texts = [text() for _ in range(REQUESTS + WARM_UP)]
         rows = [measure(port, model, texts, case, options) for case, options in CASES.items()]
     bars = [
         Bar("95th percentile of all methods, seconds", rows[0]["p95 seconds"], "<=", LIMIT),
-        Bar("answer to all methods over the explanation alone, median", rows[0]["over explain"], "<=", 3.0),
+        Bar(
+            "answer to all methods over the explanation alone, median",
+            rows[0]["over explain"],
+            "<=",
+            3.0,
+        ),
     ]
-    settings = {"tokens": TOKENS, "model": "shipped", "methods": len(DEFAULT_METHODS), "with sampling": len(METHODS)}
+    settings = {
+        "tokens": TOKENS,
+        "model": "shipped",
+        "methods": len(DEFAULT_METHODS),
+        "with sampling": len(METHODS),
+    }
     return 0 if report("web", rows, seed=SEED, settings=settings, bars=bars) else 1
 
 
@@ -61,7 +73,9 @@ def main() -> int:
 def server() -> Iterator[int]:
     """The port of a server that answers."""
     command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         assert process.stdout is not None
         try:
             yield int(process.stdout.readline().split("127.0.0.1:")[1].split("/")[0])
@@ -69,7 +83,9 @@ def server() -> Iterator[int]:
             process.terminate()
 
 
-def measure(port: int, model: TextClassifier, texts: list[str], case: str, options: dict[str, Any]) -> dict[str, Any]:
+def measure(
+    port: int, model: TextClassifier, texts: list[str], case: str, options: dict[str, Any]
+) -> dict[str, Any]:
     """Times of answers and of explanations without the server, in turns."""
     connection = HTTPConnection("127.0.0.1", port, timeout=30)
     answered, explained = [], []
@@ -90,7 +106,9 @@ def measure(port: int, model: TextClassifier, texts: list[str], case: str, optio
         "median seconds": float(middle),
         "p95 seconds": float(late),
         "over explain": float(middle / np.median(explained[WARM_UP:])),
-        "error": max(relative_error(answer_scores(answer, name), values) for name, values in scores.items()),
+        "error": max(
+            relative_error(answer_scores(answer, name), values) for name, values in scores.items()
+        ),
     }
 
 

@@ -85,9 +85,13 @@ def load_yelp_hat(path: str | os.PathLike[str]) -> list[HatReview]:
     (['Not', 'good!'], array([False,  True]))
     """
     path = Path(path)
-    files = sorted(path.glob("ham_part*.csv")) if path.is_dir() else [path] if path.is_file() else []
+    files = (
+        sorted(path.glob("ham_part*.csv")) if path.is_dir() else [path] if path.is_file() else []
+    )
     if not files:
-        raise FileNotFoundError(f"{path}: expected a Yelp-HAT file ham_part*.csv or a folder of them, from {HAT_HOME}")
+        raise FileNotFoundError(
+            f"{path}: expected a Yelp-HAT file ham_part*.csv or a folder of them, from {HAT_HOME}"
+        )
     return [review for file in files for review in _hat_file(file)]
 
 
@@ -98,7 +102,9 @@ def _hat_file(file: Path) -> Iterator[HatReview]:
             reader = csv.DictReader(stream)
             columns = tuple(reader.fieldnames or ())
             if not set(HAT_COLUMNS) <= set(columns):
-                raise ValueError(f"{file}: expected the columns {HAT_COLUMNS}, got {columns}; see {HAT_HOME}")
+                raise ValueError(
+                    f"{file}: expected the columns {HAT_COLUMNS}, got {columns}; see {HAT_HOME}"
+                )
             for row in reader:
                 label, text, answer, html = (row[name] for name in HAT_COLUMNS)
                 if label not in ("0", "1") or text is None or html is None:
@@ -107,7 +113,9 @@ def _hat_file(file: Path) -> Iterator[HatReview]:
                     )
                 rows.setdefault((text, label), []).append((answer, html))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{file}: expected a UTF-8 CSV file of Yelp-HAT, got {error}; see {HAT_HOME}") from None
+        raise ValueError(
+            f"{file}: expected a UTF-8 CSV file of Yelp-HAT, got {error}; see {HAT_HOME}"
+        ) from None
     for (text, label), answers in rows.items():
         spans = _word_spans(text)
         words = [text[start:end] for start, end in spans]
@@ -115,7 +123,9 @@ def _hat_file(file: Path) -> Iterator[HatReview]:
         agreeing = [(answer, chosen) for answer, seen, chosen in read if seen == words]
         if agreeing and words:
             chosen = np.array([c for _, c in agreeing], dtype=np.bool_)
-            yield HatReview(text, int(label), words, spans, chosen, [answer for answer, _ in agreeing])
+            yield HatReview(
+                text, int(label), words, spans, chosen, [answer for answer, _ in agreeing]
+            )
 
 
 def _word_spans(text: str) -> list[tuple[int, int]]:

@@ -32,7 +32,13 @@ __all__ = [
 ]
 MODULES = {
     ".training.estimators": ("AttentionBagClassifier", "AttentionTextClassifier"),
-    ".witness.model": ("attention_matrices", "embed", "forward", "forward_batch", "from_embeddings"),
+    ".witness.model": (
+        "attention_matrices",
+        "embed",
+        "forward",
+        "forward_batch",
+        "from_embeddings",
+    ),
     ".witness.params": ("Params", "params_from_weights", "weights_from_params"),
 }
 
@@ -44,5 +50,7 @@ def __getattr__(name: str) -> Any:
             try:
                 return getattr(import_module(module, __name__), name)
             except ImportError as error:
-                raise ImportError(f"{name} needs more packages ({error}): pip install '.[train]'") from None
+                raise ImportError(
+                    f"{name} needs more packages ({error}): pip install '.[train]'"
+                ) from None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import errata
-from .registry import CORRECTED, HOLDS, NOT_CHECKABLE, PAPERS, SOURCES, VERDICTS, Result, run, statements
+from .registry import (
+    CORRECTED,
+    HOLDS,
+    NOT_CHECKABLE,
+    PAPERS,
+    SOURCES,
+    VERDICTS,
+    Result,
+    run,
+    statements,
+)
 
 WIDTH = 100
 COLUMNS = f"{'':2} {'statement':36} {'verdict':21} {'error':>8} {'printed':>8} {'tolerance':>9} {'time':>7}"
@@ -65,7 +75,9 @@ def explanation(result: Result) -> str:
         ("failure", result.failure),
     ]
     lines = [
-        textwrap.fill(f"{name + ':':16}{text}", WIDTH, initial_indent="   ", subsequent_indent=" " * 19)
+        textwrap.fill(
+            f"{name + ':':16}{text}", WIDTH, initial_indent="   ", subsequent_indent=" " * 19
+        )
         for name, text in parts
         if text
     ]
@@ -92,7 +104,9 @@ def record(result: Result) -> dict[str, Any]:
         for name in ("error", "tolerance", "printed_error"):
             value = getattr(outcome, name)
             # Checks answer in NumPy numbers and fractions alike; JSON knows Python's own alone.
-            fields[name] = value if value is None else float(value) if math.isfinite(value) else str(value)
+            fields[name] = (
+                value if value is None else float(value) if math.isfinite(value) else str(value)
+            )
         fields["counterexample"], fields["detail"] = outcome.counterexample, outcome.detail
     if result.failure:
         fields["failure"] = result.failure
@@ -101,7 +115,10 @@ def record(result: Result) -> dict[str, Any]:
 
 def summary(results: Sequence[Result]) -> str:
     """Counts of the verdicts and the total time, e.g. for the last line of the table."""
-    counts = {verdict: sum(result.statement.verdict == verdict for result in results) for verdict in VERDICTS}
+    counts = {
+        verdict: sum(result.statement.verdict == verdict for result in results)
+        for verdict in VERDICTS
+    }
     failed = [result.statement.key for result in results if not result.verdict_reproduced]
     seconds = sum(result.seconds for result in results)
     text = (
@@ -123,9 +140,15 @@ def parser() -> argparse.ArgumentParser:
         + PAPERS["P2"]
         + ".",
     )
-    command.add_argument("--paper", choices=list(SOURCES), help="one paper only, or our own statements")
-    command.add_argument("--only", metavar="TEXT", help='statements whose name contains TEXT, e.g. "Theorem 5.1"')
-    command.add_argument("--verbose", action="store_true", help="claim, counterexample with numbers, and details")
+    command.add_argument(
+        "--paper", choices=list(SOURCES), help="one paper only, or our own statements"
+    )
+    command.add_argument(
+        "--only", metavar="TEXT", help='statements whose name contains TEXT, e.g. "Theorem 5.1"'
+    )
+    command.add_argument(
+        "--verbose", action="store_true", help="claim, counterexample with numbers, and details"
+    )
     command.add_argument("--json", action="store_true", help="print JSON instead of the table")
     command.add_argument("--errata", action="store_true", help=f"write {errata.PATH.name} and exit")
     return command
@@ -158,7 +181,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps([record(result) for result in results], indent=1, allow_nan=False))
     else:
-        print("\nerror: of the right form; printed: of the form in the paper, where it differs; --verbose says more")
+        print(
+            "\nerror: of the right form; printed: of the form in the paper, where it differs; --verbose says more"
+        )
         print(summary(results))
     return 0 if all(result.verdict_reproduced for result in results) else 1
 

@@ -130,7 +130,9 @@ def solve(matrix: Sequence[Vector], right: Vector) -> Vector:
         for i in range(n):
             if i != column and rows[i][column] != 0:
                 factor = rows[i][column]
-                rows[i] = [entry - factor * lead for entry, lead in zip(rows[i], rows[column], strict=True)]
+                rows[i] = [
+                    entry - factor * lead for entry, lead in zip(rows[i], rows[column], strict=True)
+                ]
     return [row[n] for row in rows]
 
 
@@ -190,7 +192,9 @@ def shapley(d: int, value: Value) -> Vector:
         for S in subsets(d):
             if j not in S:
                 present_others = d - len(S) - 1
-                share = Fraction(math.factorial(present_others) * math.factorial(len(S)), math.factorial(d))
+                share = Fraction(
+                    math.factorial(present_others) * math.factorial(len(S)), math.factorial(d)
+                )
                 phi[j - 1] += share * (value(S) - value(S | {j}))
     return phi
 

@@ -10,7 +10,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from .registry import CORRECTED, HOLDS, KINDS, NOT_CHECKABLE, PAPERS, Result, Statement, run, statements
+from .registry import (
+    CORRECTED,
+    HOLDS,
+    KINDS,
+    NOT_CHECKABLE,
+    PAPERS,
+    Result,
+    Statement,
+    run,
+    statements,
+)
 
 PATH = Path(__file__).with_name("ERRATA.md")
 
@@ -102,7 +112,9 @@ def erratum(result: Result) -> str:
         parts.insert(3, f"*Assumptions.* {escaped(entry.assumptions)}")
     if entry.method == "growth rate" and "exponent" in outcome.detail:
         parts.append(f"*Measured.* {escaped(outcome.detail)}")
-    parts.append(f'*Checked by* {entry.method}: `python -m proofs_check --paper {entry.paper} --only "{entry.ref}"`')
+    parts.append(
+        f'*Checked by* {entry.method}: `python -m proofs_check --paper {entry.paper} --only "{entry.ref}"`'
+    )
     return "\n\n".join(parts)
 
 
@@ -114,7 +126,10 @@ def listed(entries: list[Statement], text: Callable[[Statement], str]) -> str:
 def kinds_table() -> str:
     """How many corrections there are of each kind, for each paper, and what the kinds mean."""
     corrected = [entry for entry in statements() if entry.verdict == CORRECTED]
-    lines = ["| kind | " + " | ".join(PAPERS) + " | both | meaning |", "|---|" + "---:|" * (len(PAPERS) + 1) + "---|"]
+    lines = [
+        "| kind | " + " | ".join(PAPERS) + " | both | meaning |",
+        "|---|" + "---:|" * (len(PAPERS) + 1) + "---|",
+    ]
     for kind, meaning in KINDS.items():
         of_kind = [entry.paper for entry in corrected if entry.kind == kind]
         counts = [*(of_kind.count(paper) for paper in PAPERS), len(of_kind)]
@@ -125,7 +140,11 @@ def kinds_table() -> str:
 def overview() -> str:
     """The corrections counted by kind, and those that change a result."""
     entries = [entry for entry in statements() if entry.verdict == CORRECTED]
-    parts = [f"## The {len(entries)} corrections by kind", kinds_table(), "## The corrections that change a result"]
+    parts = [
+        f"## The {len(entries)} corrections by kind",
+        kinds_table(),
+        "## The corrections that change a result",
+    ]
     for paper in PAPERS:
         changing = [entry for entry in entries if entry.paper == paper and entry.changes]
         changing.sort(key=lambda entry: -list(KINDS).index(entry.kind))
@@ -140,7 +159,8 @@ def chapter(paper: str) -> str:
     """Everything on one paper."""
     entries = statements(paper)
     by_verdict = {
-        verdict: [e for e in entries if e.verdict == verdict] for verdict in (HOLDS, CORRECTED, NOT_CHECKABLE)
+        verdict: [e for e in entries if e.verdict == verdict]
+        for verdict in (HOLDS, CORRECTED, NOT_CHECKABLE)
     }
     counts = {verdict: len(group) for verdict, group in by_verdict.items()}
     parts = [
@@ -151,7 +171,10 @@ def chapter(paper: str) -> str:
     if paper == "P1":
         parts.append(THEOREM_5_1.strip())
     parts += [erratum(run(entry)) for entry in by_verdict[CORRECTED]]
-    parts += [f"### What holds as printed in {paper}", listed(by_verdict[HOLDS], lambda entry: entry.claim)]
+    parts += [
+        f"### What holds as printed in {paper}",
+        listed(by_verdict[HOLDS], lambda entry: entry.claim),
+    ]
     if by_verdict[NOT_CHECKABLE]:
         parts += [
             f"### Not machine-checkable in {paper}",

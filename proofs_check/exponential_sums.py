@@ -33,7 +33,9 @@ PRECISION, OVERSAMPLING = 96, 3
 PIECE, RATIO = 0.35, 1.02
 
 
-def proved_bound(lam: Sequence[float], w: Sequence[float], log_range: float, expected: float = 1e-15) -> float:
+def proved_bound(
+    lam: Sequence[float], w: Sequence[float], log_range: float, expected: float = 1e-15
+) -> float:
     """Upper bound, proved, of |x sum w e^(-lam x) - 1| for x in [1, e^log_range]; lam, w are exact float64 numbers.
 
     `expected` is a guess at the bound, which sets the degree; a wrong one makes the bound larger, not wrong.
@@ -55,12 +57,20 @@ def proved_bound(lam: Sequence[float], w: Sequence[float], log_range: float, exp
         for a, b in pairwise(edges):
             middle, half = (a + b) / 2, (b - a) / 2
             least, most = middle - arb(5) / 2 * half, middle + arb(5) / 2 * half
-            M = most * sum((u * (-y * least).exp() for y, u in zip(nodes, weights, strict=True)), arb(0)) + 1
+            M = (
+                most
+                * sum((u * (-y * least).exp() for y, u in zip(nodes, weights, strict=True)), arb(0))
+                + 1
+            )
             rest = 2 * M / e_theta**degree / (e_theta - 1)
             largest = arb(0)
             for point in points:
                 x = middle + half * point
-                value = x * sum((u * (-y * x).exp() for y, u in zip(nodes, weights, strict=True)), arb(0)) - 1
+                value = (
+                    x
+                    * sum((u * (-y * x).exp() for y, u in zip(nodes, weights, strict=True)), arb(0))
+                    - 1
+                )
                 largest = largest.max(abs(value))
             worst = worst.max((largest + rest) * slack + rest)
         return math.nextafter(float(worst.upper()), math.inf)
@@ -69,7 +79,11 @@ def proved_bound(lam: Sequence[float], w: Sequence[float], log_range: float, exp
 
 
 def proved_sector_bound(
-    lam: Sequence[float], w: Sequence[float], log_range: float, angle: float, expected: float = 1e-15
+    lam: Sequence[float],
+    w: Sequence[float],
+    log_range: float,
+    angle: float,
+    expected: float = 1e-15,
 ) -> float:
     """Upper bound, proved, of |z sum w e^(-lam z) - 1| for |arg z| <= angle and 1 <= Re z <= e^log_range.
 
@@ -94,22 +108,31 @@ def proved_sector_bound(
             middle = (2 * k + 1) * half - arb(angle).cos().log()
             top = arb(angle) + across * half
             least, most = (middle - along * half).exp() * top.cos(), (middle + along * half).exp()
-            boundary.append(([acb(middle + half * point, angle).exp() for point in points], least, most))
+            boundary.append(
+                ([acb(middle + half * point, angle).exp() for point in points], least, most)
+            )
         height = arb(angle).tan()
         pieces = max(1, math.ceil(math.tan(angle) / (2 * PIECE)))
         half = height / (2 * pieces)
         for side in (arb(1), arb(log_range).exp()):
             for k in range(pieces):
                 middle = (2 * k + 1) * half
-                least, most = side * (1 - across * half), side * (1 + across * half + middle + along * half)
-                boundary.append(([acb(side, side * (middle + half * point)) for point in points], least, most))
+                least, most = (
+                    side * (1 - across * half),
+                    side * (1 + across * half + middle + along * half),
+                )
+                boundary.append(
+                    ([acb(side, side * (middle + half * point)) for point in points], least, most)
+                )
         worst = arb(0)
         for places, least, most in boundary:
             M = most * sum((u * (-y * least).exp() for y, u in pairs), arb(0)) + 1
             rest = 2 * M / e_theta**degree / (e_theta - 1)
             largest = arb(0)
             for z in places:
-                largest = largest.max(abs(z * sum((u * (-y * z).exp() for y, u in pairs), acb(0)) - 1))
+                largest = largest.max(
+                    abs(z * sum((u * (-y * z).exp() for y, u in pairs), acb(0)) - 1)
+                )
             worst = worst.max((largest + rest) * slack + rest)
         return math.nextafter(float(worst.upper()), math.inf)
     finally:

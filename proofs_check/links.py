@@ -20,7 +20,9 @@ from .exponential_sums import OVERSAMPLING, PRECISION
 HEIGHT = 2.3
 
 
-def proved_sigmoid_bound(y: Sequence[float], r: Sequence[float], R: float, expected: float = 1e-15) -> float:
+def proved_sigmoid_bound(
+    y: Sequence[float], r: Sequence[float], R: float, expected: float = 1e-15
+) -> float:
     """Upper bound, proved, of |1/(1 + e^-f) - 1/2 - sum r f / (f^2 + y^2)| on [-R, R]; y, r are exact float64 numbers.
 
     `expected` is a guess at the bound, which sets the degree; a wrong one makes the bound larger, not wrong.
@@ -47,7 +49,9 @@ def proved_sigmoid_bound(y: Sequence[float], r: Sequence[float], R: float, expec
             middle, largest = (2 * k + 1) * half, arb(0)
             for point in points:
                 f = middle + half * point
-                value = f * sum((b / (f * f + a * a) for a, b in poles), arb(0)) - (f / 2).tanh() / 2
+                value = (
+                    f * sum((b / (f * f + a * a) for a, b in poles), arb(0)) - (f / 2).tanh() / 2
+                )
                 largest = largest.max(abs(value))
             worst = worst.max((largest + rest) * slack + rest)
         return math.nextafter(float(worst.upper()), math.inf)

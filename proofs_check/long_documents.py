@@ -66,12 +66,18 @@ class LongDocument:
     @property
     def N_A(self) -> float:
         """sum_u g_u v_u."""
-        return float(np.dot(self.n, np.multiply(self.g, self.v))) + self.padding * self.g_pad * self.v_pad
+        return (
+            float(np.dot(self.n, np.multiply(self.g, self.v)))
+            + self.padding * self.g_pad * self.v_pad
+        )
 
     @property
     def N_B(self) -> float:
         """sum_u g_{h,u} v_{h,u}."""
-        return float(np.dot(self.n, np.multiply(self.g_h, self.v_h))) + self.padding * self.g_pad * self.v_pad
+        return (
+            float(np.dot(self.n, np.multiply(self.g_h, self.v_h)))
+            + self.padding * self.g_pad * self.v_pad
+        )
 
     @property
     def F(self) -> float:
@@ -141,14 +147,19 @@ def lime_limit(document: LongDocument) -> Array:
     array([ 0.5, -0.1])
     """
     r, p = document.removals()
-    f = document.value(r) - document.F  # a constant does not matter to the coefficients, but to their rounding
+    f = (
+        document.value(r) - document.F
+    )  # a constant does not matter to the coefficients, but to their rounding
     means = np.array([given_present(document, r, p, kind) @ f for kind in range(len(document.n))])
     return limit_from_means(document, means, float(p @ f))
 
 
 def first_order(document: LongDocument, factor: float = 1.0) -> Array:
     """Corrected Theorem 5.1, w = [g (v - F) - g_h (v_h - F)]/A for each kind: (C,)."""
-    F, g, v, g_h, v_h = document.F, *map(np.asarray, (document.g, document.v, document.g_h, document.v_h))
+    F, g, v, g_h, v_h = (
+        document.F,
+        *map(np.asarray, (document.g, document.v, document.g_h, document.v_h)),
+    )
     return factor * (g * (v - F) - g_h * (v_h - F)) / document.A
 
 
@@ -193,12 +204,18 @@ def growth_exponent(sizes: Sequence[float], errors: Sequence[float]) -> float:
     return float(slope)
 
 
-def growing_documents(eps: float, sizes: Sequence[int], **scores: Sequence[float]) -> list[LongDocument]:
+def growing_documents(
+    eps: float, sizes: Sequence[int], **scores: Sequence[float]
+) -> list[LongDocument]:
     """Documents with d = T = T_max^eps: the sizes d, words spread over the kinds, T_max = d^(1/eps) rounded."""
     kinds = len(scores["g"])
     documents = []
     for d in sizes:
         n = [d // kinds + (1 if c < d % kinds else 0) for c in range(kinds)]
         padding = math.floor(d ** (1 / eps) + 0.5) - d
-        documents.append(LongDocument(n, scores["g"], scores["v"], scores["g_h"], scores["v_h"], padding, 1.0, 0.3))
+        documents.append(
+            LongDocument(
+                n, scores["g"], scores["v"], scores["g_h"], scores["v_h"], padding, 1.0, 0.3
+            )
+        )
     return documents

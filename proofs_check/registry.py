@@ -56,7 +56,10 @@ PAPERS = {
 }
 #: Statements that the library itself rests on, beside those of the papers.
 OURS = "ours"
-SOURCES = {**PAPERS, OURS: "attn-closed-form: semivalues, Owen values, interactions and reasons of pooled games"}
+SOURCES = {
+    **PAPERS,
+    OURS: "attn-closed-form: semivalues, Owen values, interactions and reasons of pooled games",
+}
 MODULES = ("proofs_check.lopardo2024", "proofs_check.leemann2025", "proofs_check.pooled_games")
 
 
@@ -169,9 +172,13 @@ def statement(
     if verdict not in VERDICTS:
         raise ValueError(f"verdict of {paper} {ref} must be one of {VERDICTS}, got {verdict!r}")
     if verdict == CORRECTED and not (printed and corrected and consequence):
-        raise ValueError(f"{paper} {ref} is corrected: it needs printed=, corrected= and consequence=")
+        raise ValueError(
+            f"{paper} {ref} is corrected: it needs printed=, corrected= and consequence="
+        )
     if (verdict == CORRECTED) != (kind in KINDS) or (kind and kind not in KINDS):
-        raise ValueError(f"kind of {paper} {ref} must be one of {tuple(KINDS)} if it is corrected, got {kind!r}")
+        raise ValueError(
+            f"kind of {paper} {ref} must be one of {tuple(KINDS)} if it is corrected, got {kind!r}"
+        )
     if verdict == NOT_CHECKABLE and not reason:
         raise ValueError(f"{paper} {ref} is not machine-checkable: it needs reason=")
 
@@ -193,7 +200,9 @@ def statement(
         )
         known = _REGISTRY.get(entry.key)
         if known is not None and known.check.__qualname__ != check.__qualname__:
-            raise ValueError(f"{entry.key} is registered twice: {known.check.__qualname__} and {check.__qualname__}")
+            raise ValueError(
+                f"{entry.key} is registered twice: {known.check.__qualname__} and {check.__qualname__}"
+            )
         _REGISTRY[entry.key] = entry
         return check
 
@@ -252,5 +261,7 @@ def run(entry: Statement, perturb: float = 0.0) -> Result:
     try:
         outcome = entry.check(perturb)
     except Exception as error:  # one broken check must not hide the verdicts of the others
-        return Result(entry, False, time.perf_counter() - start, None, f"{type(error).__name__}: {error}")
+        return Result(
+            entry, False, time.perf_counter() - start, None, f"{type(error).__name__}: {error}"
+        )
     return Result(entry, reproduces(entry, outcome), time.perf_counter() - start, outcome)

@@ -73,7 +73,12 @@ def line_integral(delta: Any, lo: float, hi: float) -> Any:
         return phi * root * (-phi * (acb(arb.pi() / 2 - delta) + u * acb(cosine)).cos()).exp()
 
     middle = acb.integral(
-        size_of_g, arb(left), arb(right), rel_tol=arb(2) ** -12, abs_tol=arb(2) ** -12, eval_limit=200_000
+        size_of_g,
+        arb(left),
+        arb(right),
+        rel_tol=arb(2) ** -12,
+        abs_tol=arb(2) ** -12,
+        eval_limit=200_000,
     ).real
     if lo > 0:
         z = arb(lo) * (-arb(left)).exp() * sine

@@ -21,4 +21,8 @@ def slide(columns=4, rows=3, D=5, seed=1, side=256, **attrs):
     """A bag of tiles on a grid, its upper left corner at (1000, 2000)."""
     rng = np.random.default_rng(seed)
     coords = [[1000 + side * x, 2000 + side * y] for y in range(rows) for x in range(columns)]
-    return Bag(rng.normal(size=(rows * columns, D)), coords=coords, attrs={"patch_size_level0": side, **attrs})
+    return Bag(
+        rng.normal(size=(rows * columns, D)),
+        coords=coords,
+        attrs={"patch_size_level0": side, **attrs},
+    )

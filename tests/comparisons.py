@@ -46,7 +46,9 @@ def magnitudes(weights):
 
 def twin(weights, tokens):
     """Parameters and padded ids for the oracles."""
-    return params_from_weights(weights), oracle.pad_ids(tokens, weights.T_max, weights.cls, weights.unk)
+    return params_from_weights(weights), oracle.pad_ids(
+        tokens, weights.T_max, weights.cls, weights.unk
+    )
 
 
 def check_value(weights, tokens, got):
@@ -55,11 +57,15 @@ def check_value(weights, tokens, got):
 
 
 def check_attention(weights, tokens, got):
-    assert_algebraic(got, oracle.attention(*twin(weights, tokens)), 1.0, 1 + magnitudes(weights).score)
+    assert_algebraic(
+        got, oracle.attention(*twin(weights, tokens)), 1.0, 1 + magnitudes(weights).score
+    )
 
 
 def check_attention_matrices(weights, tokens, got):
-    assert_algebraic(got, oracle.attention_matrices(*twin(weights, tokens)), 1.0, 1 + magnitudes(weights).score)
+    assert_algebraic(
+        got, oracle.attention_matrices(*twin(weights, tokens)), 1.0, 1 + magnitudes(weights).score
+    )
 
 
 def gradient_terms(weights, tokens, output):
@@ -69,7 +75,9 @@ def gradient_terms(weights, tokens, output):
     """
     w = weights
     params, ids = twin(weights, tokens)
-    alpha = np.asarray(oracle.attention(params, ids)) + 1e-290  # below, attention is not a normal number any more
+    alpha = (
+        np.asarray(oracle.attention(params, ids)) + 1e-290
+    )  # below, attention is not a normal number any more
     e = np.abs(w.W_e)[np.asarray(ids)] + np.abs(places(w))
     W_q, W_k, W_v, W_l = (np.abs(W) for W in (w.W_q, w.W_k, w.W_v, w.W_l[:, output]))
     q = W_q @ e[0] + np.abs(w.b_q)
@@ -85,7 +93,9 @@ def gradient_terms(weights, tokens, output):
 
 def check_gradient(weights, tokens, output, got):
     expected = oracle.gradient(*twin(weights, tokens), output)
-    assert_algebraic(got, expected, gradient_terms(weights, tokens, output), 1 + magnitudes(weights).score)
+    assert_algebraic(
+        got, expected, gradient_terms(weights, tokens, output), 1 + magnitudes(weights).score
+    )
 
 
 def _check_token_scores(weights, tokens, output, got, reduce):
@@ -112,7 +122,10 @@ def check_gradient_l2(weights, tokens, output, got):
 def check_gradient_times_input(weights, tokens, output, got):
     own = slice(1, 1 + len(tokens))
     ids = np.asarray(twin(weights, tokens)[1])
-    e, e_terms = weights.W_e[ids] + places(weights), np.abs(weights.W_e[ids]) + np.abs(places(weights))
+    e, e_terms = (
+        weights.W_e[ids] + places(weights),
+        np.abs(weights.W_e[ids]) + np.abs(places(weights)),
+    )
     expected = (e * np.asarray(oracle.gradient(*twin(weights, tokens), output))).sum(axis=1)[own]
     terms = (e_terms * gradient_terms(weights, tokens, output)).sum(axis=1)[own]
     assert_algebraic(got, expected, terms, 1 + magnitudes(weights).score)
@@ -132,7 +145,12 @@ def check_relevance(weights, tokens, output, got):
     params, ids = twin(weights, tokens)
     e_terms = np.abs(weights.W_e[np.asarray(ids)]) + np.abs(places(weights))
     terms = (e_terms * gradient_terms(weights, tokens, output)).sum(axis=1)[own]
-    assert_algebraic(got, np.asarray(oracle.relevance(params, ids, output))[own], terms, 1 + magnitudes(weights).score)
+    assert_algebraic(
+        got,
+        np.asarray(oracle.relevance(params, ids, output))[own],
+        terms,
+        1 + magnitudes(weights).score,
+    )
 
 
 class Question(NamedTuple):
@@ -176,7 +194,9 @@ def check_game(name, question, got, tol=None):
     """A function of the game, to `tol` times the largest prediction; algebraically equal if `tol` is None."""
     f, rounding = enumerated(question)
     define, factor = DEFINITIONS[name]
-    assert_guaranteed(got, define(f), np.abs(f).max(), factor * rounding, 0.0 if tol is None else tol)
+    assert_guaranteed(
+        got, define(f), np.abs(f).max(), factor * rounding, 0.0 if tol is None else tol
+    )
 
 
 def check_lime(question, got, tol, **settings):

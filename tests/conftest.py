@@ -13,7 +13,9 @@ import numpy as np
 if os.environ.get("LONGDOUBLE") == "float64":
     np.longdouble = np.float64
 
-if not os.access(Path.home(), os.W_OK):  # numba, which shap and shapiq use, keeps compiled functions there
+if not os.access(
+    Path.home(), os.W_OK
+):  # numba, which shap and shapiq use, keeps compiled functions there
     os.environ.setdefault("NUMBA_CACHE_DIR", tempfile.gettempdir())
 
 import jax
@@ -36,18 +38,25 @@ if jax.__version_info__ >= (0, 5):
         os.environ.setdefault(option.upper(), str(value))
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
-if PROFILE == "dev":  # the first run takes a quarter less; continuous integration compiles as users do
+if (
+    PROFILE == "dev"
+):  # the first run takes a quarter less; continuous integration compiles as users do
     jax.config.update("jax_disable_most_optimizations", True)
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 # HYPOTHESIS_PROFILE chooses one. No deadline: compilation makes the first example slow.
-COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+COMMON = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
 KEPT = DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples")
 # At a desk: the same examples on every run.
 settings.register_profile("dev", max_examples=30, derandomize=True, database=None, **COMMON)
 # Others on every run. What fails is printed as a line that repeats it, and is tried first until it passes. Then keep it
 # for good: as an `@example` of its test, or in a table of explicit examples (`KEPT` in tests/jax_model/test_oracle.py).
-settings.register_profile("ci", max_examples=100, derandomize=False, print_blob=True, database=KEPT, **COMMON)
+settings.register_profile(
+    "ci", max_examples=100, derandomize=False, print_blob=True, database=KEPT, **COMMON
+)
 settings.register_profile("nightly", settings.get_profile("ci"), max_examples=1000)
 settings.load_profile(PROFILE)
 

@@ -23,7 +23,12 @@ def values(game, masks=None):
     masks = coalitions(game.d) if masks is None else masks
     if hasattr(game, "link"):
         x = LD(game.link.scale) * (values(game.game, masks) - LD(game.link.target))
-        links = {"sigmoid": lambda x: 1 / (1 + np.exp(-x)), "log": np.log, "exp": np.exp, "squared_error": np.square}
+        links = {
+            "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+            "log": np.log,
+            "exp": np.exp,
+            "squared_error": np.square,
+        }
         return links[game.link.name](x)
     if not hasattr(game, "s"):  # any function of coalitions
         return game.value(masks)
@@ -47,7 +52,9 @@ def shapley(game):
     d, f, masks = game.d, values(game), coalitions(game.d)
     size = masks.sum(axis=1)
     weight = np.array([1 / (LD(d) * math.comb(d - 1, k)) for k in range(d)])
-    return np.array([(weight[size[w]] * (f[w | (1 << j)] - f[w])).sum() for j, w in _without(masks)])
+    return np.array(
+        [(weight[size[w]] * (f[w | (1 << j)] - f[w])).sum() for j, w in _without(masks)]
+    )
 
 
 def banzhaf(game):
@@ -84,7 +91,9 @@ def semivalue(game, q):
     d, f, masks = game.d, values(game), coalitions(game.d)
     size = masks.sum(axis=1)
     weight = np.array([LD(q[s]) / math.comb(d - 1, s) for s in range(d)])
-    return np.array([(weight[size[w]] * (f[w | (1 << j)] - f[w])).sum() for j, w in _without(masks)])
+    return np.array(
+        [(weight[size[w]] * (f[w | (1 << j)] - f[w])).sum() for j, w in _without(masks)]
+    )
 
 
 def owen_by_orders(game, groups):
@@ -112,13 +121,20 @@ def owen(game, groups):
             for wholes in _subsets(others):
                 for members in _subsets(rest):
                     S = sum(wholes) + sum(members)
-                    weight = LD(M) * math.comb(M - 1, len(wholes)) * len(group) * math.comb(len(rest), len(members))
+                    weight = (
+                        LD(M)
+                        * math.comb(M - 1, len(wholes))
+                        * len(group)
+                        * math.comb(len(rest), len(members))
+                    )
                     out[j] += (f[S | (1 << int(j))] - f[S]) / weight
     return out
 
 
 def _subsets(items):
-    return itertools.chain.from_iterable(itertools.combinations(items, k) for k in range(len(items) + 1))
+    return itertools.chain.from_iterable(
+        itertools.combinations(items, k) for k in range(len(items) + 1)
+    )
 
 
 def _without(masks):

@@ -10,7 +10,11 @@ def score_game(d, H=2, kind="unk", seed=0, spread=1.0, offset=0.5):
     s, v = rng.normal(size=(H, d)) * spread, rng.normal(size=(H, d)) + offset
     if kind == "unk":
         s_absent, v_absent = rng.normal(size=(H, d)) * spread, rng.normal(size=(H, d)) + offset
-        return PooledGame.from_scores(s, v, s_absent, v_absent, rng.normal(size=H), rng.normal(size=H), bias=0.7)
+        return PooledGame.from_scores(
+            s, v, s_absent, v_absent, rng.normal(size=H), rng.normal(size=H), bias=0.7
+        )
     if kind == "deleted":
-        return PooledGame.from_scores(s, v, s_background=rng.normal(size=H), v_background=0.1, bias=-0.4)
+        return PooledGame.from_scores(
+            s, v, s_background=rng.normal(size=H), v_background=0.1, bias=-0.4
+        )
     return PooledGame.from_scores(s, v, bias=0.3, empty_value=-1.1)

@@ -19,9 +19,20 @@ def your_bags() -> dict[str, Any]:
     from sklearn.linear_model import LogisticRegression
 
     rng = np.random.default_rng(0)
-    shapes = {"linear_layers.0.0": (5, 7), "attention.0": (3, 5), "attention.2": (1, 3), "classifier": (2, 5)}
-    torch.save({f"{name}.weight": torch.tensor(rng.normal(size=shape)) for name, shape in shapes.items()}, "model.pt")
-    features, coords = rng.normal(size=(11, 7)).astype(np.float32), 256 * rng.integers(0, 50, size=(11, 2))
+    shapes = {
+        "linear_layers.0.0": (5, 7),
+        "attention.0": (3, 5),
+        "attention.2": (1, 3),
+        "classifier": (2, 5),
+    }
+    torch.save(
+        {f"{name}.weight": torch.tensor(rng.normal(size=shape)) for name, shape in shapes.items()},
+        "model.pt",
+    )
+    features, coords = (
+        rng.normal(size=(11, 7)).astype(np.float32),
+        256 * rng.integers(0, 50, size=(11, 2)),
+    )
     with h5py.File("slide.h5", "w") as file:
         file["features"], file["coords"] = features, coords
     torch.save({"embedding.weight": torch.eye(3), "fc.weight": torch.ones(1, 3)}, "bag_of_words.pt")
@@ -30,8 +41,12 @@ def your_bags() -> dict[str, Any]:
         "bags": [features, features[:5]],
         "my_logits": theirs.predict_logits([features, features[:5]]),
         "raw_attention": theirs.scores(theirs.read(features)).s[0],
-        "instance_logits": np.array([theirs.predict_logits([features[i : i + 1]])[0] for i in range(11)]),
-        "logits_of_sub_bags": lambda bags: [theirs.predict_logits([features[bag]])[0] for bag in bags],
+        "instance_logits": np.array(
+            [theirs.predict_logits([features[i : i + 1]])[0] for i in range(11)]
+        ),
+        "logits_of_sub_bags": lambda bags: [
+            theirs.predict_logits([features[bag]])[0] for bag in bags
+        ],
         "n": 11,
         "features": features,
         "coords": coords,

@@ -60,7 +60,10 @@ def name_of(path):
 def blocks(markdown, *languages):
     """(line number, code) of the fenced blocks in one of the languages."""
     return [
-        (markdown[: match.start()].count("\n") + 2, re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE))
+        (
+            markdown[: match.start()].count("\n") + 2,
+            re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE),
+        )
         for match in BLOCK.finditer(markdown)
         if match[2] in languages
     ]
@@ -75,7 +78,9 @@ def run(code, line, source, namespace):
         exec(compile(tree, str(source), "exec"), namespace)
         if last is not None:
             value = eval(compile(ast.Expression(last.value), str(source), "eval"), namespace)
-            if value is not None and len(repr(value)) < 1000 and repr(value)[0] != "<":  # no pages, no addresses
+            if (
+                value is not None and len(repr(value)) < 1000 and repr(value)[0] != "<"
+            ):  # no pages, no addresses
                 print(repr(value))
     return printed.getvalue()
 
@@ -88,7 +93,9 @@ def run_commands(code):
             if words[0] == "cat":
                 print(Path(words[1]).read_text(encoding="utf-8").rstrip("\n"))
             else:
-                assert words[0] == PROG, f"expected a command of {PROG} above an output, got {shlex.join(words)}"
+                assert words[0] == PROG, (
+                    f"expected a command of {PROG} above an output, got {shlex.join(words)}"
+                )
                 try:
                     status = main(words[1:])
                 except SystemExit as stop:
@@ -102,7 +109,11 @@ def run_page(markdown, source, namespace=None):
     namespace = {"__name__": "__page__", **(namespace or {})}
     pieces, done = [], 0
     for match in BLOCK.finditer(markdown):
-        indent, language, code = match[1], match[2], re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE)
+        indent, language, code = (
+            match[1],
+            match[2],
+            re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE),
+        )
         following = OUTPUT.match(markdown, match.end())
         needed = NEEDS_PACKAGE.search(markdown, 0, match.start())
         if needed and importlib.util.find_spec(needed[1]) is None:
@@ -150,7 +161,10 @@ def indented(markdown):
     """(line number, code) of the indented blocks, fenced ones aside."""
     plain = BLOCK.sub(lambda match: re.sub(r"[^\n]+", "-", match[0]), markdown)
     for match in INDENTED.finditer(plain):
-        yield plain[: match.start()].count("\n") + 1, re.sub(r"^ {4}", "", match[0], flags=re.MULTILINE)
+        yield (
+            plain[: match.start()].count("\n") + 1,
+            re.sub(r"^ {4}", "", match[0], flags=re.MULTILINE),
+        )
 
 
 def commands(markdown):
@@ -196,14 +210,27 @@ def problem(words):
             return f"status {stop.code}" if stop.code else None
         return f"unknown {rest}" if rest and words[1] not in HANDED_ON else None
     if words[0] == "make":
-        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-        return next((f"no target {word}" for word in words[1:] if "=" not in word and word not in targets), None)
+        targets = re.findall(
+            r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+        )
+        return next(
+            (f"no target {word}" for word in words[1:] if "=" not in word and word not in targets),
+            None,
+        )
     if re.fullmatch(r"(\S*/)?python3?", words[0]) and words[1:2] == ["-m"]:
         return None if importlib.util.find_spec(words[2]) else f"no module {words[2]}"
     if words[:2] == ["pip", "install"]:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        asked = [name for word in words for part in re.findall(r"\[(.+)\]", word) for name in part.split(",")]
-        return next((f"no extra {name}" for name in asked if name not in project["optional-dependencies"]), None)
+        asked = [
+            name
+            for word in words
+            for part in re.findall(r"\[(.+)\]", word)
+            for name in part.split(",")
+        ]
+        return next(
+            (f"no extra {name}" for name in asked if name not in project["optional-dependencies"]),
+            None,
+        )
     return None
 
 
@@ -215,7 +242,10 @@ def without_code(markdown):
 def anchors(markdown):
     """Anchors of the headings, as Python-Markdown and code hosts both make them for plain headings."""
     headings = re.findall(r"^#+ +(.+?) *$", BLOCK.sub("", markdown), re.MULTILINE)
-    plain = [re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "]", heading)).strip().lower() for heading in headings]
+    plain = [
+        re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "]", heading)).strip().lower()
+        for heading in headings
+    ]
     return {re.sub(r"[\s-]+", "-", text) for text in plain}
 
 
@@ -229,8 +259,12 @@ def broken_links(path, markdown=None):
             wrong += [] if target.startswith("https://") else [target]
             continue
         page = (path.parent / file).resolve() if file else path
-        made_here = page.is_relative_to(ROOT / "docs" / "reference")  # its entries are made when the site is built
-        if not page.exists() or (anchor and not made_here and anchor not in anchors(page.read_text(encoding="utf-8"))):
+        made_here = page.is_relative_to(
+            ROOT / "docs" / "reference"
+        )  # its entries are made when the site is built
+        if not page.exists() or (
+            anchor and not made_here and anchor not in anchors(page.read_text(encoding="utf-8"))
+        ):
             wrong.append(target)
     return wrong
 
@@ -245,7 +279,11 @@ def reader(name):
 
         matplotlib.use("Agg")
     environment, before = dict(os.environ), Path.cwd()
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), np.printoptions(linewidth=79):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        warnings.catch_warnings(),
+        np.printoptions(linewidth=79),
+    ):
         warnings.simplefilter("ignore")
         os.environ.update(COLUMNS="80", NO_COLOR="1")
         os.chdir(folder)

@@ -80,7 +80,9 @@ def make_weights(shape, seed, top_score=1.0, biases=True, positions="sinusoidal"
     # Logits are linear in the query, so scaling the query sets the largest one.
     e = arrays["W_e"][:, None] + (0 if positions is None else arrays["W_p"])
     q = np.einsum("kae,e->ka", arrays["W_q"], e[cls, 0]) + arrays.get("b_q", 0.0)
-    k = np.einsum("kae,dte->kdta", arrays["W_k"], e) + (arrays["b_k"][:, None, None] if biases else 0.0)
+    k = np.einsum("kae,dte->kdta", arrays["W_k"], e) + (
+        arrays["b_k"][:, None, None] if biases else 0.0
+    )
     largest = np.abs(np.einsum("ka,kdta->kdt", q, k)).max() / np.sqrt(d_att)
     arrays["W_q"] *= top_score / largest
     if biases:
@@ -109,7 +111,9 @@ def weights(draw, shapes=tuple(SHAPES), scores=tuple(SCORES), padded=False):
         seed=draw(SEEDS),
         top_score=draw(_ordinary_first(scores, lambda score: score in ORDINARY_SCORES)),
         biases=draw(st.booleans()),
-        positions=draw(st.sampled_from(["sinusoidal", np.zeros((shape.T_max, shape.d_e)), None][: 3 - padded])),
+        positions=draw(
+            st.sampled_from(["sinusoidal", np.zeros((shape.T_max, shape.d_e)), None][: 3 - padded])
+        ),
         cls=cls,
         unk=unk,
     )

@@ -36,7 +36,10 @@ LEVELS = {
 BESIDE = {"app/models", "app/files"}
 #: Imports that go up, each inside a function and with its reason.
 EXCEPTIONS = {
-    ("attn_closed_form/app/models/protocol.py", "app/explanations"): "`model.explain(...)` is a method of every model",
+    (
+        "attn_closed_form/app/models/protocol.py",
+        "app/explanations",
+    ): "`model.explain(...)` is a method of every model",
     (
         "attn_closed_form/app/explanations/explanation.py",
         "app/show",
@@ -110,8 +113,14 @@ def test_every_folder_has_its_place():
         "py",
         "py.typed",
     }
-    found = {path.stem if path.is_file() else path.name for path in package.iterdir()} - beside - {"app"}
-    found |= {f"app/{path.stem if path.is_file() else path.name}" for path in (package / "app").iterdir()}
+    found = (
+        {path.stem if path.is_file() else path.name for path in package.iterdir()}
+        - beside
+        - {"app"}
+    )
+    found |= {
+        f"app/{path.stem if path.is_file() else path.name}" for path in (package / "app").iterdir()
+    }
     assert found - {f"app/{name}" for name in beside} == set(LEVELS)
 
 
@@ -156,5 +165,7 @@ def test_the_core_needs_numpy_alone_at_import_time():
 
 def test_no_folder_or_module_hides_a_public_name():
     """`import attn_closed_form.shapley as m` must not bind a function where a module is meant."""
-    hidden = {path.stem for path in (ROOT / "attn_closed_form").iterdir()} & set(attn_closed_form.__all__)
+    hidden = {path.stem for path in (ROOT / "attn_closed_form").iterdir()} & set(
+        attn_closed_form.__all__
+    )
     assert not hidden

@@ -68,17 +68,23 @@ def slalom(names, out):
 def your_transformer(names, out):
     assert names["model"].outputs == ("negative", "positive") and Path("report.html").is_file()
     headline = names["headline"]
-    assert headline.base_value + headline.scores.sum() == pytest.approx(names["explanations"].prediction, abs=1e-6)
+    assert headline.base_value + headline.scores.sum() == pytest.approx(
+        names["explanations"].prediction, abs=1e-6
+    )
     assert names["verdict"].prediction > 0.9 and "wonderful" in out
 
 
 #: What a page says of its own example, beyond that it runs.
 def weighted_means(names, out):
     share, loo = names["share"], names["loo"]
-    assert abs(names["pooled"] + 0.714) < 1e-3 and abs(names["tau2"] - 0.309) < 1e-3  # as metafor finds (method "DL")
+    assert (
+        abs(names["pooled"] + 0.714) < 1e-3 and abs(names["tau2"] - 0.309) < 1e-3
+    )  # as metafor finds (method "DL")
     assert abs(share.sum() - names["pooled"]) < 1e-9 < abs(loo.sum() - names["pooled"])
     assert Path("forest.png").exists() and names["mixture"].d == 4
-    values, predictor, X, y, test = (names[name] for name in ("values", "predictor", "X", "y", "test"))
+    values, predictor, X, y, test = (
+        names[name] for name in ("values", "predictor", "X", "y", "test")
+    )
     chances = predictor.predict_proba(X[test])[range(len(test)), y[test]]
     assert abs(values.sum() - sum(math.log(2 * p) for p in chances)) < 1e-3
 
@@ -105,7 +111,9 @@ PROMISES = {
 def test_every_command_exists_and_every_link_leads_somewhere(path):
     markdown = path.read_text(encoding="utf-8")
     wrong = {
-        f"line {line}: {shlex.join(words)}": what for line, words in commands(markdown) if (what := problem(words))
+        f"line {line}: {shlex.join(words)}": what
+        for line, words in commands(markdown)
+        if (what := problem(words))
     }
     assert wrong == {}
     assert broken_links(path) == []
@@ -116,14 +124,18 @@ def test_tables_about_pages_name_pages():
 
 
 def test_every_page_is_in_the_navigation():
-    listed = re.findall(r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(
+        r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert len(listed) == len(set(listed))
     own = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert own <= set(listed), "add the page to `nav` of mkdocs.yml"
 
 
 def test_the_reference_names_everything_public():
-    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))
+    text = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md")
+    )
     listed = re.findall(r"^\[names: (.*)\]$", text, re.MULTILINE)
     prefixes = tuple(f"{module.strip()}." for modules in listed for module in modules.split(","))
     for name, thing in REFERENCE.public_objects().items():
@@ -136,7 +148,9 @@ def test_the_reference_names_everything_public_in_jax():
     import jax_model
 
     text = (ROOT / "docs" / "reference" / "training.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^::: jax_model\S*\.(\w+)$", text, re.MULTILINE)) >= set(jax_model.__all__)
+    assert set(re.findall(r"^::: jax_model\S*\.(\w+)$", text, re.MULTILINE)) >= set(
+        jax_model.__all__
+    )
 
 
 def test_the_page_on_bags_names_every_layout():
@@ -216,7 +230,11 @@ a table that is no output
     shown = [text for _, text in blocks(made, "text")]
     assert shown[:2] == ["x is 0.333\n(0.3333333333333333, 2)\n", "y\n\nz\n"]
     assert '    ```text title="Output"\n    y\n\n    z\n    ```' in made
-    assert "stale" not in made and "nothing is printed now" not in made and "a table that is no output" in made
+    assert (
+        "stale" not in made
+        and "nothing is printed now" not in made
+        and "a table that is no output" in made
+    )
     assert run_page(made, "sample")[1] == made
 
 

@@ -18,7 +18,9 @@ print(sorted(new - sys.stdlib_module_names - {"numpy"}))
 
 
 def test_the_core_imports_nothing_but_numpy():
-    run = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert run.stdout.strip() == "['attn_closed_form']"
 
 

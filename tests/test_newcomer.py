@@ -42,8 +42,17 @@ def commands_for(task):
 
 
 def test_torch_is_installed_as_the_makefile_does():
-    pin = next(word for word in (ROOT / "Makefile").read_text(encoding="utf-8").split() if word.startswith("torch=="))
-    assert {pin} == {word for install, _ in commands_for("transformer") for word in install if word.startswith("torch")}
+    pin = next(
+        word
+        for word in (ROOT / "Makefile").read_text(encoding="utf-8").split()
+        if word.startswith("torch==")
+    )
+    assert {pin} == {
+        word
+        for install, _ in commands_for("transformer")
+        for word in install
+        if word.startswith("torch")
+    }
     assert f"pip install {pin}\n" in (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
 
 
@@ -53,10 +62,17 @@ def labeled_texts():
         file.write("text,label\n")
         for i in range(40):
             for label, words in (("liked", PRAISE), ("disliked", BLAME)):
-                file.write(f"The film is {words[i % 4]} and the actors are {words[i // 4 % 4]},{label}\n")
+                file.write(
+                    f"The film is {words[i % 4]} and the actors are {words[i // 4 % 4]},{label}\n"
+                )
 
 
-SETUPS = {"table of texts": labeled_texts, "bag": your_bags, "transformer": your_transformer, "theorem": dict}
+SETUPS = {
+    "table of texts": labeled_texts,
+    "bag": your_bags,
+    "transformer": your_transformer,
+    "theorem": dict,
+}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -78,7 +94,10 @@ def test_a_result_in_at_most_three_commands(task, tmp_path, monkeypatch, capsys)
     if task == "table of texts":
         assert "liked" in out and "Exact to" in out and (tmp_path / "report.html").is_file()
     elif task == "bag":
-        assert len(json.loads((tmp_path / "slide.geojson").read_text(encoding="utf-8"))["features"]) == 11
+        assert (
+            len(json.loads((tmp_path / "slide.geojson").read_text(encoding="utf-8"))["features"])
+            == 11
+        )
         assert (tmp_path / "map.png").is_file() and (tmp_path / "scores.csv").is_file()
     elif task == "transformer":
         assert (tmp_path / "report.html").is_file()
@@ -90,13 +109,19 @@ def test_a_weighted_mean_in_one_command_and_four_lines():
     names, _ = run_page(START, "README.md")
     ((_, code),) = blocks(START, "python")
     assert "pip install ." in START and len([line for line in code.splitlines() if line]) == 4
-    weights, effects, shares = names["weights"], names["effects"], names["shapley"](names["studies"])
+    weights, effects, shares = (
+        names["weights"],
+        names["effects"],
+        names["shapley"](names["studies"]),
+    )
     assert abs(shares.sum() - np.average(effects, weights=weights)) < 1e-9
 
 
 def test_a_text_file_needs_no_training(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "review.txt").write_text("Slow at first, but the end is wonderful.", encoding="utf-8")
+    (tmp_path / "review.txt").write_text(
+        "Slow at first, but the end is wonderful.", encoding="utf-8"
+    )
     assert f"`{PROG} explain review.txt`" in START
     assert main(["explain", "review.txt"]) == 0
     assert "wonderful" in capsys.readouterr().out
@@ -104,4 +129,7 @@ def test_a_text_file_needs_no_training(tmp_path, monkeypatch, capsys):
 
 def test_the_readme_and_the_demonstration_explain_one_sentence():
     assert SENTENCE in blocks(README, "python")[0][1]
-    assert f"all {2 ** len(load_demo_model().explain(SENTENCE, 'shapley')['shapley'].labels):,} coalitions" in README
+    assert (
+        f"all {2 ** len(load_demo_model().explain(SENTENCE, 'shapley')['shapley'].labels):,} coalitions"
+        in README
+    )

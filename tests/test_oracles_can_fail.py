@@ -37,21 +37,41 @@ GAME = pooled_game(MODEL, TOKENS, output=1)
 
 # comparison, the right value for the model above, and how large an error it must notice, relative to the value
 COMPARISONS = {
-    "value": (lambda got: comparisons.check_value(MODEL, TOKENS, got), predict(MODEL, TOKENS), 1e-10),
-    "attention": (lambda got: comparisons.check_attention(MODEL, TOKENS, got), alpha(MODEL, TOKENS), 1e-10),
+    "value": (
+        lambda got: comparisons.check_value(MODEL, TOKENS, got),
+        predict(MODEL, TOKENS),
+        1e-10,
+    ),
+    "attention": (
+        lambda got: comparisons.check_attention(MODEL, TOKENS, got),
+        alpha(MODEL, TOKENS),
+        1e-10,
+    ),
     "attention matrices": (
         lambda got: comparisons.check_attention_matrices(MODEL, TOKENS, got),
         attention_matrices(MODEL, TOKENS),
         1e-10,
     ),
-    "gradient": (lambda got: comparisons.check_gradient(MODEL, TOKENS, 1, got), gradient(MODEL, TOKENS, 1), 1e-9),
+    "gradient": (
+        lambda got: comparisons.check_gradient(MODEL, TOKENS, 1, got),
+        gradient(MODEL, TOKENS, 1),
+        1e-9,
+    ),
     "mean": (
         lambda got: comparisons.check_gradient_mean(MODEL, TOKENS, 1, got),
         gradient_mean(MODEL, TOKENS, 1),
         1e-9,
     ),
-    "l1": (lambda got: comparisons.check_gradient_l1(MODEL, TOKENS, 1, got), gradient_l1(MODEL, TOKENS, 1), 1e-9),
-    "l2": (lambda got: comparisons.check_gradient_l2(MODEL, TOKENS, 1, got), gradient_l2(MODEL, TOKENS, 1), 1e-9),
+    "l1": (
+        lambda got: comparisons.check_gradient_l1(MODEL, TOKENS, 1, got),
+        gradient_l1(MODEL, TOKENS, 1),
+        1e-9,
+    ),
+    "l2": (
+        lambda got: comparisons.check_gradient_l2(MODEL, TOKENS, 1, got),
+        gradient_l2(MODEL, TOKENS, 1),
+        1e-9,
+    ),
     "gradient times input": (
         lambda got: comparisons.check_gradient_times_input(MODEL, TOKENS, 1, got),
         gradient_times_input(MODEL, TOKENS, 1),
@@ -131,15 +151,25 @@ def test_the_gradient_without_the_cls_term_is_refused():
         (lambda got: assert_algebraic(got, [2.0, -3.0]), 3 * ALGEBRAIC),
         (lambda got: assert_algebraic(got, [2.0, -3.0], scale=5.0, condition=7.0), 35 * ALGEBRAIC),
         (lambda got: assert_quadrature(got, [2.0, -3.0], scale=5.0), 10 * QUADRATURE),
-        (lambda got: assert_guaranteed(got, [2.0, -3.0], 5.0, 1e-12), 5 * QUADRATURE * GUARANTEED + 1e-12),
-        (lambda got: assert_statistical(got, [2.0, -3.0], standard_error=[0.1, 0.1]), 0.1 * STATISTICAL),
+        (
+            lambda got: assert_guaranteed(got, [2.0, -3.0], 5.0, 1e-12),
+            5 * QUADRATURE * GUARANTEED + 1e-12,
+        ),
+        (
+            lambda got: assert_statistical(got, [2.0, -3.0], standard_error=[0.1, 0.1]),
+            0.1 * STATISTICAL,
+        ),
         (lambda got: assert_difference(got, [2.0, -3.0], scale=5.0), 5 * DIFFERENCE),
     ],
 )
 def test_assertions_hold_their_stated_bound(check, allowed):
     check([2.0, -3.0])
     check([2.0 + 0.9 * allowed, -3.0 - 0.9 * allowed])
-    for wrong in ([2.0 + 1.1 * allowed, -3.0], [2.0, -3.0 - 1.1 * allowed], [2.0 - 1.1 * allowed, -3.0]):
+    for wrong in (
+        [2.0 + 1.1 * allowed, -3.0],
+        [2.0, -3.0 - 1.1 * allowed],
+        [2.0 - 1.1 * allowed, -3.0],
+    ):
         with pytest.raises(AssertionError, match="difference"):
             check(wrong)
     for wrong in ([np.nan, -3.0], [np.inf, -3.0]):

@@ -21,7 +21,16 @@ INSTALLED_AS = {
     "pydantic_core": "pydantic",
 }
 #: What tests skip, with a reason, where it is missing.
-SKIPPED_WITHOUT = {"torch", "transformers", "tokenizers", "fasttext", "pandas", "polars", "duckdb", "psutil"}
+SKIPPED_WITHOUT = {
+    "torch",
+    "transformers",
+    "tokenizers",
+    "fasttext",
+    "pandas",
+    "polars",
+    "duckdb",
+    "psutil",
+}
 
 
 def third_party(*folders):
@@ -48,13 +57,17 @@ def installs(extra):
 
 
 def missing(imported, installed):
-    return {name for name in imported if INSTALLED_AS.get(name, name).replace("_", "-") not in installed}
+    return {
+        name for name in imported if INSTALLED_AS.get(name, name).replace("_", "-") not in installed
+    }
 
 
 def test_the_wheel_holds_two_packages():
     patterns = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
     packages = {path.parent.relative_to(ROOT).parts[0] for path in ROOT.glob("*/__init__.py")}
-    held = {name for name in packages if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)}
+    held = {
+        name for name in packages if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+    }
     assert held == {"attn_closed_form", "jax_model"}
     # Folders without __init__.py would be left out.
     for name in held:
@@ -74,13 +87,18 @@ def test_every_file_that_is_no_module_is_package_data():
             for path in (ROOT / package).rglob("*")
             if path.is_file() and path.suffix not in (".py", ".pyc")
         }
-        declared = {path for path in files if any(_matches(path, pattern) for pattern in data.get(package, []))}
+        declared = {
+            path
+            for path in files
+            if any(_matches(path, pattern) for pattern in data.get(package, []))
+        }
         assert files == declared
 
 
 def test_extras_install_what_the_packages_import():
     assert not missing(
-        third_party("attn_closed_form", "jax_model") - {"fasttext", "torch", "transformers"}, installs("all")
+        third_party("attn_closed_form", "jax_model") - {"fasttext", "torch", "transformers"},
+        installs("all"),
     )
 
 
@@ -92,19 +110,27 @@ def test_extras_install_what_tests_and_benchmarks_import():
 
 def test_the_version_stands_in_one_place():
     assert "version" in PROJECT["project"]["dynamic"]
-    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "attn_closed_form.__version__"}
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {
+        "attr": "attn_closed_form.__version__"
+    }
     assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", attn_closed_form.__version__)
 
 
 def test_metadata_is_complete():
-    assert PROJECT["project"]["authors"] and PROJECT["project"]["classifiers"] and PROJECT["project"]["keywords"]
+    assert (
+        PROJECT["project"]["authors"]
+        and PROJECT["project"]["classifiers"]
+        and PROJECT["project"]["keywords"]
+    )
 
 
 def test_the_citation_and_the_changelog_have_the_version_and_its_date():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     version = re.search(r"^version: (\S+)$", citation, re.MULTILINE)[1]
-    date = datetime.date.fromisoformat(re.search(r"^date-released: (\S+)$", citation, re.MULTILINE)[1])
+    date = datetime.date.fromisoformat(
+        re.search(r"^date-released: (\S+)$", citation, re.MULTILINE)[1]
+    )
     released, day = re.search(r"^## (\d+\.\d+\.\d+) \((.+)\)$", changelog, re.MULTILINE).groups()
     assert version == released and day == f"{date.day} {date:%B %Y}"
     assert attn_closed_form.__version__ == version or attn_closed_form.__version__.endswith(".dev0")

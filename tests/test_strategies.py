@@ -39,7 +39,12 @@ def drawn(strategy, number):
     examples = []
 
     @seed(number)
-    @settings(max_examples=EXAMPLES, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=EXAMPLES,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(strategy)
     def collect(example):
         examples.append(example)
@@ -50,16 +55,25 @@ def drawn(strategy, number):
 
 @pytest.mark.parametrize("min_size", [0, 1])
 def test_most_problems_are_ordinary_and_every_edge_case_is_drawn(min_size, record_property):
-    tests = [[cases(problem) for problem in drawn(problems(min_size=min_size), number)] for number in range(TESTS)]
+    tests = [
+        [cases(problem) for problem in drawn(problems(min_size=min_size), number)]
+        for number in range(TESTS)
+    ]
     ordinary = [sum("ordinary" in names for names in test) / len(test) for test in tests]
     everything = [names for test in tests for names in test]
     counts = Counter(name for names in everything for name in names)
     shares = {name: counts[name] / len(everything) for name in ["ordinary", *EDGES]}
     text = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    record_property("shown", f"strategies, {len(everything)} problems of at least {min_size} tokens: {text}")
+    record_property(
+        "shown", f"strategies, {len(everything)} problems of at least {min_size} tokens: {text}"
+    )
     print(text, f"ordinary in the poorest test {min(ordinary):.0%}")
     assert len(everything) >= 0.9 * TESTS * EXAMPLES
     assert shares["ordinary"] >= ORDINARY
     assert min(ordinary) >= ORDINARY_IN_ONE
-    rare = {name: shares[name] for name, least in EDGES.items() if shares[name] < least and min_size == 0}
+    rare = {
+        name: shares[name]
+        for name, least in EDGES.items()
+        if shares[name] < least and min_size == 0
+    }
     assert not rare

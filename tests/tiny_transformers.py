@@ -14,7 +14,9 @@ REVIEW = "The film was slow, but the leads are wonderful together!"
 def need_torch():
     torch = pytest.importorskip("torch", reason="torch is not installed: make test-all installs it")
     torch.set_num_threads(1)  # for models this small threads wait more than they work
-    pytest.importorskip("transformers", reason="transformers is not installed: make test-all installs it")
+    pytest.importorskip(
+        "transformers", reason="transformers is not installed: make test-all installs it"
+    )
 
 
 def word_pieces(**options):
@@ -23,14 +25,20 @@ def word_pieces(**options):
     from transformers import PreTrainedTokenizerFast
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split()]
-    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]")
+    )
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     names = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", **names, **options)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, mask_token="[MASK]", **names, **options
+    )
 
 
 def byte_pairs(special=None, **options):
@@ -43,7 +51,10 @@ def byte_pairs(special=None, **options):
     tokenizer.decoder = decoders.ByteLevel()
     first = special or ["<|endoftext|>"]
     trainer = trainers.BpeTrainer(
-        vocab_size=300, special_tokens=first, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=300,
+        special_tokens=first,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
     tokenizer.train_from_iterator([REVIEW, "a good film, not a bad film"] * 3, trainer)
     if special:
@@ -78,10 +89,19 @@ def _seeded(make):
 def bert(names=CLASSES, positions=40, **options):
     from transformers import BertConfig, BertForSequenceClassification
 
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+    }
     tokenizer = word_pieces()
     config = BertConfig(
-        vocab_size=len(tokenizer), max_position_embeddings=positions, **sizes, **_labels(names), **options
+        vocab_size=len(tokenizer),
+        max_position_embeddings=positions,
+        **sizes,
+        **_labels(names),
+        **options,
     )
     return _seeded(lambda: BertForSequenceClassification(config)), tokenizer
 
@@ -105,7 +125,12 @@ def roberta(names=CLASSES):
         special, bos_token="<s>", cls_token="<s>", pad_token="<pad>", eos_token="</s>", sep_token="</s>",
         unk_token="<unk>", mask_token="<mask>",
     )  # fmt: skip
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+    }
     config = RobertaConfig(
         vocab_size=len(tokenizer), max_position_embeddings=42, pad_token_id=1, bos_token_id=0, eos_token_id=2,
         type_vocab_size=1, **sizes, **_labels(names),
@@ -138,10 +163,20 @@ def llama_words():
     """A Llama that predicts the next token; its tokenizer puts special tokens on both sides of a text."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+    }
     tokenizer = word_pieces()
     config = LlamaConfig(
-        vocab_size=len(tokenizer), max_position_embeddings=40, bos_token_id=2, eos_token_id=3, pad_token_id=0, **sizes
+        vocab_size=len(tokenizer),
+        max_position_embeddings=40,
+        bos_token_id=2,
+        eos_token_id=3,
+        pad_token_id=0,
+        **sizes,
     )
     return _seeded(lambda: LlamaForCausalLM(config)), tokenizer
 
@@ -152,7 +187,9 @@ def trained(model, tokenizer, texts, labels=None, steps=80, rate=5e-3):
 
     rows = dict(tokenizer(texts, padding=True, return_tensors="pt"))
     hidden = rows["attention_mask"] == 0
-    rows["labels"] = rows["input_ids"].masked_fill(hidden, -100) if labels is None else torch.tensor(labels)
+    rows["labels"] = (
+        rows["input_ids"].masked_fill(hidden, -100) if labels is None else torch.tensor(labels)
+    )
     rows.pop("token_type_ids", None)
     torch.set_num_threads(1)  # for models this small threads wait more than they work
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
@@ -174,7 +211,10 @@ def trained_bert():
     rng, texts, labels = np.random.default_rng(0), [], []
     others = ["the", "a", "film", "was", "start", "leads", "are", "together", ",", "but"]
     while len(texts) < 200:
-        words = [*rng.choice(list(SIGNS), size=rng.integers(1, 4)), *rng.choice(others, size=rng.integers(0, 9))]
+        words = [
+            *rng.choice(list(SIGNS), size=rng.integers(1, 4)),
+            *rng.choice(others, size=rng.integers(0, 9)),
+        ]
         total = sum(SIGNS.get(word, 0) for word in words)
         if total:
             texts.append(" ".join(rng.permutation(words)))

@@ -11,7 +11,9 @@ from attn_closed_form.attention import random_weights
 
 WORDS = ["[CLS]", "[UNK]", "a", "fine", "dull", "film", "with", "songs", "and", "tears", "👍"]
 TEXT = "A fine film with 😀 songs, and a dull, dull film!"
-MODEL = TextClassifier(random_weights(seed=3, D=len(WORDS), T_max=17, C=2), Vocabulary(WORDS), ("dull", "fine"))
+MODEL = TextClassifier(
+    random_weights(seed=3, D=len(WORDS), T_max=17, C=2), Vocabulary(WORDS), ("dull", "fine")
+)
 APP = make_app(MODEL, "a small model")
 
 

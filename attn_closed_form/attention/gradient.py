@@ -53,7 +53,9 @@ NEGLIGIBLE = 50.0
 SWING = 40.0
 
 
-def _gradient(weights: AttentionWeights, tokens: Tokens, output: Output) -> tuple[Array, Array, Seen]:
+def _gradient(
+    weights: AttentionWeights, tokens: Tokens, output: Output
+) -> tuple[Array, Array, Seen]:
     """Return coefficients (L, 2K) and directions (2K, d_e) whose product is the gradient by all L embedded tokens.
 
     The coefficients are alpha, then alpha (u - f), both over K; the directions w_v, then w_k.
@@ -216,7 +218,9 @@ def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: Output = 0
     return _relevance(weights, tokens, output, 2, 4)
 
 
-def _relevance(weights: AttentionWeights, tokens: Tokens, output: Output, values: int, keys: int) -> Array:
+def _relevance(
+    weights: AttentionWeights, tokens: Tokens, output: Output, values: int, keys: int
+) -> Array:
     """Return e_t . grad_t, (T,), with the parts through the values and the keys divided by `values` and `keys`."""
     (coefficients, _, seen), tables = _gradient(weights, tokens, output), weights.collapse
     e_w_v = seen.u - (tables.u_const @ as_output(weights, output))[:, None]
@@ -225,7 +229,9 @@ def _relevance(weights: AttentionWeights, tokens: Tokens, output: Output, values
     return products.sum(axis=0)[1 : 1 + len(tokens)]
 
 
-def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Output = 0, tol: float = 1e-10) -> Array:
+def integrated_gradients(
+    weights: AttentionWeights, tokens: Tokens, output: Output = 0, tol: float = 1e-10
+) -> Array:
     """Compute the (T,) integrated gradients (Sundararajan et al., 2017) from the document of [UNK] tokens.
 
     Panels are bisected until no take-over of the attention can hide between the nodes and two Gauss-Legendre rules
@@ -277,7 +283,9 @@ def integrated_gradients(weights: AttentionWeights, tokens: Tokens, output: Outp
         left, width = waiting.pop()
         used += left.size
         if used > MAX_PANELS:
-            raise ValueError(f"tol: {tol} was not reached with {MAX_PANELS} panels; use a larger tol")
+            raise ValueError(
+                f"tol: {tol} was not reached with {MAX_PANELS} panels; use a larger tol"
+            )
         done = ~_too_wide(s0, ds, left, width)
         fine, variation = integrals(left[done], width[done], FINE)
         gap = np.abs(fine - integrals(left[done], width[done], COARSE)[0]).max(axis=1, initial=0.0)

@@ -32,21 +32,29 @@ class TruncationWarning(UserWarning):
     """A document was longer than the model's T_max - 1 positions, and its end was dropped."""
 
 
-def as_tokens(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, name: str = "tokens") -> Ids:
+def as_tokens(
+    weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, name: str = "tokens"
+) -> Ids:
     """Check the ids of a document, and truncate it to `weights.room` tokens with a warning."""
     try:
         raw = np.asarray(tokens)
     except ValueError as error:
-        raise ValueError(f"{name}: expected a one-dimensional sequence of ids, got nested lists ({error})") from None
+        raise ValueError(
+            f"{name}: expected a one-dimensional sequence of ids, got nested lists ({error})"
+        ) from None
     if raw.size == 0 and raw.ndim == 1:
         return np.zeros(0, dtype=np.intp)
     if raw.ndim != 1:
-        raise ValueError(f"{name}: expected a one-dimensional sequence of ids, got shape {raw.shape}")
+        raise ValueError(
+            f"{name}: expected a one-dimensional sequence of ids, got shape {raw.shape}"
+        )
     if raw.dtype.kind not in "iu":
         raise ValueError(f"{name}: expected integer ids, got dtype {raw.dtype}")
     if np.minimum.reduce(raw) < 0 or np.maximum.reduce(raw) >= weights.D:
         bad = int(np.argmax((raw < 0) | (raw >= weights.D)))
-        raise ValueError(f"{name}: expected ids in 0..{weights.D - 1}, got {raw[bad]} at position {bad}")
+        raise ValueError(
+            f"{name}: expected ids in 0..{weights.D - 1}, got {raw[bad]} at position {bad}"
+        )
     if raw.size > weights.room:
         room = int(weights.room)
         warnings.warn(
@@ -135,7 +143,9 @@ def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -
     >>> predict_many(random_weights(seed=0), [[5, 7], [9]]).shape
     (2, 1)
     """
-    checked = [as_tokens(weights, document, name=f"documents[{i}]") for i, document in enumerate(documents)]
+    checked = [
+        as_tokens(weights, document, name=f"documents[{i}]") for i, document in enumerate(documents)
+    ]
     out = np.empty((len(checked), weights.C))
     # Documents of similar lengths share a block, the longest first, so that blocks contain few NOTHINGs.
     order = np.argsort([-document.size for document in checked], kind="stable")
@@ -249,7 +259,9 @@ def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
     return alpha(weights, tokens)[:, 1 : 1 + len(tokens)].max(axis=0)
 
 
-def document_scores(weights: AttentionWeights, ids: Ids, lengths: Ids | None = None) -> PooledScores:
+def document_scores(
+    weights: AttentionWeights, ids: Ids, lengths: Ids | None = None
+) -> PooledScores:
     """Return the scores of the T >= 1 tokens of a document, given as checked ids; absent tokens become [UNK].
 
     With `lengths`, `ids` contains several documents of these lengths, one after the other.
@@ -263,7 +275,9 @@ def document_scores(weights: AttentionWeights, ids: Ids, lengths: Ids | None = N
     s, v = _scores_at(weights, ids, places)
     absent = _scores_at(weights, np.full(ids.size if weights.T_max else 1, weights.unk), places)
     s_absent, v_absent = (np.broadcast_to(array, (len(array), ids.size)) for array in absent)
-    backgrounds = zip(*(_without(weights, T if weights.T_max else 1)[2:] for T in lengths.tolist()), strict=True)
+    backgrounds = zip(
+        *(_without(weights, T if weights.T_max else 1)[2:] for T in lengths.tolist()), strict=True
+    )
     s_background, v_background = (np.stack(columns, axis=1) for columns in backgrounds)
     parts = s_absent, v_absent, s_background, v_background
     return PooledScores(s, v, weights.b_l, head, output, *parts, starts)
@@ -375,7 +389,10 @@ def random_weights(
     >>> random_weights(seed=0)
     AttentionWeights(D=50, d_e=16, T_max=32, K=2, d_att=8, d_out=8, C=1, cls=0, unk=1)
     """
-    rng, sizes = np.random.default_rng(seed), {"D": D, "d_e": d_e, "K": K, "d_att": d_att, "d_out": d_out, "C": C}
+    rng, sizes = (
+        np.random.default_rng(seed),
+        {"D": D, "d_e": d_e, "K": K, "d_att": d_att, "d_out": d_out, "C": C},
+    )
     arrays: dict[str, Array] = {}
     for name, axes in AXES.items():
         if name != "W_p" and (biases or name not in BIASES):

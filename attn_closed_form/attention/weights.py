@@ -125,7 +125,11 @@ class AttentionWeights:
         given = [name for name in AXES if name not in OPTIONAL or getattr(self, name) is not None]
         arrays = {name: finite(name, getattr(self, name)) for name in given}
         sizes = _sizes(arrays)
-        arrays |= {name: np.zeros([sizes[axis] for axis in AXES[name]]) for name in BIASES if name not in arrays}
+        arrays |= {
+            name: np.zeros([sizes[axis] for axis in AXES[name]])
+            for name in BIASES
+            if name not in arrays
+        }
         ids = {name: whole(name, getattr(self, name), 0, sizes["D"] - 1) for name in ("cls", "unk")}
         for array in arrays.values():
             array.flags.writeable = False
@@ -149,12 +153,17 @@ class AttentionWeights:
             s_const = np.einsum("ka,ka->k", self.b_k, q) * scale
             u_const = np.einsum("ko,kco->kc", self.b_v, self.W_l)
             s_tok, s_pos = self.W_e @ w_k.T, W_p @ w_k.T + s_const
-            u_tok, u_pos = ((e @ w_v.reshape(-1, self.d_e).T).reshape(-1, self.K, self.C) for e in (self.W_e, W_p))
+            u_tok, u_pos = (
+                (e @ w_v.reshape(-1, self.d_e).T).reshape(-1, self.K, self.C)
+                for e in (self.W_e, W_p)
+            )
             tables = Collapse(q, w_k, w_v, s_const, u_const, s_tok, s_pos, u_tok, u_pos + u_const)
         for name, table in zip(Collapse._fields, tables, strict=True):
             # Two tables are added, so each may use half of the range of float64.
             if not (np.abs(table) < np.finfo(np.float64).max / 2).all():
-                raise ValueError(f"weights: expected products within the range of float64, but {name} overflows")
+                raise ValueError(
+                    f"weights: expected products within the range of float64, but {name} overflows"
+                )
             table.flags.writeable = False
         return tables
 
@@ -167,7 +176,9 @@ class AttentionWeights:
         return {name: getattr(self, name) for name in AXES if getattr(self, name) is not None}
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{n}={getattr(self, n)}" for n in ("D", "d_e", "T_max", "K", "d_att", "d_out", "C"))
+        sizes = ", ".join(
+            f"{n}={getattr(self, n)}" for n in ("D", "d_e", "T_max", "K", "d_att", "d_out", "C")
+        )
         return f"AttentionWeights({sizes}, cls={self.cls}, unk={self.unk})"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -185,7 +196,9 @@ def _sizes(arrays: Mapping[str, Array]) -> dict[str, int]:
             raise ValueError(f"{name}: expected shape {expected}, got {array.shape}")
         for axis, length in zip(axes, array.shape, strict=True):
             if length == 0:
-                raise ValueError(f"{name}: expected shape {expected} with no empty axis, got {array.shape}")
+                raise ValueError(
+                    f"{name}: expected shape {expected} with no empty axis, got {array.shape}"
+                )
             if sizes.setdefault(axis, length) != length:
                 raise ValueError(
                     f"{name}: expected shape {expected}, got {array.shape} ({axis} was set by {origin[axis]})"

@@ -107,7 +107,9 @@ def budget(
     least = amplification * game.poles.error / (POLE_SHARE * scale) if scale else math.inf
     doubt += game.doubt * (arithmetic.ulp / ULP)
     facts = Facts(scale, spread, game.d, 0, doubt, constants)
-    return budget_of(facts, tol, amplification, True, arithmetic, left, least if least > tol else 0.0)
+    return budget_of(
+        facts, tol, amplification, True, arithmetic, left, least if least > tol else 0.0
+    )
 
 
 class Facts(NamedTuple):
@@ -117,8 +119,12 @@ class Facts(NamedTuple):
     spread: float  # sum over heads of the largest |value| off the center
     d: int
     exponent: int
-    doubt: float = 0.0  # further rounding relative to the spread, for masses that are already rounded
-    constants: float = 0.0  # constants added up in the floating type, of which a result may lose 8 ulps
+    doubt: float = (
+        0.0  # further rounding relative to the spread, for masses that are already rounded
+    )
+    constants: float = (
+        0.0  # constants added up in the floating type, of which a result may lose 8 ulps
+    )
 
 
 def budget_of(
@@ -138,17 +144,23 @@ def budget_of(
         tol = positive("tol", tol)
     scale, spread, ulp = facts.scale, facts.spread * (1 + 1e-12), arithmetic.ulp
     # The rounding of the last additions, relative to max|f|, and their loss among the smallest numbers of the type.
-    lost = 8 * math.ldexp(1.0, arithmetic.least_exponent - facts.exponent) + 8 * ulp * facts.constants
+    lost = (
+        8 * math.ldexp(1.0, arithmetic.least_exponent - facts.exponent) + 8 * ulp * facts.constants
+    )
     output = OUTPUT / ULP * ulp + (lost / scale if scale else math.inf if facts.constants else 0.0)
     if spread == 0 and tol * left > output and tol >= least_tol:
         return Budget(EPS_LOOSE, 1.0, scale, spread, False, amplification)
     least, every = ulp * PRECISE + facts.doubt, ulp * FACTOR * facts.d
-    need = _tol_needed(spread, scale, amplification, output, arithmetic.eps_min + least + (every if plain else 0))
+    need = _tol_needed(
+        spread, scale, amplification, output, arithmetic.eps_min + least + (every if plain else 0)
+    )
     need = max(need / left, least_tol)
     # The named tol is rounded up by at most a tenth; the text is only built if it may be needed.
     if not tol >= 1.2 * need and not tol >= (smallest := float(smallest_text(need))):
         if smallest == math.inf:
-            raise ToleranceError(f"tol: {tol:g} cannot be guaranteed for this game: f is 0 wherever it was tried")
+            raise ToleranceError(
+                f"tol: {tol:g} cannot be guaranteed for this game: f is 0 wherever it was tried"
+            )
         raise ToleranceError(
             f"tol: {tol:g} cannot be guaranteed for this game in {arithmetic.name} (its values spread over "
             f"{_shown(2 * spread, facts.exponent)}, max|f| is at least {_shown(scale, facts.exponent)}); "
@@ -158,7 +170,9 @@ def budget_of(
     total = part * (1 - P_SHARE) / (2 * spread)
     precise = not plain and least + every > total / 4
     rounding = least if precise else least + every
-    return Budget(min(EPS_LOOSE, total - rounding), part * P_SHARE, scale, spread, precise, amplification)
+    return Budget(
+        min(EPS_LOOSE, total - rounding), part * P_SHARE, scale, spread, precise, amplification
+    )
 
 
 def guaranteed_error(game: PooledGame | LinkedGame, tol: float) -> float:
@@ -169,9 +183,15 @@ def guaranteed_error(game: PooledGame | LinkedGame, tol: float) -> float:
     return math.inf if scale == LARGE else float(np.ldexp(tol * scale, game.exponent))
 
 
-def _tol_needed(spread: float, scale: float, amplification: float, output: float, error: float) -> float:
+def _tol_needed(
+    spread: float, scale: float, amplification: float, output: float, error: float
+) -> float:
     """Return a tol that can be kept, slightly above the one that `budget` needs."""
-    return (output + amplification * 2 / (1 - P_SHARE) * spread * error / scale) * (1 + 1e-9) if scale else math.inf
+    return (
+        (output + amplification * 2 / (1 - P_SHARE) * spread * error / scale) * (1 + 1e-9)
+        if scale
+        else math.inf
+    )
 
 
 def smallest_text(tol: float) -> str:
@@ -207,7 +227,9 @@ def _largest_known_value(game: PooledGame) -> float:
 
 def in_units(value: float, exponent: int) -> float:
     """Convert a number >= 0 to units of 2^exponent, capped if it is much larger than every value."""
-    return LARGE if value and math.frexp(value)[1] - exponent > 900 else math.ldexp(value, -exponent)
+    return (
+        LARGE if value and math.frexp(value)[1] - exponent > 900 else math.ldexp(value, -exponent)
+    )
 
 
 def _probes(game: PooledGame) -> NDArray[np.bool_]:

@@ -66,7 +66,9 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
     return out
 
 
-def centered_moments(game: PooledGame | PoleGame, weights: Array, goal: Budget) -> tuple[Array, Array]:
+def centered_moments(
+    game: PooledGame | PoleGame, weights: Array, goal: Budget
+) -> tuple[Array, Array]:
     """Sum q_s E[f | s absent] and, for every player j, q_s E[f 1{j present} | s absent] over sizes, in O(L d^2).
 
     f enters with its `base` subtracted, in units of 2^exponent, without the part of `empty_value`. `weights` (n, d+1)
@@ -107,7 +109,9 @@ def _forward(x: Array, y: Array, A: Array, B: Array, n0: Array) -> Iterator[tupl
         yield P, N
 
 
-def _backward(x: Array, y: Array, A: Array, B: Array, states: list[tuple[Array, Array]], q: Array) -> Array:
+def _backward(
+    x: Array, y: Array, A: Array, B: Array, states: list[tuple[Array, Array]], q: Array
+) -> Array:
     """Compute the (l, d) derivatives of sum_s q_s N_s with respect to a factor on x_j."""
     rows, d = x.shape
     out = np.empty((rows, d), dtype=x.dtype)

@@ -80,7 +80,9 @@ class PieceMasses:
 
     def of_players(self, which: Ids | slice) -> PieceMasses:
         """Return the same arrays for a subset of the players."""
-        return replace(self, gap=self.gap[..., which], lighter=self.lighter[..., which], V=self.V[..., which])
+        return replace(
+            self, gap=self.gap[..., which], lighter=self.lighter[..., which], V=self.V[..., which]
+        )
 
     @cached_property
     def players_light(self) -> Array:
@@ -103,7 +105,16 @@ def heads_of(game: PooledGame) -> Heads:
     varies = game.half_range > 0
     v, v_absent, v_background = (x[varies] for x in game._centered)
     s, s_absent, s_background = game.s[varies], game.s_absent[varies], game.s_background[varies]
-    return Heads(s, v, s_absent, v_absent, s_background, v_background, game.half_range[varies], game.can_be_empty)
+    return Heads(
+        s,
+        v,
+        s_absent,
+        v_absent,
+        s_background,
+        v_background,
+        game.half_range[varies],
+        game.can_be_empty,
+    )
 
 
 def head_masses(game: PooledGame) -> PieceMasses:
@@ -189,14 +200,19 @@ def scales_of(game: PooledGame, ranges: Ranges) -> list[Scale]:
     units = game.unit[game.half_range > 0]
     scales: list[Scale] = []
     heads = heads_of(game)
-    for h, three in enumerate(zip(units.tolist(), ranges.least.tolist(), ranges.log_range.tolist(), strict=True)):
+    for h, three in enumerate(
+        zip(units.tolist(), ranges.least.tolist(), ranges.log_range.tolist(), strict=True)
+    ):
         scales += [Scale(h, *three)] if three[2] <= TIER_GAP else _tiers(heads, h)
     return scales
 
 
 def _tiers(heads: Heads, h: int) -> list[Scale]:
     """Return the tiers of one head, lightest first."""
-    s_lo, s_hi = np.minimum(heads.s[h], heads.s_absent[h]), np.maximum(heads.s[h], heads.s_absent[h])
+    s_lo, s_hi = (
+        np.minimum(heads.s[h], heads.s_absent[h]),
+        np.maximum(heads.s[h], heads.s_absent[h]),
+    )
     # Logarithms find the tiers; they may be rounded. The numbers that count are taken from masses afterwards.
     with np.errstate(over="ignore", divide="ignore"):
         log_gap = s_hi + np.log(-np.expm1(s_lo - s_hi))
@@ -222,7 +238,9 @@ def _tiers(heads: Heads, h: int) -> list[Scale]:
         log_range = float(so_far[last - 1] - increments[first])
         if log_range < LOG_RANGE_EXACT:
             inside = members[:last][members[:last] >= 0]
-            log_range = math.log((float(masses.D_0[0]) + float(np.add.reduce(masses.gap[0, inside]))) / least)
+            log_range = math.log(
+                (float(masses.D_0[0]) + float(np.add.reduce(masses.gap[0, inside]))) / least
+            )
         else:
             log_range += MARGIN + 2.0**-48 * (abs(float(so_far[last - 1])) + abs(unit))
         tiers.append(Scale(h, unit, least, log_range))
@@ -268,7 +286,9 @@ def pole_pieces(game: PoleGame, eps: float) -> Iterator[tuple[PieceMasses, Array
             length = log_range + 3 * ROOM + float(stretch[m])
             for shift, lam, w in sector_segments(length, eps, float(sectors.half_angle[m])):
                 factor = math.exp((unit + shift - unit) - shift) / near
-                segments.setdefault(unit + shift, []).append((lam * factor, w * (factor * factors[m]), m))
+                segments.setdefault(unit + shift, []).append(
+                    (lam * factor, w * (factor * factors[m]), m)
+                )
         tiers += list(segments.items())
     total = sum(lam.size for _, parts in tiers for lam, _, _ in parts)
     for unit, parts in tiers:
@@ -290,7 +310,8 @@ def _pole_masses(game: PoleGame, unit: float) -> PieceMasses:
         gap=np.where(heavy, gap, -gap),
         lighter=np.stack([~heavy | alike, heavy | alike], axis=1).astype(np.float64),
         V=np.broadcast_to(np.stack([a, b]), (z.size, 2, a.size)),
-        D_0=np.add.reduce(np.where(heavy, absent, present), axis=1) + (turn * (background * (v_0 - z)))[:, 0],
+        D_0=np.add.reduce(np.where(heavy, absent, present), axis=1)
+        + (turn * (background * (v_0 - z)))[:, 0],
         n_0=np.full(z.size, background),
         half_range=game.half_range,
     )

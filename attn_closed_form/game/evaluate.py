@@ -95,7 +95,9 @@ class Statistic(NamedTuple):
     sums: Callable[[Terms, Batch, bool], Array]
 
 
-def evaluate(game: Game, law: Law, statistic: Statistic, tol: float, amplification: float = 1.0) -> Array:
+def evaluate(
+    game: Game, law: Law, statistic: Statistic, tol: float, amplification: float = 1.0
+) -> Array:
     """Compute the statistic's mean under the law, with |error| <= tol / amplification * max|f| or a ToleranceError.
 
     Parameters
@@ -126,7 +128,9 @@ def evaluate(game: Game, law: Law, statistic: Statistic, tol: float, amplificati
     sums = np.zeros((d,) * statistic.axes)
     if k > d:
         return sums
-    windows = windows_of(engine, goal) if statistic is FIRST and isinstance(engine, PooledGame) else None
+    windows = (
+        windows_of(engine, goal) if statistic is FIRST and isinstance(engine, PooledGame) else None
+    )
     if windows is not None:
         parts = window_sums(windows, goal, law, d)
     else:
@@ -158,7 +162,9 @@ def window_sums(windows: Iterable[Window], goal: Budget, law: Law, d: int) -> It
     """Yield the sums of Delta_j (d,) of every batch of every window, in units of 2^exponent; see `terms.py`."""
     for window in windows:
         for batch in law.batches(window.terms, goal.p_error):
-            mean, first = weighted_sums(window.terms, batch, goal.precise, window.beyond_weights, window.inside_weights)
+            mean, first = weighted_sums(
+                window.terms, batch, goal.precise, window.beyond_weights, window.inside_weights
+            )
             out = np.zeros(d)
             out[window.inside], out[window.beyond] = first[0], mean[0]
             yield out
@@ -316,7 +322,9 @@ def vanishing(terms: Terms, p: Array, left_out: NDArray[np.bool_] | None) -> Van
     return Vanishing(node, term, terms.weight[term], p, terms.factor[term], V, terms.n_0[term])
 
 
-def flips_of(terms: Terms, batch: Batch, precise: bool) -> Iterator[tuple[Terms, Array, Array, Flips]]:
+def flips_of(
+    terms: Terms, batch: Batch, precise: bool
+) -> Iterator[tuple[Terms, Array, Array, Flips]]:
     """Split the batch into parts of few terms, or of one term and few nodes, so that working arrays stay small.
 
     Yields the terms, nodes p, weights and flips of each part.
@@ -330,7 +338,9 @@ def flips_of(terms: Terms, batch: Batch, precise: bool) -> Iterator[tuple[Terms,
         few = terms.pick(which)
         for start in range(0, m, max(1, nodes)):
             part = slice(start, start + max(1, nodes))
-            p, weights = (x[part] if x.shape[1] == 1 else x[part, which] for x in (batch.p, batch.weights))
+            p, weights = (
+                x[part] if x.shape[1] == 1 else x[part, which] for x in (batch.p, batch.weights)
+            )
             yield few, p, weights, flip(few, p, precise)
 
 
@@ -345,7 +355,9 @@ def weighted_sums(
     batch = batch._replace(terms=slice(None))
     J = series_length(terms, batch.p)
     if J:
-        return sums_by_series(terms, batch.p, for_mean(batch.p, batch.weights), for_first(batch.p, batch.weights), J)
+        return sums_by_series(
+            terms, batch.p, for_mean(batch.p, batch.weights), for_first(batch.p, batch.weights), J
+        )
     mean, first = np.zeros(0), np.zeros(0)
     for few, p, weights, (P, num, sigma, left_out) in flips_of(terms, batch, precise):
         Pn, w_mean, w_first = P * num, for_mean(p, weights), for_first(p, weights)
@@ -353,12 +365,18 @@ def weighted_sums(
         exact = vanishing(few, p, left_out)
         if exact is not None:
             of_mean, of_first = exact.products()
-            part = part + np.broadcast_to(w_mean, (len(w_mean), *P.shape))[:, exact.node, exact.term] @ of_mean
+            part = (
+                part
+                + np.broadcast_to(w_mean, (len(w_mean), *P.shape))[:, exact.node, exact.term]
+                @ of_mean
+            )
         mean = mean + part if mean.size else part
         if len(w_first):
             change = changes(few, w_first * Pn, w_first * P, sigma)
             if exact is not None:
-                chosen = np.broadcast_to(w_first, (len(w_first), *P.shape))[:, exact.node, exact.term]
+                chosen = np.broadcast_to(w_first, (len(w_first), *P.shape))[
+                    :, exact.node, exact.term
+                ]
                 change += chosen @ of_first
             first = np.add(first, change, out=change) if first.size else change
     return mean, first
@@ -418,7 +436,9 @@ def _pairs(terms: Terms, batch: Batch, precise: bool) -> Array:
         right *= P[:, :, None]
         right += X * (P * num / 2)[:, :, None]
         part = np.zeros_like(half)
-        for left, other in zip(X, right, strict=True):  # node by node, then part by part: long sums would lose digits
+        for left, other in zip(
+            X, right, strict=True
+        ):  # node by node, then part by part: long sums would lose digits
             part += left.T @ other
         half += part
     half += half.T
@@ -522,7 +542,9 @@ def contract(x: Array, y: Array, precise: bool) -> Array:
     for k in (0, 1):
         if y[:, k].any():
             out[:, :, k] = (
-                np.add.reduce(x * y[:, k, None, :], axis=-1) if precise else np.einsum("rmd,rd->rm", x, y[:, k])
+                np.add.reduce(x * y[:, k, None, :], axis=-1)
+                if precise
+                else np.einsum("rmd,rd->rm", x, y[:, k])
             )
     return out
 
@@ -565,7 +587,9 @@ def count_powers(q: float) -> int:
     return J
 
 
-def sums_by_series(terms: Terms, p: Array, w_mean: Array, w_first: Array, J: int) -> tuple[Array, Array]:
+def sums_by_series(
+    terms: Terms, p: Array, w_mean: Array, w_first: Array, J: int
+) -> tuple[Array, Array]:
     """Compute the result of `weighted_sums` for terms with these nodes and weights by J powers."""
     P, num, powers = _flip_by_series(terms, p, J)
     Pn = P * num
@@ -601,7 +625,9 @@ def _flip_by_series(terms: Terms, p: Array, J: int) -> tuple[Array, Array, Array
         for i in range(J):
             np.add.reduce(power, axis=1, out=sums[0, i, :, b])
             for kind in range(kinds):
-                np.add.reduce(np.multiply(power, T[:, kind], out=spare), axis=1, out=sums[1 + kind, i, :, b])
+                np.add.reduce(
+                    np.multiply(power, T[:, kind], out=spare), axis=1, out=sums[1 + kind, i, :, b]
+                )
             power *= g
     G, *N = np.add.reduce(sums, axis=3)
     log_product = np.einsum("jmr,jr->mr", powers[1:], G[1:] / np.arange(1.0, J)[:, None])

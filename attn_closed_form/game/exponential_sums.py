@@ -68,9 +68,13 @@ def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
     (True, 15)
     """
     if not EPS_MIN <= eps <= EPS_MAX:
-        raise ValueError(f"eps: expected a relative error between {EPS_MIN:g} and {EPS_MAX:g}, got {eps:g}")
+        raise ValueError(
+            f"eps: expected a relative error between {EPS_MIN:g} and {EPS_MAX:g}, got {eps:g}"
+        )
     if not 0 <= log_range <= 2 * LOG_RANGE_SEGMENT:
-        raise ValueError(f"log_range: expected a number in [0, {2 * LOG_RANGE_SEGMENT:g}], got {log_range}")
+        raise ValueError(
+            f"log_range: expected a number in [0, {2 * LOG_RANGE_SEGMENT:g}], got {log_range}"
+        )
     key = short_sum_key(log_range, eps)
     return _short_sum(*key) if key is not None else _trapezoid_plain(*_rounded(log_range, eps))
 
@@ -105,7 +109,9 @@ def sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[fl
     True
     """
     if not EPS_MIN <= eps <= EPS_MAX:
-        raise ValueError(f"eps: expected a relative error between {EPS_MIN:g} and {EPS_MAX:g}, got {eps:g}")
+        raise ValueError(
+            f"eps: expected a relative error between {EPS_MIN:g} and {EPS_MAX:g}, got {eps:g}"
+        )
     short = _short_sector_sum(log_range, eps, angle)
     if short is not None:
         return [(0.0, *short)]
@@ -125,8 +131,12 @@ def _short_sector_sum(log_range: float, eps: float, angle: float) -> tuple[Array
 def _sums_from(i: int, j: int) -> list[tuple[float, Array, Array]]:
     """Return all sums of the table for sectors that contain this one, shortest first."""
     angles, log_ranges, table = short_sector_sums()
-    larger = [table.get((angle, log_range), []) for angle in angles[i:] for log_range in log_ranges[j:]]
-    return sorted((entry for entries in larger for entry in entries), key=lambda entry: entry[1].size)
+    larger = [
+        table.get((angle, log_range), []) for angle in angles[i:] for log_range in log_ranges[j:]
+    ]
+    return sorted(
+        (entry for entries in larger for entry in entries), key=lambda entry: entry[1].size
+    )
 
 
 def short_sector_sums() -> tuple[list[float], list[float], Table]:
@@ -136,7 +146,9 @@ def short_sector_sums() -> tuple[list[float], list[float], Table]:
 
 
 @lru_cache(maxsize=512)
-def _sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[float, Array, Array]]:
+def _sector_segments(
+    log_range: float, eps: float, angle: float
+) -> list[tuple[float, Array, Array]]:
     angle, unit = max(angle, 0.0), 2.0**STEP_BITS
     a, cos = (math.pi / 2 - angle) * SECTOR_LINES, math.cos(angle)
     N = np.exp(math.exp(T0) * np.sin(a) / cos) / (np.cos(a) * np.cos(angle + a))
@@ -174,7 +186,9 @@ def _trapezoid(log_range: float, eps: float) -> tuple[Array, Array, float]:
     t = np.arange(math.floor(lowest / h), math.ceil((math.log(cut) + 1.5) / h) + 1) * h
     squeeze = np.exp(-(t - t0))
     log_lam = t - squeeze
-    keep = (log_lam <= math.log(cut)) & (log_lam + np.log(h * (1 + squeeze)) + log_range >= math.log(eps / 16))
+    keep = (log_lam <= math.log(cut)) & (
+        log_lam + np.log(h * (1 + squeeze)) + log_range >= math.log(eps / 16)
+    )
     return t[keep], squeeze[keep], h
 
 
@@ -189,7 +203,9 @@ Table = dict[tuple[float, ...], list[tuple[float, Array, Array]]]
 
 
 @lru_cache(maxsize=8)
-def read_table(file: str, *keys: str, columns: tuple[str, str] = ("lam", "w")) -> tuple[list[list[float]], Table]:
+def read_table(
+    file: str, *keys: str, columns: tuple[str, str] = ("lam", "w")
+) -> tuple[list[list[float]], Table]:
     """Read a table of this folder: the values of each key, ascending, and the entries of each of their tuples.
 
     An entry is a bound and two arrays; the shortest ones are first.
@@ -199,8 +215,12 @@ def read_table(file: str, *keys: str, columns: tuple[str, str] = ("lam", "w")) -
     stop = np.cumsum(named["size"].astype(int))
     table: Table = {}
     parts = zip(*(named[key].tolist() for key in keys), strict=True)
-    for key, bound, first, last in zip(parts, named["bound"].tolist(), stop - named["size"], stop, strict=True):
-        table.setdefault(key, []).append((bound, *_frozen(*(named[name][first:last] for name in columns))))
+    for key, bound, first, last in zip(
+        parts, named["bound"].tolist(), stop - named["size"], stop, strict=True
+    ):
+        table.setdefault(key, []).append(
+            (bound, *_frozen(*(named[name][first:last] for name in columns)))
+        )
     return [np.unique(named[key]).tolist() for key in keys], table
 
 

@@ -41,7 +41,9 @@ SINGLE_LAWS: dict[str, Law] = {**PAIR_LAWS, "FSII": Density(((4, 0, 1), (-2, 1, 
 INDICES = tuple(PAIR_LAWS)
 
 
-def interactions(game: Game, index: str = "SII", player: int | None = None, tol: float = 1e-10) -> Array:
+def interactions(
+    game: Game, index: str = "SII", player: int | None = None, tol: float = 1e-10
+) -> Array:
     """Compute an interaction index of all pairs or of one player's pairs, with single players on the diagonal.
 
     Parameters

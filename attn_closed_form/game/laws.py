@@ -138,7 +138,10 @@ class Density:
     def batches(self, terms: Terms, allowed: float, differences: bool = True) -> list[Batch]:
         """Use Gauss-Legendre nodes on the interval of each term; see the module docstring."""
         size = sum(abs(c) for c, _, _ in self.powers)
-        degree = int(np.maximum.reduce(terms.sums.players_heavy + terms.sums.players_light)) - differences
+        degree = (
+            int(np.maximum.reduce(terms.sums.players_heavy + terms.sums.players_light))
+            - differences
+        )
         interval, counts = legendre_count(terms.sums, degree, allowed / size, differences)
         length = interval.last - interval.first
         batches = []
@@ -159,7 +162,9 @@ class Density:
 UNIFORM = Density(((1, 0, 0),))
 
 
-def legendre_count(sums: TermSums, degree: int, allowed: float, differences: bool) -> tuple[Interval, Ids]:
+def legendre_count(
+    sums: TermSums, degree: int, allowed: float, differences: bool
+) -> tuple[Interval, Ids]:
     """Return the interval of each term, and the (r,) numbers of nodes on it for polynomials of this degree."""
     r = sums.weight.size
     log_allowed = math.log(allowed * sums.share / r) if allowed > 0 else -math.inf
@@ -185,7 +190,10 @@ def legendre_count(sums: TermSums, degree: int, allowed: float, differences: boo
 
 def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
     """Return the interval on which a term may exceed e^log_allowed (r,); see "Short intervals" above."""
-    if max(float(np.maximum.reduce(sums.heavy)), float(np.maximum.reduce(sums.light))) <= SHORT_DECAY:
+    if (
+        max(float(np.maximum.reduce(sums.heavy)), float(np.maximum.reduce(sums.light)))
+        <= SHORT_DECAY
+    ):
         return Interval(np.zeros(sums.weight.size), np.ones(sums.weight.size))
     size = np.log(np.maximum(sums.weight * (sums.background + sums.players), TINY))
     tau = np.maximum(size + (LOG_LEFT_OUT - log_allowed), 0.0)
@@ -195,7 +203,10 @@ def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
     first, last, slope = np.zeros(tau.size), np.ones(tau.size), sums.heavy - sums.light
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         cross = (tau - sums.light) / slope
-    for end, beyond, limits in ((last, sums.heavy, (SHORTEST, 1.0)), (first, sums.light, (0.0, 1 - SHORTEST))):
+    for end, beyond, limits in (
+        (last, sums.heavy, (SHORTEST, 1.0)),
+        (first, sums.light, (0.0, 1 - SHORTEST)),
+    ):
         cut = beyond > LONGER * tau
         if cut.any():
             cut &= slope > 0 if end is last else slope < 0

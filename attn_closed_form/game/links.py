@@ -94,7 +94,9 @@ class Link:
             if not math.isfinite(value):
                 raise ValueError(f"{name}: expected a finite number, got {value}")
         if self.target and self.name != "squared_error":
-            raise ValueError(f"target: only squared_error has a target, got {self.target} with {self.name}")
+            raise ValueError(
+                f"target: only squared_error has a target, got {self.target} with {self.name}"
+            )
 
     def __call__(self, f: ArrayLike) -> Any:
         """Apply the function to predictions, elementwise."""
@@ -135,7 +137,9 @@ def _sigmoid_poles(lo: float, hi: float, error: float) -> Poles:
 def _log_poles(lo: float, hi: float, error: float) -> Poles:
     """Return Gauss-Legendre nodes of the integral for log f, with f in units of the middle of the range."""
     if not lo > 0:
-        raise ToleranceError(f"the logarithm needs predictions above 0, and these range over [{lo:.4g}, {hi:.4g}]")
+        raise ToleranceError(
+            f"the logarithm needs predictions above 0, and these range over [{lo:.4g}, {hi:.4g}]"
+        )
     middle = math.sqrt(lo) * math.sqrt(hi)
     for M in range(1, MOST_POLES + 1):
         bound = max(_log_error(lo / middle - 1, M), _log_error(hi / middle - 1, M))
@@ -145,7 +149,9 @@ def _log_poles(lo: float, hi: float, error: float) -> Poles:
     x, w = (1 + x) / 2, w / 2
     # (f-1) / (1 + x (f-1)) = 1/x - 1 / (x^2 (f + 1/x - 1)).
     z, residue = middle * (1 - 1 / x), -middle * w / x**2
-    return Poles(math.log(middle) + float((w / x).sum()), z + 0j, residue + 0j, bound + 64 * M * ULP)
+    return Poles(
+        math.log(middle) + float((w / x).sum()), z + 0j, residue + 0j, bound + 64 * M * ULP
+    )
 
 
 def _log_error(u: float, M: int) -> float:
@@ -174,12 +180,16 @@ def _ring(
         best: tuple[bool, int, float, float] | None = None
         for radius in RADII * r:
             # On a circle |e^z| is largest at its right end and |z^2| at the end that is further from 0.
-            G = max(abs(float(function(c + radius))), abs(float(function(c - radius)))) + abs(constant)
+            G = max(abs(float(function(c + radius))), abs(float(function(c - radius)))) + abs(
+                constant
+            )
             if best is not None and LARGEST_GROWTH * largest < G:
                 break
             x = r / radius
             for n in range(4, 2 * MOST_POLES + 1, 2):
-                bound = G * x**n / ((1 - x) * (1 - x**n)) + math.exp(min(log_tail(c, radius, n), 700.0)) / (1 - x)
+                bound = G * x**n / ((1 - x) * (1 - x**n)) + math.exp(
+                    min(log_tail(c, radius, n), 700.0)
+                ) / (1 - x)
                 if bound <= error:
                     break
             best = min(best or (True, n, bound, radius), (bound > error, n, bound, radius))
@@ -193,7 +203,11 @@ def _ring(
 
 
 def _exp_tail(c: float, radius: float, n: int) -> float:
-    return c + n * math.log(radius) - math.lgamma(n + 1) - math.log1p(-radius / (n + 1)) if radius <= n else math.inf
+    return (
+        c + n * math.log(radius) - math.lgamma(n + 1) - math.log1p(-radius / (n + 1))
+        if radius <= n
+        else math.inf
+    )
 
 
 LINKS: dict[str, _Kind] = {
@@ -201,7 +215,9 @@ LINKS: dict[str, _Kind] = {
     "log": _Kind(np.log, _log_poles, lambda lo, hi: 1 / lo),
     "exp": _Kind(np.exp, _ring(np.exp, _exp_tail), lambda lo, hi: math.exp(hi)),
     "squared_error": _Kind(
-        np.square, _ring(np.square, lambda c, radius, n: -math.inf), lambda lo, hi: 2 * max(abs(lo), abs(hi))
+        np.square,
+        _ring(np.square, lambda c, radius, n: -math.inf),
+        lambda lo, hi: 2 * max(abs(lo), abs(hi)),
     ),
 }
 
@@ -233,7 +249,9 @@ class LinkedGame:
                 "`shapley_sample` estimates them for any number of heads, with standard errors"
             )
         if self.link.name == "log" and (self._values[0] < 0).any():
-            raise ValueError("game: the logarithm needs values of at least 0, and some are negative")
+            raise ValueError(
+                "game: the logarithm needs values of at least 0, and some are negative"
+            )
 
     @property
     def d(self) -> int:
@@ -254,7 +272,9 @@ class LinkedGame:
         """Compute the values g(f) (...) of coalitions, masks (..., d) of present players."""
         return finite(self.link(self.game.value(present)))
 
-    def merge(self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None) -> LinkedGame:
+    def merge(
+        self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None
+    ) -> LinkedGame:
         """Return the game whose players are groups of this game's players, see `PooledGame.merge`."""
         return LinkedGame(self.game.merge(groups, labels), self.link)
 
@@ -287,7 +307,10 @@ class LinkedGame:
         least, most = float(np.minimum(a, b).sum() + c0), float(np.maximum(a, b).sum() + c0)
         if least * LARGEST_RATIO > most:
             v, v_absent, v_0 = values[: self.d], values[self.d : -1], float(values[-1])
-            lo, hi = (sign * _minimum(a, sign * v, b, sign * v_absent, float(c0), sign * v_0) for sign in (1, -1))
+            lo, hi = (
+                sign * _minimum(a, sign * v, b, sign * v_absent, float(c0), sign * v_0)
+                for sign in (1, -1)
+            )
         # A minimum of values that are not negative has all of its digits, and the logarithm needs its sign.
         return lo - (min(room, lo / 2) if lo > 0 else room), hi + room
 
@@ -295,8 +318,12 @@ class LinkedGame:
     def _scale(self) -> float:
         """A lower bound of max|g| over all coalitions: the largest of a few, minus a bound of its rounding."""
         known = float(np.abs(self.value(_probes(self.game))).max())
-        spread = abs(self.link.scale) * math.ldexp(float(self.game.half_range.sum()), self.game.exponent)
-        doubt = LINKS[self.link.name].slope(*self.range) * (self._values[1] + 4 * ULP * (self.d + 8) * spread)
+        spread = abs(self.link.scale) * math.ldexp(
+            float(self.game.half_range.sum()), self.game.exponent
+        )
+        doubt = LINKS[self.link.name].slope(*self.range) * (
+            self._values[1] + 4 * ULP * (self.d + 8) * spread
+        )
         return max(0.0, known * (1 - 16 * ULP) - doubt)
 
     def within(self, tol: float) -> PoleGame:
@@ -391,9 +418,15 @@ class PoleGame:
         if total == 0:
             return 0.0
         values, rounding = self.linked._values
-        hull, cos = sectors(self.poles.z, float(values.min()), float(values.max())), np.cos(self.sectors.half_angle)
+        hull, cos = (
+            sectors(self.poles.z, float(values.min()), float(values.max())),
+            np.cos(self.sectors.half_angle),
+        )
         furthest = hull.most / np.cos(hull.half_angle)
-        replaced = self.linked.game._without_mass is None or not self.linked.game._without_mass[0, self.d : -1].all()
+        replaced = (
+            self.linked.game._without_mass is None
+            or not self.linked.game._without_mass[0, self.d : -1].all()
+        )
         ratio = furthest / (hull.nearest * np.cos(hull.half_angle)) if replaced else 0.0
         each = (FACTOR * self.d + OWN) / cos
         each += EXPONENT * (1 + ratio) * furthest / (self.sectors.nearest * cos**2)

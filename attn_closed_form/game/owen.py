@@ -99,13 +99,17 @@ def as_groups(groups: Sequence[Sequence[int]] | ArrayLike, d: int) -> list[Ids]:
     if given and all(np.ndim(entry) == 0 for entry in given):
         numbers = np.asarray(given)
         if numbers.shape != (d,) or numbers.dtype.kind not in "iu":
-            raise ValueError(f"groups: expected {d} group numbers, one per player, got {len(given)} of {numbers.dtype}")
+            raise ValueError(
+                f"groups: expected {d} group numbers, one per player, got {len(given)} of {numbers.dtype}"
+            )
         return [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
     members = [np.asarray(entry, dtype=np.intp).reshape(-1) for entry in given]
     listed = np.sort(np.concatenate(members)) if members else np.zeros(0)
     if not np.array_equal(listed, np.arange(d)) or not all(group.size for group in members):
         shown = [group.tolist() for group in members]
-        raise ValueError(f"groups: expected each player 0..{d - 1} in exactly one group, got {str(shown)[:200]}")
+        raise ValueError(
+            f"groups: expected each player 0..{d - 1} in exactly one group, got {str(shown)[:200]}"
+        )
     return members
 
 
@@ -121,7 +125,9 @@ def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
         some = slice(begin, begin + step)
         Y = p * a[some] + (1 - p) * b[some]
         n = p * (a[some] * alpha[some]) + (1 - p) * (b[some] * beta[some])
-        Q[some], R[some] = (np.einsum("m,mrg->rg", w, product) for product in products_of_others(Y, n))
+        Q[some], R[some] = (
+            np.einsum("m,mrg->rg", w, product) for product in products_of_others(Y, n)
+        )
     return Q, R
 
 
@@ -129,7 +135,10 @@ def _wholes(terms: Terms, order: Ids, starts: Ids) -> Iterator[tuple[Array, Arra
     """Yield the factor and numerator (r, M) of every group as a whole: present, then absent."""
     heavier = terms.masses.gap[:, None] * (1 - terms.masses.lighter)
     for k in (0, 1):
-        excess, V = (np.add.reduceat(x[:, k, order], starts[:-1], axis=1)[terms.own] for x in (heavier, terms.masses.V))
+        excess, V = (
+            np.add.reduceat(x[:, k, order], starts[:-1], axis=1)[terms.own]
+            for x in (heavier, terms.masses.V)
+        )
         yield np.exp(-terms.lam[:, None] * excess), V
 
 
@@ -139,7 +148,10 @@ def _members_alone(terms: Terms, group: Ids, Q: Array, R: Array) -> Terms:
     weight = terms.weight * Q
     n_0 = terms.n_0 + R / Q
     factor, T = terms.factor[:, :, group], terms.T[:, :, group]
-    masses, largest_change = terms.masses.of_players(group), np.abs(terms.difference[:, group]).max(axis=1)
+    masses, largest_change = (
+        terms.masses.of_players(group),
+        np.abs(terms.difference[:, group]).max(axis=1),
+    )
     return terms._replace(
         masses=masses,
         weight=weight,
@@ -149,5 +161,13 @@ def _members_alone(terms: Terms, group: Ids, Q: Array, R: Array) -> Terms:
         T=T,
         S=terms.S[:, group],
         difference=terms.difference[:, group],
-        sums=term_sums(weight, n_0, factor, T, largest_change, masses.players_light[terms.own], terms.sums.share),
+        sums=term_sums(
+            weight,
+            n_0,
+            factor,
+            T,
+            largest_change,
+            masses.players_light[terms.own],
+            terms.sums.share,
+        ),
     )

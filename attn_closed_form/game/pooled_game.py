@@ -101,13 +101,19 @@ class PooledGame:
         _check_size("empty_value", np.asarray(self.empty_value))
         H, d = self.s.shape
         if d < 1 or H < 1:
-            raise ValueError(f"s: expected at least one player and one head, got shape {self.s.shape}")
+            raise ValueError(
+                f"s: expected at least one player and one head, got shape {self.s.shape}"
+            )
         for name in ("v", "s_absent", "v_absent"):
             if getattr(self, name).shape != (H, d):
-                raise ValueError(f"{name}: expected shape {(H, d)} like s, got {getattr(self, name).shape}")
+                raise ValueError(
+                    f"{name}: expected shape {(H, d)} like s, got {getattr(self, name).shape}"
+                )
         for name in ("s_background", "v_background"):
             if getattr(self, name).shape != (H,):
-                raise ValueError(f"{name}: expected shape ({H},), one per head, got {getattr(self, name).shape}")
+                raise ValueError(
+                    f"{name}: expected shape ({H},), one per head, got {getattr(self, name).shape}"
+                )
         if len(self.labels) != d:
             raise ValueError(f"labels: expected {d} names, one per player, got {len(self.labels)}")
         empty = self._head_can_be_empty
@@ -118,7 +124,9 @@ class PooledGame:
             )
         for name in ("s", "v", "s_absent", "v_absent", "s_background", "v_background"):
             array = getattr(self, name)
-            if array.flags.writeable:  # copy the caller's arrays, so that later changes to them have no effect
+            if (
+                array.flags.writeable
+            ):  # copy the caller's arrays, so that later changes to them have no effect
                 array = array.copy()
                 array.flags.writeable = False
                 object.__setattr__(self, name, array)
@@ -155,7 +163,10 @@ class PooledGame:
         0.0
         """
         s2, v2 = _as_rows("s", s), _as_rows("v", v)
-        for name, given, needed in (("v_absent", v_absent, s_absent), ("v_background", v_background, s_background)):
+        for name, given, needed in (
+            ("v_absent", v_absent, s_absent),
+            ("v_background", v_background, s_background),
+        ):
             if given is not None and needed is None:
                 raise ValueError(f"{name}: given without {name.replace('v_', 's_')}")
         H, d = s2.shape
@@ -196,11 +207,19 @@ class PooledGame:
         """
         w = real("weights", weights).astype(np.float64)
         if w.ndim != 1 or not (np.isfinite(w) & (w > 0)).all():
-            raise ValueError("weights: expected (d,) finite numbers above 0; omit players without weight")
+            raise ValueError(
+                "weights: expected (d,) finite numbers above 0; omit players without weight"
+            )
         if not 0 <= background_weight < np.inf:
-            raise ValueError(f"background_weight: expected a finite number of at least 0, got {background_weight}")
-        s_0, v_0 = (math.log(background_weight), background_value) if background_weight else (None, None)
-        return cls.from_scores(np.log(w), values, None, None, s_0, v_0, empty_value=empty_value, labels=labels)
+            raise ValueError(
+                f"background_weight: expected a finite number of at least 0, got {background_weight}"
+            )
+        s_0, v_0 = (
+            (math.log(background_weight), background_value) if background_weight else (None, None)
+        )
+        return cls.from_scores(
+            np.log(w), values, None, None, s_0, v_0, empty_value=empty_value, labels=labels
+        )
 
     @classmethod
     def checked(cls, *values: Any) -> PooledGame:
@@ -223,7 +242,9 @@ class PooledGame:
         """Compute the values (...) of coalitions, (..., d) bool, True for present players."""
         raw = np.asarray(present)
         if raw.dtype.kind not in "biuf" or raw.ndim == 0 or raw.shape[-1] != self.d:
-            raise ValueError(f"present: expected a boolean mask of shape (..., {self.d}), got {raw.dtype} {raw.shape}")
+            raise ValueError(
+                f"present: expected a boolean mask of shape (..., {self.d}), got {raw.dtype} {raw.shape}"
+            )
         if raw.dtype.kind != "b" and not np.isin(raw, (0, 1)).all():
             raise ValueError("present: expected a boolean mask, got numbers other than 0 and 1")
         mask = raw.astype(bool).reshape(-1, self.d)
@@ -251,7 +272,9 @@ class PooledGame:
                 mass = np.exp(log_mass - top[:, None])
                 base = np.exp(self.s_background[h] - top)
             sums[:, h] = mass.sum(axis=1) + base
-            sums[:, self.H + h] = (mass * np.where(mask, v[h], v_absent[h])).sum(axis=1) + base * v_background[h]
+            sums[:, self.H + h] = (mass * np.where(mask, v[h], v_absent[h])).sum(
+                axis=1
+            ) + base * v_background[h]
         return self.pooled(sums, empty)
 
     def pooled(self, sums: Array, empty: Any) -> Array:
@@ -281,19 +304,27 @@ class PooledGame:
             return _exact_sum([self.bias, *self.v_background.tolist()])
         return float(self.value(np.zeros(self.d, dtype=bool)))
 
-    def merge(self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None) -> PooledGame:
+    def merge(
+        self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None
+    ) -> PooledGame:
         """Return the game whose players are groups of this game's players, a partition such as [[0, 2], [1]].
 
         By default a group has the label of its first member.
         """
         members = [list(group) for group in groups]
         if sorted(j for group in members for j in group) != list(range(self.d)) or not all(members):
-            raise ValueError(f"groups: expected each player 0..{self.d - 1} in exactly one group, got {members}")
+            raise ValueError(
+                f"groups: expected each player 0..{self.d - 1} in exactly one group, got {members}"
+            )
         order = np.concatenate([np.asarray(group) for group in members])
         starts = np.cumsum([0, *map(len, members)])[:-1]
         s, v = merge_runs(self.s[:, order], self.v[:, order], starts)
         s_absent, v_absent = merge_runs(self.s_absent[:, order], self.v_absent[:, order], starts)
-        names = tuple(labels) if labels is not None else tuple(self.labels[group[0]] for group in members)
+        names = (
+            tuple(labels)
+            if labels is not None
+            else tuple(self.labels[group[0]] for group in members)
+        )
         return replace(self, s=s, v=v, s_absent=s_absent, v_absent=v_absent, labels=names)
 
     def through(self, link: str, scale: float = 1.0, target: float = 0.0) -> LinkedGame:
@@ -378,7 +409,10 @@ class PooledGame:
         """The (H,) smallest and largest values with any mass of each head."""
         low = high = self._states[1]
         if self._without_mass is not None:
-            low, high = np.where(self._without_mass, np.inf, low), np.where(self._without_mass, -np.inf, high)
+            low, high = (
+                np.where(self._without_mass, np.inf, low),
+                np.where(self._without_mass, -np.inf, high),
+            )
         return np.minimum.reduce(low, axis=1), np.maximum.reduce(high, axis=1)
 
     @cached_property
@@ -401,7 +435,11 @@ class PooledGame:
     @cached_property
     def empty_excess(self) -> float:
         """`empty_value` minus `base`, summed exactly, if the empty coalition has no mass; otherwise 0."""
-        return _exact_sum([self.empty_value, -self.bias, *(-self.center).tolist()]) if self.can_be_empty else 0.0
+        return (
+            _exact_sum([self.empty_value, -self.bias, *(-self.center).tolist()])
+            if self.can_be_empty
+            else 0.0
+        )
 
     @cached_property
     def everyone_means(self) -> Array:
@@ -414,7 +452,9 @@ class PooledGame:
         with np.errstate(over="ignore"):
             mass, always = np.exp(self.s - top[:, None]), np.exp(self.s_background - top)
         v, _, v_background = self._centered
-        means: Array = ((mass * v).sum(axis=1) + always * v_background) / (mass.sum(axis=1) + always)
+        means: Array = ((mass * v).sum(axis=1) + always * v_background) / (
+            mass.sum(axis=1) + always
+        )
         return means
 
     @cached_property
@@ -494,7 +534,9 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
 def finite(x: Array, nan: bool = False) -> Array:
     """Return x, or raise a ToleranceError if a number overflowed. `nan` allows 0/0, which the caller replaces later."""
     if np.isinf(x).any() or (not nan and np.isnan(x).any()):
-        raise ToleranceError("the result overflows float64: a number is above 1.8e308; divide the values by a constant")
+        raise ToleranceError(
+            "the result overflows float64: a number is above 1.8e308; divide the values by a constant"
+        )
     return x
 
 
@@ -518,7 +560,10 @@ def exp_difference(s: Array, unit: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         high = s - unit
         size = np.abs(high)
-        if np.maximum.reduce(size, axis=None) < NEAR or not ((size >= NEAR) & (high > -np.inf)).any():
+        if (
+            np.maximum.reduce(size, axis=None) < NEAR
+            or not ((size >= NEAR) & (high > -np.inf)).any()
+        ):
             return np.exp(high)
         back = high - s
         low = (s - (high - back)) - (unit + back)
@@ -542,7 +587,9 @@ def _broadcast(name: str, value: ArrayLike | None, default: float, shape: tuple[
     try:
         return np.array(np.broadcast_to(array, shape))
     except ValueError:
-        raise ValueError(f"{name}: expected something that broadcasts to {shape}, got {array.shape}") from None
+        raise ValueError(
+            f"{name}: expected something that broadcasts to {shape}, got {array.shape}"
+        ) from None
 
 
 def _check_size(name: str, array: Array) -> None:
@@ -550,7 +597,9 @@ def _check_size(name: str, array: Array) -> None:
     _check_values(name, array)
     largest = float(np.abs(array).max(initial=0.0))
     if largest > LARGEST_VALUE:
-        raise ValueError(f"{name}: expected numbers within {LARGEST_VALUE:g} of zero, got {largest:g}")
+        raise ValueError(
+            f"{name}: expected numbers within {LARGEST_VALUE:g} of zero, got {largest:g}"
+        )
 
 
 def _check_values(name: str, array: Array, minus_inf: bool = False) -> None:

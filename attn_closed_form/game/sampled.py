@@ -170,7 +170,9 @@ def _pairs(rng: np.random.Generator, pairs: int, d: int) -> tuple[Masks, Array]:
     sizes = np.arange(1, d)
     q = 1 / np.sqrt(sizes * (d - sizes))
     q /= q.sum()
-    places = np.searchsorted(np.cumsum(q)[:-1], (rng.random() + np.arange(pairs)) / pairs, side="right")
+    places = np.searchsorted(
+        np.cumsum(q)[:-1], (rng.random() + np.arange(pairs)) / pairs, side="right"
+    )
     size = sizes[rng.permutation(places)][:, None]
     chosen: Masks = np.argsort(np.argsort(rng.random((pairs, d)), axis=1), axis=1) < size
     return chosen, (d * chosen - size) / (size * (d - size) * q[size - 1])
@@ -183,7 +185,9 @@ def _remainder(left: Array, known: Array) -> Remainder:
     return (chosen - complements) / 2, np.tile(values, (chosen.size, 1))
 
 
-def _beyond_fitted_heads(masks: Masks, raw: Array, linked: Array, link: Link | None) -> list[Remainder]:
+def _beyond_fitted_heads(
+    masks: Masks, raw: Array, linked: Array, link: Link | None
+) -> list[Remainder]:
     """Return the remainders of fitted heads, each fitted to one half of the pairs and used on the other; [] if none."""
     pairs = (len(masks) - 2) // 2
     weights = _slopes(link, raw) if link else np.ones(len(raw))
@@ -272,9 +276,13 @@ def _shapley_of_sinh(signs: Array, theta: Array, coefficients: Array) -> Array:
     """
     slopes = np.tanh(theta) * signs
     scale, values = float(np.prod(np.cosh(theta))), np.zeros(len(theta))
-    for x, weight in zip(*np.polynomial.legendre.leggauss(min(NODES, len(theta) // 2 + 1)), strict=True):
+    for x, weight in zip(
+        *np.polynomial.legendre.leggauss(min(NODES, len(theta) // 2 + 1)), strict=True
+    ):
         for factors in (1 + x * slopes, 1 - x * slopes):  # the two terms of sinh
-            values += weight / 2 * scale * (coefficients * factors.prod(axis=1)) @ (slopes / factors)
+            values += (
+                weight / 2 * scale * (coefficients * factors.prod(axis=1)) @ (slopes / factors)
+            )
     return values
 
 
@@ -311,7 +319,11 @@ def fit_head(present: Masks, values: Array, weights: Array | None = None) -> Poo
             delta[delta < 0] *= (1 - MIN_DENOMINATOR) / below
         np.add(1.0, Z @ delta, out=D)
         top = _least_squares(ones / D[:, None], y, w)
-        best = min(best, (float(np.square(w * (ones @ top / D - y)).mean()), top, delta), key=lambda fit: fit[0])
+        best = min(
+            best,
+            (float(np.square(w * (ones @ top / D - y)).mean()), top, delta),
+            key=lambda fit: fit[0],
+        )
     _, top, delta = best
     return _head(level, top[0], top[1:], delta)
 
@@ -333,5 +345,10 @@ def _head(level: float, n_0: float, A: Array, delta: Array) -> PooledGame:
     a, b = np.maximum(delta, 0.0) + common, b + common
     c_0 = 1 - float(b.sum())
     return PooledGame.from_scores(
-        np.log(a), level + A / a, np.log(b), np.full(A.size, level), float(np.log(c_0)), level + n_0 / c_0
+        np.log(a),
+        level + A / a,
+        np.log(b),
+        np.full(A.size, level),
+        float(np.log(c_0)),
+        level + n_0 / c_0,
     )

@@ -68,8 +68,14 @@ class PooledScores:
         (H, n), R, C = self.s.shape, len(self.v), self.bias.size
         inputs = () if self.starts is None else (self.starts.size,)
         background = {"s_background": (H, *inputs), "v_background": (R, *inputs)}
-        defaults: dict[str, Array | Ids] = {"head": np.zeros(R, dtype=np.intp), "output": np.arange(R)}
-        defaults |= {"s_background": np.full((H, *inputs), -np.inf), "v_background": np.zeros((R, *inputs))}
+        defaults: dict[str, Array | Ids] = {
+            "head": np.zeros(R, dtype=np.intp),
+            "output": np.arange(R),
+        }
+        defaults |= {
+            "s_background": np.full((H, *inputs), -np.inf),
+            "v_background": np.zeros((R, *inputs)),
+        }
         for name, default in defaults.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
@@ -81,7 +87,9 @@ class PooledScores:
             raise ValueError("s_absent, v_absent: expected both or neither")
         for name, top in (("head", H), ("output", C)):
             if (numbers := getattr(self, name)).min() < 0 or numbers.max() >= top:
-                raise ValueError(f"{name}: expected numbers in 0..{top - 1}, one per value row, got {numbers}")
+                raise ValueError(
+                    f"{name}: expected numbers in 0..{top - 1}, one per value row, got {numbers}"
+                )
 
     def heads(self, coefficients: Sequence[float] | Array) -> tuple[Ids, Ids, Array]:
         """Return the (h,) heads and (r,) value rows of `coefficients @ logits`, and the (h, r) weights of the rows."""
@@ -94,7 +102,9 @@ class PooledScores:
         """Return the share of each unit (H, n) and of the background (H,) or (H, B) in the softmax of each head."""
         mass, background, total, lengths = self._masses()
         share = background / total
-        return mass / np.repeat(total, lengths, axis=1), share if self.starts is not None else share[:, 0]
+        return mass / np.repeat(
+            total, lengths, axis=1
+        ), share if self.starts is not None else share[:, 0]
 
     def _masses(self) -> tuple[Array, Array, Array, Ids]:
         """Return relative masses of units (H, n), background and total (H, B), and units per input (B,)."""
@@ -102,7 +112,10 @@ class PooledScores:
         s_background = self.s_background.reshape(len(self.s), -1)
         lengths = run_lengths(starts, self.s.shape[1])
         top = np.maximum(np.maximum.reduceat(self.s, starts, axis=1), s_background)
-        mass, background = np.exp(self.s - np.repeat(top, lengths, axis=1)), np.exp(s_background - top)
+        mass, background = (
+            np.exp(self.s - np.repeat(top, lengths, axis=1)),
+            np.exp(s_background - top),
+        )
         return mass, background, np.add.reduceat(mass, starts, axis=1) + background, lengths
 
     def attention(self, coefficients: Sequence[float] | Array | None = None) -> Array:
@@ -115,7 +128,10 @@ class PooledScores:
         mass, background, total, _ = self._masses()
         starts = ONE_INPUT if self.starts is None else self.starts
         v_background = self.v_background.reshape(len(self.v), -1)
-        sums = np.add.reduceat(mass[self.head] * self.v, starts, axis=1) + background[self.head] * v_background
+        sums = (
+            np.add.reduceat(mass[self.head] * self.v, starts, axis=1)
+            + background[self.head] * v_background
+        )
         logits = np.repeat(self.bias[None], starts.size, axis=0)
         for mean, output in zip(sums / total[self.head], self.output.tolist(), strict=True):
             logits[:, output] += mean
@@ -166,7 +182,9 @@ class PooledScores:
         def of_players(s: Array, v: Array) -> tuple[Array, Array]:
             if order.size == d:
                 return s, v
-            return merge_runs(np.ascontiguousarray(s[:, order]), np.ascontiguousarray(v[:, order]), runs)
+            return merge_runs(
+                np.ascontiguousarray(s[:, order]), np.ascontiguousarray(v[:, order]), runs
+            )
 
         ends = np.cumsum([len(names) for names in labels])
         d, B = int(ends[-1]), len(labels)
@@ -180,7 +198,10 @@ class PooledScores:
         background = chosen(self.s_background.reshape(-1, B), self.v_background.reshape(-1, B))
         bias = float(np.dot(coefficients, self.bias))
         # The checks of `PooledGame`, once for all inputs; if one fails, the constructor raises the error.
-        finite = all(np.isfinite(s).all() for s in (present[0], background[0])) and (absent[0] < np.inf).all()
+        finite = (
+            all(np.isfinite(s).all() for s in (present[0], background[0]))
+            and (absent[0] < np.inf).all()
+        )
         values = (present[1], absent[1], background[1], np.array(bias))
         small = all((np.abs(v) <= LARGEST_VALUE).all() for v in values)
         make: Callable[..., PooledGame] = PooledGame.checked if finite and small else PooledGame
@@ -199,5 +220,7 @@ class PooledScores:
 
 def stable_order(numbers: Ids) -> Ids:
     """Return `np.argsort(numbers, kind="stable")` of nonnegative numbers, several times faster if they are small."""
-    small = numbers.size and numbers.max() <= np.iinfo(np.uint16).max  # NumPy sorts 16 bits by radix
+    small = (
+        numbers.size and numbers.max() <= np.iinfo(np.uint16).max
+    )  # NumPy sorts 16 bits by radix
     return np.argsort(numbers.astype(np.uint16) if small else numbers, kind="stable")

@@ -107,7 +107,9 @@ class Terms(NamedTuple):
     weight: Array  # (r,) w e^(-lam D_0)
     n_0: Array  # (r,)
     factor: Array  # (r, 2, d) x and y
-    less: Array | None  # (r, 2, d) x - 1 and y - 1 with all of their digits, if the budget requires precision
+    less: (
+        Array | None
+    )  # (r, 2, d) x - 1 and y - 1 with all of their digits, if the budget requires precision
     T: Array  # (r, 2, d)
     S: Array  # (r, d)
     difference: Array  # (r, d) x - y
@@ -128,7 +130,9 @@ class Terms(NamedTuple):
 PER_TERM = ("lam", "weight", "n_0", "factor", "T", "S", "difference", "largest_change", "own")
 
 
-def terms_of(game: PooledGame | PoleGame, goal: Budget, elements: int = CHUNK_ELEMENTS) -> Iterator[Terms]:
+def terms_of(
+    game: PooledGame | PoleGame, goal: Budget, elements: int = CHUNK_ELEMENTS
+) -> Iterator[Terms]:
     """Yield all terms of a game, in chunks whose arrays (terms times players) have about `elements` elements."""
     if isinstance(game, PoleGame):
         step = max(1, min(MOST_COMPLEX_TERMS, elements // game.d))
@@ -148,7 +152,9 @@ def terms_of(game: PooledGame | PoleGame, goal: Budget, elements: int = CHUNK_EL
     heads, pieces = heads_of(game), pieces_of(scales_of(game, ranges), goal.eps)
     total = sum(piece.lam.size for piece in pieces)
     for group in groups_of(pieces, game.d):
-        masses = masses_of(heads, [piece.head for piece in group], np.array([piece.unit for piece in group]))
+        masses = masses_of(
+            heads, [piece.head for piece in group], np.array([piece.unit for piece in group])
+        )
         lam = np.concatenate([piece.lam for piece in group])
         w = np.concatenate([piece.w for piece in group])
         own = np.repeat(np.arange(len(group)), [piece.lam.size for piece in group])
@@ -163,7 +169,9 @@ def _chunks(
         yield terms_for(masses, own[part], lam[part], w[part], total, precise)
 
 
-def terms_for(masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, precise: bool) -> Terms:
+def terms_for(
+    masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, precise: bool
+) -> Terms:
     """Return the terms of nodes lam with weights w (r,) of the pieces `own`, out of `total` terms of the game."""
     weight, n_0 = w * np.exp(-lam * masses.D_0[own]), masses.n_0[own]
     exponent = masses.gap[own]
@@ -174,7 +182,9 @@ def terms_for(masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, p
         factor = np.where(factor, 1.0, np.exp(exponent)[:, None])
     else:
         np.maximum(factor, np.exp(exponent)[:, None], out=factor)
-    less = np.expm1(exponent, out=exponent)[:, None] * (1 - masses.lighter[own]) if precise else None
+    less = (
+        np.expm1(exponent, out=exponent)[:, None] * (1 - masses.lighter[own]) if precise else None
+    )
     x, y = factor[:, 0], factor[:, 1]
     T = masses.V[own]
     S = (T[:, 0] - T[:, 1]) * x
@@ -186,12 +196,22 @@ def terms_for(masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, p
         largest_change = np.maximum.reduce(np.abs(difference), axis=1)
     else:
         largest_change = 1 - np.exp(-lam * np.maximum.reduce(masses.gap, axis=1)[own])
-    sums = term_sums(weight, n_0, factor, T, largest_change, masses.players_light[own], lam.size / total)
-    return Terms(lam, weight, n_0, factor, less, T, S, difference, largest_change, sums, masses, own)
+    sums = term_sums(
+        weight, n_0, factor, T, largest_change, masses.players_light[own], lam.size / total
+    )
+    return Terms(
+        lam, weight, n_0, factor, less, T, S, difference, largest_change, sums, masses, own
+    )
 
 
 def term_sums(
-    weight: Array, n_0: Array, factor: Array, T: Array, largest_change: Array, players_light: Array, share: float
+    weight: Array,
+    n_0: Array,
+    factor: Array,
+    T: Array,
+    largest_change: Array,
+    players_light: Array,
+    share: float,
 ) -> TermSums:
     """Return the sums of terms with these arrays, named as in `Terms` and `TermSums`.
 
@@ -201,7 +221,10 @@ def term_sums(
     turn = None
     if np.iscomplexobj(factor):
         change = 1 - factor
-        turn = Turn(np.add.reduce(change, axis=2).T, np.add.reduce(change.real**2 + change.imag**2, axis=2).T)
+        turn = Turn(
+            np.add.reduce(change, axis=2).T,
+            np.add.reduce(change.real**2 + change.imag**2, axis=2).T,
+        )
         weight, factor = np.abs(weight), np.abs(factor)
     each = np.abs(T[:, 0])
     each += np.abs(T[:, 1])
@@ -231,7 +254,9 @@ class Interval(NamedTuple):
 WHOLE = Interval(np.zeros(1), np.ones(1))
 
 
-def log_bound(sums: TermSums, interval: Interval = WHOLE, differences: bool = False, theta: Array = THETA) -> Array:
+def log_bound(
+    sums: TermSums, interval: Interval = WHOLE, differences: bool = False, theta: Array = THETA
+) -> Array:
     """Return the (r, n) log of the bound M of each term on the ellipses `theta` (n,) around its interval.
 
     With `differences` the smaller one that holds for Delta_j and I_ij, but not for E_p[f].
@@ -329,7 +354,9 @@ def _windows(game: PooledGame, pieces: list[Piece], goal: Budget) -> Iterator[Wi
             inside, part = slice(int(first[stop - 1]), int(last[start])), slice(start, stop)
             few, own = masses.of_players(inside), np.zeros(stop - start, dtype=np.intp)
             terms = terms_for(few, own, piece.lam[part], piece.w[part], total, goal.precise)
-            yield Window(_with_heavy(terms, game.d - inside.stop), order[inside], order[inside.stop :])
+            yield Window(
+                _with_heavy(terms, game.d - inside.stop), order[inside], order[inside.stop :]
+            )
             start = stop
 
 
@@ -356,5 +383,7 @@ def _bounds(mass: Array, piece: Piece, eps: float) -> tuple[Ids, Ids]:
 def _with_heavy(terms: Terms, n: int) -> Terms:
     """Return the terms with n more players, whose x is 0, in the sums that a law uses."""
     sums, most = terms.sums, np.maximum(terms.sums.largest_change, float(n > 0))
-    sums = sums._replace(heavy=sums.heavy + n, players_heavy=sums.players_heavy + n, largest_change=most)
+    sums = sums._replace(
+        heavy=sums.heavy + n, players_heavy=sums.players_heavy + n, largest_change=most
+    )
     return terms._replace(sums=sums)

@@ -184,7 +184,9 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     goal = budget(engine, tol, amplification, plain=True)
     mean, present = centered_moments(engine, np.stack([joined + before, before]), goal)
     with np.errstate(over="ignore", invalid="ignore"):
-        return finite(size * (np.ldexp(present - mean[1], engine.exponent) - before[-1] * engine.empty_excess))
+        return finite(
+            size * (np.ldexp(present - mean[1], engine.exponent) - before[-1] * engine.empty_excess)
+        )
 
 
 def single_changes(game: Game) -> Array:
@@ -217,7 +219,9 @@ def leave_one_out(game: Game) -> Array:
     """
     if isinstance(game, LinkedGame):
         everyone = game.game.value(np.ones(game.d, dtype=bool))
-        return finite(finite(game.link(everyone)) - finite(game.link(everyone - leave_one_out(game.game))))
+        return finite(
+            finite(game.link(everyone)) - finite(game.link(everyone - leave_one_out(game.game)))
+        )
     v, v_absent, v_background = game._centered
     a, b, c0 = game.masses
     n0 = (c0 * v_background)[:, None]

@@ -56,7 +56,9 @@ def check_settings(kernel_width: Any, ridge: Any, num_samples: Any) -> Settings:
     if num_samples is None:
         return Settings(width, penalty, None)
     if not isinstance(num_samples, Integral) or isinstance(num_samples, bool) or num_samples < 2:
-        raise ValueError(f"num_samples: expected an integer of at least 2, or None, got {num_samples!r}")
+        raise ValueError(
+            f"num_samples: expected an integer of at least 2, or None, got {num_samples!r}"
+        )
     return Settings(width, penalty, int(num_samples))
 
 

@@ -175,7 +175,9 @@ def as_features(features: Features | None, d: int) -> NDArray[np.intp]:
         return np.arange(d)
     raw: NDArray[Any] = np.asarray(features)
     if raw.ndim != 1 or raw.size == 0 or raw.dtype.kind not in "iu":
-        raise ValueError(f"features: expected a nonempty sequence of indices of players, got {features!r}")
+        raise ValueError(
+            f"features: expected a nonempty sequence of indices of players, got {features!r}"
+        )
     if raw.min() < 0 or raw.max() >= d or np.unique(raw).size != raw.size:
         raise ValueError(f"features: expected distinct indices in 0..{d - 1}, got {raw.tolist()}")
     return raw.astype(np.intp)

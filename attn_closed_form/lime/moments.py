@@ -40,7 +40,16 @@ from ..game.pooled_game import PooledGame
 from ..game.terms import Terms, log_bound, terms_of
 from .kernel import Settings, relative_kernel
 from .regression import Known, Moments, Regression, regression
-from .rules import GROUPS, MIXED_SIGNS, NoRuleError, SizeRule, TiltedTerm, ladder, size_moments, tilted_rule
+from .rules import (
+    GROUPS,
+    MIXED_SIGNS,
+    NoRuleError,
+    SizeRule,
+    TiltedTerm,
+    ladder,
+    size_moments,
+    tilted_rule,
+)
 
 # Number of players from which the recursion over sizes warns about its time, and the time for a term and a pair.
 WARN_FROM, SECONDS_PER_STEP = 2000, 3e-8
@@ -63,11 +72,18 @@ def find_moments(game: Game, fit: Regression, settings: Settings, tol: float) ->
 def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
     """Compute the moments by the recursion over sizes in O(L d^2), for any kernel."""
     weights = np.stack([fit.drawn, fit.drawn * fit.deviation])
-    factor = max(fit.value_factor(), fit.rounding_factor(fit.level, float(np.abs(weights[1]).sum()), 2 * fit.level))
+    factor = max(
+        fit.value_factor(),
+        fit.rounding_factor(fit.level, float(np.abs(weights[1]).sum()), 2 * fit.level),
+    )
     game = linked.within(2 * tol / factor)
     goal = _budget(game, fit, tol, factor, 0.0, plain=True)
     if game.d >= WARN_FROM:
-        seconds = sum(terms.weight.size for terms in terms_of(game, goal, 1 << 16)) * game.d**2 * SECONDS_PER_STEP
+        seconds = (
+            sum(terms.weight.size for terms in terms_of(game, goal, 1 << 16))
+            * game.d**2
+            * SECONDS_PER_STEP
+        )
         warnings.warn(
             f"no rule in p has a proven error with these settings, so LIME's limit uses the recursion over all pairs "
             f"of {game.d:,} players: about {seconds:,.0f} seconds and {game.d**2 * 16 / 1e9:.1f} GB",
@@ -75,7 +91,9 @@ def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
             stacklevel=3,
         )
     known = known_of(game)
-    mean, present = (np.ldexp(x, game.exponent - known.exponent) for x in centered_moments(game, weights, goal))
+    mean, present = (
+        np.ldexp(x, game.exponent - known.exponent) for x in centered_moments(game, weights, goal)
+    )
     mean += weights[:, -1] * known.nobody - np.array([fit.level, fit.balance]) * known.above
     # E[pi W_j f] = E[pi f] - E[pi Z_j f], and the common part of all players drops out of `individual`.
     return Moments(float(mean[0]), float(mean[1]), present.mean() - present, known)
@@ -89,7 +107,9 @@ def moments_by_rule(linked: Game, fit: Regression, settings: Settings, tol: floa
     goal = _rule_budget(game, fit, settings, tol)
     allowed = goal.p_error * goal.amplification / fit.moment_factor()
     law = KernelLaw(game.d, settings.kernel_width)
-    parts = batch_sums(game, goal._replace(p_error=allowed), law, partial(rule_sums, fit.absent_share))
+    parts = batch_sums(
+        game, goal._replace(p_error=allowed), law, partial(rule_sums, fit.absent_share)
+    )
     known = known_of(game)
     sums = np.ldexp(sum_in_pairs(parts, np.zeros(2 + game.d)), game.exponent - known.exponent)
     return moments_of_sums(fit, sums[:2], sums[2:], known)
@@ -143,14 +163,22 @@ def rule_factor(fit: Regression, settings: Settings) -> float:
 @lru_cache(maxsize=512)
 def rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
     """Return the factors by which a relative error of f, and one of the sums over nodes, are multiplied."""
-    fit, q, s = regression(d, settings, k), relative_kernel(d, settings.kernel_width), np.arange(d + 1)
+    fit, q, s = (
+        regression(d, settings, k),
+        relative_kernel(d, settings.kernel_width),
+        np.arange(d + 1),
+    )
     # Nodes p with the rule's weights spread about the sizes; |1 - p - w| has the mean square of |s/d - w| at most.
     level, difference = float(q.sum()), 2 * float((q * s * (d - s)).sum()) / (d * max(d - 1, 1))
     spread = math.sqrt(level * float(q @ fit.deviation**2))
-    return fit.value_factor(q), MIXED_SIGNS * fit.rounding_factor(level, spread + difference, 2 * difference)
+    return fit.value_factor(q), MIXED_SIGNS * fit.rounding_factor(
+        level, spread + difference, 2 * difference
+    )
 
 
-def _rule_budget(game: PooledGame | PoleGame, fit: Regression, settings: Settings, tol: float) -> Budget:
+def _rule_budget(
+    game: PooledGame | PoleGame, fit: Regression, settings: Settings, tol: float
+) -> Budget:
     """Return the budget of `rule_factor`, or one with more of the error for 1/D if rounding needs little of it."""
     values, sums = rule_factors(fit.d, settings, fit.k)
     if sums > values:
@@ -163,7 +191,12 @@ def _rule_budget(game: PooledGame | PoleGame, fit: Regression, settings: Setting
 
 
 def _budget(
-    game: PooledGame | PoleGame, fit: Regression, tol: float, factor: float, at_all: float, plain: bool = False
+    game: PooledGame | PoleGame,
+    fit: Regression,
+    tol: float,
+    factor: float,
+    at_all: float,
+    plain: bool = False,
 ) -> Budget:
     """Return the budget if errors of f are multiplied by `factor`; `budget` assumes twice the error of f."""
     nobody = 8 * fit.nobody_factor() * in_units(abs(game.empty_excess), game.exponent)
@@ -184,7 +217,10 @@ class KernelLaw:
         """Return each term with the shortest rule that is accurate enough for E_p[f], E_p[f Z_j] and Delta_j."""
         each = allowed * terms.sums.share / terms.sums.weight.size
         real = largest_on_reals(terms)
-        shared, tilted = partial(self._shared, log_bound(terms.sums), real, each), partial(self._tilted, terms, each)
+        shared, tilted = (
+            partial(self._shared, log_bound(terms.sums), real, each),
+            partial(self._tilted, terms, each),
+        )
         first = 1 if self.d >= TILTED_FROM else 4
         makers = [partial(shared, GROUPS[:first]), tilted, partial(shared, GROUPS[first:])]
         if terms.masses.some_light or terms.sums.turn is not None:
@@ -196,21 +232,35 @@ class KernelLaw:
                 made, done = maker(left)
                 batches, left = batches + made, left[~done]
         if left.size:
-            raise NoRuleError(f"{left.size} terms of the game have no rule in p that is accurate enough")
+            raise NoRuleError(
+                f"{left.size} terms of the game have no rule in p that is accurate enough"
+            )
         return batches
 
     def _shared(
-        self, log_bounds: Array, real: Array, allowed: float, groups: tuple[tuple[int, ...], ...], which: Ids
+        self,
+        log_bounds: Array,
+        real: Array,
+        allowed: float,
+        groups: tuple[tuple[int, ...], ...],
+        which: Ids,
     ) -> tuple[list[Batch], NDArray[np.bool_]]:
         """Return batches of the terms for which a rule of these groups of `ladder` suffices, and a mask of them."""
-        index, errors, rules = np.full(which.size, -1), np.full(which.size, np.inf), list[SizeRule]()
+        index, errors, rules = (
+            np.full(which.size, -1),
+            np.full(which.size, np.inf),
+            list[SizeRule](),
+        )
         for counts in groups:
             left = np.flatnonzero(errors > allowed)
             if left.size and counts[0] <= len(size_moments(self.d, self.width, counts[-1]).nu):
                 some = ladder(self.d, self.width, counts)
                 level, error = some.choose(log_bounds[which[left]], real[which[left]], allowed)
                 better = error < errors[left]
-                index[left[better]], errors[left[better]] = len(rules) + level[better], error[better]
+                index[left[better]], errors[left[better]] = (
+                    len(rules) + level[better],
+                    error[better],
+                )
                 rules += some.rules
         # Terms may exceed their share of the error if others compensate for it.
         done = errors <= (allowed if errors.mean() > allowed else np.inf)
@@ -220,13 +270,18 @@ class KernelLaw:
         for level, longer in zip_longest(levels, levels[1:]):
             group = which[(index >= first) & (index <= level)]
             p, weights = rules[level].p[:, None], rules[level].weights[:, None]
-            if longer is None or group.size * self.d * (rules[longer].p.size - len(p)) > GROUP_ELEMENTS:
+            if (
+                longer is None
+                or group.size * self.d * (rules[longer].p.size - len(p)) > GROUP_ELEMENTS
+            ):
                 parts = [slice(start, start + MOST_NODES) for start in range(0, len(p), MOST_NODES)]
                 batches += [Batch(group, p[part], weights[part]) for part in parts]
                 first = level + 1
         return batches, done
 
-    def _tilted(self, terms: Terms, allowed: float, which: Ids) -> tuple[list[Batch], NDArray[np.bool_]]:
+    def _tilted(
+        self, terms: Terms, allowed: float, which: Ids
+    ) -> tuple[list[Batch], NDArray[np.bool_]]:
         """Return batches of the terms for which a rule can be made, one for each, and a mask of them."""
         q = _sizes(self.d, self.width)[0]
         done = np.zeros(which.size, dtype=bool)
@@ -278,5 +333,7 @@ def largest_on_reals(terms: Terms) -> Array:
     if terms.masses.some_light:
         return sums.weight * (sums.background + sums.players)
     absent = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)[terms.own]
-    moving = np.maximum(sums.players - absent, 0.0) * np.minimum(1.0, math.exp(2) / np.maximum(sums.heavy, 1e-300))
+    moving = np.maximum(sums.players - absent, 0.0) * np.minimum(
+        1.0, math.exp(2) / np.maximum(sums.heavy, 1e-300)
+    )
     return sums.weight * (sums.background + absent + moving)

@@ -90,7 +90,10 @@ class Regression(NamedTuple):
         known = moments.known
         excess = known.above + moments.mean / self.total + (1 - self.absent_share) * self.k * slope
         with np.errstate(over="ignore", invalid="ignore"):
-            coef, intercept = np.ldexp(coef, known.exponent), known.base + np.ldexp(excess, known.exponent)
+            coef, intercept = (
+                np.ldexp(coef, known.exponent),
+                known.base + np.ldexp(excess, known.exponent),
+            )
         return finite(coef), float(finite(intercept))
 
     def value_factor(self, weights: Array | None = None) -> float:
@@ -105,7 +108,9 @@ class Regression(NamedTuple):
         shared = np.abs(self.deviation)
         if self.k < self.d:
             shared = (1 - absent) * self.absent_share + absent * (1 - self.absent_share)
-        return self._propagated(float(q.sum()), float(q @ shared) / self.shared_denominator, float(q @ individual))
+        return self._propagated(
+            float(q.sum()), float(q @ shared) / self.shared_denominator, float(q @ individual)
+        )
 
     def doubt(self, factor: float, at_all: float) -> float:
         """Return the rounding bound of f(all) and of the regression, relative to the spread of f, for `budget`.
@@ -114,14 +119,20 @@ class Regression(NamedTuple):
         sums over f and has to be taken off.
         """
         off = abs(self.absent_share * at_all - self.balance) / self.shared_denominator
-        shift = self._propagated(self.total + at_all + self.level, off)  # f(all) is in the intercept itself, too
-        middle = self._propagated(0.0, self.offset * self.level / self.total / self.shared_denominator)
+        shift = self._propagated(
+            self.total + at_all + self.level, off
+        )  # f(all) is in the intercept itself, too
+        middle = self._propagated(
+            0.0, self.offset * self.level / self.total / self.shared_denominator
+        )
         return ULP * (SUMS + (EVERYONE * shift + MIDDLE * middle) / factor)
 
     def nobody_factor(self) -> float:
         """Return the largest factor from a change of f(empty) to one of a coefficient or the intercept."""
         share = float(self.drawn[-1]) / self.total
-        slope = (float(self.drawn[-1]) * float(self.deviation[-1]) + self.offset * share) / self.shared_denominator
+        slope = (
+            float(self.drawn[-1]) * float(self.deviation[-1]) + self.offset * share
+        ) / self.shared_denominator
         return self._propagated(float(self.drawn[-1]), slope)
 
     def moment_factor(self) -> float:

@@ -160,12 +160,21 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     residual = as_floats(moments.nu[:exact] - whole(weights, WEIGHT_BITS) @ P[:, :exact], bits)
     weights = weights + least_squares(system, residual)
     size, degrees = float(np.abs(weights).sum()), np.arange(nu.size)
-    delta = np.abs(as_floats(moments.nu - whole(weights, WEIGHT_BITS) @ P, bits)) + HIDDEN * (size + float(nu[0]))
+    delta = np.abs(as_floats(moments.nu - whole(weights, WEIGHT_BITS) @ P, bits)) + HIDDEN * (
+        size + float(nu[0])
+    )
     delta *= np.sqrt(2 * degrees + 1)
-    terms, factor = np.exp(-np.outer(THETA, degrees)) * delta, np.log(2) / 2 - np.log(-np.expm1(-2 * THETA))
+    terms, factor = (
+        np.exp(-np.outer(THETA, degrees)) * delta,
+        np.log(2) / 2 - np.log(-np.expm1(-2 * THETA)),
+    )
     with np.errstate(divide="ignore"):
-        log_rounding, known = (np.log(part.sum(axis=1)) + factor for part in (terms[:, :exact], terms[:, exact:]))
-    log_error = np.logaddexp(known, np.logaddexp(np.log(size) + moments.log_beyond[0], moments.log_beyond[1]) + factor)
+        log_rounding, known = (
+            np.log(part.sum(axis=1)) + factor for part in (terms[:, :exact], terms[:, exact:])
+        )
+    log_error = np.logaddexp(
+        known, np.logaddexp(np.log(size) + moments.log_beyond[0], moments.log_beyond[1]) + factor
+    )
     powers = p[:, None] ** np.arange(3)
     if not (np.abs(weights) @ powers <= MIXED_SIGNS * (weights @ powers)).all():
         log_error[:] = np.inf  # too much would cancel: this rule is never chosen
@@ -201,7 +210,12 @@ def size_moments(d: int, kernel_width: float, longest: int = COUNTS[-1]) -> Size
     k = np.arange(1, d + 1)
     log_norm = np.concatenate([[0.0], np.cumsum(np.log((d + 1 + k) / (d + 1 - k)))]) / 2
     log_norm += np.log((d + 1) / (2 * np.arange(d + 1) + 1)) / 2
-    N = min(d, 2 * longest + 4, MOST_MOMENTS, int(np.searchsorted(log_norm > LARGEST_LOG_NORM, True)) - 1)
+    N = min(
+        d,
+        2 * longest + 4,
+        MOST_MOMENTS,
+        int(np.searchsorted(log_norm > LARGEST_LOG_NORM, True)) - 1,
+    )
     q = whole(relative_kernel(d, kernel_width)[::-1], WEIGHT_BITS)  # exact down to 2^-107
     half = d // 2 + 1
     mirrored = q[::-1][:half].copy()
@@ -223,13 +237,20 @@ def size_moments(d: int, kernel_width: float, longest: int = COUNTS[-1]) -> Size
     residual = isqrt(max(left, 0) + slack) / (1 << WEIGHT_BITS + HAHN_BITS)
     more = np.arange(N + 1, d + 1)
     decay = np.log(2 * more + 1)[:, None] / 2 - np.outer(more, THETA)
-    beyond = [np.logaddexp.reduce(part, axis=0, initial=-np.inf) for part in (decay, decay + log_norm[more, None])]
+    beyond = [
+        np.logaddexp.reduce(part, axis=0, initial=-np.inf)
+        for part in (decay, decay + log_norm[more, None])
+    ]
     whole_nu = np.array([moment >> HAHN_BITS - LEGENDRE_BITS for moment in nu], dtype=object)
     rounded = as_floats(whole_nu, WEIGHT_BITS + LEGENDRE_BITS)
-    return SizeMoments(whole_nu, rounded, residual, np.stack([beyond[0], np.log(residual) + beyond[1]]))
+    return SizeMoments(
+        whole_nu, rounded, residual, np.stack([beyond[0], np.log(residual) + beyond[1]])
+    )
 
 
-def polynomials(slope: Whole, shift: int, steps: Sequence[tuple[int, int]], bits: int) -> Iterator[Whole]:
+def polynomials(
+    slope: Whole, shift: int, steps: Sequence[tuple[int, int]], bits: int
+) -> Iterator[Whole]:
     """Yield p_0 = 1, p_1, ... in units of 2^-bits, each correct to two units.
 
     With x = slope / 2^shift, c p_{n+1} = (2n+1) x p_n - b p_{n-1}; `steps` has (b, c) for n = 0, 1, ..., and |x| is at
@@ -279,7 +300,9 @@ class TiltedTerm(NamedTuple):
     B: float  # largest |value|
 
 
-def tilted_rule(kernel_present: Array, term: TiltedTerm, allowed: float) -> tuple[Array, Array] | None:
+def tilted_rule(
+    kernel_present: Array, term: TiltedTerm, allowed: float
+) -> tuple[Array, Array] | None:
     """Return nodes p and weights (m,) of the shortest rule with an error of at most `allowed`, or None.
 
     `kernel_present` (d+1,) has the weight q_m of m = 0..d players present. An example is equal players, whose term at
@@ -339,7 +362,11 @@ def _tail(kernel_present: Array, term: TiltedTerm, negligible: float) -> Array:
             break
         last = min(d, last + 1 + last // 8)
     m = np.arange(last + 1)
-    sizes = kernel_present[: last + 1] * term.B * (fixed * t**m + moving * m * near ** np.maximum(m - 1, 0))
+    sizes = (
+        kernel_present[: last + 1]
+        * term.B
+        * (fixed * t**m + moving * m * near ** np.maximum(m - 1, 0))
+    )
     return np.asarray(np.cumsum(sizes[::-1])[::-1] + (negligible if last < d else 0.0))
 
 
@@ -357,12 +384,20 @@ def _log_taylor(term: TiltedTerm, count: int, d: int) -> Array:
     growth = term.S * rho**2 / 2 + 4 * d * ULP * (1 + term.largest) * rho
     mass = term.background + (1 + rho) * term.light + rho * term.heavy / term.t
     with np.errstate(divide="ignore", invalid="ignore"):
-        majorant = np.log(2 * term.B) + 1 + growth + np.log(mass) + np.log(np.maximum(1.0, rho * term.largest))
+        majorant = (
+            np.log(2 * term.B)
+            + 1
+            + growth
+            + np.log(mass)
+            + np.log(np.maximum(1.0, rho * term.largest))
+        )
         taylor: Array = majorant - np.where(k > 0, k * np.log(rho), 0.0)
     return taylor
 
 
-def _error(d: int, M: int, mu: Array, taylor: Array, term: TiltedTerm, p: Array, omega: Array) -> float:
+def _error(
+    d: int, M: int, mu: Array, taylor: Array, term: TiltedTerm, p: Array, omega: Array
+) -> float:
     """Return the bound of the module docstring, or inf if the rule cannot be trusted."""
     k = np.arange(mu.size)
     if not ((p > 0).all() and (p < 1).all()):
@@ -372,7 +407,9 @@ def _error(d: int, M: int, mu: Array, taylor: Array, term: TiltedTerm, p: Array,
     rounding = ULP * ((3 * k + 4 + 20) * mu + (k + p.size + 2) * moduli)
     error = float(taylor @ (np.abs(mu - sums) + rounding))
     if not (moduli[:3] <= MIXED_SIGNS * sums[:3]).all():
-        error += ULP * (PRECISE + FACTOR * d) * float(taylor @ moduli)  # the rounding of terms that cancel
+        error += (
+            ULP * (PRECISE + FACTOR * d) * float(taylor @ moduli)
+        )  # the rounding of terms that cancel
     # Beyond the last coefficient the terms fall at least geometrically.
     rho = float(_radius(term, k[-1:])[0])
     top = float(p.max()) / rho
@@ -395,7 +432,9 @@ def _rules(q: Array, d: int, mu: Array, degree: int) -> Iterator[tuple[Array, Ar
         p = gauss_nodes(nu, up, down, N)
         if p is not None:
             yield p, least_squares(jacobi_values(p, up, down, 2 * N), nu[: 2 * N])
-    for N in (degree + more for more in MORE_NODES if degree + more <= min(count, MOST_TILTED_NODES)):
+    for N in (
+        degree + more for more in MORE_NODES if degree + more <= min(count, MOST_TILTED_NODES)
+    ):
         p = gauss_nodes(np.eye(1, 2 * N)[0], *jacobi(beta, 2 * N), N)
         if p is not None:
             yield p, least_squares(jacobi_values(p, up, down, N), nu[:N])
@@ -458,14 +497,19 @@ def gauss_nodes(nu: Array, up: Array, down: Array, m: int) -> Array | None:
     """
     # Monic polynomials pi_{k+1} = (p - center_k) pi_k - product_k pi_{k-1} have the same moments but for factors.
     center, product = up + down, np.concatenate([[0.0], up[:-1] * down[1:]])
-    before, now = np.zeros(2 * m), nu[: 2 * m] * np.concatenate([[1.0], np.cumprod(-up[: 2 * m - 1])])
+    before, now = (
+        np.zeros(2 * m),
+        nu[: 2 * m] * np.concatenate([[1.0], np.cumprod(-up[: 2 * m - 1])]),
+    )
     if not now[0] > 0:
         return None
     alpha, beta = [center[0] + now[1] / now[0]], [now[0]]
     for i in range(1, m):
         k = np.arange(i, 2 * m - i)
         new = np.zeros(2 * m)
-        new[k] = np.append(now, 0.0)[k + 1] - (alpha[-1] - center[k]) * now[k] - beta[-1] * before[k]
+        new[k] = (
+            np.append(now, 0.0)[k + 1] - (alpha[-1] - center[k]) * now[k] - beta[-1] * before[k]
+        )
         new[k] += product[k] * now[k - 1]
         if not new[i] > 0:
             return None

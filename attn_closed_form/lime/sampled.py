@@ -98,18 +98,24 @@ def lime_sample(
         weighted = Xc * weights[rows, None]
         gram += weighted.T @ Xc
         moment += weighted.T @ (f[rows] - f_bar)
-    beta = np.linalg.solve(gram, moment) if ridge > 0 else np.linalg.lstsq(gram, moment, rcond=None)[0]
+    beta = (
+        np.linalg.solve(gram, moment) if ridge > 0 else np.linalg.lstsq(gram, moment, rcond=None)[0]
+    )
     coef = np.zeros(game.d)
     coef[chosen] = beta
     intercept = f_bar - float(x_bar @ beta)
     residual = f - intercept - X @ beta
     left, variation = float(weights @ residual**2), float(weights @ (f - f_bar) ** 2)
-    score = 1 - left / variation if variation else float(left == 0)  # scikit-learn's convention for a constant f
+    score = (
+        1 - left / variation if variation else float(left == 0)
+    )  # scikit-learn's convention for a constant f
     error = _standard_error(X, x_bar, weights * residual, gram, chosen, game.d) if errors else None
     return LimeSample(coef, intercept, score, error)
 
 
-def _standard_error(X: NDArray[np.bool_], x_bar: Array, pull: Array, gram: Array, chosen: Ids, d: int) -> Array:
+def _standard_error(
+    X: NDArray[np.bool_], x_bar: Array, pull: Array, gram: Array, chosen: Ids, d: int
+) -> Array:
     """Compute standard errors of the coefficients by the sandwich, with n / (n - d - 1) for the fitted parameters."""
     middle = np.zeros_like(gram)
     for rows in _blocks(X):

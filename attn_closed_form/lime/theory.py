@@ -192,5 +192,7 @@ def _integrals(r: Array) -> tuple[Array, Array, Array]:
         powers @ ((k + 1) / ((k + 2) * (k + 3))),
         powers @ ((k + 1) / ((k + 3) * (k + 4))),
     )
-    I_1, J_2, J_3 = (np.where(np.abs(r) <= SERIES_BELOW, a, b) for a, b in zip(series, closed, strict=True))
+    I_1, J_2, J_3 = (
+        np.where(np.abs(r) <= SERIES_BELOW, a, b) for a, b in zip(series, closed, strict=True)
+    )
     return I_1, J_2, J_3

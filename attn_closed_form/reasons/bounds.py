@@ -44,7 +44,10 @@ class Bounds:
 
     def to_dict(self) -> dict[str, object]:
         """Return the numbers, and the players of the two coalitions, for JSON."""
-        players = {name: np.flatnonzero(getattr(self, name)).tolist() for name in ("min_present", "max_present")}
+        players = {
+            name: np.flatnonzero(getattr(self, name)).tolist()
+            for name in ("min_present", "max_present")
+        }
         return {**self.__dict__, **players}
 
 
@@ -70,7 +73,9 @@ def bounds(game: PooledGame) -> Bounds:
     proved_min, min_present, attained_min = minimum(game)
     proved_max, max_present, attained_max = minimum(mirrored(game))
     exact = max(attained_min - proved_min, attained_max - proved_max) <= 8 * value_error(game)
-    return Bounds(attained_min, -attained_max, proved_min, -proved_max, min_present, max_present, bool(exact))
+    return Bounds(
+        attained_min, -attained_max, proved_min, -proved_max, min_present, max_present, bool(exact)
+    )
 
 
 def minimum(game: PooledGame) -> tuple[float, Masks, float]:
@@ -80,11 +85,16 @@ def minimum(game: PooledGame) -> tuple[float, Masks, float]:
         if game.d <= ENUMERATED:
             masks = all_coalitions(game.d)
             values = game.value(masks)
-            mask, lower = masks[np.argmin(values)], max(lower, float(values.min()) - value_error(game))
+            mask, lower = (
+                masks[np.argmin(values)],
+                max(lower, float(values.min()) - value_error(game)),
+            )
         elif game.d <= LARGEST_BISECTED:
             everybody = np.ones(game.d, dtype=bool)
             bound = head_minima(game, everybody[None], everybody[None]).bound[0]
-            lower = raised(game, everybody, everybody, bound, lower, float(game.value(mask)), BISECTIONS)
+            lower = raised(
+                game, everybody, everybody, bound, lower, float(game.value(mask)), BISECTIONS
+            )
     value = float(game.value(mask))
     return min(lower, value), mask, value
 
@@ -94,16 +104,24 @@ def lowest(game: PooledGame) -> tuple[float, Masks]:
     everybody = np.ones(game.d, dtype=bool)
     heads = head_minima(game, everybody[None], everybody[None])
     lower = float(total(game, heads.bound)[0])
-    starts = np.concatenate([heads.present[0], heads.present[0].mean(axis=0, keepdims=True) > 0.5, everybody[None]])
-    if game.can_be_empty:  # then one player alone attains a head's minimum, and the empty coalition cannot be a start
-        alone = np.append(game.v.argmin(axis=1), game.v.sum(axis=0).argmin())[:, None] == np.arange(game.d)
+    starts = np.concatenate(
+        [heads.present[0], heads.present[0].mean(axis=0, keepdims=True) > 0.5, everybody[None]]
+    )
+    if (
+        game.can_be_empty
+    ):  # then one player alone attains a head's minimum, and the empty coalition cannot be a start
+        alone = np.append(game.v.argmin(axis=1), game.v.sum(axis=0).argmin())[:, None] == np.arange(
+            game.d
+        )
         starts = np.concatenate([starts[starts.any(axis=1)], alone])
     mask = starts[np.argmin(game.value(starts))]
     if game.H > 1:
         mask = _descend(game, mask)
     if not game.can_be_empty:
         return lower, mask
-    return min(lower, game.empty_value), mask if game.value(mask) <= game.empty_value else ~everybody
+    return min(lower, game.empty_value), mask if game.value(
+        mask
+    ) <= game.empty_value else ~everybody
 
 
 def all_coalitions(d: int) -> Masks:

@@ -69,7 +69,11 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
     """
     check_pooled(game)
     if absent is None:
-        absent = np.arange(game.d + 1) if game.d <= EVERY_SIZE else np.linspace(0, game.d, SHARES + 1).round()
+        absent = (
+            np.arange(game.d + 1)
+            if game.d <= EVERY_SIZE
+            else np.linspace(0, game.d, SHARES + 1).round()
+        )
     given = real("absent", absent)
     sizes = given.astype(np.intp)
     if sizes.ndim != 1 or not ((sizes >= 0) & (sizes <= game.d)).all() or (sizes != given).any():
@@ -82,7 +86,10 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
 def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
     """Return the attained and the certified minimum for each number of absent players."""
     heads = _Heads(game)
-    proved, masks = np.full(len(sizes), game.empty_value), np.zeros((len(sizes), game.d), dtype=bool)
+    proved, masks = (
+        np.full(len(sizes), game.empty_value),
+        np.zeros((len(sizes), game.d), dtype=bool),
+    )
     for i, k in enumerate(sizes.tolist()):
         if k < game.d or not game.can_be_empty:
             bound, present = heads.minima(k)
@@ -110,7 +117,9 @@ class _Heads:
         self.least = np.where(masses > 0, values, np.inf).min(axis=1)
         self.range = np.where(masses > 0, values, -np.inf).max(axis=1) - self.least
         self.av, self.bv = self.a * self.v, self.b * self.v_absent
-        self.theta = (self.av.sum(axis=1) + self.back * self.v_back) / (self.a.sum(axis=1) + self.back)
+        self.theta = (self.av.sum(axis=1) + self.back * self.v_back) / (
+            self.a.sum(axis=1) + self.back
+        )
 
     def minima(self, k: int) -> tuple[Array, Masks]:
         """Return the (H,) certified minima of the heads with k players absent, and their (H, d) coalitions."""
@@ -146,7 +155,10 @@ class _Heads:
             if sums >= margin or theta <= self.least[h]:
                 self.theta[h] = best
                 return theta, ~chosen
-            theta = max(min(theta + (sums - 1.5 * margin) / mass, np.nextafter(theta, -np.inf)), self.least[h])
+            theta = max(
+                min(theta + (sums - 1.5 * margin) / mass, np.nextafter(theta, -np.inf)),
+                self.least[h],
+            )
         raise AssertionError("unreachable")
 
     def descend(self, starts: Masks, k: int) -> Masks:
@@ -194,4 +206,6 @@ def _slip(gain: Array, error: Array, absent: Masks) -> float:
     """
     low, high = np.where(absent, gain - error, np.inf), np.where(absent, -np.inf, gain + error)
     doubtful, rivals = low < high.max(), high > low.min()
-    return float(2 * (error[doubtful].sum() + np.count_nonzero(doubtful) * error[rivals].max(initial=0.0)))
+    return float(
+        2 * (error[doubtful].sum() + np.count_nonzero(doubtful) * error[rivals].max(initial=0.0))
+    )

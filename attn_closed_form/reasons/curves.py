@@ -104,7 +104,9 @@ def removal_curves(
     order = descending(scores, game.d)
     limits = bounds_by_size(game, absent) if bounds is None else bounds
     sizes = limits.absent
-    falling, rising = (scale(values_along(game, players, sizes)) for players in (order, order[::-1]))
+    falling, rising = (
+        scale(values_along(game, players, sizes)) for players in (order, order[::-1])
+    )
     scaled = BoundsBySize(sizes, *(scale(side) for side in limits[1:]))
     whole, empty = (float(scale(game.value(np.full(game.d, present)))) for present in (True, False))
     return RemovalCurves(sizes, falling, rising, scaled, whole, empty, game.d)
@@ -114,7 +116,9 @@ def descending(scores: ArrayLike, d: int) -> Ids:
     """Return the (d,) players by descending score, after checking the scores."""
     x = np.asarray(scores, dtype=np.float64)
     if x.shape != (d,) or d == 0:
-        raise ValueError(f"scores: expected shape ({d},), one per player and at least one, got {x.shape}")
+        raise ValueError(
+            f"scores: expected shape ({d},), one per player and at least one, got {x.shape}"
+        )
     if np.isnan(x).any():
         raise ValueError("scores: expected numbers, got NaN")
     return np.argsort(-x, kind="stable")
@@ -135,7 +139,10 @@ def values_along(game: PooledGame, order: Ids, absent: Ids | None = None) -> Arr
 
 
 def flip_order(
-    game: PooledGame, threshold: float = 0.0, scale: Callable[[Any], Array] = np.asarray, candidates: int = 32
+    game: PooledGame,
+    threshold: float = 0.0,
+    scale: Callable[[Any], Array] = np.asarray,
+    candidates: int = 32,
 ) -> Array:
     """Compute (d,) scores whose order lowers the prediction nearly as fast as possible: weight times (value - theta).
 
@@ -157,7 +164,9 @@ def flip_order(
 
     def scores(theta: float) -> Array:
         # The thresholds of the heads differ from the heads' values by equal parts and add up to theta.
-        return slopes(game, everybody, means - (means.sum() + game.bias - theta) / game.H).sum(axis=0)
+        return slopes(game, everybody, means - (means.sum() + game.bias - theta) / game.H).sum(
+            axis=0
+        )
 
     start = scores(threshold)
     if game.d > EVERY_SIZE and game.linear is None:

@@ -39,7 +39,11 @@ MU = np.concatenate([[0.0], np.geomspace(3e-2, 1e3, 11)])
 def check_pooled(game: object) -> None:
     """Raise a TypeError unless the game is a `PooledGame`; bounds of a linked game follow from the game inside."""
     if not isinstance(game, PooledGame):
-        hint = "; pass its `game`, and apply the link to the result" if isinstance(game, LinkedGame) else ""
+        hint = (
+            "; pass its `game`, and apply the link to the result"
+            if isinstance(game, LinkedGame)
+            else ""
+        )
         raise TypeError(f"game: expected a PooledGame, got {type(game).__name__}{hint}")
 
 
@@ -93,7 +97,10 @@ def head_minima(
         theta = least  # if a head may lose all other mass, its least value is its minimum
     else:
         theta = np.maximum(
-            np.where(np.isinf(smallest), np.maximum(states.v_base, states.v_flip).max(axis=-1), smallest), least
+            np.where(
+                np.isinf(smallest), np.maximum(states.v_base, states.v_flip).max(axis=-1), smallest
+            ),
+            least,
         )
     done = np.zeros(theta.shape, dtype=bool)
     while not done.all():
@@ -101,7 +108,10 @@ def head_minima(
         value, excess, margin = states.pool(candidate, theta, log_slip)
         # The last theta is below the minimum by a margin, and its choice may be another one: keep the best.
         better = value < smallest
-        flipped, smallest = np.where(better[..., None], candidate, flipped), np.where(better, value, smallest)
+        flipped, smallest = (
+            np.where(better[..., None], candidate, flipped),
+            np.where(better, value, smallest),
+        )
         done |= (excess >= margin) | (theta <= least)
         # Dinkelbach's next theta is theta + excess, the value of the chosen coalition; a slightly smaller value can be
         # proved.
@@ -126,11 +136,18 @@ class _States:
     def of(cls, game: PooledGame, base: Masks, movable: Masks) -> _States:
         back, v_back = game.s_background[:, None], game.v_background[:, None]
         s, s_absent = (np.concatenate([logs, back], axis=1) for logs in (game.s, game.s_absent))
-        v, v_absent = (np.concatenate([values, v_back], axis=1) for values in (game.v, game.v_absent))
+        v, v_absent = (
+            np.concatenate([values, v_back], axis=1) for values in (game.v, game.v_absent)
+        )
         last = np.ones((*base.shape[:-1], 1), dtype=bool)
         present = np.concatenate([base, last], axis=-1)[..., None, :]
         flipped = np.concatenate([base ^ movable, last], axis=-1)[..., None, :]
-        states = ((s, s_absent, present), (s, s_absent, flipped), (v, v_absent, present), (v, v_absent, flipped))
+        states = (
+            (s, s_absent, present),
+            (s, s_absent, flipped),
+            (v, v_absent, present),
+            (v, v_absent, flipped),
+        )
         return cls(*(np.where(mask, there, absent) for there, absent, mask in states))
 
     @cached_property
@@ -165,7 +182,10 @@ class _States:
             signs = (-1, 0, 1)
             if exactly:
                 gains = (gain + sign * error for sign in signs)
-                low, rank, high = (np.where(g == 0, 0, np.sign(g) * (unit - floor + np.log(np.abs(g)))) for g in gains)
+                low, rank, high = (
+                    np.where(g == 0, 0, np.sign(g) * (unit - floor + np.log(np.abs(g))))
+                    for g in gains
+                )
                 rank[..., -1] = high[..., -1] = -np.inf  # the background does not change
                 better = np.True_
             else:
@@ -179,8 +199,12 @@ class _States:
         doubtful = flipped & (low < challenger)
         rivals = left & (high > np.where(flipped, low, np.inf).min(axis=-1, keepdims=True))
         with np.errstate(divide="ignore"):
-            other = np.where(rivals, log_error, -np.inf).max(axis=-1) + np.log(doubtful.sum(axis=-1))
-        return flipped, np.logaddexp(_log_sum(np.where(doubtful, log_error, -np.inf)), other) + np.log(2.0)
+            other = np.where(rivals, log_error, -np.inf).max(axis=-1) + np.log(
+                doubtful.sum(axis=-1)
+            )
+        return flipped, np.logaddexp(
+            _log_sum(np.where(doubtful, log_error, -np.inf)), other
+        ) + np.log(2.0)
 
     def pool(self, flipped: Masks, theta: Array, log_slip: Array) -> tuple[Array, Array, Array]:
         """Return the mean value, the mean of value minus theta, and its rounding error, each (n, H)."""
@@ -228,14 +252,21 @@ def slopes(game: PooledGame, present: Masks, theta: Array | None = None) -> Arra
     D = mass.sum(axis=1) + back
     D = np.where(D == 0, 1.0, D)
     if theta is None:
-        theta = ((mass * np.where(present, game.v, game.v_absent)).sum(axis=1) + back * game.v_background) / D
+        theta = (
+            (mass * np.where(present, game.v, game.v_absent)).sum(axis=1) + back * game.v_background
+        ) / D
     a, b = (np.exp(np.minimum(s - top[:, None], 600.0)) for s in (game.s, game.s_absent))
     change = a * (game.v - theta[:, None]) - b * (game.v_absent - theta[:, None])
     return change / D[:, None]
 
 
 def proved_above(
-    game: PooledGame, base: Masks, movable: Masks, goal: float, limit: int | None = None, bound: Array | None = None
+    game: PooledGame,
+    base: Masks,
+    movable: Masks,
+    goal: float,
+    limit: int | None = None,
+    bound: Array | None = None,
 ) -> bool:
     """Return whether every coalition that differs from `base` (d,) only in movable players is proved to be >= `goal`.
 
@@ -258,7 +289,9 @@ def proved_above(
     mass = np.stack([states.base, states.flip])
     x = np.stack([states.v_base, states.v_flip]) - theta[:, None]
     mu = MU[:, None] / np.maximum(np.abs(x[0, :, :-1]).max(axis=1), 1e-300)
-    U = -_least(mass[:, None] * (mu[..., None] * (x - highest[:, None])[:, None] - 1), limit).max(axis=0)
+    U = -_least(mass[:, None] * (mu[..., None] * (x - highest[:, None])[:, None] - 1), limit).max(
+        axis=0
+    )
     if (U <= 0).any():
         return True
     terms = mass * (x - rho[:, None]) / U[:, None]
@@ -275,13 +308,23 @@ def _least(terms: Array, limit: int | None, size: Array | None = None) -> Array:
     gain = np.maximum(base - flip, 0.0)
     if limit is not None:
         gain = np.where(_largest(gain, limit), gain, 0.0)
-    error = 4 * relative_error(base.shape[-1]) * (np.abs(terms) if size is None else size).sum(axis=(0, -1))
+    error = (
+        4
+        * relative_error(base.shape[-1])
+        * (np.abs(terms) if size is None else size).sum(axis=(0, -1))
+    )
     least: Array = base.sum(axis=-1) - gain.sum(axis=-1) - error
     return least
 
 
 def raised(
-    game: PooledGame, base: Masks, movable: Masks, bound: Array, low: float, high: float, bisections: int
+    game: PooledGame,
+    base: Masks,
+    movable: Masks,
+    bound: Array,
+    low: float,
+    high: float,
+    bisections: int,
 ) -> float:
     """Return the largest goal between the proved `low` and `high` that a few bisections prove with `proved_above`."""
     for _ in range(bisections):
@@ -296,7 +339,9 @@ def plain_states(game: PooledGame, present: Masks, movable: Masks) -> _States | 
     states = _States.of(game, present, movable)
     logs = np.stack([states.base, states.flip])
     top = logs.max(axis=(0, 2), keepdims=True)
-    if (top - np.where(logs == -np.inf, np.inf, logs).min(axis=(0, 2), keepdims=True)).max() > LOG_RANGE_PLAIN:
+    if (
+        top - np.where(logs == -np.inf, np.inf, logs).min(axis=(0, 2), keepdims=True)
+    ).max() > LOG_RANGE_PLAIN:
         return None
     base, flip = np.exp(logs - top)
     return _States(base, flip, states.v_base, states.v_flip)

@@ -35,7 +35,17 @@ import numpy as np
 from .._types import Array, Ids, Masks
 from ..game.pooled_game import PooledGame
 from .bounds import ENUMERATED, all_coalitions, lowest
-from .minima import HeadMinima, check_pooled, head_minima, mirrored, proved_above, raised, slopes, total, value_error
+from .minima import (
+    HeadMinima,
+    check_pooled,
+    head_minima,
+    mirrored,
+    proved_above,
+    raised,
+    slopes,
+    total,
+    value_error,
+)
 
 # Number of times that the order of the players is recomputed from the last coalition.
 ROUNDS = 4
@@ -110,7 +120,9 @@ class Reason:
         value : text of the certified value, such as "71 %"; by default a number with two decimals
         """
         shown = [str((labels or self.labels)[j]) for j in self.players or ()]
-        names = ", ".join(shown[:MOST_NAMES]) + (f" and {len(shown) - MOST_NAMES} others" if shown[MOST_NAMES:] else "")
+        names = ", ".join(shown[:MOST_NAMES]) + (
+            f" and {len(shown) - MOST_NAMES} others" if shown[MOST_NAMES:] else ""
+        )
         certified = getattr(self, self.certified)
         text = self._claim(names, things, sides, f"{certified:+.2f}" if value is None else value)
         if not self.players:
@@ -125,7 +137,12 @@ class Reason:
     def to_dict(self) -> dict[str, object]:
         """Return plain numbers for JSON."""
         players = None if self.players is None else list(self.players)
-        shared = {"kind": self.kind, "players": players, "lower_bound": self.lower_bound, "minimal": self.minimal}
+        shared = {
+            "kind": self.kind,
+            "players": players,
+            "lower_bound": self.lower_bound,
+            "minimal": self.minimal,
+        }
         return {**shared, self.certified: getattr(self, self.certified)}
 
 
@@ -147,7 +164,9 @@ class SufficientReason(Reason):
         if not self.players:
             return f"None of the {self.d} {things} is needed: no matter which of them are removed, {stays}."
         suffice = (
-            f"These {self.size} of {self.d} {things} suffice" if self.size > 1 else f"One of {self.d} {things} suffices"
+            f"These {self.size} of {self.d} {things} suffice"
+            if self.size > 1
+            else f"One of {self.d} {things} suffices"
         )
         return f"{suffice}: {names}. No matter which of the other {things} are removed, {stays}."
 
@@ -247,17 +266,31 @@ class Search:
             raise ValueError(f"threshold: expected a finite number, got {threshold}")
         prediction = float(game.value(np.ones(game.d, dtype=bool)))
         if abs(prediction - threshold) <= value_error(game):
-            raise ValueError(f"threshold: the prediction equals {prediction:g}, so it is on neither side")
+            raise ValueError(
+                f"threshold: the prediction equals {prediction:g}, so it is on neither side"
+            )
         sign = 1.0 if prediction > threshold else -1.0
-        return cls(game if sign > 0 else mirrored(game), sign * float(threshold), sign, sign * prediction)
+        return cls(
+            game if sign > 0 else mirrored(game), sign * float(threshold), sign, sign * prediction
+        )
 
-    def fields(self) -> tuple[tuple[int, ...] | None, int, float, float, int, tuple[str, ...], float]:
+    def fields(
+        self,
+    ) -> tuple[tuple[int, ...] | None, int, float, float, int, tuple[str, ...], float]:
         """Return the fields of a reason, in their order, with the certified value last."""
         chosen, value, lower = self.smallest()
         players = None if chosen is None else tuple(np.flatnonzero(chosen).tolist())
         lower = min(lower, self.size(chosen))
         prediction, threshold = self.sign * self.prediction, self.sign * self.theta
-        return players, lower, prediction, threshold, self.game.d, self.game.labels, self.sign * value
+        return (
+            players,
+            lower,
+            prediction,
+            threshold,
+            self.game.d,
+            self.game.labels,
+            self.sign * value,
+        )
 
     def smallest(self) -> Smallest:
         """Return the smallest set that the search finds."""
@@ -285,7 +318,9 @@ class Search:
             error[0] = 0.0
         return values, error
 
-    def smallest_of_all(self, value: Array, certain: Masks, possible: Masks, direction: float) -> Smallest:
+    def smallest_of_all(
+        self, value: Array, certain: Masks, possible: Masks, direction: float
+    ) -> Smallest:
         """Return the smallest certain set in the order of `all_coalitions`, and of several the furthest on its side."""
         masks = all_coalitions(self.game.d)
         size = masks.sum(axis=1)
@@ -340,8 +375,14 @@ class SufficientSearch(Search):
             if shorter is None:
                 break
             best = shorter
-        harm = self.effects(best).sum(axis=0) < 0  # the players that oppose the prediction where the set is present
-        return best, self.guaranteed(best), self.lower_bound(partial(self.impossible, harm), self.size(best))
+        harm = (
+            self.effects(best).sum(axis=0) < 0
+        )  # the players that oppose the prediction where the set is present
+        return (
+            best,
+            self.guaranteed(best),
+            self.lower_bound(partial(self.impossible, harm), self.size(best)),
+        )
 
     def _by_enumeration(self) -> Smallest:
         """Find the smallest set by enumeration, from one pass over the players that checks all supersets."""
@@ -390,7 +431,11 @@ class SufficientSearch(Search):
         attained = heads.present[0] | chosen
         if self.game.can_be_empty:
             attained = attained[attained.any(axis=1)]
-        high = min(self.prediction, float(self.game.value(attained).min())) if attained.size else self.prediction
+        high = (
+            min(self.prediction, float(self.game.value(attained).min()))
+            if attained.size
+            else self.prediction
+        )
         if self.game.can_be_empty and not chosen.any():
             high = min(high, self.game.empty_value)
         bisections = GUARANTEES if self.game.H > 1 else 0
@@ -400,7 +445,11 @@ class SufficientSearch(Search):
         """Return whether it is proved, by f(`base` + R) <= theta, that no set R of at most K players suffices."""
         if K < 0:
             return True
-        if K == 0 and self.game.can_be_empty and (self.game.empty_value <= self.theta or not base.any()):
+        if (
+            K == 0
+            and self.game.can_be_empty
+            and (self.game.empty_value <= self.theta or not base.any())
+        ):
             return self.game.empty_value <= self.theta
         return proved_above(mirrored(self.game), base, ~base, -self.theta, K)
 
@@ -424,8 +473,12 @@ class ContrastiveSearch(Search):
         return best, value, self.lower_bound(self.impossible, self.size(best))
 
     def _by_enumeration(self) -> Smallest:
-        value, error = (numbers[::-1] for numbers in self.enumerated())  # row k: without the players of row k
-        return self.smallest_of_all(value, value + error < self.theta, value - error < self.theta, -1.0)
+        value, error = (
+            numbers[::-1] for numbers in self.enumerated()
+        )  # row k: without the players of row k
+        return self.smallest_of_all(
+            value, value + error < self.theta, value - error < self.theta, -1.0
+        )
 
     def flips(self, removed: Masks) -> bool:
         """Return whether the removal is proved to flip the prediction."""

@@ -23,7 +23,9 @@ from .._types import Ids
 DESIGNS = ("balanced", "uniform")
 
 
-def short_sequences(V: int, num_samples: int, length: int, design: str, rng: np.random.Generator) -> Ids:
+def short_sequences(
+    V: int, num_samples: int, length: int, design: str, rng: np.random.Generator
+) -> Ids:
     """Draw samples of Algorithm 1: (n, length) indices of tokens, with n at most the population."""
     if design == "uniform":
         return rng.integers(V, size=(num_samples, length)).astype(np.intp)
@@ -31,17 +33,23 @@ def short_sequences(V: int, num_samples: int, length: int, design: str, rng: np.
     shifts = np.zeros((rounds, length), dtype=np.intp)
     if V ** (length - 1) <= 1 << 20:
         # A shift vector is a number in base V: 0 repeats a token, 1 joins neighbors, the others come in any order.
-        codes = np.r_[0:2, 2 + rng.permutation(max(V ** (length - 1) - 2, 0))][: min(rounds, V ** (length - 1))]
+        codes = np.r_[0:2, 2 + rng.permutation(max(V ** (length - 1) - 2, 0))][
+            : min(rounds, V ** (length - 1))
+        ]
         shifts = np.zeros((len(codes), length), dtype=np.intp)
         shifts[:, 1:] = codes[:, None] // V ** np.arange(length - 1) % V
     else:  # too many to list, so repetitions are very unlikely
         shifts[2:, 1:] = rng.integers(V, size=(max(rounds - 2, 0), length - 1))
         shifts[1:2, 1] = 1
     circle = rng.permutation(V)
-    return circle[(np.arange(V)[:, None] + shifts[:, None, :]) % V].reshape(-1, length)[:num_samples]
+    return circle[(np.arange(V)[:, None] + shifts[:, None, :]) % V].reshape(-1, length)[
+        :num_samples
+    ]
 
 
-def deletions(T: int, num_samples: int, max_deletions: int, design: str, rng: np.random.Generator) -> NDArray[np.bool_]:
+def deletions(
+    T: int, num_samples: int, max_deletions: int, design: str, rng: np.random.Generator
+) -> NDArray[np.bool_]:
     """Draw samples of Algorithm 2: (num_samples, T) masks, True for kept positions (at least one)."""
     largest = min(max_deletions, T - 1)
     keep = np.ones((num_samples, T), dtype=bool)
@@ -69,7 +77,9 @@ def deletions(T: int, num_samples: int, max_deletions: int, design: str, rng: np
 
 def any_size(T: int, num_samples: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Draw subsets of uniform size: (num_samples, T) masks with 1 to T - 1 kept positions (one if T is 1)."""
-    kept = 1 + np.floor(rng.permutation(np.arange(num_samples)) * max(T - 1, 1) / max(num_samples, 1))
+    kept = 1 + np.floor(
+        rng.permutation(np.arange(num_samples)) * max(T - 1, 1) / max(num_samples, 1)
+    )
     order = rng.random((num_samples, T)).argsort(axis=1).argsort(axis=1)
     mask: NDArray[np.bool_] = order < kept[:, None]
     return mask
@@ -82,5 +92,7 @@ def distinct(sequences: list[Ids]) -> tuple[list[Ids], NDArray[np.intp]]:
     ([array([1, 2]), array([3])], array([0, 1, 0]))
     """
     seen: dict[bytes, int] = {}
-    which = np.array([seen.setdefault(sequence.tobytes(), len(seen)) for sequence in sequences], dtype=np.intp)
+    which = np.array(
+        [seen.setdefault(sequence.tobytes(), len(seen)) for sequence in sequences], dtype=np.intp
+    )
     return [sequences[i] for i in np.unique(which, return_index=True)[1]], which

@@ -136,11 +136,18 @@ def fit_slalom(
     }
     for name, changed in ({"length": length != 2} if kind == "fidel" else only_fidel).items():
         if changed:
-            raise ValueError(f"{name}: expected an option of kind={kind!r}, got one of the other kind")
+            raise ValueError(
+                f"{name}: expected an option of kind={kind!r}, got one of the other kind"
+            )
     document = as_ids("tokens", tokens)
     if document.size == 0:
         raise ValueError("tokens: expected at least one token, got an empty document")
-    numbers = {"num_samples": num_samples, "length": length, "max_deletions": max_deletions, "batch_size": batch_size}
+    numbers = {
+        "num_samples": num_samples,
+        "length": length,
+        "max_deletions": max_deletions,
+        "batch_size": batch_size,
+    }
     for name, value in numbers.items():
         whole(name, value)
     if design not in designs.DESIGNS:
@@ -150,16 +157,22 @@ def fit_slalom(
         raise ValueError(f"solver: expected a solver such as Optimum(), got {solver!r}")
     rng = np.random.default_rng(seed)
     # If all sequences have one length, every token can take its share of a background.
-    chosen = solver or Optimum(background=False if kind == "eff" or replacement is not None else None)
+    chosen = solver or Optimum(
+        background=False if kind == "eff" or replacement is not None else None
+    )
     if kind == "eff":
         ids = np.unique(document)
-        fitted = designs.short_sequences(ids.size, num_samples - num_samples // FRESH, length, design, rng)
+        fitted = designs.short_sequences(
+            ids.size, num_samples - num_samples // FRESH, length, design, rng
+        )
         fresh = designs.short_sequences(ids.size, num_samples // FRESH, length, "uniform", rng)
         groups = [list(ids[fitted]), list(ids[fresh]), []]
         share = np.full(len(fitted), 1 / len(fitted))
     else:
         if isinstance(replacement, bool) or not isinstance(replacement, int | np.integer | None):
-            raise ValueError(f"replacement: expected the id of a token or None, got {replacement!r}")
+            raise ValueError(
+                f"replacement: expected the id of a token or None, got {replacement!r}"
+            )
         masks, share = _deletion_masks(document, num_samples, max_deletions, any_size, design, rng)
         if replacement is None:
             groups = [[document[row] for row in group] for group in masks]
@@ -169,18 +182,26 @@ def fit_slalom(
     fixed = None
     if importances is not None:
         if not isinstance(importances, Mapping):
-            raise TypeError(f"importances: expected a mapping from ids to numbers, got {type(importances).__name__}")
+            raise TypeError(
+                f"importances: expected a mapping from ids to numbers, got {type(importances).__name__}"
+            )
         if missing := [int(i) for i in ids if int(i) not in importances]:
-            raise ValueError(f"importances: expected one for every id of the document, got none for {missing[:5]}")
+            raise ValueError(
+                f"importances: expected one for every id of the document, got none for {missing[:5]}"
+            )
         fixed = finite("importances", [importances[int(i)] for i in ids])
     queries, which = designs.distinct([sequence for group in groups for sequence in group])
-    fitted_rows, near_rows, far_rows = np.split(which, np.cumsum([len(group) for group in groups[:2]]))
+    fitted_rows, near_rows, far_rows = np.split(
+        which, np.cumsum([len(group) for group in groups[:2]])
+    )
     with stages("SLALOM", progress) as report:
         outputs = ask(f, queries, batch_size, report)
         weight = np.bincount(fitted_rows, share, len(queries)).astype(np.float64)
         used = np.flatnonzero(weight > 0)
         table = outputs.reshape(len(outputs), -1)
-        problem = Problem(counts(ids, [queries[i] for i in used]), table[used], weight[used], fixed=fixed)
+        problem = Problem(
+            counts(ids, [queries[i] for i in used]), table[used], weight[used], fixed=fixed
+        )
         fit = _solve(problem, ids, outputs.ndim, gamma, chosen, rng, report)
 
     def error(rows: Ids) -> float:
@@ -226,7 +247,9 @@ def fit_slalom_classes(f: BlackBox, tokens: Tokens, **options: Any) -> tuple[Sla
     def of_class(c: int, sequences: list[Ids]) -> Array:
         outputs = remembered(known, partial(ask, f), sequences)
         if outputs.ndim != 2:
-            raise ValueError(f"f: expected outputs of several classes, (n, C), got shape {outputs.shape}")
+            raise ValueError(
+                f"f: expected outputs of several classes, (n, C), got shape {outputs.shape}"
+            )
         return np.asarray(outputs[:, c])
 
     first = fit_slalom(partial(of_class, 0), tokens, **options)
@@ -253,7 +276,12 @@ def fit_sequences(
 
 
 def _deletion_masks(
-    document: Ids, num_samples: int, max_deletions: int, share: float, design: str, rng: np.random.Generator
+    document: Ids,
+    num_samples: int,
+    max_deletions: int,
+    share: float,
+    design: str,
+    rng: np.random.Generator,
 ) -> tuple[list[Masks], Array]:
     """Draw samples to fit with their weights, held-out deletions and held-out subsets of any size."""
     T, num_fresh = document.size, num_samples // FRESH
@@ -267,14 +295,24 @@ def _deletion_masks(
     fresh_near = designs.deletions(T, num_fresh - len(fresh_far), max_deletions, "uniform", rng)
     if num_far == 0:
         share = 0.0
-    weight = np.r_[np.full(num_near, (1 - share) / num_near), np.full(num_far, share / max(num_far, 1))]
+    weight = np.r_[
+        np.full(num_near, (1 - share) / num_near), np.full(num_far, share / max(num_far, 1))
+    ]
     # Both kinds are spread evenly, so that every stretch of the samples has its share of each.
-    order = np.argsort(np.r_[(np.arange(num_near) + 0.5) / num_near, (np.arange(num_far) + 0.5) / max(num_far, 1)])
+    order = np.argsort(
+        np.r_[(np.arange(num_near) + 0.5) / num_near, (np.arange(num_far) + 0.5) / max(num_far, 1)]
+    )
     return [np.concatenate([near, far])[order], fresh_near, fresh_far], weight[order]
 
 
 def _solve(
-    problem: Problem, ids: Ids, ndim: int, gamma: float, solver: Solver, rng: np.random.Generator, report: Report
+    problem: Problem,
+    ids: Ids,
+    ndim: int,
+    gamma: float,
+    solver: Solver,
+    rng: np.random.Generator,
+    report: Report,
 ) -> SlalomFit:
     """Return the fit without its errors on held-out samples; `ndim` of the outputs is 1 if there is one class."""
     V, (n, C) = ids.size, problem.f.shape
@@ -283,7 +321,9 @@ def _solve(
         _warn(f"{n * C} different outputs for {parameters} parameters: raise num_samples")
     solution = solver.solve(problem, report, rng)
     s, v = solution.s, solution.v if ndim == 2 else solution.v[:, 0]
-    background = {"s_background": float(s[-1]), "v_background": v[-1]} if solution.problem.background else {}
+    background = (
+        {"s_background": float(s[-1]), "v_background": v[-1]} if solution.problem.background else {}
+    )
     slalom = Slalom(ids, s[:V], v[:V], gamma, **background)
     unsure = tuple(int(i) for i in ids[solution.undetermined()])
     if unsure:
@@ -294,7 +334,9 @@ def _solve(
 
 def _warn_undetermined(slalom: Slalom, unsure: tuple[int, ...]) -> None:
     """Warn if undetermined importances matter for the scores of the document."""
-    effects = np.sum([np.abs(slalom_linearized(slalom, slalom.ids, output=c)) for c in range(slalom.C)], axis=0)
+    effects = np.sum(
+        [np.abs(slalom_linearized(slalom, slalom.ids, output=c)) for c in range(slalom.C)], axis=0
+    )
     share = float(effects[np.isin(slalom.ids, unsure)].sum() / max(effects.sum(), 1e-300))
     if share > MATTERS:
         shown = ", ".join(map(str, unsure[:5])) + (", ..." if len(unsure) > 5 else "")

@@ -71,7 +71,11 @@ def counts(ids: Ids, sequences: Sequence[Ids]) -> Array:
     """Count how often each of the sorted `ids` occurs in each sequence, (n, V); all tokens must be among them."""
     rows = np.repeat(np.arange(len(sequences)), [len(sequence) for sequence in sequences])
     cells = rows * ids.size + np.searchsorted(ids, np.concatenate(list(sequences)))
-    return np.bincount(cells, minlength=len(sequences) * ids.size).reshape(-1, ids.size).astype(np.float64)
+    return (
+        np.bincount(cells, minlength=len(sequences) * ids.size)
+        .reshape(-1, ids.size)
+        .astype(np.float64)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +135,9 @@ class Problem:
         total = mass.sum(axis=1)
         if (total < 1e-200).any():
             shift = np.where(self.counts > 0, s, -np.inf).max(axis=1)
-            mass = np.where(self.counts > 0, self.counts * np.exp(np.minimum(s - shift[:, None], 0.0)), 0.0)
+            mass = np.where(
+                self.counts > 0, self.counts * np.exp(np.minimum(s - shift[:, None], 0.0)), 0.0
+            )
             total = mass.sum(axis=1)
         return mass / total[:, None]
 
@@ -170,7 +176,9 @@ class Problem:
 
     def with_background(self) -> Problem:
         """Return the problem with one more token, which occurs once in each sample."""
-        return replace(self, counts=np.column_stack([self.counts, np.ones(len(self.f))]), background=True)
+        return replace(
+            self, counts=np.column_stack([self.counts, np.ones(len(self.f))]), background=True
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +292,11 @@ def descend(
         return s if problem.fixed is not None else s - (s[tokens].max() + s[tokens].min()) / 2
 
     def within(s: Array) -> Array:
-        return s if problem.fixed is not None else np.r_[np.clip(s[tokens], -bound, bound), s[problem.V :]]
+        return (
+            s
+            if problem.fixed is not None
+            else np.r_[np.clip(s[tokens], -bound, bound), s[problem.V :]]
+        )
 
     s = centered(within(centered(s)))
     v, r = problem.values(s)
@@ -304,7 +316,9 @@ def descend(
         if held.any():
             S[held], S[:, held], g[held] = 0.0, 0.0, 0.0
         else:
-            S += 1.0 / len(s)  # a constant added to s changes nothing, so it gets a stiffness and does not move
+            S += 1.0 / len(
+                s
+            )  # a constant added to s changes nothing, so it gets a stiffness and does not move
         first_damping = damping
         while True:
             ds = _damped_step(S, g, damping) / scale
@@ -321,7 +335,9 @@ def descend(
         s, v, r, cost = s_new, v_new, r_new, cost_new
         if gain < tol:
             return Solution(problem, s, v, r, iteration + 1, True)
-        if damping == first_damping:  # a damping that had to grow is nearly right, and a smaller one would be rejected
+        if (
+            damping == first_damping
+        ):  # a damping that had to grow is nearly right, and a smaller one would be rejected
             damping = max(damping / 16.0, 1e-15)
     return Solution(problem, s, v, r, max_iter, False)
 
@@ -387,8 +403,13 @@ class Optimum:
         if problem.fixed is None:
             for family in families:
                 start = linear_start(family)
-                exact = descend(family, start, np.inf, EXACT_STEPS, EXACT_TOL, silent, EXACT_DAMPING)
-                if exact.mse <= EXACT * family.floor and np.ptp(exact.s[: family.V]) <= self.max_spread:
+                exact = descend(
+                    family, start, np.inf, EXACT_STEPS, EXACT_TOL, silent, EXACT_DAMPING
+                )
+                if (
+                    exact.mse <= EXACT * family.floor
+                    and np.ptp(exact.s[: family.V]) <= self.max_spread
+                ):
                     return exact
         limits = (self.max_spread, self.max_iter, self.tol, report)
         best, start = self._choose(families, report, rng)
@@ -398,14 +419,18 @@ class Optimum:
             solution = descend(best, solution.s, *limits)
         return solution
 
-    def _choose(self, families: list[Problem], report: Report, rng: np.random.Generator) -> tuple[Problem, Array]:
+    def _choose(
+        self, families: list[Problem], report: Report, rng: np.random.Generator
+    ) -> tuple[Problem, Array]:
         """Return the family and penalty with (nearly) the smallest held-out error, and the importances of that fit.
 
         The penalty is chosen for the larger family, the last one; the smaller one then needs one fit to be compared.
         """
         n = len(families[0].f)
         if n < 2 or (self.penalty is not None and len(families) == 1):
-            return replace(families[0], penalty=FIRST if self.penalty is None else self.penalty), families[0].start()
+            return replace(
+                families[0], penalty=FIRST if self.penalty is None else self.penalty
+            ), families[0].start()
         # Consecutive samples are held out, because a random sample of a balanced design would remove what determines
         # its tokens, and all errors on held-out samples would favor strong penalties.
         order = (np.arange(n) + rng.integers(n)) % n
@@ -423,7 +448,11 @@ class Optimum:
 
     def _search(self, family: Problem, used: Ids, held: Ids, report: Report) -> list[_Trial]:
         """Fit roughly with the first penalty, with weaker ones while they help, and with stronger ones if none did."""
-        trials = [self._try(family, FIRST if self.penalty is None else self.penalty, family.start(), used, held)]
+        trials = [
+            self._try(
+                family, FIRST if self.penalty is None else self.penalty, family.start(), used, held
+            )
+        ]
         for side in (WEAKER, STRONGER) if self.penalty is None else ():
             last = trials[0]
             for penalty in side:
@@ -441,7 +470,9 @@ class Optimum:
     def _try(self, family: Problem, penalty: float, s: Array, used: Ids, held: Ids) -> _Trial:
         """Fit the used samples roughly, and measure the error on the held-out ones."""
         training, test = family.take(used), family.take(held)
-        fit = descend(replace(training, penalty=penalty), s, self.max_spread, ROUGH_STEPS, ROUGH_TOL, silent)
+        fit = descend(
+            replace(training, penalty=penalty), s, self.max_spread, ROUGH_STEPS, ROUGH_TOL, silent
+        )
         r = test.residuals(fit.s, fit.v)
         return _Trial(penalty, fit.s, (r * r).sum(axis=1), test.weight, _believable(family, fit))
 

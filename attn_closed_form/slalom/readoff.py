@@ -46,8 +46,12 @@ class SlalomReadoff(NamedTuple):
     and 1 if exact, NaN without a SLALOM.
     """
 
-    slalom: Slalom | None  # on token ids: that of the model if `exact`, otherwise the best fit for a document
-    heads: tuple[Slalom, ...]  # K, whose mean is exactly the model: on token ids, or on positions if those matter
+    slalom: (
+        Slalom | None
+    )  # on token ids: that of the model if `exact`, otherwise the best fit for a document
+    heads: tuple[
+        Slalom, ...
+    ]  # K, whose mean is exactly the model: on token ids, or on positions if those matter
     exact: bool  # whether `slalom` is the model itself
     by_position: bool  # whether `heads` are on positions
     mse: float
@@ -64,12 +68,18 @@ class SlalomReadoff(NamedTuple):
     def predict(self, tokens: Tokens) -> Array:
         """Return the output of `slalom` for a document, () or (C,)."""
         if self.slalom is None:
-            raise ValueError("slalom: expected one SLALOM, got only heads; pass a document to slalom_from_weights")
+            raise ValueError(
+                "slalom: expected one SLALOM, got only heads; pass a document to slalom_from_weights"
+            )
         return self.slalom.predict(self.sequence(tokens, cls=self.exact))
 
 
 def slalom_from_weights(
-    weights: AttentionWeights, tokens: Tokens | None = None, gamma: float = 0.0, num_samples: int = 2000, seed: int = 0
+    weights: AttentionWeights,
+    tokens: Tokens | None = None,
+    gamma: float = 0.0,
+    num_samples: int = 2000,
+    seed: int = 0,
 ) -> SlalomReadoff:
     """Return the SLALOMs of an attention classifier: exact ones if they exist, otherwise the best fit for a document.
 
@@ -97,23 +107,32 @@ def slalom_from_weights(
     (True, True)
     """
     if weights.room < 1:
-        raise ValueError(f"weights: expected T_max >= 2, with room for a document, got {weights.T_max}")
+        raise ValueError(
+            f"weights: expected T_max >= 2, with room for a document, got {weights.T_max}"
+        )
     tables = weights.collapse
     by_position = not (_constant(tables.s_pos[1:]) and _constant(tables.u_pos[1:]))
-    other = min(1, len(tables.s_pos) - 1)  # any position but that of [CLS], if the model has positions
+    other = min(
+        1, len(tables.s_pos) - 1
+    )  # any position but that of [CLS], if the model has positions
     ids = None if tokens is None else as_tokens(weights, tokens)
     if ids is not None and ids.size == 0:
         raise ValueError("tokens: expected at least one token, got an empty document")
     if by_position:
         if ids is None:
-            raise ValueError("tokens: expected a document, got None: positions matter in these weights")
+            raise ValueError(
+                "tokens: expected a document, got None: positions matter in these weights"
+            )
         seen = pad(weights, [ids])[0]
         s, u = tables.s_tok[seen] + tables.s_pos, tables.u_tok[seen] + tables.u_pos
     else:
         s, u = tables.s_tok + tables.s_pos[other], tables.u_tok + tables.u_pos[other]
         s[weights.cls] += tables.s_pos[0] - tables.s_pos[other]  # [CLS] is always at position 0
         u[weights.cls] += tables.u_pos[0] - tables.u_pos[other]
-    heads = tuple(Slalom(np.arange(len(s)), s[:, i], _squeeze(u[:, i] + weights.b_l), gamma) for i in range(weights.K))
+    heads = tuple(
+        Slalom(np.arange(len(s)), s[:, i], _squeeze(u[:, i] + weights.b_l), gamma)
+        for i in range(weights.K)
+    )
     exact = weights.K == 1 and not by_position
     slalom, mse, r2 = (heads[0], 0.0, 1.0) if exact else (None, np.nan, np.nan)
     if not exact and ids is not None:
@@ -122,10 +141,15 @@ def slalom_from_weights(
 
 
 def _constant(table: Array) -> bool:
-    return bool(np.abs(table - table[:1]).max(initial=0) <= SAME * max(1.0, float(np.abs(table).max(initial=0))))
+    return bool(
+        np.abs(table - table[:1]).max(initial=0)
+        <= SAME * max(1.0, float(np.abs(table).max(initial=0)))
+    )
 
 
-def _best(weights: AttentionWeights, ids: Ids, gamma: float, samples: int, seed: int) -> tuple[Slalom, float, float]:
+def _best(
+    weights: AttentionWeights, ids: Ids, gamma: float, samples: int, seed: int
+) -> tuple[Slalom, float, float]:
     """Fit the best single SLALOM for a document; also return its MSE and R^2 on held-out samples."""
     rng = np.random.default_rng(seed)
     keep = deletions(ids.size, samples, DELETIONS, "balanced", rng)
@@ -133,7 +157,9 @@ def _best(weights: AttentionWeights, ids: Ids, gamma: float, samples: int, seed:
     f, seen = _squeeze(predict_many(weights, masked)), list(pad(weights, masked)[:, 1:])
     solver = Optimum(background=False)
     fit = fit_sequences(f, seen, np.bincount(which), gamma=gamma, solver=solver, seed=seed)
-    fresh = np.where(deletions(ids.size, FIDELITY_SAMPLES, FIDELITY_DELETIONS, "uniform", rng), ids, weights.unk)
+    fresh = np.where(
+        deletions(ids.size, FIDELITY_SAMPLES, FIDELITY_DELETIONS, "uniform", rng), ids, weights.unk
+    )
     f = predict_many(weights, list(fresh))
     error = f - fit.slalom.predict_many(list(pad(weights, list(fresh))[:, 1:])).reshape(f.shape)
     mse = float((error**2).sum(axis=1).mean())

@@ -96,7 +96,9 @@ def recover(
 
     def measure(rows: Ids, partners: Ids) -> tuple[Array, Masks]:
         """Return the (m,) log-odds of each row's mass in the pair with its partner, and whether they are clear."""
-        pairs = ask(f, [ids[[i, j]] for i, j in zip(rows, partners, strict=True)], batch_size).reshape(rows.size, -1)
+        pairs = ask(
+            f, [ids[[i, j]] for i, j in zip(rows, partners, strict=True)], batch_size
+        ).reshape(rows.size, -1)
         apart = v[rows] - v[partners]
         size = np.maximum((apart**2).sum(axis=1), 1e-300)
         # Least squares over the classes. Both shares are computed from differences of outputs, which keep their digits.
@@ -125,7 +127,9 @@ def recover(
             break
         candidates = np.flatnonzero(clear)
         partners = np.empty(unclear.size, dtype=np.intp)
-        for at, i in enumerate(unclear):  # the pair shows the importance best where |v_i - v_j| share (1 - share) peaks
+        for at, i in enumerate(
+            unclear
+        ):  # the pair shows the importance best where |v_i - v_j| share (1 - share) peaks
             share = 1 / (1 + np.exp(np.clip(s[candidates] - s[i], -700, 700)))
             signal = np.sqrt(((v[candidates] - v[i]) ** 2).sum(axis=1)) * share * (1 - share)
             partners[at] = candidates[int(signal.argmax())]
@@ -144,7 +148,9 @@ def remembered(known: dict[bytes, Array], f: BlackBox, sequences: Sequence[Ids])
     return np.array([known[key] for key in keys])
 
 
-def ask(f: BlackBox, sequences: Sequence[Ids], batch_size: int = BATCH, report: Report | None = None) -> Array:
+def ask(
+    f: BlackBox, sequences: Sequence[Ids], batch_size: int = BATCH, report: Report | None = None
+) -> Array:
     """Evaluate a black box on at most `batch_size` sequences per call, and check its (n,) or (n, C) outputs."""
     if batch_size < 1:
         raise ValueError(f"batch_size: expected at least 1, got {batch_size}")
@@ -155,7 +161,9 @@ def ask(f: BlackBox, sequences: Sequence[Ids], batch_size: int = BATCH, report: 
         batch = list(sequences[start : start + batch_size])
         outputs = as_array(f(batch))
         if outputs.ndim not in (1, 2) or len(outputs) != len(batch) or outputs.size == 0:
-            raise ValueError(f"f: expected ({len(batch)},) or ({len(batch)}, C) outputs, got shape {outputs.shape}")
+            raise ValueError(
+                f"f: expected ({len(batch)},) or ({len(batch)}, C) outputs, got shape {outputs.shape}"
+            )
         parts.append(finite("f", outputs))
     if len({part.shape[1:] for part in parts}) > 1:
         raise ValueError(f"f: expected outputs of one shape, got {[part.shape for part in parts]}")

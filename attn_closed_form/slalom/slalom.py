@@ -73,7 +73,9 @@ class Slalom:
             raise ValueError("ids: expected at least one token id, got none")
         if np.unique(ids).size != ids.size:
             values, counts = np.unique(ids, return_counts=True)
-            raise ValueError(f"ids: expected distinct token ids, got {values[counts.argmax()]} {counts.max()} times")
+            raise ValueError(
+                f"ids: expected distinct token ids, got {values[counts.argmax()]} {counts.max()} times"
+            )
         s, v = finite("s", self.s), finite("v", self.v)
         if s.shape != ids.shape:
             raise ValueError(f"s: expected shape {ids.shape}, one per id, got {s.shape}")
@@ -86,9 +88,16 @@ class Slalom:
             raise ValueError(f"s_background: expected a number or -inf, got {self.s_background!r}")
         v_background = finite("v_background", self.v_background)
         if v_background.shape not in ((), v.shape[1:]):
-            raise ValueError(f"v_background: expected one value per class, {v.shape[1:]}, got {v_background.shape}")
+            raise ValueError(
+                f"v_background: expected one value per class, {v.shape[1:]}, got {v_background.shape}"
+            )
         v_background = np.broadcast_to(v_background, v.shape[1:])
-        for name, value in (("ids", ids), ("s", s + shift), ("v", v), ("v_background", v_background)):
+        for name, value in (
+            ("ids", ids),
+            ("s", s + shift),
+            ("v", v),
+            ("v_background", v_background),
+        ):
             value.flags.writeable = False
             object.__setattr__(self, name, value)
         object.__setattr__(self, "gamma", gamma)
@@ -130,7 +139,9 @@ class Slalom:
         lengths = np.array([row.size for row in rows], dtype=np.intp)
         background = self.s_background > -np.inf
         if not background and (empty := np.flatnonzero(lengths == 0)).size:
-            raise ValueError(f"tokens: expected at least one token, got an empty document (number {empty[0]})")
+            raise ValueError(
+                f"tokens: expected at least one token, got an empty document (number {empty[0]})"
+            )
         if not rows:
             return np.zeros((0, *self.v.shape[1:]))
         index = self.index(np.concatenate(rows))
@@ -198,18 +209,26 @@ class Slalom:
 
     def _class_values(self, output: int) -> tuple[Array, float]:
         """Return the values of the tokens, (V,), and of the background, for one class."""
-        if isinstance(output, bool) or not isinstance(output, int | np.integer) or not 0 <= output < self.C:
+        if (
+            isinstance(output, bool)
+            or not isinstance(output, int | np.integer)
+            or not 0 <= output < self.C
+        ):
             raise ValueError(f"output: expected an index in 0..{self.C - 1}, got {output!r}")
         if self.v.ndim == 1:
             return self.v, float(self.v_background)  # type: ignore[arg-type]  # an array () by now
         return self.v[:, output], float(np.asarray(self.v_background)[output])
 
     def __repr__(self) -> str:
-        background = "" if self.s_background == -np.inf else f", s_background={self.s_background:.4g}"
+        background = (
+            "" if self.s_background == -np.inf else f", s_background={self.s_background:.4g}"
+        )
         return f"Slalom(V={self.V}, C={self.C}, gamma={self.gamma}{background})"
 
 
-def slalom_linearized(slalom: Slalom, tokens: Tokens, as_printed: bool = False, output: int = 0) -> Array:
+def slalom_linearized(
+    slalom: Slalom, tokens: Tokens, as_printed: bool = False, output: int = 0
+) -> Array:
     """Compute one score per token, (T,), from importance and value (P2, section 5.4 and B.7).
 
     Parameters
@@ -240,7 +259,9 @@ def slalom_linearized(slalom: Slalom, tokens: Tokens, as_printed: bool = False, 
     if as_printed:
         with np.errstate(over="ignore"):
             # log|v| inside, so that a value of zero stays zero where e^s is infinite.
-            return np.sign(v) * np.exp(s + np.log(np.abs(v), where=v != 0, out=np.full(v.shape, -np.inf)))
+            return np.sign(v) * np.exp(
+                s + np.log(np.abs(v), where=v != 0, out=np.full(v.shape, -np.inf))
+            )
     alpha = softmax(np.r_[s, slalom.s_background])
     F = alpha @ np.r_[v, v_background]
     return alpha[:-1] * (v - F)
@@ -250,12 +271,12 @@ def as_ids(name: str, value: ArrayLike | Tokens) -> Ids:
     """Return a copy of ids as a one-dimensional integer array."""
     raw: NDArray[Any] = np.asarray(value)
     if raw.ndim != 1:
-        raise ValueError(f"{name}: expected a one-dimensional sequence of ids, got shape {raw.shape}")
+        raise ValueError(
+            f"{name}: expected a one-dimensional sequence of ids, got shape {raw.shape}"
+        )
     if raw.size and raw.dtype.kind not in "iu":
         hint = ""
         if raw.dtype.kind in "UO":
-            hint = (
-                "; number the tokens first, e.g. number = {token: i for i, token in enumerate(dict.fromkeys(tokens))}"
-            )
+            hint = "; number the tokens first, e.g. number = {token: i for i, token in enumerate(dict.fromkeys(tokens))}"
         raise ValueError(f"{name}: expected integer ids, got dtype {raw.dtype}{hint}")
     return raw.astype(np.intp)

@@ -34,7 +34,9 @@ def _half(subscripts: str, a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 RELEVANT = Steps(
-    divide=lambda x, deviation: x / stop(deviation), gate=lambda x: x * stop(jax.scipy.stats.norm.cdf(x)), product=_half
+    divide=lambda x, deviation: x / stop(deviation),
+    gate=lambda x: x * stop(jax.scipy.stats.norm.cdf(x)),
+    product=_half,
 )
 
 
@@ -43,13 +45,17 @@ def _single(params: Tree, config: Config, e: jax.Array, real: jax.Array, steps: 
 
 
 @functools.partial(jax.jit, static_argnums=(1, 3))
-def _slope_and_input(params: Tree, config: Config, ids: jax.Array, steps: Steps) -> tuple[jax.Array, jax.Array]:
+def _slope_and_input(
+    params: Tree, config: Config, ids: jax.Array, steps: Steps
+) -> tuple[jax.Array, jax.Array]:
     e = embed(params, ids)
     return jax.grad(_single, argnums=2)(params, config, e, ids >= 0, steps), e
 
 
 @functools.partial(jax.jit, static_argnums=(1, 4))
-def _path_slope(params: Tree, config: Config, ids: jax.Array, baseline: jax.Array, steps: int) -> jax.Array:
+def _path_slope(
+    params: Tree, config: Config, ids: jax.Array, baseline: jax.Array, steps: int
+) -> jax.Array:
     """Mean over the straight path from `baseline` of the gradient, times the way: (B, T)."""
     e0, e1 = embed(params, baseline), embed(params, ids)
     grad = jax.grad(_single, argnums=2)
@@ -63,7 +69,9 @@ def _path_slope(params: Tree, config: Config, ids: jax.Array, baseline: jax.Arra
 
 def transformer_gradient(params: Tree, config: Config, ids: jax.Array) -> Scores:
     """Mean over the coordinates of the gradient with respect to each embedding (as P1's g-avg): (B, T) -> (B, T)."""
-    return np.asarray(_slope_and_input(params, config, ids, PLAIN)[0].mean(axis=-1), dtype=np.float64)
+    return np.asarray(
+        _slope_and_input(params, config, ids, PLAIN)[0].mean(axis=-1), dtype=np.float64
+    )
 
 
 def transformer_gradient_times_input(params: Tree, config: Config, ids: jax.Array) -> Scores:

@@ -62,7 +62,11 @@ class Steps(NamedTuple):
     product: Callable[[str, jax.Array, jax.Array], jax.Array]
 
 
-PLAIN = Steps(lambda x, deviation: x / deviation, functools.partial(jax.nn.gelu, approximate=False), jnp.einsum)
+PLAIN = Steps(
+    lambda x, deviation: x / deviation,
+    functools.partial(jax.nn.gelu, approximate=False),
+    jnp.einsum,
+)
 
 
 def init_transformer(key: jax.Array, config: Config, dtype: Any = jnp.float32) -> Tree:
@@ -83,11 +87,16 @@ def init_transformer(key: jax.Array, config: Config, dtype: Any = jnp.float32) -
     def constant(value: float, *shape: int) -> jax.Array:
         return jnp.full(shape, value, dtype)
 
-    inside, outside = c.d**-0.5, (2 * c.L * c.d) ** -0.5  # what joins the residual stream starts small
+    inside, outside = (
+        c.d**-0.5,
+        (2 * c.L * c.d) ** -0.5,
+    )  # what joins the residual stream starts small
     heads = c.H * c.head_width
     layers: Tree = {f"W_{x}": normal(c.L, c.d, heads, scale=inside) for x in "qkv"}
     layers |= {f"b_{x}": constant(0.0, c.L, heads) for x in "qkv"}
-    layers |= {f"b_{x}": constant(0.0, c.L, c.d) for x in "o2"} | {"b_1": constant(0.0, c.L, c.d_ff)}
+    layers |= {f"b_{x}": constant(0.0, c.L, c.d) for x in "o2"} | {
+        "b_1": constant(0.0, c.L, c.d_ff)
+    }
     layers["W_o"] = normal(c.L, heads, c.d, scale=outside * (c.d / heads) ** 0.5)
     layers["W_1"] = normal(c.L, c.d, c.d_ff, scale=inside)
     layers["W_2"] = normal(c.L, c.d_ff, c.d, scale=outside * (c.d / c.d_ff) ** 0.5)
@@ -110,7 +119,9 @@ def embed(params: Tree, ids: jax.Array) -> jax.Array:
     return e + params["W_p"][: ids.shape[1]] if "W_p" in params else e
 
 
-def from_embeddings(params: Tree, config: Config, e: jax.Array, real: jax.Array, steps: Steps = PLAIN) -> jax.Array:
+def from_embeddings(
+    params: Tree, config: Config, e: jax.Array, real: jax.Array, steps: Steps = PLAIN
+) -> jax.Array:
     """Log-odds of embedded documents: (B, T, d), and (B, T) bool, False for padding -> (B,)."""
     B, T, _ = e.shape
     allowed = real[:, None, None, :]
@@ -149,7 +160,9 @@ def forward(params: Tree, config: Config, ids: jax.Array) -> jax.Array:
     return from_embeddings(params, config, embed(params, ids), ids >= 0)
 
 
-def pad_documents(documents: Sequence[Any], length: int, first: tuple[int, ...] = ()) -> NDArray[np.int32]:
+def pad_documents(
+    documents: Sequence[Any], length: int, first: tuple[int, ...] = ()
+) -> NDArray[np.int32]:
     """(n, length) ids of documents of any lengths, `first` (such as a [CLS]) in front of each, PAD at the end.
 
     >>> pad_documents([[5, 6], []], length=4, first=(0,)).tolist()
@@ -159,7 +172,9 @@ def pad_documents(documents: Sequence[Any], length: int, first: tuple[int, ...] 
     for row, document in zip(ids, documents, strict=True):
         whole = (*first, *document)
         if not 0 < len(whole) <= length:
-            raise ValueError(f"documents: expected 1..{length} tokens, {len(first)} in front included, got {whole}")
+            raise ValueError(
+                f"documents: expected 1..{length} tokens, {len(first)} in front included, got {whole}"
+            )
         row[: len(whole)] = whole
     return ids
 
@@ -182,6 +197,8 @@ def predict_documents(
         while rows.size:
             block = next((size for size in BLOCKS if size >= rows.size), BLOCKS[-1])
             some, rows = rows[:block], rows[block:]
-            ids = pad_documents([documents[i] for i in np.resize(some, block).tolist()], room[b], first)
+            ids = pad_documents(
+                [documents[i] for i in np.resize(some, block).tolist()], room[b], first
+            )
             out[some] = np.asarray(forward(params, config, ids))[: some.size]
     return out

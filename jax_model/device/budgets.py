@@ -90,14 +90,19 @@ class Summary(NamedTuple):
 @jax.jit  # type: ignore[untyped-decorator]
 def _summary(batch: GameBatch) -> Summary:
     heads = jax.vmap(heads_of)(batch)
-    players, top = jnp.arange(batch.s.shape[-1]), jnp.maximum(batch.s, batch.s_absent).max(axis=-1, keepdims=True)
+    players, top = (
+        jnp.arange(batch.s.shape[-1]),
+        jnp.maximum(batch.s, batch.s_absent).max(axis=-1, keepdims=True),
+    )
     present, absent = (
         jnp.where(jnp.isneginf(s), 0.0, v - heads.center[:, :, None])
         for s, v in ((batch.s, batch.v), (batch.s_absent, batch.v_absent))
     )
     rise = (jnp.exp(batch.s - top) * present - jnp.exp(batch.s_absent - top) * absent).sum(axis=1)
     alone = present.sum(axis=1)
-    first, last = (players == best(alone, axis=-1, keepdims=True) for best in (jnp.argmax, jnp.argmin))
+    first, last = (
+        players == best(alone, axis=-1, keepdims=True) for best in (jnp.argmax, jnp.argmin)
+    )
     probes = [jnp.ones_like(first), jnp.zeros_like(first), rise > 0, rise < 0, first, last]
     values = jax.vmap(jax.vmap(value_of), (None, 0))(batch, jnp.stack(probes))
     base = batch.bias + heads.center.sum(axis=1)
@@ -129,7 +134,9 @@ class Goals(NamedTuple):
 
     def errors(self, tol: float, exponent: NDArray[np.intp]) -> Array:
         """Return the (B,) errors that `tol` allows, with NaN for games without a budget."""
-        return np.ldexp([np.nan if goal is None else tol * goal.scale for goal in self.budgets], exponent)
+        return np.ldexp(
+            [np.nan if goal is None else tol * goal.scale for goal in self.budgets], exponent
+        )
 
     @property
     def kept(self) -> list[int]:
@@ -158,7 +165,8 @@ def plan_batch(
     about = Summary(*(np.asarray(x, np.float64) for x in _summary(batch)))
     sizes = np.asarray(batch.players)
     factors, doubts, times = (
-        np.broadcast_to(np.asarray(x, np.float64), sizes.shape).tolist() for x in (amplification, doubt, constants)
+        np.broadcast_to(np.asarray(x, np.float64), sizes.shape).tolist()
+        for x in (amplification, doubt, constants)
     )
     budgets: list[Budget | None] = []
     problems: dict[int, str] = {}
@@ -177,7 +185,8 @@ def plan_batch(
             spread=spread,
             d=d,
             exponent=exponents[i] if in_type else 0,
-            doubt=arithmetic.ulp * (4 * float(about.score[i]) + doubts[i] / FLOAT64.ulp) + rounding / (spread or 1.0),
+            doubt=arithmetic.ulp * (4 * float(about.score[i]) + doubts[i] / FLOAT64.ulp)
+            + rounding / (spread or 1.0),
             constants=size * times[i],
         )
         try:
@@ -187,13 +196,20 @@ def plan_batch(
                     "use attn_closed_form"
                 )
             if in_type and exponents[i] > np.finfo(dtype).maxexp - 8:
-                raise ToleranceError(f"games: values of 2^{exponents[i]} leave {dtype}; use attn_closed_form")
+                raise ToleranceError(
+                    f"games: values of 2^{exponents[i]} leave {dtype}; use attn_closed_form"
+                )
             budgets.append(budget_of(facts, tol, factors[i], plain=True, arithmetic=arithmetic))
         except ToleranceError as error:
             budgets.append(None)
             problems[i] = str(error)
-    kept = [(float(about.log_range[i]), goal.eps) for i, goal in enumerate(budgets) if goal is not None]
-    log_range, eps = max((r for r, _ in kept), default=0.0), min((eps for _, eps in kept), default=0.01)
+    kept = [
+        (float(about.log_range[i]), goal.eps) for i, goal in enumerate(budgets) if goal is not None
+    ]
+    log_range, eps = (
+        max((r for r, _ in kept), default=0.0),
+        min((eps for _, eps in kept), default=0.01),
+    )
     room = ROOM[dtype]
     lam, w = lambda_rule(log_range + 3 * room, eps)
     more = (0, -lam.size % RULE)
@@ -203,7 +219,9 @@ def plan_batch(
 
 def sums_of(batch: GameBatch, goals: Goals, chunk: int | None) -> TermSums:
     """Return the sums for the core's bound over all rows of the n games that have a budget, game by game."""
-    table = np.asarray(each_game(row_sums, batch, (goals.lam, goals.w), chunk=chunk))[goals.kept].astype(np.float64)
+    table = np.asarray(each_game(row_sums, batch, (goals.lam, goals.w), chunk=chunk))[
+        goals.kept
+    ].astype(np.float64)
     names = [name for name in TermSums._fields if name not in ("share", "turn")]
     columns = table.transpose(1, 0, 2, 3).reshape(len(names), -1)
     return TermSums._make([*columns, 1.0, None])
@@ -223,7 +241,10 @@ def shapley_groups(batch: GameBatch, goals: Goals, chunk: int | None) -> Groups:
     """Return the nodes for 1/D in groups, with enough nodes in p for every game, at most those of an exact rule."""
     dtype, exact = batch.s.dtype, max(1, (batch.s.shape[-1] + 1) // 2)
     needed = np.minimum(exact, _nodes_needed(batch, goals, chunk)).reshape(GROUPS, -1).max(axis=1)
-    p, w = np.full((GROUPS, power_of_two(needed.max())), 0.5), np.zeros((GROUPS, power_of_two(needed.max())))
+    p, w = (
+        np.full((GROUPS, power_of_two(needed.max())), 0.5),
+        np.zeros((GROUPS, power_of_two(needed.max()))),
+    )
     for g, m in enumerate(needed.tolist()):
         p[g, :m], w[g, :m] = legendre_rule(m)
     lam, weights = (x.reshape(GROUPS, -1) for x in (goals.lam, goals.w))
@@ -247,7 +268,9 @@ def _nodes_needed(batch: GameBatch, goals: Goals, chunk: int | None) -> NDArray[
     allowed = np.array([goal.p_error if goal and goal.spread > 0 else np.inf for goal in budgets])
     if not np.isfinite(allowed).any():
         return np.ones(L, dtype=np.intp)
-    bounds = log_bound(sums_of(batch, goals, chunk), differences=True) + SLACK[np.dtype(batch.s.dtype)]
+    bounds = (
+        log_bound(sums_of(batch, goals, chunk), differences=True) + SLACK[np.dtype(batch.s.dtype)]
+    )
     rows = len(bounds) // len(allowed)
     with np.errstate(divide="ignore"):
         log_allowed = np.repeat(np.log(allowed / rows), rows)[:, None]
@@ -270,7 +293,13 @@ class LimePlan(NamedTuple):
 
     @classmethod
     def of(
-        cls, batch: GameBatch, kernel_width: float, ridge: float, num_samples: int | None, tol: float, chunk: int | None
+        cls,
+        batch: GameBatch,
+        kernel_width: float,
+        ridge: float,
+        num_samples: int | None,
+        tol: float,
+        chunk: int | None,
     ) -> LimePlan:
         """Choose the shortest rule that keeps each game's share of the error."""
         settings, tol = check_settings(kernel_width, ridge, num_samples), positive("tol", tol)
@@ -278,11 +307,15 @@ class LimePlan(NamedTuple):
         regressions = [_regression(d, settings) for d in sizes]
         goals = _lime_budgets(batch, regressions, settings, tol)
         rules: list[SizeRule | None] = [None] * len(sizes)
-        for i, log_bounds, largest in zip(goals.kept, *_lime_bounds(batch, goals, chunk), strict=True):
+        for i, log_bounds, largest in zip(
+            goals.kept, *_lime_bounds(batch, goals, chunk), strict=True
+        ):
             fitted, goal = regressions[i], goals.budgets[i]
             if fitted is not None and goal is not None:
                 rules[i] = _rule(fitted, kernel_width, goal, log_bounds, largest)
-        problems = {i: NO_RULE for i, rule in enumerate(rules) if rule is None and sizes[i]} | goals.problems
+        problems = {
+            i: NO_RULE for i, rule in enumerate(rules) if rule is None and sizes[i]
+        } | goals.problems
         return cls(goals._replace(problems=problems), regressions, rules, sizes)
 
     @property
@@ -298,21 +331,31 @@ class LimePlan(NamedTuple):
             if rule and fitted:
                 nodes, weights = rule.p, rule.weights
                 p[i, : nodes.size] = nodes
-                w_E[i, : nodes.size] = np.stack([weights, weights * (1 - nodes - fitted.absent_share)], axis=1)
+                w_E[i, : nodes.size] = np.stack(
+                    [weights, weights * (1 - nodes - fitted.absent_share)], axis=1
+                )
                 w_D[i, : nodes.size] = weights * nodes * (1 - nodes)
         return p[:, None], w_E[:, None], w_D[:, None]
 
-    def finish(self, level: Array, delta: Array, exponent: NDArray[np.intp]) -> list[LimeCoefficients]:
+    def finish(
+        self, level: Array, delta: Array, exponent: NDArray[np.intp]
+    ) -> list[LimeCoefficients]:
         """Compute coefficients from the sums over nodes: level (B, 2), delta (B, d)."""
         limits, about = [], self.goals.about
-        for i, (d, rule, fitted) in enumerate(zip(self.sizes, self.rules, self.regressions, strict=True)):
+        for i, (d, rule, fitted) in enumerate(
+            zip(self.sizes, self.rules, self.regressions, strict=True)
+        ):
             if not (rule and fitted):
                 limits.append(LimeCoefficients(np.full(d, np.nan), np.nan))
                 continue
             known = Known(float(about.above[i]), float(about.nobody[i]), float(about.base[i]), 0)
             moments = moments_of_sums(fitted, level[i], delta[i, :d], known)
             coef, intercept = fitted.solve(moments, np.arange(d))
-            limits.append(LimeCoefficients(np.ldexp(coef, exponent[i]), math.ldexp(intercept, int(exponent[i]))))
+            limits.append(
+                LimeCoefficients(
+                    np.ldexp(coef, exponent[i]), math.ldexp(intercept, int(exponent[i]))
+                )
+            )
         return limits
 
 
@@ -322,7 +365,9 @@ def _regression(d: int, settings: Settings) -> Regression | None:
     return fitted if fitted and fitted.at_all <= NARROWEST else None
 
 
-def _lime_budgets(batch: GameBatch, regressions: list[Regression | None], settings: Settings, tol: float) -> Goals:
+def _lime_budgets(
+    batch: GameBatch, regressions: list[Regression | None], settings: Settings, tol: float
+) -> Goals:
     """Return the budgets of the games, as in `attn_closed_form/lime/moments.py`."""
     amplification, doubt, constants = [], [], []
     for fitted in regressions:
@@ -340,11 +385,15 @@ def _lime_bounds(batch: GameBatch, goals: Goals, chunk: int | None) -> tuple[Arr
         return np.zeros((0, 1)), np.zeros(0)
     sums = sums_of(batch, goals, chunk)
     rows = log_bound(sums)
-    largest = math.exp(2 + more) * (sums.weight * (sums.background + sums.players)).reshape(n, -1).sum(axis=1)
+    largest = math.exp(2 + more) * (sums.weight * (sums.background + sums.players)).reshape(
+        n, -1
+    ).sum(axis=1)
     return np.logaddexp.reduce(rows.reshape(n, -1, rows.shape[1]), axis=1) + more, largest
 
 
-def _rule(fitted: Regression, kernel_width: float, goal: Budget, log_bounds: Array, largest: float) -> SizeRule | None:
+def _rule(
+    fitted: Regression, kernel_width: float, goal: Budget, log_bounds: Array, largest: float
+) -> SizeRule | None:
     """Return the shortest rule that keeps the game's share of the error, or None."""
     allowed = goal.p_error * goal.amplification / fitted.moment_factor()
     rules = ladder(fitted.d, kernel_width)

@@ -82,7 +82,9 @@ def device_tables(weights: AttentionWeights, dtype: Any = None, mesh: Mesh | Non
 def _tables(weights: AttentionWeights, dtype: Any, device: Any, mesh: Mesh | None) -> Tables:
     """Return cached tables, because copying the embeddings to the device is slower than a batch of predictions."""
     named = {"W_p": np.zeros((1, weights.d_e)), **weights.arrays(), **weights.collapse._asdict()}
-    return Tables(**on_every_device(mesh, {name: np.asarray(named[name], dtype) for name in Tables._fields}))
+    return Tables(
+        **on_every_device(mesh, {name: np.asarray(named[name], dtype) for name in Tables._fields})
+    )
 
 
 def scores_of(tables: Tables, ids: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -111,7 +113,9 @@ def _gradient(tables: Tables, ids: jax.Array, coefficients: jax.Array) -> jax.Ar
     w_v = jnp.einsum("kce,bc->bke", tables.w_v, coefficients)
     rows = jnp.einsum("bkt,bke->bte", alpha, w_v) + jnp.einsum("bkt,ke->bte", beta, tables.w_k)
     mean_e = jnp.einsum("bkt,bte->bke", beta, tables.W_e[ids] + tables.W_p)
-    mean_k = jnp.einsum("kae,bke->bka", tables.W_k, mean_e) / jnp.sqrt(tables.W_k.shape[1]).astype(s.dtype)
+    mean_k = jnp.einsum("kae,bke->bka", tables.W_k, mean_e) / jnp.sqrt(tables.W_k.shape[1]).astype(
+        s.dtype
+    )
     return rows.at[:, 0].add(jnp.einsum("bka,kae->be", mean_k, tables.W_q))
 
 
@@ -119,7 +123,10 @@ def _gradient_scores(tables: Tables, ids: jax.Array, coefficients: jax.Array) ->
     """Compute one number per token for each of GRADIENT_SCORES, (B, 4, L)."""
     rows = _gradient(tables, ids, coefficients)
     by_input = (rows * (tables.W_e[ids] + tables.W_p)).sum(axis=-1)
-    return jnp.stack([rows.mean(axis=-1), jnp.abs(rows).sum(axis=-1), jnp.linalg.norm(rows, axis=-1), by_input], axis=1)
+    return jnp.stack(
+        [rows.mean(axis=-1), jnp.abs(rows).sum(axis=-1), jnp.linalg.norm(rows, axis=-1), by_input],
+        axis=1,
+    )
 
 
 @partial(jax.jit, static_argnums=0)
@@ -139,7 +146,9 @@ def predict(
     return _together(_blocks(_predict, weights, documents, dtype, batch, mesh), len(documents))
 
 
-def gradient(weights: AttentionWeights, documents: Sequence[Tokens], output: Any = 0, **device: Any) -> NDArray[Any]:
+def gradient(
+    weights: AttentionWeights, documents: Sequence[Tokens], output: Any = 0, **device: Any
+) -> NDArray[Any]:
     """Compute the (B, L, d_e) gradients with respect to the embedded tokens; zero for padding.
 
     `device` are options of `gradient_blocks`.
@@ -151,7 +160,9 @@ def gradient_scores(
     weights: AttentionWeights, documents: Sequence[Tokens], output: Any = 0, **device: Any
 ) -> NDArray[Any]:
     """Compute scores of tokens from their gradients (B, 4, L), in the order of GRADIENT_SCORES; column 0 is [CLS]."""
-    return _together(gradient_blocks(weights, documents, output, _gradient_scores, **device), len(documents))
+    return _together(
+        gradient_blocks(weights, documents, output, _gradient_scores, **device), len(documents)
+    )
 
 
 def gradient_blocks(
@@ -225,28 +236,46 @@ def _together(blocks: Iterator[jax.Array], count: int) -> NDArray[Any]:
 
 
 def _games(
-    weights: AttentionWeights, ids: Sequence[Ids], player: Sequence[Ids], coefficients: Array, deleted: bool, d: int
+    weights: AttentionWeights,
+    ids: Sequence[Ids],
+    player: Sequence[Ids],
+    coefficients: Array,
+    deleted: bool,
+    d: int,
 ) -> GameBatch:
     """Build the games of some documents with up to d players each, on the host and equal to those of `pooled_game`.
 
     The tokens of all documents are one long row. [CLS] and padding, which are always present, are one more player.
     """
     tables, T_max = weights.collapse, weights.T_max
-    rows = [row if T_max else row[: 1 + own.size] for row, own in zip(pad(weights, ids), ids, strict=True)]
-    tokens, document = np.concatenate(rows), np.repeat(np.arange(len(ids)), [row.size for row in rows])
+    rows = [
+        row if T_max else row[: 1 + own.size]
+        for row, own in zip(pad(weights, ids), ids, strict=True)
+    ]
+    tokens, document = (
+        np.concatenate(rows),
+        np.repeat(np.arange(len(ids)), [row.size for row in rows]),
+    )
     group = np.full(tokens.size, d)
     first = np.concatenate([[0], np.cumsum([row.size for row in rows])])
     for start, own in zip(first, player, strict=False):
         group[start + 1 : start + 1 + own.size] = own
-    place = np.arange(tokens.size) - first[document] if T_max else np.zeros(tokens.size, dtype=np.intp)
+    place = (
+        np.arange(tokens.size) - first[document] if T_max else np.zeros(tokens.size, dtype=np.intp)
+    )
     group += document * (d + 1)
     order = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.diff(group[order], prepend=-1))
 
     def merged(tokens: Ids) -> list[Array]:
         s = (tables.s_tok[tokens] + tables.s_pos[place]).T[:, order]
-        u = np.einsum("nkc,nc->kn", tables.u_tok[tokens] + tables.u_pos[place], coefficients[document])[:, order]
-        full = np.full((weights.K, len(ids) * (d + 1)), -np.inf), np.zeros((weights.K, len(ids) * (d + 1)))
+        u = np.einsum(
+            "nkc,nc->kn", tables.u_tok[tokens] + tables.u_pos[place], coefficients[document]
+        )[:, order]
+        full = (
+            np.full((weights.K, len(ids) * (d + 1)), -np.inf),
+            np.zeros((weights.K, len(ids) * (d + 1))),
+        )
         for out, found in zip(full, merge_runs(s, u / weights.K, starts), strict=True):
             out[:, group[order[starts]]] = found
         return [x.reshape(weights.K, len(ids), d + 1).transpose(1, 0, 2) for x in full]
@@ -289,8 +318,12 @@ def game_buckets(
     checked = [as_tokens(weights, document) for document in documents]
     empty = [place for place, ids in enumerate(checked) if ids.size == 0]
     if empty:
-        raise ValueError(f"documents: expected at least one token in each, got an empty document at {empty[0]}")
-    player = [np.arange(ids.size) if players == "positions" else numbered(ids)[0] for ids in checked]
+        raise ValueError(
+            f"documents: expected at least one token in each, got an empty document at {empty[0]}"
+        )
+    player = [
+        np.arange(ids.size) if players == "positions" else numbered(ids)[0] for ids in checked
+    ]
     counts = np.array([1 + numbers.max() for numbers in player], dtype=np.intp)
     least = power_of_two(BUCKET_HEADS // weights.K, BUCKET)
     doubled = np.array([power_of_two(count, least) for count in counts])
@@ -301,7 +334,12 @@ def game_buckets(
         for start in range(0, members.size, size):
             places = members[start : start + size]
             games = _games(
-                weights, [checked[i] for i in places], [player[i] for i in places], coefficients[places], deleted, d
+                weights,
+                [checked[i] for i in places],
+                [player[i] for i in places],
+                coefficients[places],
+                deleted,
+                d,
             )
             yield Bucket(places, counts[places], on_device(games, dtype, size, mesh))
 
@@ -363,10 +401,17 @@ def _explained(
     by_core: Callable[[PooledGame], Any] | None,
 ) -> Batched:
     """Explain every bucket on the device, and failed games by the core; NaN if neither can."""
-    found = Batched([None] * len(documents), {}, np.full(len(documents), np.nan), np.full(len(documents), np.nan))
+    found = Batched(
+        [None] * len(documents),
+        {},
+        np.full(len(documents), np.nan),
+        np.full(len(documents), np.nan),
+    )
     for bucket in game_buckets(weights, documents, *which, **device):
         results = by_device(bucket.games)
-        for i, (place, d) in enumerate(zip(bucket.places.tolist(), bucket.players.tolist(), strict=True)):
+        for i, (place, d) in enumerate(
+            zip(bucket.places.tolist(), bucket.players.tolist(), strict=True)
+        ):
             value = results.values[i]
             found.values[place] = value[:d] if isinstance(value, np.ndarray) else value
             found.bases[place], found.errors[place] = results.bases[i], results.errors[i]
@@ -374,6 +419,8 @@ def _explained(
                 found.problems[place] = results.problems[i]
                 with suppress(ToleranceError):
                     if by_core is not None:
-                        found.values[place] = by_core(pooled_game(weights, documents[place], *which))
+                        found.values[place] = by_core(
+                            pooled_game(weights, documents[place], *which)
+                        )
                         del found.problems[place]
     return found

@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from typing import Any
 
 # On a CPU the workers provide the parallelism; on an accelerator several of them share its memory.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax
@@ -59,7 +61,11 @@ class Engine:
             return f"the device explains attention classifiers of texts, but this model is a {type(model).__name__}"
         if not set(methods) & set(able):
             return f"the device computes {', '.join(able)}, but none of them was requested"
-        word = next(word for word in model.vocabulary if word not in (model.vocabulary.cls, model.vocabulary.unk))
+        word = next(
+            word
+            for word in model.vocabulary
+            if word not in (model.vocabulary.cls, model.vocabulary.unk)
+        )
         try:
             linked = gather_evidence(model, model.read(word), settings).scale.link is not None
         except ValueError:  # a tokenizer that does not read the word; rows decide
@@ -77,7 +83,9 @@ class Engine:
             out[places] = predict(model.weights, [units[i].data for i in places], "float64")
         return out
 
-    def scored(self, evidences: Sequence[Evidence], methods: Sequence[str]) -> list[dict[str, Scored]]:
+    def scored(
+        self, evidences: Sequence[Evidence], methods: Sequence[str]
+    ) -> list[dict[str, Scored]]:
         """Return scores by method of inputs that share model and settings; missing methods are left to the core."""
         found: list[dict[str, Scored]] = [{} for _ in evidences]
         for name in (name for name in methods if name in GAMES):
@@ -85,10 +93,14 @@ class Engine:
                 places = [
                     i
                     for i, evidence in enumerate(evidences)
-                    if evidence.exact and not evidence.settings.rest and (evidence.scale.link is not None) == linked
+                    if evidence.exact
+                    and not evidence.settings.rest
+                    and (evidence.scale.link is not None) == linked
                 ]
                 some = [evidences[i] for i in places]
-                for i, scored in zip(places, _of_games(name, some, linked) if some else (), strict=True):
+                for i, scored in zip(
+                    places, _of_games(name, some, linked) if some else (), strict=True
+                ):
                     if scored is not None:
                         found[i][name] = scored
         names = [name for name in methods if name in GRADIENT_SCORES]
@@ -140,6 +152,10 @@ def _of_games(name: str, evidences: Sequence[Evidence], linked: bool) -> list[Sc
     return [
         None
         if i in found.problems
-        else Scored(np.asarray(getattr(value, "coef", value), np.float64), float(base), float(error))
-        for i, (value, base, error) in enumerate(zip(found.values, found.bases, found.errors, strict=True))
+        else Scored(
+            np.asarray(getattr(value, "coef", value), np.float64), float(base), float(error)
+        )
+        for i, (value, base, error) in enumerate(
+            zip(found.values, found.bases, found.errors, strict=True)
+        )
     ]

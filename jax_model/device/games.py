@@ -71,28 +71,40 @@ def game_batch(games: Sequence[PooledGame], d: int | None = None, dtype: Any = N
     largest = max(game.d for game in games)
     d = largest if d is None else d
     if d < largest:
-        raise ValueError(f"d: expected at least {largest}, the players of the largest game, got {d}")
+        raise ValueError(
+            f"d: expected at least {largest}, the players of the largest game, got {d}"
+        )
 
     def padded(game: PooledGame) -> GameBatch:
         def pad(x: Any, filler: float) -> Any:
             return np.pad(x, ((0, 0), (0, d - game.d)), constant_values=filler)
 
         present, absent = (
-            (pad(s, -np.inf), pad(v, 0.0)) for s, v in ((game.s, game.v), (game.s_absent, game.v_absent))
+            (pad(s, -np.inf), pad(v, 0.0))
+            for s, v in ((game.s, game.v), (game.s_absent, game.v_absent))
         )
-        background, constants = (game.s_background, game.v_background), (float(game.bias), float(game.empty_value))
+        background, constants = (
+            (game.s_background, game.v_background),
+            (float(game.bias), float(game.empty_value)),
+        )
         return GameBatch(*present, *absent, *background, *constants, game.d, 0)
 
-    return on_device(GameBatch(*(np.stack(arrays) for arrays in zip(*map(padded, games), strict=True))), dtype)
+    return on_device(
+        GameBatch(*(np.stack(arrays) for arrays in zip(*map(padded, games), strict=True))), dtype
+    )
 
 
-def on_device(games: GameBatch, dtype: Any = None, size: int | None = None, mesh: Mesh | None = None) -> GameBatch:
+def on_device(
+    games: GameBatch, dtype: Any = None, size: int | None = None, mesh: Mesh | None = None
+) -> GameBatch:
     """Move NumPy arrays of games to the device in a floating type, in units that cost no digits.
 
     With a `size`, games of no players fill the batch up to it.
     """
     dtype, n = jnp.zeros(0, dtype).dtype, len(games.players)
-    top = np.maximum(np.maximum(games.s, games.s_absent).max(axis=2), games.s_background)[:, :, None]
+    top = np.maximum(np.maximum(games.s, games.s_absent).max(axis=2), games.s_background)[
+        :, :, None
+    ]
     # A bias that is much larger than every value also sets the unit. Values of absent players count if they have mass.
     v_absent = np.where(np.isneginf(games.s_absent), 0.0, games.v_absent)
     values = (games.v, v_absent, games.v_background, games.bias, games.empty_value)
@@ -107,14 +119,20 @@ def on_device(games: GameBatch, dtype: Any = None, size: int | None = None, mesh
         s_background=games.s_background - top[:, :, 0],
         v_absent=scaled(v_absent),
         exponent=exponent.astype(np.intp),
-        **{name: scaled(getattr(games, name)) for name in ("v", "v_background", "bias", "empty_value")},
+        **{
+            name: scaled(getattr(games, name))
+            for name in ("v", "v_background", "bias", "empty_value")
+        },
     )
 
     def placed(name: str, x: Any) -> jax.Array:
         filler = -np.inf if name in ("s", "s_absent") else 0
         more = [(0, (size or n) - n), *[(0, 0)] * (x.ndim - 1)]
         return cut_by_document(
-            mesh, np.pad(x, more, constant_values=filler).astype(dtype if x.dtype.kind == "f" else x.dtype)
+            mesh,
+            np.pad(x, more, constant_values=filler).astype(
+                dtype if x.dtype.kind == "f" else x.dtype
+            ),
         )
 
     return GameBatch(*map(placed, GameBatch._fields, arrays))
@@ -150,10 +168,14 @@ def heads_of(game: GameBatch) -> Heads:
     center = (least + most) / 2
     light = game.s < game.s_absent
     log_lo, log_hi = jnp.minimum(game.s, game.s_absent), jnp.maximum(game.s, game.s_absent)
-    log_always = jax.nn.logsumexp(jnp.concatenate([log_lo, game.s_background[:, None]], axis=-1), axis=-1)
+    log_always = jax.nn.logsumexp(
+        jnp.concatenate([log_lo, game.s_background[:, None]], axis=-1), axis=-1
+    )
     empty = jnp.isneginf(log_always).all()
     unit = jnp.where(empty, jnp.where(real, game.s, jnp.inf).min(axis=-1), log_always)
-    log_most = jax.nn.logsumexp(jnp.concatenate([log_hi, game.s_background[:, None]], axis=-1), axis=-1)
+    log_most = jax.nn.logsumexp(
+        jnp.concatenate([log_hi, game.s_background[:, None]], axis=-1), axis=-1
+    )
     lo, hi = jnp.exp(log_lo - unit[:, None]), jnp.exp(log_hi - unit[:, None])
     c0 = jnp.exp(game.s_background - unit)
     # hi - lo without cancellation: hi (1 - e^(log lo - log hi)).
@@ -266,7 +288,11 @@ def value_of(game: GameBatch, present: jax.Array) -> jax.Array:
 
 
 def each_game(
-    function: Callable[..., Any], batch: Any, shared: tuple[Any, ...], *arrays: Any, chunk: int | None = None
+    function: Callable[..., Any],
+    batch: Any,
+    shared: tuple[Any, ...],
+    *arrays: Any,
+    chunk: int | None = None,
 ) -> Any:
     """Apply `function(game, *shared, *rows)` to every game, where `rows` are the game's rows of `arrays`.
 
@@ -277,7 +303,12 @@ def each_game(
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _each_game(
-    function: Callable[..., Any], chunk: int, mesh: Mesh | None, shared: tuple[Any, ...], batch: Any, *arrays: Any
+    function: Callable[..., Any],
+    chunk: int,
+    mesh: Mesh | None,
+    shared: tuple[Any, ...],
+    batch: Any,
+    *arrays: Any,
 ) -> Any:
     local = partial(_loop, function, chunk)
     if mesh is None:
@@ -286,10 +317,14 @@ def _each_game(
     return _shard_map(local, mesh, (whole, *[cut] * (1 + len(arrays))), cut)(shared, batch, *arrays)
 
 
-def _shard_map(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any) -> Callable[..., Any]:
+def _shard_map(
+    function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any
+) -> Callable[..., Any]:
     """Return `jax.shard_map`, which has another name in older versions."""
     if hasattr(jax, "shard_map"):
-        mapped = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+        mapped = jax.shard_map(
+            function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
+        )
     else:
         from jax.experimental.shard_map import shard_map
 
@@ -297,7 +332,9 @@ def _shard_map(function: Callable[..., Any], mesh: Mesh, in_specs: Any, out_spec
     return mapped
 
 
-def _loop(function: Callable[..., Any], chunk: int, shared: tuple[Any, ...], batch: Any, *arrays: Any) -> Any:
+def _loop(
+    function: Callable[..., Any], chunk: int, shared: tuple[Any, ...], batch: Any, *arrays: Any
+) -> Any:
     n = batch.players.shape[0]
     more = -n % chunk
     count = jnp.where(batch.players > 0, jnp.arange(1, n + 1), 0).max()
@@ -311,10 +348,14 @@ def _loop(function: Callable[..., Any], chunk: int, shared: tuple[Any, ...], bat
             return jax.vmap(lambda game, *rows: function(game, *shared, *rows))(*part)
 
     def step(i: Any, out: Any) -> Any:
-        return jax.tree.map(lambda old, new: jax.lax.dynamic_update_index_in_dim(old, new, i, 0), out, of_chunk(i))
+        return jax.tree.map(
+            lambda old, new: jax.lax.dynamic_update_index_in_dim(old, new, i, 0), out, of_chunk(i)
+        )
 
     cut = jax.tree.map(in_chunks, (batch, *arrays))
-    nothing = jax.tree.map(lambda x: jnp.zeros(((n + more) // chunk, *x.shape), x.dtype), jax.eval_shape(of_chunk, 0))
+    nothing = jax.tree.map(
+        lambda x: jnp.zeros(((n + more) // chunk, *x.shape), x.dtype), jax.eval_shape(of_chunk, 0)
+    )
     out = jax.lax.fori_loop(0, -(-count // chunk), step, nothing)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:n], out)
 

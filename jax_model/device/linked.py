@@ -137,7 +137,10 @@ def _exponentials(lot: Lots, lam: jax.Array, blocks: Any) -> tuple[jax.Array, ..
         part = lot.block(k)
         size, (cos, sin) = jnp.exp(-lam * part.gap[:, None]), _cos_sin(-lam * part.turn[:, None])
         new = (size * cos, size * sin, size)
-        return tuple(jax.lax.dynamic_update_slice_in_dim(*both, k * BLOCK, 0) for both in zip(out, new, strict=True))
+        return tuple(
+            jax.lax.dynamic_update_slice_in_dim(*both, k * BLOCK, 0)
+            for both in zip(out, new, strict=True)
+        )
 
     nothing = jnp.zeros((lot.gap.size, lam.size), lam.dtype)
     parts: tuple[jax.Array, ...] = jax.lax.fori_loop(0, blocks, step, (nothing,) * 3)
@@ -157,8 +160,14 @@ def bound_sums(lot: Lots, blocks: Any, lam: jax.Array) -> jax.Array:
         part = Lots(*(x[..., None] for x in lot.block(k)))
         re, im, size = (_block(x, k) for x in E)
         heavy, less, moved = part.heavy, 1 - re, im * im + (1 - re) ** 2
-        mass = jnp.where(heavy, part.present, part.absent) * size + jnp.where(heavy, part.absent, part.present)
-        groups = [jnp.where(which, x, 0.0) for x in (1 - size, less, -im, moved) for which in (heavy, ~heavy)]
+        mass = jnp.where(heavy, part.present, part.absent) * size + jnp.where(
+            heavy, part.absent, part.present
+        )
+        groups = [
+            jnp.where(which, x, 0.0)
+            for x in (1 - size, less, -im, moved)
+            for which in (heavy, ~heavy)
+        ]
         sums = jax.lax.reduce((mass, *groups, moved, mass), (_zero(mass),) * 11, _added, (0,))
         return _added(totals, sums)
 
@@ -171,11 +180,20 @@ def _zero(like: jax.Array) -> Any:
 
 def _added(a: Any, b: Any) -> Any:
     """Sum all but the last two numbers, and take the maxima of these."""
-    return (*(x + y for x, y in zip(a[:-2], b[:-2], strict=True)), *map(jnp.maximum, a[-2:], b[-2:]))
+    return (
+        *(x + y for x, y in zip(a[:-2], b[:-2], strict=True)),
+        *map(jnp.maximum, a[-2:], b[-2:]),
+    )
 
 
 def first_differences(
-    lot: Lots, blocks: Any, lam: jax.Array, weight: jax.Array, n_0: jax.Array, p: jax.Array, w: jax.Array
+    lot: Lots,
+    blocks: Any,
+    lam: jax.Array,
+    weight: jax.Array,
+    n_0: jax.Array,
+    p: jax.Array,
+    w: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """Return (d,) sums of weighted first differences over the rows of one lot, and the (NODES, rows) omitted nodes.
 
@@ -187,7 +205,10 @@ def first_differences(
 
     def block(k: Any) -> tuple[Lots, list[jax.Array], Pair, Pair]:
         """Return a block of players, and (players, nodes, rows) e^(-lam gap), Y, the shares of both states in Y."""
-        part, E_k = Lots(*(x[..., None, None] for x in lot.block(k))), [_block(x, k)[:, None] for x in E]
+        part, E_k = (
+            Lots(*(x[..., None, None] for x in lot.block(k))),
+            [_block(x, k)[:, None] for x in E],
+        )
         heavier, lighter = jnp.where(part.heavy, p[0], p[1]), jnp.where(part.heavy, p[1], p[0])
         return part, E_k, (lighter + heavier * E_k[0], heavier * E_k[1]), (heavier, lighter)
 
@@ -222,8 +243,15 @@ def first_differences(
         part, (re, im, _), Y, _ = block(k)
         sigma = inverse(Y)
         operands = (*_times(by_X, sigma), *_times(by_Z, _times(sigma, sigma)))
-        X_re, X_im, Z_re, Z_im = jax.lax.reduce(operands, (zero,) * 4, lambda a, b: tuple(map(jnp.add, a, b)), (1,))
-        heavy, mass, re, im = part.heavy[:, 0], (part.present - part.absent)[:, 0], re[:, 0], im[:, 0]
+        X_re, X_im, Z_re, Z_im = jax.lax.reduce(
+            operands, (zero,) * 4, lambda a, b: tuple(map(jnp.add, a, b)), (1,)
+        )
+        heavy, mass, re, im = (
+            part.heavy[:, 0],
+            (part.present - part.absent)[:, 0],
+            re[:, 0],
+            im[:, 0],
+        )
         X = jnp.where(heavy, (re - 1) * X_re - im * X_im, (1 - re) * X_re + im * X_im)
         # A CPU vectorizes a product with ones, but not a fused sum over the last axis.
         sums = (X + mass * (re * Z_re - im * Z_im)) @ jnp.ones(lam.size, lam.dtype)
@@ -290,8 +318,13 @@ def shapley(games: Sequence[LinkedGame], tol: float = 1e-10, dtype: Any = None) 
         for i, sums, lots in work.shapley_sums():
             values[i] += sums[: games[i].d]
             if lots > MOST_LOTS:
-                values[i][:], problems[i] = np.nan, "too many terms for a batch; use attn_closed_form"
-    errors = [np.nan if i in problems else guaranteed_error(game, tol) for i, game in enumerate(games)]
+                values[i][:], problems[i] = (
+                    np.nan,
+                    "too many terms for a batch; use attn_closed_form",
+                )
+    errors = [
+        np.nan if i in problems else guaranteed_error(game, tol) for i, game in enumerate(games)
+    ]
     bases = [float(game.value(np.zeros(game.d, dtype=bool))) for game in games]
     return Batched(values, problems, np.array(bases), np.array(errors))
 
@@ -321,7 +354,16 @@ def _poles(masses: PieceMasses, game: int, players: int) -> Poles:
     heavy = pad(masses.lighter[:, 0] == 0, bool)
     present, absent = (pad(masses.V[:, k], float) for k in (0, 1))
     n_players, whose = np.full(n, d), np.full(n, game)
-    return Poles(pad(masses.gap, complex), heavy, present, absent, masses.n_0, masses.players_light, n_players, whose)
+    return Poles(
+        pad(masses.gap, complex),
+        heavy,
+        present,
+        absent,
+        masses.n_0,
+        masses.players_light,
+        n_players,
+        whose,
+    )
 
 
 class Work:
@@ -383,9 +425,14 @@ class Work:
         results = []
         for start in range(0, len(pole), LOTS):
             part = Poles(*(x[pole[start : start + LOTS]] for x in poles))
-            lots = Lots(part.gap.real, part.gap.imag, part.heavy, part.present, part.absent, part.players)
+            lots = Lots(
+                part.gap.real, part.gap.imag, part.heavy, part.present, part.absent, part.players
+            )
             rows = [whole(x[start : start + LOTS]) for x in arrays]
-            blocks, chunk = np.int32(-(-part.players.max() // BLOCK)), LOTS_CPU if on_cpu() else None
+            blocks, chunk = (
+                np.int32(-(-part.players.max() // BLOCK)),
+                LOTS_CPU if on_cpu() else None,
+            )
             found = each_game(function, Lots(*map(whole, lots)), (blocks,), *rows, chunk=chunk)
             results.append([np.asarray(x)[: len(part.game)] for x in jax.tree.leaves(found)])
         return [np.concatenate(parts) for parts in zip(*results, strict=True)]
@@ -400,7 +447,10 @@ class Work:
             x, w = legendre_rule(m)
             more = (0, -m % NODES)
             nodes, weights = np.pad(x, more, constant_values=0.5), np.pad(w, more)
-            p, weights = interval.first[which, None] + length[which, None] * nodes, length[which, None] * weights
+            p, weights = (
+                interval.first[which, None] + length[which, None] * nodes,
+                length[which, None] * weights,
+            )
             each = (x.reshape(-1, NODES) for x in (p, weights))
             parts.append(Rows(np.repeat(which, nodes.size // NODES), *each))
         rows: Rows = _joined(parts)
@@ -412,8 +462,12 @@ class Work:
         lots = Places.of(terms.pole)
         (found,) = self.call(bound_sums, poles, lots.pole, [lots.placed(terms.lam)])
         found = found[lots.lot, :, lots.lane].T.astype(np.float64)
-        players, heavy, light, re_heavy, re_light, im_heavy, im_light, *second, change, largest = found
-        turn = Turn(np.array([re_heavy + 1j * im_heavy, re_light + 1j * im_light]), np.array(second))
+        players, heavy, light, re_heavy, re_light, im_heavy, im_light, *second, change, largest = (
+            found
+        )
+        turn = Turn(
+            np.array([re_heavy + 1j * im_heavy, re_light + 1j * im_light]), np.array(second)
+        )
         d, d_light = poles.players[terms.pole], poles.light[terms.pole]
         # In units of the error that is allowed to each term, it is 1 for all games.
         weight = np.abs(terms.weight) / terms.allowed * np.exp(SLACK[self.dtype])
@@ -434,7 +488,9 @@ class Work:
         return interval, np.minimum(counts, (d - 1) // 2 + 1)
 
 
-def _vanishing(poles: Poles, terms: Terms, rows: Rows, lots: Places, left_out: Array) -> Iterator[tuple[int, Array]]:
+def _vanishing(
+    poles: Poles, terms: Terms, rows: Rows, lots: Places, left_out: Array
+) -> Iterator[tuple[int, Array]]:
     """Yield the contribution of the nodes that the device omitted to the sums of a game (players,), by the core."""
     lot, node, lane = np.nonzero(left_out)
     row = lots.row[lot, lane]

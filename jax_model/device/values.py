@@ -20,7 +20,13 @@ from .games import GameBatch, each_game, flip, heads_of, mesh_of, nodes_of
 
 
 def weighted_sums(
-    game: GameBatch, lam: jax.Array, w: jax.Array, count: Any, p: jax.Array, w_E: jax.Array, w_D: jax.Array
+    game: GameBatch,
+    lam: jax.Array,
+    w: jax.Array,
+    count: Any,
+    p: jax.Array,
+    w_E: jax.Array,
+    w_D: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """Sum over groups of nodes: E_p[f] minus its base (r,) by w_E (G, m, r), and Delta_j(p) (d,) by w_D (G, m).
 
@@ -31,7 +37,9 @@ def weighted_sums(
     def add_group(g: Any, sums: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         at = nodes_of(heads, lam[g], w[g])
 
-        def add(i: Any, sums: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def add(
+            i: Any, sums: tuple[jax.Array, jax.Array, jax.Array]
+        ) -> tuple[jax.Array, jax.Array, jax.Array]:
             level, by_X, by_Z = sums
             P, num, sigma = flip(at, p[g, i])
             by_X = by_X + (w_D[g, i] * P * num)[..., None] * sigma
@@ -53,7 +61,9 @@ def shapley_of(game: GameBatch, nodes: Groups) -> jax.Array:
     heads = heads_of(game)
     # f(empty) minus its value in the formulas, if the empty coalition has no mass.
     excess = jnp.where(heads.empty, game.empty_value - game.bias - heads.center.sum(), 0.0)
-    sums = weighted_sums(game, nodes.lam, nodes.w, nodes.count, nodes.p, without_means, nodes.w_p)[1]
+    sums = weighted_sums(game, nodes.lam, nodes.w, nodes.count, nodes.p, without_means, nodes.w_p)[
+        1
+    ]
     return jnp.where(jnp.arange(sums.size) < game.players, sums - excess / game.players, 0.0)
 
 
@@ -69,7 +79,9 @@ def shapley(batch: GameBatch, tol: float = 1e-10, chunk: int | None = None) -> B
            [4., 0.]])
     """
     goals, exponent = plan_batch(batch, tol), np.asarray(batch.exponent)
-    values = np.array(each_game(shapley_of, batch, (shapley_groups(batch, goals, chunk),), chunk=chunk))
+    values = np.array(
+        each_game(shapley_of, batch, (shapley_groups(batch, goals, chunk),), chunk=chunk)
+    )
     values[list(goals.problems)] = np.nan
     values, bases = np.ldexp(values, exponent[:, None]), np.ldexp(goals.about.absent, exponent)
     return Batched(values, goals.problems, bases, goals.errors(tol, exponent))
@@ -88,7 +100,10 @@ def lime_limit(
     `values` is a list of `LimeCoefficients`; bases are the intercepts. Games of one player and games without a rule in
     p are left to the core.
     """
-    plan, exponent = LimePlan.of(batch, kernel_width, ridge, num_samples, tol, chunk), np.asarray(batch.exponent)
+    plan, exponent = (
+        LimePlan.of(batch, kernel_width, ridge, num_samples, tol, chunk),
+        np.asarray(batch.exponent),
+    )
     p, w_E, w_D = (cut_by_document(mesh_of(batch), x.astype(batch.s.dtype)) for x in plan.nodes())
     shared = (plan.goals.lam[None], plan.goals.w[None], np.array([plan.longest]))
     level, delta = each_game(weighted_sums, batch, shared, p, w_E, w_D, chunk=chunk)

@@ -50,11 +50,15 @@ class BagConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        least = dict.fromkeys(("hidden", "attention", "epochs", "batch_size", "patience"), 1) | {"weight_decay": 0}
+        least = dict.fromkeys(("hidden", "attention", "epochs", "batch_size", "patience"), 1) | {
+            "weight_decay": 0
+        }
         check_settings(self, least, (), ("learning_rate",))
         for name in ("dropout", "instance_dropout", "ema"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected a number from 0 to below 1, got {getattr(self, name)}")
+                raise ValueError(
+                    f"{name}: expected a number from 0 to below 1, got {getattr(self, name)}"
+                )
 
 
 class Packed(NamedTuple):
@@ -110,14 +114,19 @@ def bag_logits(
     x = x if keys is None else _drop(keys[0], x, dropout)
     h = jax.nn.relu(x @ params["L"].T + params["l"])
     h = h if keys is None else _drop(keys[1], h, dropout)
-    gates = jnp.tanh(h @ params["V"].T + params["v"]) * jax.nn.sigmoid(h @ params["U"].T + params["u"])
+    gates = jnp.tanh(h @ params["V"].T + params["v"]) * jax.nn.sigmoid(
+        h @ params["U"].T + params["u"]
+    )
     scores = (gates @ params["w"].T)[:, 0]
     if keys is not None:
         scores = jnp.where(_kept(keys[2:], bag, count, instance_dropout), scores, -jnp.inf)
     top = jax.ops.segment_max(scores, bag, count + 1)
     mass = jnp.exp(scores - jax.lax.stop_gradient(top)[bag])
     total = jax.ops.segment_sum(mass, bag, count + 1)
-    pooled = jax.ops.segment_sum(mass[:, None] * h, bag, count + 1) / jnp.where(total > 0, total, 1.0)[:, None]
+    pooled = (
+        jax.ops.segment_sum(mass[:, None] * h, bag, count + 1)
+        / jnp.where(total > 0, total, 1.0)[:, None]
+    )
     return pooled[:count] @ params["W"].T + params["b"]
 
 
@@ -151,11 +160,15 @@ def pack(bags: Sequence[NDArray[Any]], count: int | None = None) -> Packed:
     return Packed(x, number, count)
 
 
-def standardization(bags: Sequence[NDArray[Any]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def standardization(
+    bags: Sequence[NDArray[Any]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean and standard deviation of each feature over all instances; 1 for a constant feature."""
     total = sum(len(bag) for bag in bags)
     mean = sum(np.sum(bag, axis=0, dtype=np.float64) for bag in bags) / total
-    square = sum(np.sum((np.asarray(bag, dtype=np.float64) - mean) ** 2, axis=0) for bag in bags) / total
+    square = (
+        sum(np.sum((np.asarray(bag, dtype=np.float64) - mean) ** 2, axis=0) for bag in bags) / total
+    )
     scale = np.sqrt(square)
     return np.asarray(mean), np.where(scale > 1e-12 * (1 + np.abs(mean)), scale, 1.0)
 
@@ -183,8 +196,12 @@ def fit_bags(
     `config.patience` epochs after it. On one machine, the same arguments give the same result, bit by bit.
     """
     mean, scale = standardization(bags)
-    ready = [((np.asarray(bag, dtype=np.float64) - mean) / scale).astype(np.float32) for bag in bags]
-    weights = (np.ones(classes) if class_weight is None else class_weight)[labels].astype(np.float32)
+    ready = [
+        ((np.asarray(bag, dtype=np.float64) - mean) / scale).astype(np.float32) for bag in bags
+    ]
+    weights = (np.ones(classes) if class_weight is None else class_weight)[labels].astype(
+        np.float32
+    )
     size = min(config.batch_size, len(bags))
     steps = -(-len(bags) // size)
     rng, key = np.random.default_rng([config.seed, 1]), jax.random.key(config.seed)
@@ -197,11 +214,21 @@ def fit_bags(
         packed = pack([ready[j] for j in chosen], size)
         target, weight = np.zeros(size, np.int32), np.zeros(size, np.float32)
         target[: len(chosen)], weight[: len(chosen)] = labels[chosen], weights[chosen]
-        return jax.random.fold_in(key, step), dropout, instance_dropout, packed.x, packed.bag, target, weight
+        return (
+            jax.random.fold_in(key, step),
+            dropout,
+            instance_dropout,
+            packed.x,
+            packed.bag,
+            target,
+            weight,
+        )
 
     validate: Callable[[Params], dict[str, float]] | None = None
     if held_out is not None:
-        validation = pack([(np.asarray(bag, dtype=np.float64) - mean) / scale for bag in held_out[0]])
+        validation = pack(
+            [(np.asarray(bag, dtype=np.float64) - mean) / scale for bag in held_out[0]]
+        )
         truth = jnp.asarray(held_out[1])
 
         def held_out_loss(params: Params) -> dict[str, float]:
@@ -224,20 +251,34 @@ def fit_bags(
 
 
 def bag_loss(
-    params: Params, key: jax.Array, dropout: Any, instance_dropout: Any, x: Any, bag: Any, target: Any, weight: Any
+    params: Params,
+    key: jax.Array,
+    dropout: Any,
+    instance_dropout: Any,
+    x: Any,
+    bag: Any,
+    target: Any,
+    weight: Any,
 ) -> jax.Array:
     """Compute the weighted mean cross-entropy of bags; bags that fill up the batch have weight 0."""
     logits = bag_logits(params, x, bag, len(target), key, dropout, instance_dropout)
     return jnp.sum(weight * cross_entropy(logits, target)) / jnp.maximum(jnp.sum(weight), 1e-6)
 
 
-def predict_bags(training: BagTraining, bags: Sequence[NDArray[Any]], block: int = 64) -> NDArray[np.float64]:
+def predict_bags(
+    training: BagTraining, bags: Sequence[NDArray[Any]], block: int = 64
+) -> NDArray[np.float64]:
     """Compute the (B, C) logits of bags, in float32 and in blocks of bags."""
     logits = []
     for start in range(0, len(bags), block):
         part = bags[start : start + block]
-        packed = pack([(np.asarray(bag, dtype=np.float64) - training.mean) / training.scale for bag in part], block)
-        logits.append(np.asarray(_logits(training.params, packed.x, packed.bag, block))[: len(part)])
+        packed = pack(
+            [(np.asarray(bag, dtype=np.float64) - training.mean) / training.scale for bag in part],
+            block,
+        )
+        logits.append(
+            np.asarray(_logits(training.params, packed.x, packed.bag, block))[: len(part)]
+        )
     return np.concatenate(logits).astype(np.float64)
 
 

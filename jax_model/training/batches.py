@@ -50,13 +50,17 @@ class Documents(NamedTuple):
 
     def checksum(self) -> int:
         """Return a checksum, to detect a checkpoint of other data."""
-        return zlib.crc32(self.labels.tobytes(), zlib.crc32(self.starts.tobytes(), zlib.crc32(self.ids.tobytes())))
+        return zlib.crc32(
+            self.labels.tobytes(), zlib.crc32(self.starts.tobytes(), zlib.crc32(self.ids.tobytes()))
+        )
 
 
 def encode_documents(vocabulary: Vocabulary, texts: Iterable[str], labels: ArrayLike) -> Documents:
     """Encode texts as ragged ids."""
     documents = [vocabulary.encode(text).astype(np.int32) for text in texts]
-    starts = np.concatenate([[0], np.cumsum([len(document) for document in documents])]).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum([len(document) for document in documents])]).astype(
+        np.int64
+    )
     ids = np.concatenate([np.zeros(0, np.int32), *documents])
     return Documents(ids, starts, np.asarray(labels, dtype=np.int32))
 
@@ -107,13 +111,17 @@ class Batches(NamedTuple):
         """Return the order of the documents in an epoch."""
         return np.random.default_rng([self.config.seed, epoch]).permutation(self.documents.size)
 
-    def step_batch(self, epoch: int, step: int, order: NDArray[np.intp]) -> tuple[IntArray, IntArray]:
+    def step_batch(
+        self, epoch: int, step: int, order: NDArray[np.intp]
+    ) -> tuple[IntArray, IntArray]:
         """Return the ids (B, L) and labels (B,) of one step, with random windows and lost tokens."""
         c, rng = self.config, np.random.default_rng([self.config.seed, epoch, step])
         rows = order[step * c.batch_size : (step + 1) * c.batch_size]
         lengths = self.documents.lengths[rows]
         L = min(self.row_length(lengths), c.T_max)
-        skip = np.where(rng.random(len(rows)) < c.crop, rng.integers(np.maximum(lengths - (L - 1), 0) + 1), 0)
+        skip = np.where(
+            rng.random(len(rows)) < c.crop, rng.integers(np.maximum(lengths - (L - 1), 0) + 1), 0
+        )
         ids = pad_rows(self.documents, rows, L, self.cls, self.filler, skip)
         rate = rng.uniform(0, c.max_unk, size=(len(rows), 1)).astype(np.float32)
         body = ids[:, 1:]

@@ -45,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     """Train with the parsed arguments, write the model, print its scores and return the exit status."""
     out = Path(args.out)
     if out.suffix not in (".npz", ".safetensors"):
-        raise ValueError(f"--out: expected a file name ending in .npz or .safetensors, got {args.out!r}")
+        raise ValueError(
+            f"--out: expected a file name ending in .npz or .safetensors, got {args.out!r}"
+        )
     if not out.parent.is_dir():
         raise FileNotFoundError(f"--out: expected a file in an existing folder, got {args.out!r}")
     checkpoint = Path(args.checkpoint) if args.checkpoint else out.with_suffix(".checkpoint")
@@ -59,19 +61,31 @@ def run(args: argparse.Namespace) -> int:
         args.valid,
         {name: value for name, value in changes.items() if value is not None},
     )
-    result = train(data.config, data.split, args.device, checkpoint, args.checkpoint_steps, args.resume, test=data.test)
+    result = train(
+        data.config,
+        data.split,
+        args.device,
+        checkpoint,
+        args.checkpoint_steps,
+        args.resume,
+        test=data.test,
+    )
     if jax.process_index() == 0:
         card = {"data": Path(os.path.abspath(args.data)).name, **(result.model.card or {})}
         replace(result.model, card=card).save(out, dtype=np.float32)
         if args.metrics:
-            Path(args.metrics).write_text(json.dumps(result.metrics, indent=1) + "\n", encoding="utf-8")
+            Path(args.metrics).write_text(
+                json.dumps(result.metrics, indent=1) + "\n", encoding="utf-8"
+            )
         for file in (checkpoint, refit_checkpoint(checkpoint)):
             file.unlink(missing_ok=True)
         print(summary(result, data.split, out))
     return 0
 
 
-def read_data(path: str, text_column: str, label_column: str, valid: str | None, changes: Mapping[str, Any]) -> Data:
+def read_data(
+    path: str, text_column: str, label_column: str, valid: str | None, changes: Mapping[str, Any]
+) -> Data:
     """Read and split the data at a path, and choose the settings; `changes` are those of the user."""
     place = Path(path)
     if place.name.endswith((".tar.gz", ".tgz")) or any(
@@ -85,10 +99,15 @@ def read_data(path: str, text_column: str, label_column: str, valid: str | None,
         parts["valid"] = [Path(valid)]
     data = read_labelled(parts["train"], *columns)
     if "valid" in parts:
-        changes = {"refit": "none", **changes}  # do not train on given validation texts unless requested
+        changes = {
+            "refit": "none",
+            **changes,
+        }  # do not train on given validation texts unless requested
         split = Split(data, read_labelled(parts["valid"], *columns, classes=data.classes))
     else:
-        split = split_stratified(data, changes.get("validation", AUTOMATIC["validation"]), changes.get("seed", 0))
+        split = split_stratified(
+            data, changes.get("validation", AUTOMATIC["validation"]), changes.get("seed", 0)
+        )
     test = read_labelled(parts["test"], *columns, classes=data.classes) if "test" in parts else None
     return Data(split, test, automatic(split.training.texts, **changes))
 
@@ -99,15 +118,21 @@ def summary(result: Result, split: Split, out: Path) -> str:
     lines = []
     for part, name in (("held_out", "held-out"), ("test", "test")):
         if part in card:
-            lines.append(f"On {card[part]['texts']:,} {name} texts, after training on {card['training_texts']:,}:\n")
+            lines.append(
+                f"On {card[part]['texts']:,} {name} texts, after training on {card['training_texts']:,}:\n"
+            )
             lines.append(scores_table(card[part]) + "\n")
     if "refit" in card:
         again = card["refit"]
-        lines.append(f"Then trained once more, on all {again['texts']:,} texts, for {again['epochs']} epochs.")
+        lines.append(
+            f"Then trained once more, on all {again['texts']:,} texts, for {again['epochs']} epochs."
+        )
     size = out.stat().st_size / 1e6
     lines.append(
         f"Wrote {visible(str(out))} ({size:.1f} MB). Probabilities: temperature {result.model.temperature:.2f}."
     )
-    text = elide(visible(min(split.held_out.texts[:50], key=lambda text: abs(len(text) - 60))).strip(), 70)
+    text = elide(
+        visible(min(split.held_out.texts[:50], key=lambda text: abs(len(text) - 60))).strip(), 70
+    )
     command = f"{program()} explain {shlex.quote(text)} --model {shlex.quote(str(out))} --html report.html"
     return "\n".join([*lines, f"Next: {command}"])

@@ -19,12 +19,21 @@ import numpy as np
 
 from attn_closed_form.app.models.text import tokenize
 
-LEAST = {"T_max": 2, "D": 2} | dict.fromkeys(("d_e", "K", "d_att", "d_out", "epochs", "batch_size"), 1)
+LEAST = {"T_max": 2, "D": 2} | dict.fromkeys(
+    ("d_e", "K", "d_att", "d_out", "epochs", "batch_size"), 1
+)
 LEAST |= dict.fromkeys(("patience", "warmup_steps", "seed", "weight_decay"), 0)
 CHOICES = {"positions": ("none", "sinusoidal"), "class_weight": ("none", "balanced")}
 CHOICES |= {"unk_by": ("tokens", "words"), "refit": ("none", "all")}
 # Settings of P1 (appendix F) that differ from `Config()`.
-P1: dict[str, Any] = {"positions": "sinusoidal", "T_max": 256, "d_e": 128, "K": 6, "d_att": 64, "d_out": 64}
+P1: dict[str, Any] = {
+    "positions": "sinusoidal",
+    "T_max": 256,
+    "d_e": 128,
+    "K": 6,
+    "d_att": 64,
+    "d_out": 64,
+}
 P1 |= {"learning_rate": 1e-3, "refit": "none"}
 # Constants of `automatic` for settings that depend on the texts; see its docstring.
 SAMPLE = 1000
@@ -57,7 +66,9 @@ SETTLED_BY_TEXTS = {
 }
 
 
-def check_settings(config: Any, least: Mapping[str, int], shares: Sequence[str], positive: Sequence[str]) -> None:
+def check_settings(
+    config: Any, least: Mapping[str, int], shares: Sequence[str], positive: Sequence[str]
+) -> None:
     """Raise unless the settings named in `least` are at least that, `shares` in 0..1, and `positive` above zero."""
     for name, smallest in least.items():
         if not getattr(config, name) >= smallest:
@@ -78,40 +89,75 @@ def _setting(default: Any, meaning: str) -> Any:
 class Config:
     """Settings of a run; every one is a flag of the command line. NOTATION.md has the letters."""
 
-    positions: str = _setting("none", "sinusoidal: the model reads the positions of words, and texts of limited length")
-    T_max: int = _setting(
-        1024, "maximum number of words in a training step; with positions, later words are never read"
+    positions: str = _setting(
+        "none", "sinusoidal: the model reads the positions of words, and texts of limited length"
     )
-    D: int = _setting(6000, "maximum number of words in the vocabulary; the most frequent ones are kept")
+    T_max: int = _setting(
+        1024,
+        "maximum number of words in a training step; with positions, later words are never read",
+    )
+    D: int = _setting(
+        6000, "maximum number of words in the vocabulary; the most frequent ones are kept"
+    )
     d_e: int = _setting(32, "size of a word's embedding")
     K: int = _setting(1, "number of attention heads")
     d_att: int = _setting(32, "size of keys and queries, per head")
     d_out: int = _setting(32, "size of values, per head")
-    scale: float = _setting(0.1, "size of embeddings and positions at the start; small ones learn rare words later")
-    query_scale: float = _setting(1.0, "size of the queries at the start; if small, all words start with equal weights")
-    unk_start: float = _setting(0.0, "with positions, attention logit of [UNK] and padding at the start; 0 is any")
+    scale: float = _setting(
+        0.1, "size of embeddings and positions at the start; small ones learn rare words later"
+    )
+    query_scale: float = _setting(
+        1.0, "size of the queries at the start; if small, all words start with equal weights"
+    )
+    unk_start: float = _setting(
+        0.0, "with positions, attention logit of [UNK] and padding at the start; 0 is any"
+    )
     epochs: int = _setting(8, "maximum number of passes over the texts")
-    patience: int = _setting(2, "stop after more than this many epochs without a smaller held-out loss")
+    patience: int = _setting(
+        2, "stop after more than this many epochs without a smaller held-out loss"
+    )
     batch_size: int = _setting(64, "texts per step")
-    learning_rate: float = _setting(2e-3, "maximum step size of AdamW; it rises during the warm-up, then falls")
+    learning_rate: float = _setting(
+        2e-3, "maximum step size of AdamW; it rises during the warm-up, then falls"
+    )
     warmup_steps: int = _setting(200, "steps until the learning rate reaches its maximum")
     weight_decay: float = _setting(0.3, "weight decay of AdamW")
-    ema: float = _setting(0.998, "decay of the running average of the weights, which is the saved model")
-    max_unk: float = _setting(1.0, "each text loses a random share of its words, up to this share (to [UNK] if padded)")
-    unk_by: str = _setting("tokens", "what is lost: single tokens, or words with all their occurrences in the text")
-    crop: float = _setting(0.5, "probability that an overlong text is read from a random position instead of its start")
-    validation: float = _setting(0.2, "share of held-out texts, unless --valid names a file of them")
-    refit: str = _setting("all", "all: train again on all texts for the best number of epochs; or none")
-    class_weight: str = _setting("none", "balanced: weight classes inversely to their frequency; or none")
+    ema: float = _setting(
+        0.998, "decay of the running average of the weights, which is the saved model"
+    )
+    max_unk: float = _setting(
+        1.0, "each text loses a random share of its words, up to this share (to [UNK] if padded)"
+    )
+    unk_by: str = _setting(
+        "tokens", "what is lost: single tokens, or words with all their occurrences in the text"
+    )
+    crop: float = _setting(
+        0.5, "probability that an overlong text is read from a random position instead of its start"
+    )
+    validation: float = _setting(
+        0.2, "share of held-out texts, unless --valid names a file of them"
+    )
+    refit: str = _setting(
+        "all", "all: train again on all texts for the best number of epochs; or none"
+    )
+    class_weight: str = _setting(
+        "none", "balanced: weight classes inversely to their frequency; or none"
+    )
     seed: int = _setting(0, "seed of everything random; the same seed gives the same model")
 
     def __post_init__(self) -> None:
-        check_settings(self, LEAST, ("ema", "max_unk", "crop"), ("learning_rate", "scale", "query_scale"))
+        check_settings(
+            self, LEAST, ("ema", "max_unk", "crop"), ("learning_rate", "scale", "query_scale")
+        )
         if not 0 < self.validation < 1:
-            raise ValueError(f"validation: expected a fraction between 0 and 1, got {self.validation}")
+            raise ValueError(
+                f"validation: expected a fraction between 0 and 1, got {self.validation}"
+            )
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
-                raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {getattr(self, name)!r}")
+                raise ValueError(
+                    f"{name}: expected one of {', '.join(choices)}, got {getattr(self, name)!r}"
+                )
 
 
 def automatic(texts: Sequence[str], **changes: Any) -> Config:
@@ -136,7 +182,9 @@ def automatic(texts: Sequence[str], **changes: Any) -> Config:
     """
     n = len(texts)
     lengths = [len(tokenize(text)) for text in texts[:: -(-n // SAMPLE)]]
-    batch_size = changes.get("batch_size", min(n, int(2 ** np.clip(np.log2(max(n, 1) / 20) + 0.5, 2, 6).astype(int))))
+    batch_size = changes.get(
+        "batch_size", min(n, int(2 ** np.clip(np.log2(max(n, 1) / 20) + 0.5, 2, 6).astype(int)))
+    )
     steps = max(n // max(batch_size, 1), 1)
     epochs = changes.get("epochs", int(np.clip(round(STEPS / steps), FEWEST_EPOCHS, MOST_EPOCHS)))
     chosen = {
@@ -148,5 +196,7 @@ def automatic(texts: Sequence[str], **changes: Any) -> Config:
         "warmup_steps": min(200, epochs * steps // 8),
     }
     if changes.get("positions", chosen["positions"]) != "none":
-        chosen["T_max"] = int(np.clip(-(-(np.quantile(lengths, 0.95) + 1) // 32) * 32, SHORTEST, LONGEST))
+        chosen["T_max"] = int(
+            np.clip(-(-(np.quantile(lengths, 0.95) + 1) // 32) * 32, SHORTEST, LONGEST)
+        )
     return Config(**{**chosen, **changes})

@@ -25,7 +25,9 @@ def join_cluster(coordinator: str | None, processes: int | None, process_id: int
     if len(missing) == 3:
         return
     if missing:
-        raise ValueError(f"coordinator, processes and process_id: expected all three, missing {' and '.join(missing)}")
+        raise ValueError(
+            f"coordinator, processes and process_id: expected all three, missing {' and '.join(missing)}"
+        )
     # CPUs of several hosts communicate through gloo, which older versions of JAX need as an option.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(coordinator, processes, process_id)
@@ -63,4 +65,6 @@ def cut_by_document(mesh: Mesh | None, array: NDArray[Any]) -> jax.Array:
 def _place(mesh: Mesh | None, spec: PartitionSpec, array: NDArray[Any]) -> jax.Array:
     if mesh is None:
         return jnp.array(array)
-    return jax.make_array_from_callback(array.shape, NamedSharding(mesh, spec), lambda index: array[index])
+    return jax.make_array_from_callback(
+        array.shape, NamedSharding(mesh, spec), lambda index: array[index]
+    )

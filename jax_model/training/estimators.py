@@ -61,14 +61,20 @@ class _AttentionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _encode_labels(self, y: Any, inputs: int) -> NDArray[np.int64]:
         """Return the (n,) class numbers of the labels, and set `classes_`."""
         if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
         labels = column_or_1d(y, warn=True)
         if len(labels) != inputs:
-            raise ValueError(f"y: expected one label per text or bag, {inputs} of them, got {len(labels)}")
+            raise ValueError(
+                f"y: expected one label per text or bag, {inputs} of them, got {len(labels)}"
+            )
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y: expected at least two classes, got one class only, {self.classes_[:1].tolist()}")
+            raise ValueError(
+                f"y: expected at least two classes, got one class only, {self.classes_[:1].tolist()}"
+            )
         return codes.astype(np.int64)
 
     def _seed(self) -> int:
@@ -147,7 +153,11 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
         _keep_arguments(self, locals())
 
     def fit(
-        self, X: Iterable[str], y: ArrayLike, X_val: Iterable[str] | None = None, y_val: ArrayLike | None = None
+        self,
+        X: Iterable[str],
+        y: ArrayLike,
+        X_val: Iterable[str] | None = None,
+        y_val: ArrayLike | None = None,
     ) -> AttentionTextClassifier:
         """Train on texts X and their labels y.
 
@@ -165,14 +175,20 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
         else:
             split = Split(data, self._held_out(X_val, y_val, data.classes))
             if chosen.setdefault("refit", "none") == "all":
-                warnings.warn('refit="all": the texts of X_val are also used for training', UserWarning, stacklevel=2)
+                warnings.warn(
+                    'refit="all": the texts of X_val are also used for training',
+                    UserWarning,
+                    stacklevel=2,
+                )
         weight = "none" if self.class_weight is None else self.class_weight
         config = automatic(split.training.texts, **chosen, class_weight=weight, seed=seed)
         result = train(config, split, self.device, log=None if self.verbose else lambda line: None)
         self.model_, self.metrics_ = result.model, result.metrics
         return self
 
-    def explain(self, text: str, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:
+    def explain(
+        self, text: str, methods: str | Iterable[str] | None = None, **settings: Any
+    ) -> Explanations:
         """Explain the prediction for one text; `output` may be a label. See `attn_closed_form.explain`."""
         check_is_fitted(self)
         output = settings.get("output")
@@ -198,9 +214,13 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
     def _held_out(self, X: Any, y: Any, classes: tuple[str, ...]) -> Labelled:
         texts, labels = _texts(X, "X_val"), np.asarray(y)
         if y is None or labels.shape != (len(texts),):
-            raise ValueError(f"y_val: expected {len(texts)} labels, one per text of X_val, got shape {labels.shape}")
+            raise ValueError(
+                f"y_val: expected {len(texts)} labels, one per text of X_val, got shape {labels.shape}"
+            )
         if not np.isin(labels, self.classes_).all():
-            raise ValueError(f"y_val: expected labels that occur in y, got {set(labels.tolist()) - set(self.classes_)}")
+            raise ValueError(
+                f"y_val: expected labels that occur in y, got {set(labels.tolist()) - set(self.classes_)}"
+            )
         return Labelled(texts, np.searchsorted(self.classes_, labels), classes)
 
     def __sklearn_tags__(self) -> Any:
@@ -277,13 +297,19 @@ class AttentionBagClassifier(_AttentionClassifier):
         names = {field.name for field in fields(BagConfig)} - {"seed"}
         config = BagConfig(seed=self._seed(), **{name: getattr(self, name) for name in names})
         if self.class_weight not in (None, "balanced"):
-            raise ValueError(f"class_weight: expected None or 'balanced', got {self.class_weight!r}")
+            raise ValueError(
+                f"class_weight: expected None or 'balanced', got {self.class_weight!r}"
+            )
         out = self._held_out(codes, config.seed)
         self.n_features_in_, self.held_out_ = bags[0].shape[1], np.flatnonzero(out)
         held_out = ([bags[i] for i in self.held_out_], codes[out]) if out.any() else None
-        weight = None if self.class_weight is None else balanced_weights(codes[~out], len(self.classes_))
+        weight = (
+            None if self.class_weight is None else balanced_weights(codes[~out], len(self.classes_))
+        )
         training = [bags[i] for i in np.flatnonzero(~out)]
-        self._training: BagTraining = fit_bags(training, codes[~out], len(self.classes_), config, held_out, weight)
+        self._training: BagTraining = fit_bags(
+            training, codes[~out], len(self.classes_), config, held_out, weight
+        )
         self.history_ = self._training.history
         return self
 
@@ -294,7 +320,9 @@ class AttentionBagClassifier(_AttentionClassifier):
 
     def to_model(self) -> BagClassifier:
         """Convert the network to an `attn_closed_form.BagClassifier`, which only needs NumPy."""
-        return BagClassifier.from_state_dict(self.state_dict(), layout="clam", outputs=tuple(map(str, self.classes_)))
+        return BagClassifier.from_state_dict(
+            self.state_dict(), layout="clam", outputs=tuple(map(str, self.classes_))
+        )
 
     def explain(self, bag: Any, methods: Any = None, **settings: Any) -> Explanations:
         """Explain one bag exactly; the same as `to_model().explain(bag, methods, **settings)`."""
@@ -316,12 +344,16 @@ class AttentionBagClassifier(_AttentionClassifier):
         if not self.early_stopping:
             return np.zeros(len(codes), dtype=bool)
         if not 0 < self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction: expected a number between 0 and 1, got {self.validation_fraction}")
+            raise ValueError(
+                f"validation_fraction: expected a number between 0 and 1, got {self.validation_fraction}"
+            )
         rng = np.random.default_rng([seed, 2])
         held_out, single = stratified(codes, len(self.classes_), self.validation_fraction, rng)
         if single:
             name = self.classes_[single[0]]
-            raise ValueError(f"y: early stopping needs at least two bags of each class, got one of {name!r}")
+            raise ValueError(
+                f"y: early stopping needs at least two bags of each class, got one of {name!r}"
+            )
         return held_out
 
 
@@ -334,13 +366,19 @@ def _keep_arguments(estimator: Any, arguments: dict[str, Any]) -> None:
 
 def _texts(X: Any, name: str) -> list[str]:
     if isinstance(X, str):
-        raise ValueError(f"{name}: expected an iterable over texts, got one string; put it in a list")
+        raise ValueError(
+            f"{name}: expected an iterable over texts, got one string; put it in a list"
+        )
     if getattr(X, "ndim", 1) != 1:
-        raise ValueError(f"{name}: expected a list or a column of texts, got an array of shape {X.shape}")
+        raise ValueError(
+            f"{name}: expected a list or a column of texts, got an array of shape {X.shape}"
+        )
     texts = list(X)
     for text in texts:
         if not isinstance(text, str):
-            raise ValueError(f"{name}: expected texts, got {type(text).__name__}; replace missing values first")
+            raise ValueError(
+                f"{name}: expected texts, got {type(text).__name__}; replace missing values first"
+            )
     return [str(text) for text in texts]
 
 

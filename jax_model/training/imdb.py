@@ -116,7 +116,9 @@ def _imdb_archive(path: Path, split: str) -> Iterator[tuple[str, bytes]]:
             while stream.read(1 << 20):
                 pass
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-        raise ValueError(f"{path}: damaged archive ({error}); download it again from {IMDB_HOME}") from None
+        raise ValueError(
+            f"{path}: damaged archive ({error}); download it again from {IMDB_HOME}"
+        ) from None
 
 
 def _imdb_name(name: str, split: str) -> str | None:
@@ -134,7 +136,9 @@ def review_numbers(names: Sequence[str]) -> NDArray[np.int64]:
     array([127,   4])
     """
     found = [re.search(r"(\d+)_\d+\.txt$", name) for name in names]
-    return np.array([int(match[1]) if match else i for i, match in enumerate(found)], dtype=np.int64)
+    return np.array(
+        [int(match[1]) if match else i for i, match in enumerate(found)], dtype=np.int64
+    )
 
 
 def split_by_film(reviews: Reviews, share: float = 0.2) -> Split:
@@ -151,7 +155,9 @@ def split_by_film(reviews: Reviews, share: float = 0.2) -> Split:
                 f"validation: expected a fraction that leaves reviews of label {label} on both sides, "
                 f"got {share} of {len(members)}"
             )
-        held_out[members[np.argsort(numbers[members], kind="stable")][len(members) - count :]] = True
+        held_out[members[np.argsort(numbers[members], kind="stable")][len(members) - count :]] = (
+            True
+        )
     data, rows = Labelled(reviews.texts, reviews.labels, SENTIMENTS), np.flatnonzero(~held_out)
     films = [(int(reviews.labels[i]), int(numbers[i]) // FILM_NUMBERS) for i in rows]
     return Split(data.take(rows), data.take(np.flatnonzero(held_out)), films)

@@ -87,7 +87,14 @@ class State(NamedTuple):
     @classmethod
     def start(cls, params: Any) -> State:
         """Return the state before the first step."""
-        return cls(params, ADAM.init(params), params, params, np.zeros((), np.int32), np.zeros((), np.float32))
+        return cls(
+            params,
+            ADAM.init(params),
+            params,
+            params,
+            np.zeros((), np.int32),
+            np.zeros((), np.float32),
+        )
 
 
 class Fit(NamedTuple):
@@ -101,7 +108,9 @@ class Fit(NamedTuple):
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
-def take_step(loss: Callable[..., jax.Array], decay_biases: bool, state: State, rates: Rates, *batch: Any) -> State:
+def take_step(
+    loss: Callable[..., jax.Array], decay_biases: bool, state: State, rates: Rates, *batch: Any
+) -> State:
     """Take one step of AdamW on a batch. The input state is consumed."""
     value, slope = jax.value_and_grad(loss)(state.params, *batch)
     direction, moments = ADAM.update(slope, state.moments)
@@ -160,8 +169,16 @@ def fit(
     """
     state = State.start(params)
     all_steps = epochs * steps
-    settings = json.loads(json.dumps({**(about or {}), "steps": steps, "all_steps": all_steps, **vars(optimizer)}))
-    notes: dict[str, Any] = {"about": settings, "history": [], "best": None, "seconds": 0.0, "processor_seconds": 0.0}
+    settings = json.loads(
+        json.dumps({**(about or {}), "steps": steps, "all_steps": all_steps, **vars(optimizer)})
+    )
+    notes: dict[str, Any] = {
+        "about": settings,
+        "history": [],
+        "best": None,
+        "seconds": 0.0,
+        "processor_seconds": 0.0,
+    }
     if checkpoint is not None and Path(checkpoint).exists():
         if not resume:
             raise ValueError(
@@ -172,7 +189,10 @@ def fit(
         notes = saved
     state = on_every_device(mesh, state)  # copies, because the step reuses their memory
     history = notes["history"]
-    began, processor_began = time.perf_counter() - notes["seconds"], time.process_time() - notes["processor_seconds"]
+    began, processor_began = (
+        time.perf_counter() - notes["seconds"],
+        time.process_time() - notes["processor_seconds"],
+    )
 
     def save() -> None:
         notes["seconds"] = time.perf_counter() - began
@@ -182,7 +202,11 @@ def fit(
 
     with progress or contextlib.nullcontext():
         for epoch in range(int(state.step) // steps, epochs):
-            if patience is not None and history and history[-1]["epoch"] - notes["best"]["epoch"] >= patience:
+            if (
+                patience is not None
+                and history
+                and history[-1]["epoch"] - notes["best"]["epoch"] >= patience
+            ):
                 break
             for i in range(int(state.step) % steps, steps):
                 step = epoch * steps + i
@@ -192,11 +216,20 @@ def fit(
                     progress.step(epoch, i + 1)
                 if every and (i + 1) % every == 0 and i + 1 < steps:
                     save()
-            record: dict[str, Any] = {"epoch": epoch + 1, "training_loss": float(state.loss_sum) / steps}
+            record: dict[str, Any] = {
+                "epoch": epoch + 1,
+                "training_loss": float(state.loss_sum) / steps,
+            }
             record |= {} if validate is None else validate(state.average)
-            record["seconds"] = round(time.perf_counter() - began - sum(one["seconds"] for one in history), 3)
+            record["seconds"] = round(
+                time.perf_counter() - began - sum(one["seconds"] for one in history), 3
+            )
             history.append(record)
-            if validate is None or not notes["best"] or record["validation_loss"] < notes["best"]["validation_loss"]:
+            if (
+                validate is None
+                or not notes["best"]
+                or record["validation_loss"] < notes["best"]["validation_loss"]
+            ):
                 notes["best"] = record
                 state = state._replace(best=_copy(state.average))
             state = state._replace(loss_sum=on_every_device(mesh, np.zeros((), np.float32)))
@@ -209,7 +242,9 @@ def fit(
 def _check_same_run(path: PathLike, saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     for name, value in current.items():
         if saved.get(name) != value:
-            kind = "on other data" if name == "data" else f"with {name}={saved.get(name)}, got {value}"
+            kind = (
+                "on other data" if name == "data" else f"with {name}={saved.get(name)}, got {value}"
+            )
             raise ValueError(f"{path}: a checkpoint of a run {kind}")
 
 
@@ -227,7 +262,9 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 def save_checkpoint(path: PathLike, state: Any, notes: dict[str, Any]) -> None:
     """Write a pytree of arrays and JSON-able notes; an interrupted write leaves the previous file intact."""
-    leaves: dict[str, Any] = {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+    leaves: dict[str, Any] = {
+        f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))
+    }
     encoded = np.frombuffer(json.dumps(notes).encode("utf-8"), dtype=np.uint8)
     with replacing(path) as partial, partial.open("wb") as stream:
         np.savez(stream, notes=encoded, **leaves)
@@ -254,7 +291,9 @@ def load_checkpoint(path: PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
     shapes = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in expected]
     saved = [(leaf.shape, leaf.dtype) for leaf in leaves]
     if shapes != saved:
-        raise ValueError(f"{path}: a checkpoint of another model; expected arrays {shapes}, got {saved}")
+        raise ValueError(
+            f"{path}: a checkpoint of another model; expected arrays {shapes}, got {saved}"
+        )
     return jax.tree.unflatten(structure, leaves), notes
 
 
@@ -272,7 +311,9 @@ class Progress:
     epoch 1 of 1: training loss 0.5000, validation loss 0.2500, accuracy 90.00 %, 2.0 s
     """
 
-    def __init__(self, epochs: int, steps: int, log: Callable[[str], None] | None = None, name: str = "epoch") -> None:
+    def __init__(
+        self, epochs: int, steps: int, log: Callable[[str], None] | None = None, name: str = "epoch"
+    ) -> None:
         self.epochs, self.steps, self.name = epochs, steps, name
         self._log = log or (lambda line: print(line, file=sys.stderr, flush=True))
         self._spoken = time.monotonic() if log is None else np.inf

@@ -29,7 +29,9 @@ def class_logits(logits: Floats) -> NDArray[np.float64]:
            [ 0., -1.]])
     """
     logits = np.asarray(logits, dtype=np.float64)
-    return np.concatenate([np.zeros_like(logits), logits], axis=1) if logits.shape[1] == 1 else logits
+    return (
+        np.concatenate([np.zeros_like(logits), logits], axis=1) if logits.shape[1] == 1 else logits
+    )
 
 
 def log_probabilities(logits: Floats, temperature: float = 1.0) -> NDArray[np.float64]:
@@ -40,7 +42,9 @@ def log_probabilities(logits: Floats, temperature: float = 1.0) -> NDArray[np.fl
     return shifted
 
 
-def validation_scores(logits: Floats, labels: Labels, weights: Floats | None = None) -> dict[str, float]:
+def validation_scores(
+    logits: Floats, labels: Labels, weights: Floats | None = None
+) -> dict[str, float]:
     """Return loss (cross-entropy, optionally weighted by text) and accuracy of outputs (n, C) for class numbers (n,).
 
     >>> scores = validation_scores(np.float32([[0.0], [3.0]]), np.array([0, 1]))
@@ -62,7 +66,9 @@ def balanced_weights(labels: Labels, classes: int) -> NDArray[np.float32]:
     [2.5, 0.625]
     """
     counts = np.bincount(labels, minlength=classes)
-    weights: NDArray[np.float32] = (len(labels) / ((counts > 0).sum() * np.maximum(counts, 1))).astype(np.float32)
+    weights: NDArray[np.float32] = (
+        len(labels) / ((counts > 0).sum() * np.maximum(counts, 1))
+    ).astype(np.float32)
     return weights
 
 
@@ -90,7 +96,9 @@ def fit_temperature(logits: Floats, labels: Labels) -> float:
     return float(1 / (low * high) ** 0.5)
 
 
-def report(logits: Floats, labels: Labels, classes: tuple[str, ...], temperature: float = 1.0) -> dict[str, Any]:
+def report(
+    logits: Floats, labels: Labels, classes: tuple[str, ...], temperature: float = 1.0
+) -> dict[str, Any]:
     """Return accuracy, macro-F1, calibrated loss, and precision, recall, F1 and number of texts of every class.
 
     Macro-F1 is the mean over the classes that occur among the labels; the precision of a class that is never predicted
@@ -112,7 +120,9 @@ def report(logits: Floats, labels: Labels, classes: tuple[str, ...], temperature
     return {
         "texts": len(labels),
         "accuracy": float((predicted == labels).mean()),
-        "macro_f1": float(np.mean([scores["f1"] for scores in per_class.values() if scores["texts"]])),
+        "macro_f1": float(
+            np.mean([scores["f1"] for scores in per_class.values() if scores["texts"]])
+        ),
         "loss": float(-log_p[np.arange(len(labels)), labels].mean()),
         "classes": per_class,
     }

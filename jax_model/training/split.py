@@ -32,8 +32,14 @@ def together(split: Split) -> Split:
     ['a', 'b', 'c']
     """
     a, b = split.training, split.held_out
-    groups = None if split.groups is None else [*split.groups, *(("held out", i) for i in range(len(b.texts)))]
-    return Split(Labelled([*a.texts, *b.texts], np.concatenate([a.labels, b.labels]), a.classes), b, groups)
+    groups = (
+        None
+        if split.groups is None
+        else [*split.groups, *(("held out", i) for i in range(len(b.texts)))]
+    )
+    return Split(
+        Labelled([*a.texts, *b.texts], np.concatenate([a.labels, b.labels]), a.classes), b, groups
+    )
 
 
 def stratified(
@@ -63,12 +69,16 @@ def split_stratified(data: Labelled, share: float = 0.1, seed: int = 0) -> Split
     rng = np.random.default_rng([seed, len(data.texts)])
     held_out, single = stratified(data.labels, len(data.classes), share, rng)
     if single:
-        shown = ", ".join(repr(data.classes[c][:40]) for c in single[:5]) + (" and others" if len(single) > 5 else "")
+        shown = ", ".join(repr(data.classes[c][:40]) for c in single[:5]) + (
+            " and others" if len(single) > 5 else ""
+        )
         warnings.warn(
             f"only one text of class {shown}: it is used for training and not for the held-out scores",
             TableWarning,
             stacklevel=2,
         )
     if not held_out.any():
-        raise ValueError(f"validation: expected a class with at least two texts, got {len(data.texts)} single ones")
+        raise ValueError(
+            f"validation: expected a class with at least two texts, got {len(data.texts)} single ones"
+        )
     return Split(data.take(np.flatnonzero(~held_out)), data.take(np.flatnonzero(held_out)))

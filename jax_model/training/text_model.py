@@ -34,7 +34,9 @@ EVALUATION_BLOCK = 1 << 18
 Trained = dict[str, jax.Array]
 
 
-def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[dict[str, Any], Trained]:
+def start_arrays(
+    config: Config, D: int, C: int, cls: int, unk: int
+) -> tuple[dict[str, Any], Trained]:
     """Draw the initial fixed and trained arrays, distributed as in the twin except for scaled embeddings and positions.
 
     With small embeddings, rare words start, and stay, close to neutral. [CLS] keeps its size, as it
@@ -61,7 +63,9 @@ def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[di
     if c.unk_start and c.positions != "none":
         query = trained["W_q"] @ trained["W_e"][cls]
         keys = np.einsum("kae,ka->ke", trained["W_k"], query) * c.d_att**-0.5
-        trained["W_e"][unk] = np.linalg.lstsq(keys, np.full(c.K, c.unk_start, np.float32), rcond=None)[0]
+        trained["W_e"][unk] = np.linalg.lstsq(
+            keys, np.full(c.K, c.unk_start, np.float32), rcond=None
+        )[0]
     positions = (c.scale * sinusoidal_positions(c.T_max, c.d_e)).astype(np.float32)
     fixed = {
         "W_p": None if c.positions == "none" else positions,
@@ -73,7 +77,12 @@ def start_arrays(config: Config, D: int, C: int, cls: int, unk: int) -> tuple[di
 
 
 def text_loss(
-    trained: Trained, fixed: Any, cls: jax.Array, class_weights: jax.Array, ids: jax.Array, labels: jax.Array
+    trained: Trained,
+    fixed: Any,
+    cls: jax.Array,
+    class_weights: jax.Array,
+    ids: jax.Array,
+    labels: jax.Array,
 ) -> jax.Array:
     """Compute the mean cross-entropy of ids (B, L) and class numbers (B,), weighted by class."""
     losses = cross_entropy(collapsed_forward(Params(**fixed, **trained), ids, cls), labels)
@@ -91,7 +100,9 @@ def _predict_function(mesh: Mesh) -> Callable[..., jax.Array]:
     return predict
 
 
-def all_logits(mesh: Mesh, trained: Trained, fixed: Any, documents: Documents, batches: Batches) -> NDArray[np.float32]:
+def all_logits(
+    mesh: Mesh, trained: Trained, fixed: Any, documents: Documents, batches: Batches
+) -> NDArray[np.float32]:
     """Compute the (n, C) outputs of all documents, in blocks of few shapes."""
     predict, order = _predict_function(mesh), np.argsort(-documents.lengths, kind="stable")
     out = np.empty((documents.size, trained["b_l"].size), np.float32)
@@ -150,4 +161,6 @@ def _by_embedding(p: Params, ids: jax.Array, cls: Any) -> jax.Array:
     e = p.W_e[ids] if p.W_p is None else p.W_e[ids] + p.W_p
     attention = _attention(e @ keys.T + key_constants, ids)
     pooled = jnp.einsum("btk,bte->bke", attention, e)
-    return (jnp.einsum("bke,kce->bc", pooled, values) + value_constants.sum(axis=0)) / len(keys) + p.b_l
+    return (jnp.einsum("bke,kce->bc", pooled, values) + value_constants.sum(axis=0)) / len(
+        keys
+    ) + p.b_l

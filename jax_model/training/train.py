@@ -73,10 +73,18 @@ def train(
     """
     mesh = device_mesh(device)
     if config.batch_size % mesh.size:
-        raise ValueError(f"batch_size: expected a multiple of the {mesh.size} devices, got {config.batch_size}")
+        raise ValueError(
+            f"batch_size: expected a multiple of the {mesh.size} devices, got {config.batch_size}"
+        )
     options = {"every": checkpoint_steps, "resume": resume}
     run = Run.of(config, split, mesh)
-    first = run.fit(config.epochs, run.validate, Progress(config.epochs, run.batches.steps, log), checkpoint, **options)
+    first = run.fit(
+        config.epochs,
+        run.validate,
+        Progress(config.epochs, run.batches.steps, log),
+        checkpoint,
+        **options,
+    )
     logits = run.logits(first.params, run.held_out)
     temperature = fit_temperature(logits, run.held_out.labels)
     scores = report(logits, run.held_out.labels, run.classes, temperature)
@@ -93,7 +101,9 @@ def train(
         metrics["refit_history"], weights = second.history, second.params
     if test is not None:
         documents = encode_documents(run.vocabulary, test.texts, test.labels)
-        card["test"] = report(run.logits(weights, documents), documents.labels, run.classes, temperature)
+        card["test"] = report(
+            run.logits(weights, documents), documents.labels, run.classes, temperature
+        )
     return _result(run, weights, temperature, card, metrics)
 
 
@@ -123,13 +133,17 @@ class Run(NamedTuple):
         documents = encode_documents(vocabulary, training.texts, training.labels)
         held_out = encode_documents(vocabulary, split.held_out.texts, split.held_out.labels)
         if documents.size < c.batch_size:
-            raise ValueError(f"batch_size: expected at most the {documents.size} training texts, got {c.batch_size}")
+            raise ValueError(
+                f"batch_size: expected at most the {documents.size} training texts, got {c.batch_size}"
+            )
         batches = Batches(documents, c, cls_id, unk)
         outputs = 1 if len(training.classes) == 2 else len(training.classes)
         fixed, start = start_arrays(c, len(vocabulary), outputs, cls_id, unk)
         run = cls(c, mesh, vocabulary, training.classes, batches, held_out, fixed, start)
         # The bias starts at the classes' shares: otherwise attention learns them first, from [CLS], and stays there.
-        mass = run.class_weights(documents.labels) * np.bincount(documents.labels, minlength=len(run.classes))
+        mass = run.class_weights(documents.labels) * np.bincount(
+            documents.labels, minlength=len(run.classes)
+        )
         log_share = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
         start["b_l"] = log_share if outputs > 1 else np.diff(log_share)
         return run
@@ -177,7 +191,9 @@ class Run(NamedTuple):
     def validate(self, trained: Trained) -> dict[str, float]:
         """Compute loss and accuracy on the held-out texts."""
         labels = self.held_out.labels
-        return validation_scores(self.logits(trained, self.held_out), labels, self.class_weights(labels)[labels])
+        return validation_scores(
+            self.logits(trained, self.held_out), labels, self.class_weights(labels)[labels]
+        )
 
     def class_weights(self, labels: NDArray[Any]) -> NDArray[np.float32]:
         """Return the (classes,) weights of texts in the loss."""
@@ -186,7 +202,9 @@ class Run(NamedTuple):
         return balanced_weights(labels, len(self.classes))
 
 
-def _result(run: Run, trained: Trained, temperature: float, card: dict[str, Any], metrics: dict[str, Any]) -> Result:
+def _result(
+    run: Run, trained: Trained, temperature: float, card: dict[str, Any], metrics: dict[str, Any]
+) -> Result:
     """Return the model with its card, which contains nothing that differs between runs, and the metrics."""
     card["settings"] = asdict(run.config)
     card["versions"] = {

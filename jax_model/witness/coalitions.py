@@ -27,7 +27,10 @@ from .params import Params
 # Maximum number of players, for 1,024 coalitions.
 MOST = 10
 # The explained output: the prediction itself, or a function of it.
-LINKS: dict[str, Callable[[jax.Array], jax.Array]] = {"identity": lambda f: f, "sigmoid": jax.nn.sigmoid}
+LINKS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "identity": lambda f: f,
+    "sigmoid": jax.nn.sigmoid,
+}
 
 Array = NDArray[np.float64]
 
@@ -78,7 +81,14 @@ def _deleted(params: Params, ids: jax.Array, present: jax.Array, unk: jax.Array)
 
 @partial(jax.jit, static_argnames=("deleted", "link"))
 def _values(
-    params: Params, ids: jax.Array, present: jax.Array, unk: int, output: int, scale: float, deleted: bool, link: str
+    params: Params,
+    ids: jax.Array,
+    present: jax.Array,
+    unk: int,
+    output: int,
+    scale: float,
+    deleted: bool,
+    link: str,
 ) -> jax.Array:
     one = _deleted if deleted else _replaced
     f = jax.vmap(one, in_axes=(None, None, 0, None))(params, ids, present, unk)[:, output]
@@ -142,13 +152,19 @@ def shapley(f: Array) -> Array:
     array([2., 3.])
     """
     d, sizes = _players(f), coalitions(_players(f)).sum(axis=1)
-    weight = np.array([math.factorial(s) * math.factorial(d - 1 - s) / math.factorial(d) for s in range(d)])
-    return np.array([weight[sizes[S]] @ (f[S | 1 << j] - f[S]) for j in range(d) for S in [_without(f, j)]])
+    weight = np.array(
+        [math.factorial(s) * math.factorial(d - 1 - s) / math.factorial(d) for s in range(d)]
+    )
+    return np.array(
+        [weight[sizes[S]] @ (f[S | 1 << j] - f[S]) for j in range(d) for S in [_without(f, j)]]
+    )
 
 
 def banzhaf(f: Array) -> Array:
     """Compute the mean of f(S + j) - f(S) over all S without j, (d,) (Banzhaf, 1965)."""
-    return np.array([(f[S | 1 << j] - f[S]).mean() for j in range(_players(f)) for S in [_without(f, j)]])
+    return np.array(
+        [(f[S | 1 << j] - f[S]).mean() for j in range(_players(f)) for S in [_without(f, j)]]
+    )
 
 
 def leave_one_out(f: Array) -> Array:
@@ -169,7 +185,12 @@ def interactions(f: Array) -> Array:
     f(S)).
     """
     d, sizes = _players(f), coalitions(_players(f)).sum(axis=1)
-    weight = np.array([math.factorial(s) * math.factorial(d - 2 - s) / math.factorial(d - 1) for s in range(d - 1)])
+    weight = np.array(
+        [
+            math.factorial(s) * math.factorial(d - 2 - s) / math.factorial(d - 1)
+            for s in range(d - 1)
+        ]
+    )
     out = np.diag(shapley(f))
     for j in range(d):
         for i in range(j):
@@ -191,7 +212,9 @@ class Ridge(NamedTuple):
     condition: float
 
 
-def lime(d: int, kernel_width: float = 25.0, ridge: float = 1.0, num_samples: int | None = 5000) -> Ridge:
+def lime(
+    d: int, kernel_width: float = 25.0, ridge: float = 1.0, num_samples: int | None = 5000
+) -> Ridge:
     """Return the limit of the lime package's regression (P1 section 5.1) as a linear map of the values of all
     coalitions.
 
@@ -210,7 +233,9 @@ def lime(d: int, kernel_width: float = 25.0, ridge: float = 1.0, num_samples: in
     distance = 100 * (1 - np.sqrt(1 - np.arange(d + 1) / d))
     root = np.sqrt((drawn * np.exp(-((distance / kernel_width) ** 2) / 2))[absent])
     penalty = np.sqrt(0.0 if num_samples is None else ridge / num_samples)
-    rows = np.block([[root[:, None], root[:, None] * present], [np.zeros((d, 1)), penalty * np.eye(d)]])
+    rows = np.block(
+        [[root[:, None], root[:, None] * present], [np.zeros((d, 1)), penalty * np.eye(d)]]
+    )
     right = np.concatenate([np.diag(root), np.zeros((d, 2**d))])
     solution, _, _, singular = np.linalg.lstsq(rows, right, rcond=None)
     return Ridge(solution[1:], solution[0], float(singular[0] / singular[-1]))

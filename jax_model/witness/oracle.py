@@ -66,7 +66,12 @@ def gradient_batch(params: Params, ids: jax.Array, output: int | jax.Array = 0) 
 
 @partial(jax.jit, static_argnames=("panels", "order"))
 def integrated_gradients(
-    params: Params, ids: jax.Array, baseline: jax.Array, output: int | jax.Array = 0, panels: int = 64, order: int = 16
+    params: Params,
+    ids: jax.Array,
+    baseline: jax.Array,
+    output: int | jax.Array = 0,
+    panels: int = 64,
+    order: int = 16,
 ) -> jax.Array:
     """Compute integrated gradients on the straight line between two embedded documents, by dense quadrature.
 
@@ -90,11 +95,15 @@ def integrated_gradients(
     def add_panel(total: jax.Array, left: jax.Array) -> tuple[jax.Array, None]:
         return total + w @ jax.vmap(slope)((left + x) / panels) / panels, None
 
-    total, _ = jax.lax.scan(add_panel, jnp.zeros(len(ids), start.dtype), jnp.arange(panels).astype(start.dtype))
+    total, _ = jax.lax.scan(
+        add_panel, jnp.zeros(len(ids), start.dtype), jnp.arange(panels).astype(start.dtype)
+    )
     return total
 
 
-def _half(product: Callable[[jax.Array, jax.Array], jax.Array], a: jax.Array, b: jax.Array) -> jax.Array:
+def _half(
+    product: Callable[[jax.Array, jax.Array], jax.Array], a: jax.Array, b: jax.Array
+) -> jax.Array:
     """Return product(a, b), with half of the relevance for each factor."""
     stop = jax.lax.stop_gradient
     return (product(stop(a), b) + product(a, stop(b))) / 2
@@ -112,7 +121,11 @@ def relevance(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> ja
     def halved(e: jax.Array) -> jax.Array:
         f = jnp.zeros((), e.dtype)
         for i in range(len(p.W_q)):
-            q, k, v = p.W_q[i] @ e[0] + p.b_q[i], e @ p.W_k[i].T + p.b_k[i], e @ p.W_v[i].T + p.b_v[i]
+            q, k, v = (
+                p.W_q[i] @ e[0] + p.b_q[i],
+                e @ p.W_k[i].T + p.b_k[i],
+                e @ p.W_v[i].T + p.b_v[i],
+            )
             alpha = jax.nn.softmax(_half(lambda k, q: k @ q, k, q) / len(q) ** 0.5)
             f = f + p.W_l[i, output] @ _half(lambda alpha, v: alpha @ v, alpha, v) / len(p.W_q)
         return f

@@ -53,7 +53,9 @@ def params_from_weights(weights: AttentionWeights, dtype: Any = None) -> Params:
     dtype = np.dtype(jnp.result_type(float) if dtype is None else dtype)
     if dtype == np.float64 and not jax.config.jax_enable_x64:
         # JAX would silently return float32.
-        raise ValueError("dtype: expected float32, got float64 while jax_enable_x64 is off; turn it on first")
+        raise ValueError(
+            "dtype: expected float32, got float64 while jax_enable_x64 is off; turn it on first"
+        )
     arrays = {name: jnp.array(array, dtype=dtype) for name, array in weights.arrays().items()}
     return Params(**{"W_p": None, **arrays})
 

@@ -26,7 +26,12 @@ def _soft(
 
 @jax.jit  # type: ignore[untyped-decorator]
 def forward(
-    s: jax.Array, v: jax.Array, ids: jax.Array, real: jax.Array, s_background: jax.Array, v_background: jax.Array
+    s: jax.Array,
+    v: jax.Array,
+    ids: jax.Array,
+    real: jax.Array,
+    s_background: jax.Array,
+    v_background: jax.Array,
 ) -> jax.Array:
     """Compute F(t) of P2 Eq. 4, (C,), with a background that is present in every sequence.
 
@@ -46,7 +51,14 @@ def forward(
 
 @jax.jit  # type: ignore[untyped-decorator]
 def derivative(
-    s: jax.Array, v: jax.Array, ids: jax.Array, real: jax.Array, s_background: jax.Array, v_background: jax.Array
+    s: jax.Array,
+    v: jax.Array,
+    ids: jax.Array,
+    real: jax.Array,
+    s_background: jax.Array,
+    v_background: jax.Array,
 ) -> jax.Array:
     """Compute the (C, T) derivative of F by the soft presence of each token, at full presence (P2 Eq. 64)."""
-    return jax.jacrev(_soft)(jnp.ones(ids.shape, s.dtype), s, v, ids, real, s_background, v_background)
+    return jax.jacrev(_soft)(
+        jnp.ones(ids.shape, s.dtype), s, v, ids, real, s_background, v_background
+    )

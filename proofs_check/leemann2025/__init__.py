@@ -19,7 +19,17 @@ The brute force behind them is :mod:`proofs_check.leemann2025.forms`. SLALOM is 
 import importlib
 
 # Registration happens on import, so the order of the names is the order of the table.
-PARTS = ("transformer", "scope", "slalom", "recovery", "attribution", "shapley", "classes", "fitting", "experiments")
+PARTS = (
+    "transformer",
+    "scope",
+    "slalom",
+    "recovery",
+    "attribution",
+    "shapley",
+    "classes",
+    "fitting",
+    "experiments",
+)
 
 for part in PARTS:
     importlib.import_module(f"proofs_check.leemann2025.{part}")

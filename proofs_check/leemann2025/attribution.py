@@ -46,7 +46,9 @@ class Dual:
         return Dual(quotient, (self.slope - quotient * other.slope) / other.value)
 
 
-def soft_removal(lam: Sequence[Fraction], i: int | None = None, tokens: Sequence[int] = range(N)) -> Dual:
+def soft_removal(
+    lam: Sequence[Fraction], i: int | None = None, tokens: Sequence[int] = range(N)
+) -> Dual:
     """F(lambda) of Eq. 5 and 59 with its derivative by lambda_i."""
     top, bottom = Dual(Fraction(0)), Dual(Fraction(0))
     for j, t in enumerate(tokens):
@@ -70,7 +72,9 @@ def eq_59(perturb: float = 0.0) -> Outcome:
             if kept:
                 lam = [Fraction(int(j in kept)) for j in range(len(tokens))]
                 shorter = slalom([tokens[j] for j in kept], MASSES, VALUES)
-                differences.append(soft_removal(lam, None, tokens).value - (1 + Fraction(perturb)) * shorter)
+                differences.append(
+                    soft_removal(lam, None, tokens).value - (1 + Fraction(perturb)) * shorter
+                )
     return Outcome(worst(differences), EXACT)
 
 
@@ -90,7 +94,9 @@ def eq_60_61(perturb: float = 0.0) -> Outcome:
             others = [j for j in range(N) if j != i]
             first = MASSES[i] * VALUES[i] * sum(lam[j] * MASSES[j] for j in others) / bottom**2
             second = MASSES[i] * sum(lam[j] * MASSES[j] * VALUES[j] for j in others) / bottom**2
-            differences.append(soft_removal(lam, i).slope - (1 + Fraction(perturb)) * (first - second))
+            differences.append(
+                soft_removal(lam, i).slope - (1 + Fraction(perturb)) * (first - second)
+            )
     return Outcome(worst(differences), EXACT)
 
 
@@ -138,7 +144,9 @@ def eq_65(perturb: float = 0.0) -> Outcome:
     printed = [g * v for g, v in zip(MASSES, VALUES, strict=True)]
 
     def off(scores: Sequence[Fraction]) -> float:
-        return worst(slopes[i] * scores[j] - slopes[j] * scores[i] for i in range(N) for j in range(N))
+        return worst(
+            slopes[i] * scores[j] - slopes[j] * scores[i] for i in range(N) for j in range(N)
+        )
 
     return Outcome(
         off(corrected),

@@ -7,7 +7,14 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from proofs_check.leemann2025.forms import MASSES, matrix_rank, sequences, slalom, slalom_jacobian_row, worst
+from proofs_check.leemann2025.forms import (
+    MASSES,
+    matrix_rank,
+    sequences,
+    slalom,
+    slalom_jacobian_row,
+    worst,
+)
 from proofs_check.registry import CORRECTED, MISPRINT, Outcome, statement
 from proofs_check.tolerances import ALGEBRA, EXACT
 
@@ -40,7 +47,10 @@ def eq_71(perturb: float = 0.0) -> Outcome:
     for tokens in sequences(4, 3):
         plain = _log_probabilities([slalom(tokens, MASSES, v) for v in CLASS_VALUES])
         shifted = _log_probabilities(
-            [slalom(tokens, MASSES, [a + b for a, b in zip(v, u, strict=True)]) for v in CLASS_VALUES]
+            [
+                slalom(tokens, MASSES, [a + b for a, b in zip(v, u, strict=True)])
+                for v in CLASS_VALUES
+            ]
         )
         differences += [a - (1 + perturb) * b for a, b in zip(shifted, plain, strict=True)]
     return Outcome(worst(differences), ALGEBRA)
@@ -66,7 +76,10 @@ def eq_72(perturb: float = 0.0) -> Outcome:
     for tokens in sequences(4, 3):
         scores = [slalom(tokens, MASSES, v) for v in CLASS_VALUES]
         logs = _log_probabilities(scores)
-        right += [log - sum(logs) / 3 - (1 + perturb) * float(F) for log, F in zip(logs, scores, strict=True)]
+        right += [
+            log - sum(logs) / 3 - (1 + perturb) * float(F)
+            for log, F in zip(logs, scores, strict=True)
+        ]
         F_1 = scores[0]
         log_0, log_1 = _log_probabilities([-F_1, F_1])
         printed.append(log_1 - log_0 - float(F_1))
@@ -97,7 +110,9 @@ def below_eq_73(perturb: float = 0.0) -> Outcome:
     right, printed = [], []
     for classes, size in itertools.product((2, 3, 4), (2, 3)):
         g = [Fraction(k + 2, 2 * k + 1) for k in range(size)]
-        v = [[Fraction((3 * c + k) ** 2 % 7 - 3, c + 2) for k in range(size)] for c in range(classes)]
+        v = [
+            [Fraction((3 * c + k) ** 2 % 7 - 3, c + 2) for k in range(size)] for c in range(classes)
+        ]
         rows = []
         for tokens in sequences(size, 2):
             parts = [slalom_jacobian_row(tokens, g, v_c) for v_c in v]

@@ -38,7 +38,9 @@ def table_3(perturb: float = 0.0) -> Outcome:
     """Exact sums."""
     p = [Fraction(1, 6)] * 4 + [Fraction(1, 15), Fraction(1, 20), Fraction(1, 20)] * 2
     mean = sum(Fraction(k * math.comb(30, k), 2**30) for k in range(31))
-    return Outcome(worst([(1 + Fraction(perturb)) * sum(p) - 1, (1 + Fraction(perturb)) * mean - 15]), EXACT)
+    return Outcome(
+        worst([(1 + Fraction(perturb)) * sum(p) - 1, (1 + Fraction(perturb)) * mean - 15]), EXACT
+    )
 
 
 @statement(
@@ -80,7 +82,10 @@ def eq_81(perturb: float = 0.0) -> Outcome:
 def eq_82(perturb: float = 0.0) -> Outcome:
     """Both sides exponentiated, on the joint distribution of a class and two tokens."""
     prior = (Fraction(2, 5), Fraction(3, 5))
-    given = ((Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)), (Fraction(1, 7), Fraction(2, 7), Fraction(4, 7)))
+    given = (
+        (Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)),
+        (Fraction(1, 7), Fraction(2, 7), Fraction(4, 7)),
+    )
     differences = []
     for t in itertools.product(range(3), repeat=2):
         joint = [prior[y] * given[y][t[0]] * given[y][t[1]] for y in range(2)]
@@ -116,8 +121,13 @@ def below_eq_82(perturb: float = 0.0) -> Outcome:
     ratios = [Fraction(c_1 + alpha, c_0 + alpha) for c_1, c_0 in counts]
     right, printed = [], []
     for t in itertools.product(range(3), repeat=2):
-        target = sum(math.log(Fraction(counts[k][0] + alpha, N_1) / Fraction(counts[k][1] + alpha, N_0)) for k in t)
-        right.append(sum((1 + perturb) * math.log(ratios[k]) + math.log(N_0 / N_1) for k in t) - target)
+        target = sum(
+            math.log(Fraction(counts[k][0] + alpha, N_1) / Fraction(counts[k][1] + alpha, N_0))
+            for k in t
+        )
+        right.append(
+            sum((1 + perturb) * math.log(ratios[k]) + math.log(N_0 / N_1) for k in t) - target
+        )
         printed.append(float(sum(ratios[k] for k in t)) - target)
     return Outcome(
         worst(right),
@@ -168,7 +178,12 @@ def fig_4(perturb: float = 0.0) -> Outcome:
 )
 def fig_9(perturb: float = 0.0) -> Outcome:
     """Solve for the weights from the first four rows, then predict the fifth."""
-    perfect, perfect_2, worst_1, worst_2 = Fraction(5, 2), Fraction(5, 2), Fraction(-13, 5), Fraction(-5, 2)
+    perfect, perfect_2, worst_1, worst_2 = (
+        Fraction(5, 2),
+        Fraction(5, 2),
+        Fraction(-13, 5),
+        Fraction(-5, 2),
+    )
     w_1 = {"perfect": perfect, "worst": worst_1}
     w_2 = {"perfect": perfect_2 - perfect, "worst": worst_2 - worst_1}
     gam = w_1["worst"] + w_2["perfect"]

@@ -43,7 +43,10 @@ def eq_74_matrix(perturb: float = 0.0) -> Outcome:
         counts = _counts(tokens, 3)
         total = sum(n * g for n, g in zip(counts, MASSES, strict=False))
         target = slalom(tokens, MASSES, VALUES)
-        rows = [(n * g / total * v, (n > 0) * g / total * v) for n, g, v in zip(counts, MASSES, VALUES, strict=False)]
+        rows = [
+            (n * g / total * v, (n > 0) * g / total * v)
+            for n, g, v in zip(counts, MASSES, VALUES, strict=False)
+        ]
         right.append((1 + Fraction(perturb)) * sum(row[0] for row in rows) - target)
         printed.append(sum(row[1] for row in rows) - target)
     return Outcome(
@@ -73,7 +76,10 @@ def eq_74_normal(perturb: float = 0.0) -> Outcome:
     v = [(1 + Fraction(perturb)) * x / det for x in (r * y[0] - q * y[1], p * y[1] - q * y[0])]
 
     def loss(v: Sequence[Fraction]) -> Fraction:
-        return sum(((row[0] * v[0] + row[1] * v[1] - f_i) ** 2 for row, f_i in zip(A, f, strict=True)), Fraction(0))
+        return sum(
+            ((row[0] * v[0] + row[1] * v[1] - f_i) ** 2 for row, f_i in zip(A, f, strict=True)),
+            Fraction(0),
+        )
 
     differences = []
     for delta in itertools.product((Fraction(-1), Fraction(0), Fraction(1, 10)), repeat=2):
@@ -143,14 +149,25 @@ def _reweighted() -> float:
 )
 def eq_77(perturb: float = 0.0) -> Outcome:
     """Both objectives as exact numbers at several s-bar; and the two minimizers of a sample of two sequences."""
-    sample, f = [(0, 1), (0, 0, 1), (1, 2), (0, 1, 2)], [Fraction(1, 2), Fraction(0), Fraction(-1), Fraction(1, 3)]
+    sample, f = (
+        [(0, 1), (0, 0, 1), (1, 2), (0, 1, 2)],
+        [Fraction(1, 2), Fraction(0), Fraction(-1), Fraction(1, 3)],
+    )
     right = []
     for mass in ((1, 1, 1), (2, 1, 5), (1, 9, 3)):
         g = [Fraction(m) for m in mass]
-        residual = [sum(g[t] * (VALUES[t] - f_i) for t in tokens) for tokens, f_i in zip(sample, f, strict=True)]
+        residual = [
+            sum(g[t] * (VALUES[t] - f_i) for t in tokens)
+            for tokens, f_i in zip(sample, f, strict=True)
+        ]
         D = [sum(g[t] for t in tokens) for tokens in sample]
-        error = sum((slalom(tokens, g, VALUES) - f_i) ** 2 for tokens, f_i in zip(sample, f, strict=True))
-        right.append(sum(((1 + Fraction(perturb)) * e / d) ** 2 for e, d in zip(residual, D, strict=True)) - error)
+        error = sum(
+            (slalom(tokens, g, VALUES) - f_i) ** 2 for tokens, f_i in zip(sample, f, strict=True)
+        )
+        right.append(
+            sum(((1 + Fraction(perturb)) * e / d) ** 2 for e, d in zip(residual, D, strict=True))
+            - error
+        )
     z = _minimum(0.5, 1.5)
     return Outcome(
         worst(right),
@@ -212,6 +229,8 @@ def algorithm_1(perturb: float = 0.0) -> Outcome:
     for size in range(2, 6):
         g = [Fraction(k + 2, 2 * k + 1) for k in range(size)]
         v = [Fraction(k * k - 2, k + 1) for k in range(size)]
-        rank = matrix_rank(slalom_jacobian_row(tokens, g, v) for tokens in sequences(size, 2, shortest=2))
+        rank = matrix_rank(
+            slalom_jacobian_row(tokens, g, v) for tokens in sequences(size, 2, shortest=2)
+        )
         differences.append(rank - (1 + Fraction(perturb)) * (2 * size - 1))
     return Outcome(worst(differences), EXACT)

@@ -35,7 +35,9 @@ def worst(differences: Iterable[Fraction | float | np.floating]) -> float:
     0.5
     """
     sizes = [abs(float(difference)) for difference in differences]
-    return math.nan if any(math.isnan(size) for size in sizes) else max(sizes)  # max() alone can lose a NaN
+    return (
+        math.nan if any(math.isnan(size) for size in sizes) else max(sizes)
+    )  # max() alone can lose a NaN
 
 
 def sequences(vocabulary: int, longest: int, shortest: int = 1) -> Iterator[Tokens]:
@@ -110,7 +112,9 @@ def matrix_rank(rows: Iterable[Sequence[Fraction]]) -> int:
     return rank
 
 
-def slalom_jacobian_row(tokens: Sequence[int], g: Sequence[Fraction], v: Sequence[Fraction]) -> list[Fraction]:
+def slalom_jacobian_row(
+    tokens: Sequence[int], g: Sequence[Fraction], v: Sequence[Fraction]
+) -> list[Fraction]:
     """Derivatives of Eq. 4 by s(0), ..., s(V-1), v(0), ..., v(V-1): alpha_k (v_k - F) and alpha_k, alpha_k summed over
     the occurrences of token k.
     """
@@ -154,7 +158,9 @@ def attention_matrix(H: np.ndarray, head: Head, causal: bool) -> np.ndarray:
     return A
 
 
-def hidden_states(embeddings: np.ndarray, layers: Sequence[Layer], causal: bool) -> list[np.ndarray]:
+def hidden_states(
+    embeddings: np.ndarray, layers: Sequence[Layer], causal: bool
+) -> list[np.ndarray]:
     """H^(0), ..., H^(L) of Eq. 3 and 12, each (n, d)."""
     states = [embeddings]
     for layer in layers:
@@ -166,7 +172,9 @@ def hidden_states(embeddings: np.ndarray, layers: Sequence[Layer], causal: bool)
     return states
 
 
-def log_odds(embeddings: np.ndarray, layers: Sequence[Layer], W_class: np.ndarray, causal: bool) -> np.longdouble:
+def log_odds(
+    embeddings: np.ndarray, layers: Sequence[Layer], W_class: np.ndarray, causal: bool
+) -> np.longdouble:
     """F(t) of Eq. 13: difference of the two logits at r = 1 (encoder) or r = |t| (decoder)."""
     last = hidden_states(embeddings, layers, causal)[-1]
     logits = W_class @ last[-1 if causal else 0]
@@ -189,7 +197,15 @@ def random_transformer(
     layers = [
         Layer(
             tuple(
-                Head(draw(d, d_h), draw(d_h), draw(d, d_h), draw(d_h), draw(d, d_h), draw(d_h), draw(d_h, d))
+                Head(
+                    draw(d, d_h),
+                    draw(d_h),
+                    draw(d, d_h),
+                    draw(d_h),
+                    draw(d, d_h),
+                    draw(d_h),
+                    draw(d_h, d),
+                )
                 for _ in range(heads)
             ),
             feed_forward(),

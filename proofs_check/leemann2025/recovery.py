@@ -89,7 +89,10 @@ def eq_45_54(perturb: float = 0.0) -> Outcome:
 )
 def eq_55(perturb: float = 0.0) -> Outcome:
     """Both sides exponentiated."""
-    right = [1 / (1 / _share(a, b) - 1) - (1 + Fraction(perturb)) * MASSES[a] / MASSES[b] for a, b in PAIRS]
+    right = [
+        1 / (1 / _share(a, b) - 1) - (1 + Fraction(perturb)) * MASSES[a] / MASSES[b]
+        for a, b in PAIRS
+    ]
     printed = [(1 / _share(a, b) - 1) - MASSES[a] / MASSES[b] for a, b in PAIRS]
     return Outcome(
         worst(right),
@@ -201,12 +204,17 @@ def prop_5_2(perturb: float = 0.0) -> Outcome:
         s = [x + (gamma - sum(s)) / size for x in s]
         asked: list[tuple[int, ...]] = []
 
-        def query(tokens: tuple[int, ...], g: list[Any] = g, v: list[Any] = v, asked: list[Any] = asked) -> Fraction:
+        def query(
+            tokens: tuple[int, ...], g: list[Any] = g, v: list[Any] = v, asked: list[Any] = asked
+        ) -> Fraction:
             asked.append(tokens)
             return slalom(tokens, g, v)
 
         eta, values = recover(query, size)
-        differences += [len(asked) - (1 + perturb) * (2 * size - 1), float(max(map(len, asked)) > 2)]
+        differences += [
+            len(asked) - (1 + perturb) * (2 * size - 1),
+            float(max(map(len, asked)) > 2),
+        ]
         differences += [float(a - b) for a, b in zip(values, v, strict=True)]
         theta = (gamma - sum(eta)) / size
         differences += [theta + e - x for e, x in zip(eta, s, strict=True)]

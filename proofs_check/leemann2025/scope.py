@@ -32,12 +32,16 @@ OFFSET = Fraction(1, 3)
 def _uniform_attention(values: Sequence[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
     """Attention output for equal scores: the mean of the value vectors (w(t_i), marker_i)."""
     n = len(values)
-    return sum((x for x, _ in values), Fraction(0)) / n, sum((y for _, y in values), Fraction(0)) / n
+    return sum((x for x, _ in values), Fraction(0)) / n, sum(
+        (y for _, y in values), Fraction(0)
+    ) / n
 
 
 def _with_cls(tokens: Sequence[int]) -> tuple[Fraction, Fraction]:
     """[CLS] in front, value (0, 1); ordinary tokens (w, 0)."""
-    return _uniform_attention([(Fraction(0), Fraction(1)), *((WEIGHTS[t], Fraction(0)) for t in tokens)])
+    return _uniform_attention(
+        [(Fraction(0), Fraction(1)), *((WEIGHTS[t], Fraction(0)) for t in tokens)]
+    )
 
 
 def _with_positions(tokens: Sequence[int]) -> tuple[Fraction, Fraction]:
@@ -56,7 +60,9 @@ def _relu(z: Fraction) -> Fraction:
     return max(z, Fraction(0))
 
 
-def divide_by_relus(x: Fraction, y: Fraction, longest: int, bound: Fraction, scale: Fraction = Fraction(1)) -> Fraction:
+def divide_by_relus(
+    x: Fraction, y: Fraction, longest: int, bound: Fraction, scale: Fraction = Fraction(1)
+) -> Fraction:
     """x/y for y in {1, 1/2, ..., 1/longest} and |x| <= bound, by 2 longest units of one hidden ReLU layer.
 
     >>> divide_by_relus(Fraction(-3, 4), Fraction(1, 3), longest=5, bound=Fraction(1))
@@ -97,7 +103,9 @@ def app_c_2_cls(perturb: float = 0.0) -> Outcome:
     differences = []
     for tokens in sequences(3, 5):
         x, y = _with_cls(tokens)
-        differences.append(OFFSET + (1 + Fraction(perturb)) * x / y - OFFSET - sum(WEIGHTS[t] for t in tokens))
+        differences.append(
+            OFFSET + (1 + Fraction(perturb)) * x / y - OFFSET - sum(WEIGHTS[t] for t in tokens)
+        )
     return Outcome(
         worst(differences),
         EXACT,
@@ -143,7 +151,9 @@ def app_c_2_inversion(perturb: float = 0.0) -> Outcome:
     for length in (1, 2, 37, 512, 1023, 1024):
         tokens = tuple(rng.randrange(3) for _ in range(length))
         x, y = _with_positions(tokens)
-        differences.append(divide_by_relus(x, y, 1024, bound, scale) - sum(WEIGHTS[t] for t in tokens))
+        differences.append(
+            divide_by_relus(x, y, 1024, bound, scale) - sum(WEIGHTS[t] for t in tokens)
+        )
     pairs, capacity = len(list(sequences(3, 6))), 2 * 12 * math.log(2 * 12)
     return Outcome(
         worst(differences),
@@ -203,7 +213,12 @@ def sec_7_disjoint(perturb: float = 0.0) -> Outcome:
     for n in range(1, 6):
         for tokens in itertools.product(range(3), repeat=n):
             mean = sum((WEIGHTS[t] for t in tokens), Fraction(0)) / n
-            differences.append(OFFSET + (1 + Fraction(perturb)) * n * mean - OFFSET - sum(WEIGHTS[t] for t in tokens))
+            differences.append(
+                OFFSET
+                + (1 + Fraction(perturb)) * n * mean
+                - OFFSET
+                - sum(WEIGHTS[t] for t in tokens)
+            )
     return Outcome(
         worst(differences),
         EXACT,

@@ -30,7 +30,9 @@ N = len(MASSES)
 TINY = slalom_game((Fraction(1),) * 3, (Fraction(1), Fraction(0), Fraction(0)))
 
 
-def _shapley_sum(weights: Sequence[Fraction], i: int, n: int, F: Callable[[Iterable[int]], Fraction]) -> Fraction:
+def _shapley_sum(
+    weights: Sequence[Fraction], i: int, n: int, F: Callable[[Iterable[int]], Fraction]
+) -> Fraction:
     """(1/n) sum over S without i of weights[|S|] (F(S + i) - F(S))."""
     others = [j for j in range(n) if j != i]
     return sum((weights[len(S)] * (F((*S, i)) - F(S)) for S in subsets(others)), Fraction(0)) / n
@@ -66,7 +68,8 @@ def eq_66(perturb: float = 0.0) -> Outcome:
         worst(printed),
         "three tokens, s = 0, v = 1, 0, 0, F(empty) = 0, so F = 1/|S| if the first is in S and 0 else. phi(1) = "
         "(1/3)(1 + (1/2)(1/2 + 1/2) + 1/3) = 11/18; printed (1/3)(1 + 2 (1/2 + 1/2) + 1/3) = 10/9.",
-        detail="phi = (11/18, -5/36, -5/36) sums to F(all) = 1/3: " + str(shapley_by_orders(TINY, 3)),
+        detail="phi = (11/18, -5/36, -5/36) sums to F(all) = 1/3: "
+        + str(shapley_by_orders(TINY, 3)),
     )
 
 
@@ -98,7 +101,9 @@ def eq_67_68(perturb: float = 0.0) -> Outcome:
             in_coalition = MASSES[i] / sum(MASSES[j] for j in larger)
             in_sequence = MASSES[i] / sum(MASSES)
             gap = v - game(larger)
-            right.append((1 + Fraction(perturb)) * in_coalition * gap / (1 - in_coalition) - marginal)
+            right.append(
+                (1 + Fraction(perturb)) * in_coalition * gap / (1 - in_coalition) - marginal
+            )
             printed.append(in_sequence * gap / (1 - in_sequence) - marginal)
     return Outcome(
         worst(right),
@@ -130,7 +135,9 @@ def eq_69(perturb: float = 0.0) -> Outcome:
     for i, phi in enumerate(shapley_by_orders(game, N)):
         a = MASSES[i] / sum(MASSES)
         last_line = a * (VALUES[i] - F) / (1 - a)
-        right.append((1 + Fraction(perturb)) * last_line - (F - game([j for j in range(N) if j != i])))
+        right.append(
+            (1 + Fraction(perturb)) * last_line - (F - game([j for j in range(N) if j != i]))
+        )
         printed.append(last_line - phi)
     return Outcome(
         worst(right),
@@ -183,7 +190,9 @@ def shapley_by_counting(g: Sequence[int], v: Sequence[int]) -> tuple[list[Fracti
             visited += len(table)
         total = Fraction(0)
         for (size, mass), (count, top) in table.items():
-            marginal = Fraction(top + g[i] * v[i] * count, mass + g[i]) - (Fraction(top, mass) if mass else 0)
+            marginal = Fraction(top + g[i] * v[i] * count, mass + g[i]) - (
+                Fraction(top, mass) if mass else 0
+            )
             total += marginal / comb(n - 1, size)
         phi.append(total / n)
     return phi, visited
@@ -212,12 +221,18 @@ def below_eq_69(perturb: float = 0.0) -> Outcome:
     table, _ = shapley_by_counting(g, v)
     scale = 1 + perturb
     differences: list[float] = [float(a - b) for a, b in zip(table, exact, strict=True)]
-    differences += list(_minus(scale * shapley_by_integral(np.array(g, float), np.array(v, float)), exact))
+    differences += list(
+        _minus(scale * shapley_by_integral(np.array(g, float), np.array(v, float)), exact)
+    )
     n = 24
     g, v = tuple(1 + k % 3 for k in range(n)), tuple(k * k % 7 - 3 for k in range(n))
     large, visited = shapley_by_counting(g, v)
-    differences.append(float(sum(large) - slalom(range(n), [Fraction(x) for x in g], [Fraction(x) for x in v])))
-    differences += list(_minus(scale * shapley_by_integral(np.array(g, float), np.array(v, float)), large))
+    differences.append(
+        float(sum(large) - slalom(range(n), [Fraction(x) for x in g], [Fraction(x) for x in v]))
+    )
+    differences += list(
+        _minus(scale * shapley_by_integral(np.array(g, float), np.array(v, float)), large)
+    )
     terms = n * 2 ** (n - 1)
     return Outcome(
         worst(differences),

@@ -35,7 +35,8 @@ ZERO = Fraction(0)
 def eq_4_shift(perturb: float = 0.0) -> Outcome:
     """A shift of s multiplies all masses by e^delta: every sequence of length up to 4, three factors."""
     differences = [
-        slalom(tokens, [factor * g for g in MASSES], VALUES) - (1 + Fraction(perturb)) * slalom(tokens, MASSES, VALUES)
+        slalom(tokens, [factor * g for g in MASSES], VALUES)
+        - (1 + Fraction(perturb)) * slalom(tokens, MASSES, VALUES)
         for factor in (Fraction(1, 1000), Fraction(7, 3), Fraction(10**6))
         for tokens in sequences(4, 4)
     ]
@@ -70,7 +71,9 @@ def eq_4_order(perturb: float = 0.0) -> Outcome:
     differences = []
     for tokens in sequences(3, 4):
         out = (1 + Fraction(perturb)) * slalom(tokens, MASSES, VALUES)
-        differences += [slalom(order, MASSES, VALUES) - out for order in set(itertools.permutations(tokens))]
+        differences += [
+            slalom(order, MASSES, VALUES) - out for order in set(itertools.permutations(tokens))
+        ]
         heavier = [g * tokens.count(tau) for tau, g in enumerate(MASSES)]
         differences.append(slalom(sorted(set(tokens)), heavier, VALUES) - out)
     return Outcome(worst(differences), EXACT)
@@ -90,12 +93,19 @@ def sec_7_not_additive(perturb: float = 0.0) -> Outcome:
         right = slalom((b, b), MASSES, VALUES) - slalom((b,), MASSES, VALUES)
         gap = MASSES[b] / (MASSES[a] + MASSES[b]) * (VALUES[b] - VALUES[a])
         differences.append(left - right - (1 + Fraction(perturb)) * gap)
-    return Outcome(worst(differences), EXACT, detail="the gap vanishes for all a, b only if all values are equal")
+    return Outcome(
+        worst(differences),
+        EXACT,
+        detail="the gap vanishes for all a, b only if all values are equal",
+    )
 
 
 def _affine(W: Sequence[Vector], b: Vector, e: Vector) -> Vector:
     """W e + b as in Eq. 32 to 39."""
-    return [sum(w * x for w, x in zip(row, e, strict=True)) + shift for row, shift in zip(W, b, strict=True)]
+    return [
+        sum(w * x for w, x in zip(row, e, strict=True)) + shift
+        for row, shift in zip(W, b, strict=True)
+    ]
 
 
 def _dot(x: Vector, y: Vector) -> Fraction:
@@ -135,8 +145,14 @@ def eq_30_36(perturb: float = 0.0) -> Outcome:
     for i, j in itertools.product(range(3), repeat=2):
         e_i, e_j = [SCORES[i], VALUES[i], ZERO], [SCORES[j], VALUES[j], ZERO]
         constant = _unit(0, d, 1 + Fraction(perturb))
-        right.append(_dot(_affine(null, constant, e_i), _affine(identity, _unit(0, d, ZERO), e_j)) - SCORES[j])
-        printed.append(_dot(_affine(identity, _unit(0, d, ZERO), e_i), _affine(null, _unit(0, d), e_j)) - SCORES[j])
+        right.append(
+            _dot(_affine(null, constant, e_i), _affine(identity, _unit(0, d, ZERO), e_j))
+            - SCORES[j]
+        )
+        printed.append(
+            _dot(_affine(identity, _unit(0, d, ZERO), e_i), _affine(null, _unit(0, d), e_j))
+            - SCORES[j]
+        )
     return Outcome(
         worst(right),
         EXACT,
@@ -209,7 +225,10 @@ def slalom_transformer(
         return Head(head.W_Q, head.b_Q, head.W_K, head.b_K, head.W_V, head.b_V, zeros(d_h, d))
 
     layers = [
-        Layer((silenced(layer.heads[0]), working if i == depth // 2 else silenced(layer.heads[1])), lambda z: z)
+        Layer(
+            (silenced(layer.heads[0]), working if i == depth // 2 else silenced(layer.heads[1])),
+            lambda z: z,
+        )
         for i, layer in enumerate(noise)
     ]
     W_class = zeros(2, d)
@@ -222,7 +241,8 @@ def _deviations(d: int, d_h: int, depth: int, length: np.longdouble) -> list[np.
     g, v = np.array(MASSES, dtype=np.longdouble), np.array(VALUES, dtype=np.longdouble)
     E, layers, W_class = slalom_transformer(np.log(g), v, d, d_h, depth, length)
     return [
-        log_odds(E[list(t)], layers, W_class, causal) - (g[list(t)] * v[list(t)]).sum() / g[list(t)].sum()
+        log_odds(E[list(t)], layers, W_class, causal)
+        - (g[list(t)] * v[list(t)]).sum() / g[list(t)].sum()
         for t, causal in itertools.product(sequences(4, 3), (False, True))
     ]
 

@@ -23,9 +23,7 @@ from proofs_check.tolerances import ALGEBRA, EXACT
 
 #: Longest sequence of the checks with random transformers (the paper's context length C).
 CONTEXT = 7
-MODEL = (
-    "the transformer of Appendix B.1: no positional embedding, no token prepended, r = 1 (encoder) or r = |t| (decoder)"
-)
+MODEL = "the transformer of Appendix B.1: no positional embedding, no token prepended, r = 1 (encoder) or r = |t| (decoder)"
 
 
 @statement(
@@ -119,7 +117,8 @@ def eq_22_24(perturb: float = 0.0) -> Outcome:
     """Direct sums."""
     b, w = Fraction(1, 3), [Fraction(2), Fraction(-1, 2), Fraction(3, 7), Fraction(5)]
     differences = [
-        (b + sum(w[:j])) - (b + sum(w[: j - 1])) - (1 + Fraction(perturb)) * w[j - 1] for j in range(2, len(w) + 1)
+        (b + sum(w[:j])) - (b + sum(w[: j - 1])) - (1 + Fraction(perturb)) * w[j - 1]
+        for j in range(2, len(w) + 1)
     ]
     return Outcome(worst(differences), EXACT)
 
@@ -130,7 +129,9 @@ def _spread_on_repeats(depth: int, heads: int, perturb: float) -> float:
     differences = []
     for causal in (False, True):
         for tau in range(2):
-            outputs = [log_odds(E[[tau] * k], layers, W_class, causal) for k in range(1, CONTEXT + 1)]
+            outputs = [
+                log_odds(E[[tau] * k], layers, W_class, causal) for k in range(1, CONTEXT + 1)
+            ]
             differences += [out - (1 + perturb) * outputs[0] for out in outputs]
     return worst(differences)
 
@@ -174,10 +175,14 @@ def cor_4_2(perturb: float = 0.0) -> Outcome:
     differences = []
     for causal in (False, True):
         F = {
-            (tau, k): log_odds(E[[tau] * k], layers, W_class, causal) for tau in range(3) for k in range(1, CONTEXT + 1)
+            (tau, k): log_odds(E[[tau] * k], layers, W_class, causal)
+            for tau in range(3)
+            for k in range(1, CONTEXT + 1)
         }
         for tokens in sequences(3, 3):
-            gam = F[tokens[0], 1] + sum(F[t, j] - F[t, j - 1] for j, t in enumerate(tokens[1:], start=2))
+            gam = F[tokens[0], 1] + sum(
+                F[t, j] - F[t, j - 1] for j, t in enumerate(tokens[1:], start=2)
+            )
             differences.append(gam - (1 + perturb) * F[tokens[0], 1])
     return Outcome(worst(differences), ALGEBRA)
 
@@ -229,7 +234,8 @@ def lemma_b_4(perturb: float = 0.0) -> Outcome:
     paper="P2",
     ref="Cor. 4.3",
     claim="a stack of transformer blocks is no linear model (nor GAM) either",
-    assumptions=MODEL + "; every length 1 .. C. (Appendix B.4 restates it as 'Corollary 4.2 in the main paper'.)",
+    assumptions=MODEL
+    + "; every length 1 .. C. (Appendix B.4 restates it as 'Corollary 4.2 in the main paper'.)",
     method="extended precision",
 )
 def cor_4_3(perturb: float = 0.0) -> Outcome:

@@ -20,19 +20,34 @@ def _linear_map(which: str, perturb: float) -> Outcome:
     return Outcome(m.relative_error((1 + perturb) * W.T, derivative), AUTODIFF)
 
 
-@statement(paper="P1", ref="Eq. 20", claim="the gradient of k_t with respect to e_t is W_k'", method="autodiff")
+@statement(
+    paper="P1",
+    ref="Eq. 20",
+    claim="the gradient of k_t with respect to e_t is W_k'",
+    method="autodiff",
+)
 def eq_20(perturb: float = 0.0) -> Outcome:
     """Keys."""
     return _linear_map("W_k", perturb)
 
 
-@statement(paper="P1", ref="Eq. 21", claim="the gradient of q_t with respect to e_t is W_q'", method="autodiff")
+@statement(
+    paper="P1",
+    ref="Eq. 21",
+    claim="the gradient of q_t with respect to e_t is W_q'",
+    method="autodiff",
+)
 def eq_21(perturb: float = 0.0) -> Outcome:
     """Queries; the appendix states it and then treats q as a constant, see Theorem 4.1."""
     return _linear_map("W_q", perturb)
 
 
-@statement(paper="P1", ref="Eq. 22", claim="the gradient of v_t with respect to e_t is W_v'", method="autodiff")
+@statement(
+    paper="P1",
+    ref="Eq. 22",
+    claim="the gradient of v_t with respect to e_t is W_v'",
+    method="autodiff",
+)
 def eq_22(perturb: float = 0.0) -> Outcome:
     """Values."""
     return _linear_map("W_v", perturb)
@@ -56,8 +71,12 @@ def gradient_alpha_t(perturb: float = 0.0) -> Outcome:
     J = m.jacobian(lambda e, xp: m.attention(w, e, 0, xp=xp), w.e)
     alpha, direction = m.attention(w, w.e, 0), w.W_k[0].T @ (w.W_q[0] @ w.e[0]) / np.sqrt(m.d_att)
     true = np.array([J[t, t] for t in range(1, m.T + 1)])
-    formula = np.array([(1 + perturb) * alpha[t] * (1 - alpha[t]) * direction for t in range(1, m.T + 1)])
-    printed = np.array([alpha[t] * (direction - alpha.sum() * direction) for t in range(1, m.T + 1)])
+    formula = np.array(
+        [(1 + perturb) * alpha[t] * (1 - alpha[t]) * direction for t in range(1, m.T + 1)]
+    )
+    printed = np.array(
+        [alpha[t] * (direction - alpha.sum() * direction) for t in range(1, m.T + 1)]
+    )
     return Outcome(
         m.relative_error(formula, true),
         AUTODIFF,
@@ -90,7 +109,8 @@ def gradient_alpha_s(perturb: float = 0.0) -> Outcome:
     true = J[others, t]
     formula = np.array([-(1 + perturb) * alpha[s] * alpha[t] * direction for s in others])
     best = min(
-        m.relative_error(np.array([-alpha[u] * alpha[t] * direction for _ in others]), true) for u in range(m.T_max)
+        m.relative_error(np.array([-alpha[u] * alpha[t] * direction for _ in others]), true)
+        for u in range(m.T_max)
     )
     return Outcome(
         m.relative_error(formula, true),
@@ -135,11 +155,17 @@ def gradient_v(perturb: float = 0.0) -> Outcome:
         true = m.jacobian(partial(_value, w), w.e)[:, t].T
         alpha, v = m.attention(w, w.e, 0), w.e @ w.W_v[0].T
         direction = w.W_k[0].T @ (w.W_q[0] @ w.e[0]) / np.sqrt(m.d_att)
-        formula = (1 + perturb) * alpha[t] * np.outer(direction, v[t] - alpha @ v) + alpha[t] * w.W_v[0].T
+        formula = (1 + perturb) * alpha[t] * np.outer(direction, v[t] - alpha @ v) + alpha[
+            t
+        ] * w.W_v[0].T
         error = max(error, m.relative_error(formula, true))
         if out == 1:
             rest = alpha[t] * (1 - alpha[t])  # sum over s != t of alpha_s alpha_t, v_s forgotten
-            line = direction * (alpha[t] - alpha[t] ** 2) * v[t] + alpha[t] * w.W_v[0][0] - rest * direction
+            line = (
+                direction * (alpha[t] - alpha[t] ** 2) * v[t]
+                + alpha[t] * w.W_v[0][0]
+                - rest * direction
+            )
             printed = m.relative_error(line[:, None], true)
     return Outcome(
         error,

@@ -127,7 +127,9 @@ def _rates(eps: float, sizes: tuple[int, ...], own: bool, perturb: float) -> tup
         errors.append(abs((1 + perturb) * right(document, False) - exact))
         printed.append(abs(right(document, True) - exact))
     T_max = [document.T_max for document in documents]
-    return long_documents.growth_exponent(T_max, errors), long_documents.growth_exponent(T_max, printed)
+    return long_documents.growth_exponent(T_max, errors), long_documents.growth_exponent(
+        T_max, printed
+    )
 
 
 SIZE_LAW = "sum over s of 2(d-s)/(d(d-1)) in place of (1/d) sum over s"
@@ -153,7 +155,8 @@ SIZE_LAW = "sum over s of 2(d-s)/(d(d-1)) in place of (1/d) sum over s"
 def eq_29(perturb: float = 0.0) -> Outcome:
     """Exponents at eps = 0.3 and 0.9, where the printed weights miss the stated rate."""
     rates = {
-        eps: _rates(eps, sizes, True, perturb) for eps, sizes in {0.3: (8, 16, 32, 64), 0.9: (256, 512, 1024)}.items()
+        eps: _rates(eps, sizes, True, perturb)
+        for eps, sizes in {0.3: (8, 16, 32, 64), 0.9: (256, 512, 1024)}.items()
     }
     return Outcome(
         max(0.0, max(true for true, _ in rates.values()) - RATE),
@@ -164,7 +167,9 @@ def eq_29(perturb: float = 0.0) -> Outcome:
             "T_max) = T_max^{-1-eps}, which is not O(T_max^{-3/2}) for eps < 1/2. For d = 2, T_max = 10: 0.05 for "
             "0.1."
         ),
-        detail="; ".join(f"eps {eps}: true weights {a:.3f}, printed {b:.3f}" for eps, (a, b) in rates.items()),
+        detail="; ".join(
+            f"eps {eps}: true weights {a:.3f}, printed {b:.3f}" for eps, (a, b) in rates.items()
+        ),
     )
 
 
@@ -185,7 +190,8 @@ def eq_29(perturb: float = 0.0) -> Outcome:
 def eq_30(perturb: float = 0.0) -> Outcome:
     """Exponents at eps = 0.3 and 0.7; the printed weights are off at leading order, exponent -1."""
     rates = {
-        eps: _rates(eps, sizes, False, perturb) for eps, sizes in {0.3: (8, 16, 32, 64), 0.7: (256, 512, 1024)}.items()
+        eps: _rates(eps, sizes, False, perturb)
+        for eps, sizes in {0.3: (8, 16, 32, 64), 0.7: (256, 512, 1024)}.items()
     }
     return Outcome(
         max(0.0, max(true for true, _ in rates.values()) - RATE),
@@ -196,7 +202,9 @@ def eq_30(perturb: float = 0.0) -> Outcome:
             "probability (2/3)(1/2) + (1/3)(0) = 1/3, so E[A_2 V_2] = (1/3)/9 = 1/27. Printed: (1/3)(1/2 + 0)/9 = "
             "1/54. (For large d: 2/3 and 1/2, divided by T_max.)"
         ),
-        detail="; ".join(f"eps {eps}: true weights {a:.3f}, printed {b:.3f}" for eps, (a, b) in rates.items()),
+        detail="; ".join(
+            f"eps {eps}: true weights {a:.3f}, printed {b:.3f}" for eps, (a, b) in rates.items()
+        ),
     )
 
 
@@ -250,7 +258,11 @@ def eq_31(perturb: float = 0.0) -> Outcome:
         T_max = [document.T_max for document in documents]
         true, printed = (
             long_documents.growth_exponent(
-                T_max, [abs(factor * eq_31_sum(x, 0, wrong) - b) for x, b in zip(documents, exact, strict=True)]
+                T_max,
+                [
+                    abs(factor * eq_31_sum(x, 0, wrong) - b)
+                    for x, b in zip(documents, exact, strict=True)
+                ],
             )
             for factor, wrong in ((1 + perturb, False), (1.0, True))
         )

@@ -48,7 +48,9 @@ def printed_integral(document: long_documents.LongDocument) -> float:
     return float(3 * gap * (w @ (x / ((1 - x) * document.A + x * document.B))))
 
 
-def _rates(error_of: list[tuple[float, list[int], list[float]]], claimed: dict[float, float]) -> tuple[float, str]:
+def _rates(
+    error_of: list[tuple[float, list[int], list[float]]], claimed: dict[float, float]
+) -> tuple[float, str]:
     """Largest excess of the fitted over the claimed exponent, and a line for the reader."""
     excess, lines = 0.0, []
     for eps, T_max, errors in error_of:
@@ -70,7 +72,10 @@ def riemann_sum(perturb: float = 0.0) -> Outcome:
     runs = []
     for eps, sizes in GROWTH.items():
         documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
-        errors = [abs((1 + perturb) * printed_integral(x) - eq_31_sum(x, 0, printed=True)) for x in documents]
+        errors = [
+            abs((1 + perturb) * printed_integral(x) - eq_31_sum(x, 0, printed=True))
+            for x in documents
+        ]
         runs.append((eps, [x.T_max for x in documents], errors))
     excess, lines = _rates(runs, dict.fromkeys(GROWTH, RATE))
     return Outcome(excess, EXPONENT, detail=lines)
@@ -89,7 +94,9 @@ def use_of_d_2(perturb: float = 0.0) -> Outcome:
     for eps, sizes in GROWTH.items():
         documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
         gap = HEADS[0]["g"][0] * HEADS[0]["v"][0] - HEADS[0]["g_h"][0] * HEADS[0]["v_h"][0]
-        errors = [abs((1 + perturb) / (2 * x.A) - printed_integral(x) / (3 * gap)) for x in documents]
+        errors = [
+            abs((1 + perturb) / (2 * x.A) - printed_integral(x) / (3 * gap)) for x in documents
+        ]
         runs.append((eps, [x.T_max for x in documents], errors))
     excess, lines = _rates(runs, {eps: eps - 2 for eps in GROWTH})
     return Outcome(excess, EXPONENT, detail=lines)
@@ -120,9 +127,14 @@ def other_positions(perturb: float = 0.0) -> Outcome:
         beta = long_documents.lime_limit(document)
         for kind in (0, 1):
             rest = float(beta[kind]) - own_coefficient(document, kind)
-            formula = -(1 + perturb) * (document.g[kind] - document.g_h[kind]) * document.F / document.A
+            formula = (
+                -(1 + perturb) * (document.g[kind] - document.g_h[kind]) * document.F / document.A
+            )
             scale = float(np.max(np.abs(beta)))
-            error, printed = max(error, abs(rest - formula) / scale), max(printed, abs(rest) / scale)
+            error, printed = (
+                max(error, abs(rest - formula) / scale),
+                max(printed, abs(rest) / scale),
+            )
             values.append(f"{rest:.3e} ({formula:.3e})")
     return Outcome(
         error,
@@ -174,7 +186,9 @@ def integral_form(perturb: float = 0.0) -> Outcome:
     """Exponent -2 at T = T_max/2, and the closed forms of the integrals against quadrature."""
     exact, forms, printed, T_max = [], [], [], []
     for d in (64, 128, 256, 512):
-        document = long_documents.LongDocument([d // 2, d // 2], padding=d, g_pad=1.0, v_pad=0.3, **HEADS[0])
+        document = long_documents.LongDocument(
+            [d // 2, d // 2], padding=d, g_pad=1.0, v_pad=0.3, **HEADS[0]
+        )
         exact.append(long_documents.lime_limit(document))
         forms.append(long_documents.integral_form(document, 1 + perturb))
         printed.append(printed_integral(document))
@@ -182,7 +196,9 @@ def integral_form(perturb: float = 0.0) -> Outcome:
     slope = long_documents.growth_exponent(
         T_max, [float(np.max(np.abs(a - b))) for a, b in zip(forms, exact, strict=True)]
     )
-    slope_printed = long_documents.growth_exponent(T_max, [abs(a - b[0]) for a, b in zip(printed, exact, strict=True)])
+    slope_printed = long_documents.growth_exponent(
+        T_max, [abs(a - b[0]) for a, b in zip(printed, exact, strict=True)]
+    )
     closed = max(
         abs(a / b - 1)
         for r in (-0.8, -0.5, -1e-6, 0.0, 0.3, 0.7, 4.0)
@@ -206,13 +222,24 @@ def quadrature(r: float) -> tuple[float, float, float]:
     nodes, weights = np.polynomial.legendre.leggauss(64)
     x, w = (nodes + 1) / 2, weights / 2
     D = 1 + r * x
-    return float(w @ (x * (1 - x) / D)), float(w @ (x * (1 - x) / D**2)), float(w @ (x * x * (1 - x) / D**2))
+    return (
+        float(w @ (x * (1 - x) / D)),
+        float(w @ (x * (1 - x) / D**2)),
+        float(w @ (x * x * (1 - x) / D**2)),
+    )
 
 
 def _table_99_of_256() -> str:
     """Errors in percent of the largest coefficient for 99 words in 256 positions, the shape of figure 4."""
     document = long_documents.LongDocument(
-        [33, 33, 33], [2.5, 0.6, 1.4], [1.5, -0.6, 0.4], [0.9, 1.2, 1.0], [0.4, 0.2, 0.3], 157, g_pad=1.0, v_pad=0.3
+        [33, 33, 33],
+        [2.5, 0.6, 1.4],
+        [1.5, -0.6, 0.4],
+        [0.9, 1.2, 1.0],
+        [0.4, 0.2, 0.3],
+        157,
+        g_pad=1.0,
+        v_pad=0.3,
     )
     exact = long_documents.lime_limit(document)
     forms = {
@@ -221,5 +248,8 @@ def _table_99_of_256() -> str:
         "corrected": long_documents.first_order(document),
         "integral": long_documents.integral_form(document),
     }
-    errors = (f"{name} {100 * np.linalg.norm(x - exact) / np.linalg.norm(exact):.2f} %" for name, x in forms.items())
+    errors = (
+        f"{name} {100 * np.linalg.norm(x - exact) / np.linalg.norm(exact):.2f} %"
+        for name, x in forms.items()
+    )
     return "99 words in 256 positions, relative error of " + ", ".join(errors)

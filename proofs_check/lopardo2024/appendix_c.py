@@ -62,7 +62,9 @@ def size_law(perturb: float = 0.0) -> Outcome:
     )
 
 
-def _given_size(document: long_documents.LongDocument, s: int, kept: int) -> tuple[np.ndarray, np.ndarray]:
+def _given_size(
+    document: long_documents.LongDocument, s: int, kept: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Removals and their law given |S| = s and a word of kind `kept` kept."""
     r, p = document.removals()
     chosen = r.sum(axis=0) == s
@@ -87,7 +89,11 @@ def eq_32(perturb: float = 0.0) -> Outcome:
             for kept in (0, 1):
                 r, p = _given_size(document, document.d // 2, kept)
                 Y = document.denominator(r)
-                X = np.full_like(Y, document.g[0] * document.v[0]) if kept == 0 else document.summand(r, 0) * Y
+                X = (
+                    np.full_like(Y, document.g[0] * document.v[0])
+                    if kept == 0
+                    else document.summand(r, 0) * Y
+                )
                 errors[kept].append(float(abs(p @ (X / Y) - (1 + perturb) * (p @ X) / (p @ Y))))
         slopes = [long_documents.growth_exponent([x.T_max for x in documents], e) for e in errors]
         excess = max(excess, *(slope - RATE for slope in slopes))
@@ -151,7 +157,9 @@ def eq_34(perturb: float = 0.0) -> Outcome:
                 if u != kept:
                     error.append(found - one_plus(perturb) * ((1 - x) * G[u] + x * G_H[u]))
             A, B = sum(G, Fraction(0)), sum(G_H, Fraction(0))
-            error.append(total - one_plus(perturb) * ((1 - x) * A + x * B + x * (G[kept] - G_H[kept])))
+            error.append(
+                total - one_plus(perturb) * ((1 - x) * A + x * B + x * (G[kept] - G_H[kept]))
+            )
     return Outcome(largest(error), EXACT)
 
 

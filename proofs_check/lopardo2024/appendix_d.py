@@ -85,7 +85,13 @@ def eq_36(perturb: float = 0.0) -> Outcome:
             for y in values:
                 for y0 in values:
                     last = (y - y0) * (x0 * (y - y0) - (x - x0) * y0) / (y * y0 * y0)
-                    error.append(x0 / y0 + (x - x0) / y0 - (y - y0) * x0 / y0**2 + one_plus(perturb) * last - x / y)
+                    error.append(
+                        x0 / y0
+                        + (x - x0) / y0
+                        - (y - y0) * x0 / y0**2
+                        + one_plus(perturb) * last
+                        - x / y
+                    )
     return Outcome(largest(error), EXACT)
 
 
@@ -119,7 +125,9 @@ B_I = [Fraction(x, 3) for x in (2, 7, 1, 6, 3, 11)]
 
 def _sum_of(n: int, power: int = 1) -> bf.Value:
     """H_S, or a power of it, for the first n coefficients."""
-    return lambda S: sum((B_I[i - 1] if i in S else A_I[i - 1] for i in range(1, n + 1)), Fraction(0)) ** power
+    return lambda S: (
+        sum((B_I[i - 1] if i in S else A_I[i - 1] for i in range(1, n + 1)), Fraction(0)) ** power
+    )
 
 
 @statement(
@@ -205,7 +213,10 @@ def lemma_d_4(perturb: float = 0.0) -> Outcome:
                 (lambda S: 1 not in S, Fraction(n - s, n)),
                 (lambda S: not S & {1, 2}, Fraction((n - s) * (n - 1 - s), n * (n - 1))),
                 (lambda S: 1 not in S and 2 in S, Fraction(s * (n - s), n * (n - 1))),
-                (lambda S: not S & {1, 2, 3}, Fraction((n - s) * (n - s - 1) * (n - s - 2), n * (n - 1) * (n - 2))),
+                (
+                    lambda S: not S & {1, 2, 3},
+                    Fraction((n - s) * (n - s - 1) * (n - s - 2), n * (n - 1) * (n - 2)),
+                ),
                 (
                     lambda S: 2 in S and not S & {1, 3},
                     Fraction(s * (n - s - 1) * (n - s), n * (n - 1) * (n - 2)),
@@ -232,7 +243,10 @@ def lemma_d_5(perturb: float = 0.0) -> Outcome:
             claims = [
                 (lambda S: not S & {1, 3}, Fraction(n - 1 - s, n - 1)),
                 (lambda S: 1 in S and 3 not in S, Fraction(s, n - 1)),
-                (lambda S: not S & {1, 2, 3}, Fraction((n - s - 1) * (n - s - 2), (n - 1) * (n - 2))),
+                (
+                    lambda S: not S & {1, 2, 3},
+                    Fraction((n - s - 1) * (n - s - 2), (n - 1) * (n - 2)),
+                ),
             ]
             error += [bf.probability(law, event) / kept - k * value for event, value in claims]
     return Outcome(largest(error), EXACT)

@@ -64,7 +64,9 @@ def comment_ii(perturb: float = 0.0) -> Outcome:
         document = _document(g=[g, 1.0], v=[v, 2.0], g_h=[1.2, 1.1], v_h=[0.4, 0.2])
         points.append((g / document.A, long_documents.lime_limit(document)[0]))
         expected = (1 + perturb) * (v - document.F)
-    slopes = [(points[i + 1][1] - points[i][1]) / (points[i + 1][0] - points[i][0]) for i in range(2)]
+    slopes = [
+        (points[i + 1][1] - points[i][1]) / (points[i + 1][0] - points[i][0]) for i in range(2)
+    ]
     return Outcome(
         max(abs(slope / expected - 1) for slope in slopes),
         LEADING_ORDER,
@@ -99,9 +101,14 @@ def comment_iii(perturb: float = 0.0) -> Outcome:
     formula = -(1 + perturb) * (5.0 - 1.0) * document.F / document.A
     coefficients, xi = [], [1, 2, None, None]
     for g_1 in (1, 3):
-        g, v = [Fraction(g_1), Fraction(1), Fraction(1), Fraction(1)], [Fraction(0), *[Fraction(1)] * 3]
+        g, v = (
+            [Fraction(g_1), Fraction(1), Fraction(1), Fraction(1)],
+            [Fraction(0), *[Fraction(1)] * 3],
+        )
         v_h = [Fraction(0), Fraction(0), Fraction(1), Fraction(1)]
-        f = bf.lime_limit(2, partial(bf.attention_value, xi=xi, g=g, v=v, g_h=[Fraction(1)] * 4, v_h=v_h))
+        f = bf.lime_limit(
+            2, partial(bf.attention_value, xi=xi, g=g, v=v, g_h=[Fraction(1)] * 4, v_h=v_h)
+        )
         coefficients.append(f[1])
     return Outcome(
         abs(formula / exact - 1),
@@ -135,7 +142,9 @@ def comment_iii(perturb: float = 0.0) -> Outcome:
 def comment_iv(perturb: float = 0.0) -> Outcome:
     """One word that meets the corrected condition, one that meets the printed one; scale: the largest coefficient."""
     F = _document(g=[1.0, 1.0], v=[0.5, 2.0], g_h=[1.0, 1.0], v_h=[0.5, 0.2]).F
-    neutral = _document(g=[2.0, 1.0], v=[F + 0.4, 2.0], g_h=[1.0, 1.0], v_h=[F + 0.8 * (1 + perturb), 0.2])
+    neutral = _document(
+        g=[2.0, 1.0], v=[F + 0.4, 2.0], g_h=[1.0, 1.0], v_h=[F + 0.8 * (1 + perturb), 0.2]
+    )
     as_printed = _document(g=[2.0, 1.0], v=[0.5, 2.0], g_h=[1.0, 1.0], v_h=[1.0, 0.2])
     found, other = long_documents.lime_limit(neutral), long_documents.lime_limit(as_printed)
     return Outcome(
@@ -195,7 +204,9 @@ def figure_4(perturb: float = 0.0) -> Outcome:
         exact = float(long_documents.lime_limit(document)[0]) * document.A
         found.append(f"B/A = {document.B / document.A:.3f}: {exact:.4f}")
         formula = (1 + perturb) * factor_of_removed_mass(document.B / document.A)
-        error = max(error, abs(formula / exact - 1), abs(factor_of_removed_mass(ratio) / expected - 1))
+        error = max(
+            error, abs(formula / exact - 1), abs(factor_of_removed_mass(ratio) / expected - 1)
+        )
         printed = max(printed, abs(1.5 / exact - 1))
     d, values = 5, [Fraction(x) for x in (4, -1, 2, 0, -5)]
 
@@ -204,7 +215,10 @@ def figure_4(perturb: float = 0.0) -> Outcome:
         return sum(kept, Fraction(0)) / len(kept) if kept else Fraction(0)
 
     deleted = bf.lime_limit(d, left)[1:]
-    error = max(error, *(abs(float(b - Fraction(3, d + 1) * x)) for b, x in zip(deleted, values, strict=True)))
+    error = max(
+        error,
+        *(abs(float(b - Fraction(3, d + 1) * x)) for b, x in zip(deleted, values, strict=True)),
+    )
     return Outcome(
         error,
         LEADING_ORDER,

@@ -28,7 +28,9 @@ def section_4_1(perturb: float = 0.0) -> Outcome:
     error = max(error, m.relative_error((1 + perturb) * l2, np.linalg.norm(gradient, axis=1)))
     times_input = (w.e[1 : m.T + 1] * gradient).sum(axis=1)
     both_signs = times_input.min() < 0 < times_input.max()
-    return Outcome(max(error, 0.0 if both_signs else 1.0), AUTODIFF, detail=f"GxI = {np.round(times_input, 4)}")
+    return Outcome(
+        max(error, 0.0 if both_signs else 1.0), AUTODIFF, detail=f"GxI = {np.round(times_input, 4)}"
+    )
 
 
 def _head(w: m.Weights, i: int, e: Any, xp: Any) -> Any:
@@ -125,7 +127,11 @@ def comment_4_2_i(perturb: float = 0.0) -> Outcome:
     gradient = m.jacobian(partial(m.output, w), w.e)[1 : m.T + 1]
     alpha = m.attention(w, w.e, 0)[1 : m.T + 1]
     direction = w.W_l[0] @ w.W_v[0]
-    l2, l1, average = np.linalg.norm(gradient, axis=1), np.abs(gradient).sum(axis=1), gradient.mean(axis=1)
+    l2, l1, average = (
+        np.linalg.norm(gradient, axis=1),
+        np.abs(gradient).sum(axis=1),
+        gradient.mean(axis=1),
+    )
     error = m.relative_error((1 + perturb) * alpha * np.linalg.norm(direction), l2)
     error = max(error, m.relative_error((1 + perturb) * alpha * np.abs(direction).sum(), l1))
     error = max(error, m.relative_error((1 + perturb) * alpha * direction.mean(), average))

@@ -53,7 +53,9 @@ def eq_15(perturb: float = 0.0) -> Outcome:
     return Outcome(error, ALGEBRA)
 
 
-def moments(d: int, value: bf.Value, weight: Callable[[int], Fraction]) -> tuple[list[Fraction], list[Fraction]]:
+def moments(
+    d: int, value: bf.Value, weight: Callable[[int], Fraction]
+) -> tuple[list[Fraction], list[Fraction]]:
     """(alpha_0, alpha_1, alpha_2) and (E[pi f], E[pi Z_1 f], ..., E[pi Z_d f]) by enumeration."""
     alpha, right = [Fraction(0)] * 3, [Fraction(0)] * (d + 1)
     for S, p in bf.sampling_law(d).items():
@@ -100,12 +102,16 @@ def eq_16(perturb: float = 0.0) -> Outcome:
         Gamma = [right[j] - a1 * right[0] / a0 for j in range(1, d + 1)]
         G = sum(Gamma, Fraction(0)) / d
         spread = one_plus(perturb) / (a1 - a2 + rho)
-        formula = [(x - G) * spread + G / (a1 + (d - 1) * a2 - d * a1 * a1 / a0 + rho) for x in Gamma]
+        formula = [
+            (x - G) * spread + G / (a1 + (d - 1) * a2 - d * a1 * a1 / a0 + rho) for x in Gamma
+        ]
         free = bf.lime_limit(d, value, kernel, rho)[1:]
         penalized = bf.lime_limit(d, value, kernel, rho, penalize_intercept=True)[1:]
         error += [x - y for x, y in zip(formula, free, strict=True)]
         printed += [x - y for x, y in zip(formula, penalized, strict=True)]
-    constant = bf.lime_limit(2, lambda S: Fraction(1), ridge=Fraction(1, 4), penalize_intercept=True)
+    constant = bf.lime_limit(
+        2, lambda S: Fraction(1), ridge=Fraction(1, 4), penalize_intercept=True
+    )
     return Outcome(
         largest(error),
         EXACT,
@@ -136,10 +142,16 @@ def slides_surrogate(perturb: float = 0.0) -> Outcome:
     """Adding a constant to f leaves the coefficients alone with an intercept, not without."""
     error, printed = [], []
     for d in (2, 3, 4):
-        value, raised, slip = random_game(d, 20 + d), random_game(d, 20 + d, shift=7), 7 * one_plus(perturb) - 7
+        value, raised, slip = (
+            random_game(d, 20 + d),
+            random_game(d, 20 + d, shift=7),
+            7 * one_plus(perturb) - 7,
+        )
         plain = bf.lime_limit(d, value)
         shifted = bf.lime_limit(d, raised)
-        error += [shifted[0] - plain[0] - 7 - slip] + [x - y for x, y in zip(shifted[1:], plain[1:], strict=True)]
+        error += [shifted[0] - plain[0] - 7 - slip] + [
+            x - y for x, y in zip(shifted[1:], plain[1:], strict=True)
+        ]
         without = bf.lime_limit(d, raised, intercept=False)
         printed += [x - y for x, y in zip(without[1:], plain[1:], strict=True)]
     return Outcome(
@@ -209,7 +221,10 @@ def eq_17(perturb: float = 0.0) -> Outcome:
         mean = sum(E_j, Fraction(0)) / d
         beta = bf.lime_limit(d, value)[1:]
         slope = one_plus(perturb) * Fraction(3 * (d - 1), d + 1)
-        error += [slope * (x - mean) + Fraction(6, d + 1) * (mean - E) - b for x, b in zip(E_j, beta, strict=True)]
+        error += [
+            slope * (x - mean) + Fraction(6, d + 1) * (mean - E) - b
+            for x, b in zip(E_j, beta, strict=True)
+        ]
         printed += [3 * x - 3 * mean - b for x, b in zip(E_j, beta, strict=True)]
     d = 5
     share = bf.lime_limit(d, lambda S: Fraction(d - len(S), d))

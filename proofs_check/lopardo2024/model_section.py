@@ -41,7 +41,9 @@ def eq_1(perturb: float = 0.0) -> Outcome:
     claim="embeddings, positions, keys, queries, values, the gradient's name, the kernel",
     method="none",
     verdict=NOT_CHECKABLE,
-    reason=("Definitions without a claim. They are used, as printed, by the checks of Eq. 4, 8, 14, 16 and 20 to 28."),
+    reason=(
+        "Definitions without a claim. They are used, as printed, by the checks of Eq. 4, 8, 14, 16 and 20 to 28."
+    ),
 )
 def definitions(perturb: float = 0.0) -> Outcome:
     """Nothing to run."""
@@ -64,7 +66,9 @@ def eq_4(perturb: float = 0.0) -> Outcome:
         q = w.W_q[i] @ w.e[0]
         logits = w.e @ w.W_k[i].T @ q / np.sqrt(m.d_att)
         pad = np.exp(logits[m.T + 1 :]).sum() / np.exp(logits).sum()
-        error = max(error, abs(1 - alpha[: m.T + 1].sum() - (1 + perturb) * pad), float(np.max(-alpha)))
+        error = max(
+            error, abs(1 - alpha[: m.T + 1].sum() - (1 + perturb) * pad), float(np.max(-alpha))
+        )
     return Outcome(error, ALGEBRA, detail="six padded positions of eleven")
 
 
@@ -82,7 +86,9 @@ def eq_8(perturb: float = 0.0) -> Outcome:
         alpha = m.attention(w, w.e, i)
         absorbed = (1 + perturb) * w.W_q[i] / np.sqrt(m.d_att)
         g = np.exp((w.e @ w.W_k[i].T) @ (absorbed @ w.e[0]))
-        error = max(error, abs(alpha.sum() - 1), m.relative_error(g / g.sum(), alpha), float(np.max(-alpha)))
+        error = max(
+            error, abs(alpha.sum() - 1), m.relative_error(g / g.sum(), alpha), float(np.max(-alpha))
+        )
     return Outcome(error, ALGEBRA)
 
 
@@ -100,7 +106,10 @@ def eq_9(perturb: float = 0.0) -> Outcome:
     for i in range(m.K):
         A = np.array([m.attention(w, w.e, i, query_row=s) for s in range(m.T_max)])
         error = max(error, float(np.max(np.abs(A.sum(axis=1) - 1))))
-        error = max(error, m.relative_error((1 + perturb) * (A @ (w.e @ w.W_v[i].T))[0], m.head_value(w, w.e, i)))
+        error = max(
+            error,
+            m.relative_error((1 + perturb) * (A @ (w.e @ w.W_v[i].T))[0], m.head_value(w, w.e, i)),
+        )
     return Outcome(
         error,
         ALGEBRA,

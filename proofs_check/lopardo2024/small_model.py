@@ -103,7 +103,11 @@ def double_precision() -> Iterator[tuple[Any, Any]]:
             "this check differentiates with JAX: install the extra 'jax' (pip install 'attn-closed-form[jax]')"
         ) from error
     # jax.enable_x64 is new; before it the switch lived in jax.experimental.
-    switch = jax.enable_x64 if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental").enable_x64
+    switch = (
+        jax.enable_x64
+        if hasattr(jax, "enable_x64")
+        else importlib.import_module("jax.experimental").enable_x64
+    )
     with switch(True):
         yield jax, jnp
 
@@ -113,7 +117,9 @@ def jacobian(function: Callable[[Any, Any], Any], at: np.ndarray) -> np.ndarray:
     with double_precision() as (jax, jnp):
         y, pull_back = jax.vjp(lambda x: function(x, jnp), jnp.asarray(at))
         # One reverse pass a component: half the start-up of jax.jacobian, which compiles batched operations.
-        rows = [np.asarray(pull_back(jnp.asarray(row.reshape(y.shape)))[0]) for row in np.eye(y.size)]
+        rows = [
+            np.asarray(pull_back(jnp.asarray(row.reshape(y.shape)))[0]) for row in np.eye(y.size)
+        ]
     return np.stack(rows).reshape(y.shape + at.shape)
 
 

@@ -62,7 +62,9 @@ def theorem_5_1(perturb: float = 0.0) -> Outcome:
     """Two heads, 32 words, T_max = 104,032: exact limit against both formulas, relative to the largest coefficient."""
     documents = [long_documents.growing_documents(0.3, (32,), **scores)[0] for scores in HEADS]
     exact = np.mean([long_documents.lime_limit(document) for document in documents], axis=0)
-    corrected = np.mean([long_documents.first_order(document, 1 + perturb) for document in documents], axis=0)
+    corrected = np.mean(
+        [long_documents.first_order(document, 1 + perturb) for document in documents], axis=0
+    )
     printed = np.mean([long_documents.printed_theorem(document) for document in documents], axis=0)
     scale = np.max(np.abs(exact))
     return Outcome(
@@ -100,8 +102,14 @@ def theorem_5_1(perturb: float = 0.0) -> Outcome:
 def missing_term(perturb: float = 0.0) -> Outcome:
     """Add 5 to every value: change of exact LIME (zero), of the corrected and of the printed leading term."""
     xi: list[int | None] = [1, 2, 3, 4, None, None, None]
-    g, g_h = [Fraction(x) for x in (3, 1, 2, 5, 1, 1, 1)], [Fraction(x) for x in (1, 2, 1, 1, 1, 1, 1)]
-    v, v_h = [Fraction(x) for x in (2, -1, 4, 1, 0, 0, 0)], [Fraction(x) for x in (1, 0, -2, 1, 0, 0, 0)]
+    g, g_h = (
+        [Fraction(x) for x in (3, 1, 2, 5, 1, 1, 1)],
+        [Fraction(x) for x in (1, 2, 1, 1, 1, 1, 1)],
+    )
+    v, v_h = (
+        [Fraction(x) for x in (2, -1, 4, 1, 0, 0, 0)],
+        [Fraction(x) for x in (1, 0, -2, 1, 0, 0, 0)],
+    )
     lost = one_plus(perturb)
 
     def leading(c: int) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:
@@ -109,11 +117,16 @@ def missing_term(perturb: float = 0.0) -> Outcome:
         A, B = sum(g, Fraction(0)), sum(g_h, Fraction(0))
         F = sum((a * b for a, b in zip(g, w, strict=True)), Fraction(0)) / A
         beta = bf.lime_limit(4, lambda S: bf.attention_value(S, xi, g, w, g_h, w_h))[1:]
-        corrected = [(g[t] * w[t] - g_h[t] * w_h[t] - lost * (g[t] - g_h[t]) * F) / A for t in range(4)]
+        corrected = [
+            (g[t] * w[t] - g_h[t] * w_h[t] - lost * (g[t] - g_h[t]) * F) / A for t in range(4)
+        ]
         printed = [Fraction(3, 2) * (g[t] * w[t] / A - g_h[t] * w_h[t] / B) for t in range(4)]
         return beta, corrected, printed
 
-    changes = [[y - x for x, y in zip(a, b, strict=True)] for a, b in zip(leading(0), leading(5), strict=True)]
+    changes = [
+        [y - x for x, y in zip(a, b, strict=True)]
+        for a, b in zip(leading(0), leading(5), strict=True)
+    ]
     return Outcome(
         max(largest(changes[0]), largest(changes[1])),
         EXACT,
@@ -144,8 +157,13 @@ def constant(perturb: float = 0.0) -> Outcome:
     """Ratio of exact coefficient and alpha v - alpha_h v_h on a document with f(xi) = 0."""
     base = long_documents.growing_documents(0.3, (32,), **HEADS[0])[0]
     v = [1.5, -1.5 * base.n[0] * base.g[0] / (base.n[1] * base.g[1])]
-    document = long_documents.LongDocument(base.n, base.g, v, base.g_h, base.v_h, base.padding, 1.0, 0.0)
-    exact, one = long_documents.lime_limit(document), long_documents.printed_theorem(document, factor=1.0)
+    document = long_documents.LongDocument(
+        base.n, base.g, v, base.g_h, base.v_h, base.padding, 1.0, 0.0
+    )
+    exact, one = (
+        long_documents.lime_limit(document),
+        long_documents.printed_theorem(document, factor=1.0),
+    )
     ratio = exact / one
     return Outcome(
         float(np.max(np.abs((1 + perturb) / ratio - 1))) + abs(document.F),
@@ -198,7 +216,9 @@ def remainder(perturb: float = 0.0) -> Outcome:
         ]
         error = max(error, abs(slopes[0] - (eps - 2)))
         against_printed = max(against_printed, max(2 - eps, 1.5) - slopes[0])
-        lines.append(f"eps {eps}: corrected {slopes[0]:.3f} (claimed {eps - 2:.1f}), printed {slopes[1]:.3f}")
+        lines.append(
+            f"eps {eps}: corrected {slopes[0]:.3f} (claimed {eps - 2:.1f}), printed {slopes[1]:.3f}"
+        )
     return Outcome(
         error,
         EXPONENT,

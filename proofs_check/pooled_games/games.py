@@ -63,7 +63,10 @@ REPLACED = Head(
 DELETED = Head(tuple(Player(p.a, p.v, F(0), F(0)) for p in REPLACED.players), F(1, 2), F(1, 3))
 #: A second head that nearly agrees with the first.
 SECOND = Head(
-    tuple(Player(p.a + F(k, 10), p.v - F(k, 8), p.b, p.w + F(1, 9)) for k, p in enumerate(REPLACED.players)),
+    tuple(
+        Player(p.a + F(k, 10), p.v - F(k, 8), p.b, p.w + F(1, 9))
+        for k, p in enumerate(REPLACED.players)
+    ),
     F(2, 3),
     F(1, 5),
 )

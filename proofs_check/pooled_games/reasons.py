@@ -8,7 +8,17 @@ import math
 from fractions import Fraction
 
 from proofs_check.leemann2025.forms import worst
-from proofs_check.pooled_games.games import DELETED, HEADS, REPLACED, SECOND, THRESHOLDS, F, Head, N, coalitions
+from proofs_check.pooled_games.games import (
+    DELETED,
+    HEADS,
+    REPLACED,
+    SECOND,
+    THRESHOLDS,
+    F,
+    Head,
+    N,
+    coalitions,
+)
 from proofs_check.registry import OURS, Outcome, one_plus, statement
 from proofs_check.tolerances import EXACT, INEQUALITY
 
@@ -94,7 +104,10 @@ def contrastive(perturb: float = 0.0) -> Outcome:
         effects = sorted(_effects(head, theta), reverse=True)
         whole = head.terms(EVERYBODY, theta)[0]
         for k in range(N + 1):
-            least = min(head.terms(EVERYBODY - set(R), theta)[0] for R in itertools.combinations(range(N), k))
+            least = min(
+                head.terms(EVERYBODY - set(R), theta)[0]
+                for R in itertools.combinations(range(N), k)
+            )
             gaps.append(one_plus(perturb) * (whole - sum(effects[:k], F(0))) - least)
     return Outcome(worst(gaps), EXACT)
 

@@ -63,7 +63,10 @@ def beta_shapley(perturb: float = 0.0) -> Outcome:
             power = r + alpha - 1
             terms = sum((F((-1) ** k * comb(power, k), s + b + k) for k in range(power + 1)), F(0))
             gaps.append(one_plus(perturb) * terms / beta(b, alpha) - printed)
-        total = sum((comb(N - 1, s) * beta(s + b, N - 1 - s + alpha) / beta(alpha, b) for s in range(N)), F(0))
+        total = sum(
+            (comb(N - 1, s) * beta(s + b, N - 1 - s + alpha) / beta(alpha, b) for s in range(N)),
+            F(0),
+        )
         gaps.append(total - 1)
     return Outcome(worst(gaps), EXACT)
 
@@ -83,13 +86,17 @@ def by_size(perturb: float = 0.0) -> Outcome:
 
             def mean(absent: int, player: int | None, f=head.value) -> Fraction:  # type: ignore[no-untyped-def]
                 chosen = [T for T in coalitions(range(N)) if len(T) == N - absent]
-                return sum((f(T) for T in chosen if player is None or player in T), F(0)) / len(chosen)
+                return sum((f(T) for T in chosen if player is None or player in T), F(0)) / len(
+                    chosen
+                )
 
             S = [T for T in coalitions(others(j)) if len(T) == s]
             joined = sum((head.value(T | {j}) for T in S), F(0)) / len(S)
             before = sum((head.value(T) for T in S), F(0)) / len(S)
             gaps.append(one_plus(perturb) * mean(N - s - 1, j) * F(N, s + 1) - joined)
-            gaps.append(one_plus(perturb) * (mean(N - s, None) - mean(N - s, j)) * F(N, N - s) - before)
+            gaps.append(
+                one_plus(perturb) * (mean(N - s, None) - mean(N - s, j)) * F(N, N - s) - before
+            )
     return Outcome(worst(gaps), EXACT)
 
 
@@ -100,7 +107,9 @@ def _owen(f, j: int) -> Fraction:  # type: ignore[no-untyped-def]
     members = [k for k in own if k != j]
     total = F(0)
     for wholes in itertools.product((False, True), repeat=len(rest)):
-        present = frozenset(k for group, here in zip(rest, wholes, strict=True) if here for k in group)
+        present = frozenset(
+            k for group, here in zip(rest, wholes, strict=True) if here for k in group
+        )
         m = sum(wholes)
         for T in coalitions(members):
             weight = beta(m + 1, len(rest) - m + 1) * beta(len(T) + 1, len(members) - len(T) + 1)
@@ -191,13 +200,19 @@ def shapley_taylor(perturb: float = 0.0) -> Outcome:
         f, pairs = head.value, F(0)
         for i, j in PAIRS:
             printed = sum(
-                (F(2, N) * size_law(N - 1, len(T)) * change(f, T, i, j) for T in coalitions(others(i, j))), F(0)
+                (
+                    F(2, N) * size_law(N - 1, len(T)) * change(f, T, i, j)
+                    for T in coalitions(others(i, j))
+                ),
+                F(0),
             )
             found = one_plus(perturb) * integral(f, [i, j], lambda s, r: 2 * beta(s + 1, r + 2))
             gaps.append(found - printed)
             pairs += found
         nobody: frozenset[int] = frozenset()
-        gaps.append(f(nobody) + sum(change(f, nobody, i) for i in range(N)) + pairs - f(frozenset(range(N))))
+        gaps.append(
+            f(nobody) + sum(change(f, nobody, i) for i in range(N)) + pairs - f(frozenset(range(N)))
+        )
     return Outcome(worst(gaps), EXACT)
 
 
@@ -220,9 +235,16 @@ def faithful_shapley(perturb: float = 0.0) -> Outcome:
         for i in range(N):
             printed = m[frozenset({i})]
             printed += sum(
-                (m[T] * F(-2 * (len(T) - 2), len(T) * (len(T) + 1)) for T in m if i in T and len(T) > 2), F(0)
+                (
+                    m[T] * F(-2 * (len(T) - 2), len(T) * (len(T) + 1))
+                    for T in m
+                    if i in T and len(T) > 2
+                ),
+                F(0),
             )
-            found = integral(head.value, [i], lambda s, r: 4 * beta(s + 1, r + 1) - 6 * beta(s + 2, r + 1))
+            found = integral(
+                head.value, [i], lambda s, r: 4 * beta(s + 1, r + 1) - 6 * beta(s + 2, r + 1)
+            )
             gaps.append(one_plus(perturb) * found - printed)
     return Outcome(worst(gaps), EXACT)
 
@@ -241,13 +263,21 @@ def faithful_banzhaf(perturb: float = 0.0) -> Outcome:
     for head in HEADS:
         half = {pair: integral(head.value, pair, lambda s, r: F(1, 2 ** (s + r))) for pair in PAIRS}
         first = [integral(head.value, [i], lambda s, r: F(1, 2 ** (s + r))) for i in range(N)]
-        single = [first[i] - sum((x for pair, x in half.items() if i in pair), F(0)) / 2 for i in range(N)]
+        single = [
+            first[i] - sum((x for pair, x in half.items() if i in pair), F(0)) / 2 for i in range(N)
+        ]
         mean = sum(map(head.value, everyone), F(0)) / len(everyone)
         constant = mean - sum(first) / 2 + sum(half.values()) / 4
         scale = one_plus(perturb)
 
-        def residual(S: frozenset[int], head=head, c=constant, b=single, pairs=half, scale=scale) -> Fraction:  # type: ignore[no-untyped-def]
-            fit = c + sum((b[i] for i in S), F(0)) + sum((x for (i, j), x in pairs.items() if {i, j} <= S), F(0))
+        def residual(
+            S: frozenset[int], head=head, c=constant, b=single, pairs=half, scale=scale
+        ) -> Fraction:  # type: ignore[no-untyped-def]
+            fit = (
+                c
+                + sum((b[i] for i in S), F(0))
+                + sum((x for (i, j), x in pairs.items() if {i, j} <= S), F(0))
+            )
             return scale * fit - head.value(S)
 
         for T in [frozenset(), *(frozenset({i}) for i in range(N)), *map(frozenset, PAIRS)]:

@@ -38,7 +38,9 @@ def processor_seconds(pid: int) -> float:
     stat = Path(f"/proc/{pid}/stat")
     if not stat.exists():
         return time.monotonic()
-    return sum(map(int, stat.read_text().rpartition(")")[2].split()[11:15])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, stat.read_text().rpartition(")")[2].split()[11:15])) / os.sysconf(
+        "SC_CLK_TCK"
+    )
 
 
 class Reader:
@@ -51,11 +53,17 @@ class Reader:
         """Start a new process, and wait until it is ready."""
         self.stop()
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONFAULTHANDLER": ""}
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        pipes: dict[str, Any] = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.DEVNULL,
+        }
         command = [sys.executable, "-m", "tests.attacks.reader"]
         self.child = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes)
         self.lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._forward, args=(self.child.stdout, self.lines), daemon=True).start()
+        threading.Thread(
+            target=self._forward, args=(self.child.stdout, self.lines), daemon=True
+        ).start()
         assert self.ask("no such file", "bag", STARTUP)[0] == "refused"
 
     @staticmethod
@@ -71,7 +79,11 @@ class Reader:
         assert self.child is not None and self.child.stdin is not None
         self.child.stdin.write(json.dumps([path, door]) + "\n")
         self.child.stdin.flush()
-        busy, end, line = processor_seconds(self.child.pid) + seconds, time.monotonic() + PATIENCE, None
+        busy, end, line = (
+            processor_seconds(self.child.pid) + seconds,
+            time.monotonic() + PATIENCE,
+            None,
+        )
         while line is None:
             try:
                 line = self.lines.get(timeout=0.2)
@@ -106,7 +118,9 @@ class Result:
     memory: int = 0
 
 
-def attack(files: Iterator[tuple[str, bytes]], suffix: str, door: str, reader: Reader, folder: Path) -> Result:
+def attack(
+    files: Iterator[tuple[str, bytes]], suffix: str, door: str, reader: Reader, folder: Path
+) -> Result:
     """Read every file, and say what is wrong with each that was not read or refused in one line."""
     result = Result()
     path = folder / f"attacked{suffix}"
@@ -147,17 +161,27 @@ def main() -> None:
     parser.add_argument("--flips", type=int, default=2000)
     parser.add_argument("--format", choices=tuple(SAMPLES), action="append")
     args = parser.parse_args()
-    print(f"{'format':24} {'files':>6} {'read':>6} {'refused':>8} {'wrong':>6} {'slowest':>8} {'memory':>8}")
+    print(
+        f"{'format':24} {'files':>6} {'read':>6} {'refused':>8} {'wrong':>6} {'slowest':>8} {'memory':>8}"
+    )
     wrong = []
     reader = Reader()
     for name in args.format or SAMPLES:
         suffix, door, _ = SAMPLES[name]
         with tempfile.TemporaryDirectory() as folder:
-            found = attack(files_of(name, Path(folder), args.cuts, args.flips), suffix, door, reader, Path(folder))
+            found = attack(
+                files_of(name, Path(folder), args.cuts, args.flips),
+                suffix,
+                door,
+                reader,
+                Path(folder),
+            )
         reader.stop()
         n = found.outcomes
         counts = f"{n.total():6} {n['read']:6} {n['refused']:8} {n['wrong']:6}"
-        print(f"{name:24} {counts} {found.slowest:6.1f} s {found.memory / 2**20:5.0f} MB", flush=True)
+        print(
+            f"{name:24} {counts} {found.slowest:6.1f} s {found.memory / 2**20:5.0f} MB", flush=True
+        )
         wrong += [f"{name}: {line}" for line in found.wrong]
     print("\n".join(wrong))
     sys.exit(bool(wrong))

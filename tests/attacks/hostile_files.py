@@ -59,9 +59,13 @@ def zipped(pickle_bytes: bytes, members: dict[str, bytes] | None = None, **optio
     return buffer.getvalue()
 
 
-def legacy(pickle_bytes: bytes, keys: Any = ("0",), data: bytes | None = None, little_endian: bool = True) -> bytes:
+def legacy(
+    pickle_bytes: bytes, keys: Any = ("0",), data: bytes | None = None, little_endian: bool = True
+) -> bytes:
     """A file in the format before PyTorch 1.6."""
-    head = b"".join(pickle.dumps(part, 2) for part in (MAGIC, 1001, {"little_endian": little_endian}))
+    head = b"".join(
+        pickle.dumps(part, 2) for part in (MAGIC, 1001, {"little_endian": little_endian})
+    )
     tail = struct.pack("<q", 4) + np.ones(4, "<f4").tobytes() if data is None else data
     return head + pickle_bytes + pickle.dumps(list(keys), 2) + tail
 
@@ -79,7 +83,12 @@ def payloads(trap: str) -> dict[str, bytes]:
 
     inner = call("os", "system", touch)[:-1]
     command = touch.encode()
-    stack_global = b"\x80\x04\x8c\x02os\x8c\x06system\x93X" + len(command).to_bytes(4, "little") + command + b"\x85R."
+    stack_global = (
+        b"\x80\x04\x8c\x02os\x8c\x06system\x93X"
+        + len(command).to_bytes(4, "little")
+        + command
+        + b"\x85R."
+    )
     return {
         "os.system": call("os", "system", touch),
         "posix.system": call("posix", "system", touch),
@@ -93,7 +102,9 @@ def payloads(trap: str) -> dict[str, bytes]:
         "builtins.__import__": call("builtins", "__import__", "antigravity"),
         "__builtin__.eval": call("__builtin__", "eval", code),
         "io.open": call("io", "open", trap, "w"),
-        "pathlib.Path.touch": b"cpathlib\nPath.touch\n(cpathlib\nPath\n(S'" + trap.encode() + b"'\ntRtR.",
+        "pathlib.Path.touch": b"cpathlib\nPath.touch\n(cpathlib\nPath\n(S'"
+        + trap.encode()
+        + b"'\ntRtR.",
         "importlib": call("importlib", "import_module", "antigravity"),
         "runpy": call("runpy", "run_path", trap),
         "pty.spawn": call("pty", "spawn", touch),
@@ -110,7 +121,9 @@ def payloads(trap: str) -> dict[str, bytes]:
         "numpy.frompickle": call("numpy", "loads", trap),
         "numpy.runstring": call("numpy.testing._private.utils", "runstring", code, "{}"),
         "operator.methodcaller": call("operator", "methodcaller", "system", touch),
-        "functools.partial": b"cfunctools\npartial\n(cos\nsystem\nS" + repr(touch).encode() + b"\ntR(tR.",
+        "functools.partial": b"cfunctools\npartial\n(cos\nsystem\nS"
+        + repr(touch).encode()
+        + b"\ntR(tR.",
         "asyncio": call("asyncio.unix_events", "_UnixSubprocessTransport", trap),
         "dotted name": call("collections", "OrderedDict.fromkeys.__self__", trap),
         "model class": call("models.model_clam", "CLAM_SB"),
@@ -190,7 +203,10 @@ def _impossible() -> Iterator[tuple[str, str, bytes]]:
     yield "deep-lists", ".pt", zipped(b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".")
     laughs = (
         b"\x80\x02]q\x00"
-        + b"".join(b"](" + b"h" + bytes([i]) * 1 + (b"h" + bytes([i])) * 99 + b"eq" + bytes([i + 1]) for i in range(40))
+        + b"".join(
+            b"](" + b"h" + bytes([i]) * 1 + (b"h" + bytes([i])) * 99 + b"eq" + bytes([i + 1])
+            for i in range(40)
+        )
         + b"."
     )
     yield "billion-laughs", ".pt", zipped(laughs)
@@ -202,13 +218,27 @@ def _impossible() -> Iterator[tuple[str, str, bytes]]:
 
 
 def _zips() -> Iterator[tuple[str, str, bytes]]:
-    bomb = zipped(tensor_pickle(), {"archive/data/0": bytes(8_000_000)}, compression=zipfile.ZIP_DEFLATED)
+    bomb = zipped(
+        tensor_pickle(), {"archive/data/0": bytes(8_000_000)}, compression=zipfile.ZIP_DEFLATED
+    )
     yield "compressed-bomb", ".pt", bomb
-    yield "compressed-pickle", ".pt", zipped(b"\x80\x02" + b"N0" * 100_000 + b"N.", compression=zipfile.ZIP_LZMA)
-    yield "path-traversal", ".pt", zipped(tensor_pickle(key="../../evil"), {"archive/../../evil": b"x" * 16})
+    yield (
+        "compressed-pickle",
+        ".pt",
+        zipped(b"\x80\x02" + b"N0" * 100_000 + b"N.", compression=zipfile.ZIP_LZMA),
+    )
+    yield (
+        "path-traversal",
+        ".pt",
+        zipped(tensor_pickle(key="../../evil"), {"archive/../../evil": b"x" * 16}),
+    )
     yield "no-pickle", ".pt", _zip({"archive/data/0": b"1234"})
     yield "two-pickles", ".pt", _zip({"a/data.pkl": tensor_pickle(), "b/data.pkl": tensor_pickle()})
-    yield "torchscript", ".pt", _zip({"a/data.pkl": b"N.", "a/constants.pkl": b"N.", "a/code/x.py": b"import os"})
+    yield (
+        "torchscript",
+        ".pt",
+        _zip({"a/data.pkl": b"N.", "a/constants.pkl": b"N.", "a/code/x.py": b"import os"}),
+    )
     yield "short-storage", ".pt", zipped(tensor_pickle(), {"archive/data/0": b"1234"})
     lying = bytearray(zipped(tensor_pickle()))
     at = lying.rindex(b"PK\x01\x02")
@@ -224,7 +254,9 @@ def _bombs() -> Iterator[tuple[str, str, bytes]]:
     """Small pickles whose values would take for ever to print, hash, multiply or repeat, or overflow the C stack."""
 
     def laughs(close: bytes) -> bytes:
-        levels = (b"(" + (b"h" + bytes([i])) * 10 + close + b"q" + bytes([i + 1]) for i in range(40))
+        levels = (
+            b"(" + (b"h" + bytes([i])) * 10 + close + b"q" + bytes([i + 1]) for i in range(40)
+        )
         return b"Nq\x00" + b"".join(levels)
 
     lists, tuples = laughs(b"l"), laughs(b"t")
@@ -253,15 +285,37 @@ def _bombs() -> Iterator[tuple[str, str, bytes]]:
         "global-of-lists": lists + b"\x8c\x06system\x93.",
         "global-of-tuples": tuples + b"\x8c\x06system\x93.",
         "size-of-lists": lists + b"0" + rebuild + storage + b"K\x00h\x28h\x28\x89}tR.",
-        "size-of-many": b"(" + b"K\x01" * 200_000 + b"tq\x000" + rebuild + storage + b"K\x00h\x00h\x00\x89}tR.",
-        "size-of-large": rebuild + storage + b"K\x00(" + big + b"q\x01" + b"h\x01" * 3000 + b"t)\x89}tR.",
+        "size-of-many": b"("
+        + b"K\x01" * 200_000
+        + b"tq\x000"
+        + rebuild
+        + storage
+        + b"K\x00h\x00h\x00\x89}tR.",
+        "size-of-large": rebuild
+        + storage
+        + b"K\x00("
+        + big
+        + b"q\x01"
+        + b"h\x01" * 3000
+        + b"t)\x89}tR.",
         "dtype-of-tuples": tuples + b"0cnumpy\ndtype\nh\x28\x85R.",
         "dtype-of-lists": lists + b"0cnumpy\ndtype\nh\x28\x85R.",
-        "dtype-of-arrays": b"}U\x01acnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\nU\x0d(9999999999,)f8"[:-3] + b"tR.",
+        "dtype-of-arrays": b"}U\x01acnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\nU\x0d(9999999999,)f8"[
+            :-3
+        ]
+        + b"tR.",
         "ordered-keys": tuples + b"0" + ordered + b"((h\x28N\x86ltR.",
         "ordered-again": pairs + b"0" + (ordered + b"(h\x00tR0") * 15_000 + b"N.",
-        "encode-again": text + b"0" + b"c_codecs\nencode\nq\x01" + b"(h\x00tq\x02" + b"h\x01h\x02R" * 100_000 + b".",
-        "arguments-again": many + b"0ctorch._utils\n_rebuild_parameter\nq\x01" + b"h\x01h\x00R0" * 80_000 + b"N.",
+        "encode-again": text
+        + b"0"
+        + b"c_codecs\nencode\nq\x01"
+        + b"(h\x00tq\x02"
+        + b"h\x01h\x02R" * 100_000
+        + b".",
+        "arguments-again": many
+        + b"0ctorch._utils\n_rebuild_parameter\nq\x01"
+        + b"h\x01h\x00R0" * 80_000
+        + b"N.",
         "parameter-again": b"ctorch._utils\n_rebuild_parameter\nq\x01"
         + many
         + b"\x85Rq\x02"
@@ -270,7 +324,10 @@ def _bombs() -> Iterator[tuple[str, str, bytes]]:
         "plain-again": many + b"0cpathlib\nPath\nq\x01" + b"h\x01h\x00R0" * 80_000 + b"N.",
         "new-again": many + b"0cpathlib\nPath\nq\x01" + b"h\x01h\x00\x810" * 80_000 + b"N.",
         "record-again": record + b"0" + b"h\x00Q0" * 100_000 + b"N.",
-        "state-again": array + b"0cnumpy.core.multiarray\n_reconstruct\nq\x01" + b"h\x01)Rh\x00b0" * 80_000 + b"N.",
+        "state-again": array
+        + b"0cnumpy.core.multiarray\n_reconstruct\nq\x01"
+        + b"h\x01)Rh\x00b0" * 80_000
+        + b"N.",
         "duplicates": b"]" + b"2" * 510_000 + b".",
         "extends-itself": b"]q\x00Na" + b"(h\x00h\x00e" * 1000 + b".",
         "no-numbers": tensor_pickle(size="(I0\nL1099511627776L\nt", stride="(I1\nI1\nt"),
@@ -327,7 +384,11 @@ def _other_files(trap: str) -> Iterator[tuple[str, str, bytes]]:
     yield "elf", ".pt", b"\x7fELF" + bytes(64)
     yield "gzip", ".pt", gzip.compress(tensor_pickle(), mtime=0)
     yield "tar", ".tar", tar.getvalue()
-    yield "git-lfs-pointer", ".pt", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n"
+    yield (
+        "git-lfs-pointer",
+        ".pt",
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n",
+    )
     yield "plain-pickle", ".pkl", pickle.dumps({"classifier.weight": [1.0, 2.0]})
     yield "pickled-bomb", ".pkl", pickle.dumps(Bomb(trap))
     yield "zeros", ".pt", bytes(4096)
@@ -336,7 +397,11 @@ def _other_files(trap: str) -> Iterator[tuple[str, str, bytes]]:
     yield "objects-in-npz", ".npz", _zip({"classifier.weight.npy": objects})
     yield "cut-npz", ".npz", _zip({"classifier.weight.npy": _npy(np.ones(9))})[:60]
     yield "text-in-npz", ".npz", b"PK\x03\x04 but no more"
-    yield "npz-of-huge-shape", ".npz", _zip({"w.npy": _npy(np.ones(2)).replace(b"(2,)", b"(9999999999,)"[:13])})
+    yield (
+        "npz-of-huge-shape",
+        ".npz",
+        _zip({"w.npy": _npy(np.ones(2)).replace(b"(2,)", b"(9999999999,)"[:13])}),
+    )
     yield "safetensors-of-huge-shape", ".safetensors", struct.pack("<Q", len(header)) + header
     yield "safetensors-of-huge-header", ".safetensors", struct.pack("<Q", 1 << 62) + b"{}"
     yield "safetensors-no-json", ".safetensors", struct.pack("<Q", 4) + b"abcd"

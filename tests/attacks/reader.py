@@ -32,7 +32,10 @@ SECRET = "SECRET"
 
 def read_corpus(path: str) -> None:
     """Every text of a table, as the workers of a run read it."""
-    with tempfile.TemporaryDirectory() as folder, planned(path, f"{folder}/out", Task(), workers=1) as plan:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        planned(path, f"{folder}/out", Task(), workers=1) as plan,
+    ):
         for part in plan.missing:
             for table in part.read("text"):
                 table["text"].to_pylist()
@@ -73,7 +76,11 @@ def memory() -> int:
     """Largest number of bytes that this process or one of its children had."""
     if sys.platform != "linux":
         return 0
-    own = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    own = next(
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    )
     return 1024 * max(int(own.split()[1]), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 

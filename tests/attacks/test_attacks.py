@@ -18,7 +18,12 @@ from .reader import DOORS
 from .samples import SAMPLES
 
 LONG = os.environ.get("ATTACKS") == "long"
-PACKAGES = {"HDF5": "h5py", "parquet": "pyarrow", "parquet corpus": "pyarrow", "csv corpus": "pyarrow"}
+PACKAGES = {
+    "HDF5": "h5py",
+    "parquet": "pyarrow",
+    "parquet corpus": "pyarrow",
+    "csv corpus": "pyarrow",
+}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +34,9 @@ def reader() -> Iterator[Reader]:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_hostile_files_are_read_or_refused_in_one_line(name: str, reader: Reader, tmp_path: Path) -> None:
+def test_hostile_files_are_read_or_refused_in_one_line(
+    name: str, reader: Reader, tmp_path: Path
+) -> None:
     if name in PACKAGES:
         pytest.importorskip(PACKAGES[name], reason=f"{name} files need it")
     suffix, door, _ = SAMPLES[name]
@@ -39,7 +46,9 @@ def test_hostile_files_are_read_or_refused_in_one_line(name: str, reader: Reader
     assert result.outcomes["read"] >= 1 and result.outcomes["refused"] >= 5
 
 
-def test_the_attack_notices_hangs_crashes_tracebacks_and_files_of_the_machine(tmp_path: Path) -> None:
+def test_the_attack_notices_hangs_crashes_tracebacks_and_files_of_the_machine(
+    tmp_path: Path,
+) -> None:
     reader = Reader()
     (tmp_path / "attacked.py").write_text("")
     for call, message in {

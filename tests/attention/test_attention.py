@@ -48,7 +48,9 @@ def test_shift_of_the_scores_changes_nothing(problem, shift):
     shifted = replace(model, b_k=model.b_k + shift * np.sqrt(model.d_att) * q / length)
     condition = 1 + magnitudes(shifted).score
     assert_algebraic(alpha(shifted, tokens), alpha(model, tokens), 1.0, condition)
-    assert_algebraic(predict(shifted, tokens), predict(model, tokens), magnitudes(model).value, condition)
+    assert_algebraic(
+        predict(shifted, tokens), predict(model, tokens), magnitudes(model).value, condition
+    )
 
 
 def test_zero_queries_attend_uniformly():
@@ -62,7 +64,9 @@ def test_long_documents_are_cut_with_one_warning(data):
     tokens = data.draw(long_documents(model))
     kept = tokens[: model.T_max - 1]
     for function in (alpha, attention_matrices, alpha_avg, alpha_max):
-        with pytest.warns(TruncationWarning, match=f"the last {len(tokens) - len(kept)} are dropped") as caught:
+        with pytest.warns(
+            TruncationWarning, match=f"the last {len(tokens) - len(kept)} are dropped"
+        ) as caught:
             got = function(model, tokens)
         assert len(caught) == 1
         assert np.array_equal(got, function(model, kept))

@@ -68,12 +68,15 @@ def test_gradient_is_a_central_difference(shape, seed):
     ids = np.full(model.T_max, model.unk)
     ids[0], ids[1 : 1 + len(tokens)] = model.cls, tokens
     e = (model.W_e[ids] + model.W_p).astype(np.longdouble)
-    assert_algebraic(plain_output(model, e, output), predict(model, tokens)[output], magnitudes(model).value)
+    assert_algebraic(
+        plain_output(model, e, output), predict(model, tokens)[output], magnitudes(model).value
+    )
 
     h = np.longdouble(1e-3)
     directions = np.eye(e.size, dtype=np.longdouble).reshape(e.size, *e.shape)
     one, two = (
-        plain_output(model, e + n * h * directions, output) - plain_output(model, e - n * h * directions, output)
+        plain_output(model, e + n * h * directions, output)
+        - plain_output(model, e - n * h * directions, output)
         for n in (1, 2)
     )
     expected = ((8 * one - two) / (12 * h)).reshape(e.shape)
@@ -81,7 +84,9 @@ def test_gradient_is_a_central_difference(shape, seed):
 
 
 def single_head(model, i):
-    return replace(model, **{name: a[i : i + 1] for name, a in model.arrays().items() if AXES[name][0] == "K"})
+    return replace(
+        model, **{name: a[i : i + 1] for name, a in model.arrays().items() if AXES[name][0] == "K"}
+    )
 
 
 @given(problems(scores=(1.0, 30.0)))
@@ -91,10 +96,15 @@ def test_gradients_are_linear_over_heads(problem):
     for function in (gradient, gradient_mean, gradient_times_input):
         per_head = [function(single_head(model, i), tokens, output) for i in range(model.K)]
         assert_algebraic(
-            function(model, tokens, output), np.mean(per_head, axis=0), size.gradient * model.d_e * 10, 1 + size.score
+            function(model, tokens, output),
+            np.mean(per_head, axis=0),
+            size.gradient * model.d_e * 10,
+            1 + size.score,
         )
     per_head = [integrated_gradients(single_head(model, i), tokens, output) for i in range(model.K)]
-    assert_quadrature(integrated_gradients(model, tokens, output), np.mean(per_head, axis=0), 2 * size.value)
+    assert_quadrature(
+        integrated_gradients(model, tokens, output), np.mean(per_head, axis=0), 2 * size.value
+    )
 
 
 @given(problems())
@@ -158,7 +168,9 @@ def test_a_tighter_tolerance_is_not_worse():
     model, tokens = make_weights(PRIMES, seed=1, top_score=30.0), [3, 5, 8, 5]
     exact = integrated_gradients(model, tokens, tol=1e-13)
     for tol in (1e-3, 1e-6, QUADRATURE):
-        assert_quadrature(integrated_gradients(model, tokens, tol=tol), exact, magnitudes(model).value, tol)
+        assert_quadrature(
+            integrated_gradients(model, tokens, tol=tol), exact, magnitudes(model).value, tol
+        )
 
 
 @pytest.mark.parametrize("tol", [0.0, -1.0, np.nan, np.inf, True])
@@ -205,7 +217,9 @@ def test_long_documents_are_cut_with_one_warning(function, data):
     model = data.draw(weights(scores=(1.0,), padded=True))
     tokens = data.draw(long_documents(model))
     kept = tokens[: model.T_max - 1]
-    with pytest.warns(TruncationWarning, match=f"the last {len(tokens) - len(kept)} are dropped") as caught:
+    with pytest.warns(
+        TruncationWarning, match=f"the last {len(tokens) - len(kept)} are dropped"
+    ) as caught:
         got = function(model, tokens)
     assert len(caught) == 1
     assert np.array_equal(got, function(model, kept))

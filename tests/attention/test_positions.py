@@ -46,5 +46,7 @@ def test_the_two_conventions_differ_even_with_equal_bases():
     ],
 )
 def test_bad_arguments(arguments, name):
-    with pytest.raises(ValueError, match=rf"^{name}: expected (a positive number|an integer of at least 1), got"):
+    with pytest.raises(
+        ValueError, match=rf"^{name}: expected (a positive number|an integer of at least 1), got"
+    ):
         sinusoidal_positions(**arguments)

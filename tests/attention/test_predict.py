@@ -52,7 +52,9 @@ def test_heads_are_averaged():
 
 
 def single_head(model, i):
-    return replace(model, **{name: a[i : i + 1] for name, a in model.arrays().items() if AXES[name][0] == "K"})
+    return replace(
+        model, **{name: a[i : i + 1] for name, a in model.arrays().items() if AXES[name][0] == "K"}
+    )
 
 
 def test_padding_is_unk():
@@ -82,13 +84,18 @@ def test_without_positions_order_and_length_do_not_matter(data):
     left = [token for token, kept in zip(tokens, present, strict=True) if kept]
     assert_algebraic(game.value(present), predict(model, left)[0], size)
     masked = [token if kept else model.unk for token, kept in zip(tokens, present, strict=True)]
-    assert_algebraic(pooled_game(model, tokens, absent="unk").value(present), predict(model, masked)[0], size)
+    assert_algebraic(
+        pooled_game(model, tokens, absent="unk").value(present), predict(model, masked)[0], size
+    )
 
 
 def test_an_empty_document_without_positions_is_the_value_of_cls():
     model = make_weights(PRIMES, seed=2, positions=None)
     e = model.W_e[model.cls]
-    expected = np.mean([model.W_l[i] @ (model.W_v[i] @ e + model.b_v[i]) for i in range(model.K)], axis=0) + model.b_l
+    expected = (
+        np.mean([model.W_l[i] @ (model.W_v[i] @ e + model.b_v[i]) for i in range(model.K)], axis=0)
+        + model.b_l
+    )
     assert_algebraic(predict(model, []), expected, magnitudes(model).value)
     assert_algebraic(predict_many(model, [[], [3, 5]])[0], expected, magnitudes(model).value)
 
@@ -97,7 +104,9 @@ def test_constant_values_give_the_constant():
     model = make_weights(PRIMES, seed=2, top_score=1e4)
     arrays = model.arrays() | {"W_v": np.zeros_like(model.W_v)}
     constant = np.einsum("kco,ko->c", model.W_l, model.b_v) / model.K + model.b_l
-    assert_algebraic(predict(AttentionWeights(**arrays), [3, 5, 8]), constant, magnitudes(model).value)
+    assert_algebraic(
+        predict(AttentionWeights(**arrays), [3, 5, 8]), constant, magnitudes(model).value
+    )
 
 
 def test_hard_attention_picks_one_token():
@@ -121,7 +130,10 @@ def test_long_documents_are_cut_with_a_warning_that_counts(data):
     room = model.T_max - 1
     dropped = len(tokens) - room
     message = rf"document of {len(tokens)} tokens: the model has room for {room}; the last {dropped} are dropped"
-    for call in (lambda: predict(model, tokens), lambda: predict_many(model, np.array([tokens]))[0]):
+    for call in (
+        lambda: predict(model, tokens),
+        lambda: predict_many(model, np.array([tokens]))[0],
+    ):
         with pytest.warns(TruncationWarning, match=message) as caught:
             got = call()
         assert len(caught) == 1
@@ -178,7 +190,10 @@ def test_random_weights_are_seeded():
         ([[1, 2], [1, 10**6]], r"documents\[1\]: expected ids in .* got 1000000 at position 1"),
         (np.array([[1, 2], [-1, 2]]), r"documents\[1\]: expected ids in .* got -1 at position 0"),
         ([[1], ["a"]], r"documents\[1\]: expected integer ids, got dtype"),
-        ([[1], [[1], [2, 3]]], r"documents\[1\]: expected a one-dimensional sequence of ids, got nested lists"),
+        (
+            [[1], [[1], [2, 3]]],
+            r"documents\[1\]: expected a one-dimensional sequence of ids, got nested lists",
+        ),
     ],
 )
 def test_predict_many_names_the_document(batch, message):
@@ -188,4 +203,6 @@ def test_predict_many_names_the_document(batch, message):
 
 def test_the_scale_of_random_weights_multiplies_the_scores():
     plain, steep = random_weights(3), random_weights(3, score_scale=5.0)
-    np.testing.assert_allclose(scores(steep, [4, 7], 0).s, 5 * scores(plain, [4, 7], 0).s, rtol=1e-12)
+    np.testing.assert_allclose(
+        scores(steep, [4, 7], 0).s, 5 * scores(plain, [4, 7], 0).s, rtol=1e-12
+    )

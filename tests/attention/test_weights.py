@@ -14,8 +14,19 @@ REQUIRED = [name for name in AXES if name not in BIASES]
 
 def test_sizes_are_read_off_the_shapes():
     weights = AttentionWeights(**ARRAYS)
-    assert (weights.D, weights.d_e, weights.T_max, weights.K, weights.d_att, weights.d_out, weights.C) == PRIMES
-    assert repr(weights) == "AttentionWeights(D=17, d_e=7, T_max=13, K=2, d_att=3, d_out=5, C=1, cls=0, unk=1)"
+    assert (
+        weights.D,
+        weights.d_e,
+        weights.T_max,
+        weights.K,
+        weights.d_att,
+        weights.d_out,
+        weights.C,
+    ) == PRIMES
+    assert (
+        repr(weights)
+        == "AttentionWeights(D=17, d_e=7, T_max=13, K=2, d_att=3, d_out=5, C=1, cls=0, unk=1)"
+    )
 
 
 def test_biases_default_to_zero():
@@ -55,7 +66,9 @@ def test_wrong_number_of_axes(name):
         AttentionWeights(**{**ARRAYS, name: ARRAYS[name][None]})
 
 
-@pytest.mark.parametrize(("name", "axis"), [(name, axis) for name, axes in AXES.items() for axis in range(len(axes))])
+@pytest.mark.parametrize(
+    ("name", "axis"), [(name, axis) for name, axes in AXES.items() for axis in range(len(axes))]
+)
 def test_wrong_length_names_an_array_what_was_expected_and_what_came(name, axis):
     length = ARRAYS[name].shape[axis]
     wrong = np.repeat(ARRAYS[name], 2, axis=axis)
@@ -74,7 +87,9 @@ def test_numbers_that_are_not_finite(name, value):
     broken = ARRAYS[name].copy()
     broken.flat[-1] = value
     where = tuple(n - 1 for n in broken.shape)
-    with pytest.raises(ValueError, match=rf"^{name}: expected finite numbers, got {value} at index ") as caught:
+    with pytest.raises(
+        ValueError, match=rf"^{name}: expected finite numbers, got {value} at index "
+    ) as caught:
         AttentionWeights(**{**ARRAYS, name: broken})
     assert str(where) in str(caught.value)
 
@@ -85,7 +100,9 @@ def test_empty_axis(name):
         AttentionWeights(**{**ARRAYS, name: ARRAYS[name][..., :0]})
 
 
-@pytest.mark.parametrize("wrong", [np.array(["a"]), np.array([1j]), np.array([None]), [[1.0], [1.0, 2.0]], None])
+@pytest.mark.parametrize(
+    "wrong", [np.array(["a"]), np.array([1j]), np.array([None]), [[1.0], [1.0, 2.0]], None]
+)
 def test_arrays_that_are_no_numbers(wrong):
     with pytest.raises(ValueError, match=r"^W_v: expected an array of real numbers, got"):
         AttentionWeights(**{**ARRAYS, "W_v": wrong})
@@ -130,5 +147,8 @@ def test_torch_tensors_of_any_kind_are_arrays():
 def test_finite_weights_whose_products_overflow_are_named():
     weights = make_weights(PRIMES, seed=3)
     huge = dataclasses.replace(weights, W_q=weights.W_q * 1e160, W_k=weights.W_k * 1e160)
-    with pytest.raises(ValueError, match="weights: expected products within the range of float64, but w_k overflows"):
+    with pytest.raises(
+        ValueError,
+        match="weights: expected products within the range of float64, but w_k overflows",
+    ):
         predict(huge, [2, 3])

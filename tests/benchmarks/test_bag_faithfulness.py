@@ -94,7 +94,9 @@ def test_slides_of_own_pictures_and_wrong_settings():
 
 def test_idx_files(tmp_path):
     pictures, labels = tmp_path / "images", tmp_path / "labels"
-    pictures.write_bytes(bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2]) + bytes([0, 255, 51, 102]))
+    pictures.write_bytes(
+        bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2]) + bytes([0, 255, 51, 102])
+    )
     labels.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 1]))
     x, shown = load_idx(pictures, labels)
     np.testing.assert_allclose(x, [[0, 1], [0.2, 0.4]])

@@ -11,7 +11,9 @@ from benchmarks.devices_page import PAGE, devices_page
 
 
 def test_the_page_is_not_stale():
-    assert PAGE.read_text(encoding="utf-8") == devices_page(), "run python -m benchmarks.devices_page"
+    assert PAGE.read_text(encoding="utf-8") == devices_page(), (
+        "run python -m benchmarks.devices_page"
+    )
 
 
 def test_a_card_is_on_the_page_when_it_has_a_file(tmp_path):
@@ -26,18 +28,36 @@ def test_a_card_is_on_the_page_when_it_has_a_file(tmp_path):
         "compilation, s": 1.5,
     }
     core = {"task": "Shapley", "method": "NumPy core", "device": "cpu", "documents/s": 77.0}
-    machine = {"processor": "a processor", "cores": 8, "versions": {"jax": "1"}, "date": "2030-01-01"}
-    record = {"rows": [core, twin], "settings": {"documents": 256, "mean tokens": 180.0}, "machine": machine}
+    machine = {
+        "processor": "a processor",
+        "cores": 8,
+        "versions": {"jax": "1"},
+        "date": "2030-01-01",
+    }
+    record = {
+        "rows": [core, twin],
+        "settings": {"documents": 256, "mean tokens": 180.0},
+        "machine": machine,
+    }
     (tmp_path / f"{file_name(device)}.json").write_text(json.dumps(record))
     page = devices_page(tmp_path)
-    assert "## gpu: NVIDIA A100-SXM4-80GB" in page and "| Shapley | twin, float32 | 123,456 | 2.0e-04 | 1.5 |" in page
+    assert (
+        "## gpu: NVIDIA A100-SXM4-80GB" in page
+        and "| Shapley | twin, float32 | 123,456 | 2.0e-04 | 1.5 |" in page
+    )
     assert "77" not in page
 
 
 def test_bars_are_for_the_cpu_alone():
     speeds = (("NumPy core", 3.0), ("twin, float64", 6.0))
-    rows = [{"task": task, "method": method, "documents/s": speed} for task in TASKS for method, speed in speeds]
-    assert [bar.measured for bar in bars_of("cpu", rows)] == [2.0] * (len(TASKS) - 1) and not bars_of("gpu", rows)
+    rows = [
+        {"task": task, "method": method, "documents/s": speed}
+        for task in TASKS
+        for method, speed in speeds
+    ]
+    assert [bar.measured for bar in bars_of("cpu", rows)] == [2.0] * (
+        len(TASKS) - 1
+    ) and not bars_of("gpu", rows)
 
 
 def test_differences_are_relative_to_the_largest_number_of_the_core():

@@ -33,7 +33,9 @@ def games():
     rng = np.random.default_rng(0)
     yield pooled_game(weights, TOKENS)
     yield pooled_game(weights, TOKENS, absent="deleted")
-    yield PooledGame.from_scores(rng.normal(size=(3, 7)), rng.normal(size=(3, 7)), bias=0.5, empty_value=-2.0)
+    yield PooledGame.from_scores(
+        rng.normal(size=(3, 7)), rng.normal(size=(3, 7)), bias=0.5, empty_value=-2.0
+    )
     # One player holds all the mass but for 1e-20 of it; and one beyond what plain numbers can hold.
     yield PooledGame.from_scores([46.0, 0, 0, 1, 0, 0, 0], rng.normal(size=7))
     yield PooledGame.from_scores([5000.0, 0, 0, 1, 0, 0, 0], rng.normal(size=7))
@@ -69,7 +71,11 @@ def test_curves_of_masses_beyond_the_range_of_float64(top):
 def test_curves_need_no_call_of_a_model(monkeypatch):
     game = next(games())
     monkeypatch.setattr(PooledGame, "value", lambda *_: pytest.fail("the model was asked"))
-    assert deletion_curve(game, np.arange(7.0)).shape == insertion_curve(game, np.arange(7.0)).shape == (8,)
+    assert (
+        deletion_curve(game, np.arange(7.0)).shape
+        == insertion_curve(game, np.arange(7.0)).shape
+        == (8,)
+    )
 
 
 def test_removal_deletes_tokens_from_the_document():
@@ -125,7 +131,10 @@ def test_strict_fidelity_of_the_truth_is_zero_and_not_of_another():
     value = removal(lambda many: slalom.predict_many(many), document)
     other = Slalom(slalom.ids, slalom.s[::-1], slalom.v)
     errors = strict_fidelity(
-        value, 6, [slalom_surrogate(slalom, document), slalom_surrogate(other, document)], removals=(1, 2, 5)
+        value,
+        6,
+        [slalom_surrogate(slalom, document), slalom_surrogate(other, document)],
+        removals=(1, 2, 5),
     )
     assert errors.shape == (2, 3)
     assert errors[0].max() < 1e-28
@@ -134,7 +143,9 @@ def test_strict_fidelity_of_the_truth_is_zero_and_not_of_another():
 
 def test_strict_fidelity_does_not_see_a_constant():
     game = next(games())
-    one, two = strict_fidelity(game, 7, [game.value, lambda masks: game.value(masks) + 3.0], removals=(2,))
+    one, two = strict_fidelity(
+        game, 7, [game.value, lambda masks: game.value(masks) + 3.0], removals=(2,)
+    )
     assert max(one.max(), two.max()) < 1e-28
 
 
@@ -175,11 +186,22 @@ def test_naive_bayes_scores_count_occurrences():
 def test_a_black_box_and_a_game_agree_where_positions_do_not_matter():
     weights = random_weights(seed=1)
     weights = type(weights)(
-        weights.W_e, np.zeros_like(weights.W_p), weights.W_q, weights.W_k, weights.W_v, weights.W_l, cls=0, unk=1
+        weights.W_e,
+        np.zeros_like(weights.W_p),
+        weights.W_q,
+        weights.W_k,
+        weights.W_v,
+        weights.W_l,
+        cls=0,
+        unk=1,
     )
     value = removal(lambda many: [predict(weights, d)[0] for d in many], TOKENS)
     scores = np.arange(7.0)
-    assert_algebraic(deletion_curve(value, scores), deletion_curve(pooled_game(weights, TOKENS), scores), condition=4)
+    assert_algebraic(
+        deletion_curve(value, scores),
+        deletion_curve(pooled_game(weights, TOKENS), scores),
+        condition=4,
+    )
 
 
 @pytest.mark.parametrize(

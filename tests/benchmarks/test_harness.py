@@ -34,7 +34,9 @@ def test_report(tmp_path, capsys):
         {"method": "ours", "error": 1e-15, "seconds": np.float64(2e-3)},
         {"method": "theirs", "seconds": 1.5, "n": 3},
     ]
-    assert report("demo", rows, seed=4, settings={"K": 6}, bars=[Bar("b", 2.0, ">=", 1.0)], folder=tmp_path)
+    assert report(
+        "demo", rows, seed=4, settings={"K": 6}, bars=[Bar("b", 2.0, ">=", 1.0)], folder=tmp_path
+    )
     assert not report("demo", rows, seed=4, bars=[Bar("b", 0.5, ">=", 1.0)], folder=tmp_path)
     printed = capsys.readouterr().out
     assert "1.0e-15" in printed and "2 ms" in printed and "MISSED: b: 0.5, to be >= 1" in printed
@@ -44,7 +46,12 @@ def test_report(tmp_path, capsys):
 
 
 def test_table_aligns_columns():
-    assert table([{"a": "x", "n": 1}, {"a": "yy", "n": 20}]).splitlines() == ["a    n", "--  --", "x    1", "yy  20"]
+    assert table([{"a": "x", "n": 1}, {"a": "yy", "n": 20}]).splitlines() == [
+        "a    n",
+        "--  --",
+        "x    1",
+        "yy  20",
+    ]
 
 
 def test_units():

@@ -32,10 +32,16 @@ def test_the_network_masks_what_the_game_removes(family):
     last = benchmark.LAYERS - 1
     plain, without = benchmark.knocked_out(family, model, ids, last, query, sets)
     with torch.no_grad():
-        assert plain == pytest.approx(float(benchmark.margin(family, model(input_ids=ids).logits)[0]), abs=1e-6)
+        assert plain == pytest.approx(
+            float(benchmark.margin(family, model(input_ids=ids).logits)[0]), abs=1e-6
+        )
     assert without != plain
     # Small models that are not trained are nearly linear, so the game is nearly exact.
     games = benchmark.head_games_of_layer(
-        model, {"input_ids": ids}, last, lambda out: benchmark.margin(family, out.logits)[0], [query]
+        model,
+        {"input_ids": ids},
+        last,
+        lambda out: benchmark.margin(family, out.logits)[0],
+        [query],
     )
     assert games.knock_out(sets[1]).sum() == pytest.approx(without - plain, rel=0.2, abs=1e-6)

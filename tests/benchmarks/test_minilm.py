@@ -16,10 +16,32 @@ from benchmarks import finetune_minilm as tuning  # noqa: E402
 from benchmarks import minilm, minilm_fit, minilm_model, minilm_rivals  # noqa: E402
 from benchmarks.faithfulness import removal  # noqa: E402
 from benchmarks.minilm_inside import Inside, _half, _HandedNorm, _HandedThrough, relevance_model  # noqa: E402
-from benchmarks.minilm_model import Counted, Document, Store, as_transformer, encode, first_sentences  # noqa: E402
+from benchmarks.minilm_model import (
+    Counted,
+    Document,
+    Store,
+    as_transformer,
+    encode,
+    first_sentences,
+)  # noqa: E402
 from benchmarks.minilm_rows import Measured, all_rows, for_model  # noqa: E402
 
-WORDS = ["a", "the", "film", "was", "slow", "but", "wonderful", "dull", "good", "bad", "story", ".", ",", "very"]
+WORDS = [
+    "a",
+    "the",
+    "film",
+    "was",
+    "slow",
+    "but",
+    "wonderful",
+    "dull",
+    "good",
+    "bad",
+    "story",
+    ".",
+    ",",
+    "very",
+]
 TEXT = "The film was slow, but a wonderful story."
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -28,13 +50,20 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     file = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    file.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]), encoding="utf-8")
+    file.write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]), encoding="utf-8"
+    )
     return transformers.BertTokenizerFast(str(file))
 
 
 def tiny(seed=0, scale=6):
     torch.manual_seed(seed)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
     config = transformers.BertConfig(vocab_size=5 + len(WORDS), max_position_embeddings=48, **sizes)
     model = transformers.BertForSequenceClassification(config).eval()
     with torch.no_grad():  # by default larger than the usual start, so that tokens matter
@@ -76,7 +105,9 @@ def test_log_odds_are_those_of_the_model_and_every_sequence_is_counted(transform
     assert f.calls == 2
 
 
-def test_relevance_keeps_the_values_of_the_model_and_changes_its_gradient(transformer, inside, document):
+def test_relevance_keeps_the_values_of_the_model_and_changes_its_gradient(
+    transformer, inside, document
+):
     e = inside._embedded(inside._row(document.ids))
     same = inside._log_odds(relevance_model(transformer.model), e)
     assert float(same) == pytest.approx(float(transformer.f([document.ids])[0]), abs=1e-4)
@@ -102,7 +133,9 @@ def test_the_rules_of_relevance():
 def test_integrated_gradients_add_up_and_attention_is_a_share(transformer, inside, document):
     pads = inside._embedded(inside._row(np.full(len(document.ids), inside.pad)))
     total = float(transformer.f([document.ids])[0] - inside._log_odds(inside.model, pads))
-    assert inside.integrated_gradients(document.ids).sum() == pytest.approx(total, rel=0.1, abs=0.02)
+    assert inside.integrated_gradients(document.ids).sum() == pytest.approx(
+        total, rel=0.1, abs=0.02
+    )
     for method in (inside.attention, inside.rollout):
         share = method(document.ids)
         assert (share > 0).all() and share.sum() < 1
@@ -129,7 +162,9 @@ def test_a_slalom_survives_its_json_line(tmp_path, document):
         file.write('{"stage": "fit", "docu')  # a kill in mid-line
     again = Store(store.path)
     asked = []
-    found = list(again.each("fit", [document, document], lambda i, d: asked.append(i) or {"slalom": {}}))
+    found = list(
+        again.each("fit", [document, document], lambda i, d: asked.append(i) or {"slalom": {}})
+    )
     assert asked == [1]
     assert (again.done(["fit"]), again.done(["fit", "areas"])) == (2, 0)
     back = minilm_rivals.from_record(found[0])
@@ -170,7 +205,9 @@ def test_rows_of_all_tables_from_two_documents(transformer, found, document):
         found=found,
         samples=48,
         areas=[minilm.areas(transformer, one, document) for one in found],
-        fidelity=[minilm.fidelity(transformer, one, i, document, (1, 2)) for i, one in enumerate(found)],
+        fidelity=[
+            minilm.fidelity(transformer, one, i, document, (1, 2)) for i, one in enumerate(found)
+        ],
         bayes=[minilm.agreement(one, document, np.arange(len(document.ids)) / 5) for one in found],
         yelp=found,
         human=[minilm.human(one, document) for one in found],
@@ -179,7 +216,9 @@ def test_rows_of_all_tables_from_two_documents(transformer, found, document):
     rows = all_rows(measured)
     assert not [row for row in rows if row.case.startswith("claim")]  # two documents decide nothing
     assert len([row for row in rows if "margin: " in row.case]) == 13
-    assert {"P2 Table 11a", "P2 Fig. 6", "P2 Tables 2, 13", "P2 Tables 1b, 10"} <= {row.result for row in rows}
+    assert {"P2 Table 11a", "P2 Fig. 6", "P2 Tables 2, 13", "P2 Tables 1b, 10"} <= {
+        row.result for row in rows
+    }
     assert json.dumps([row._asdict() for row in rows])
 
 
@@ -220,7 +259,9 @@ def test_thinned_curves_are_asked_at_every_tenth_and_end_where_the_whole_ones_do
     masks = np.tri(31, 30, -1, dtype=bool)
     curve = minilm.thinned(value)(masks)
     assert asked == [11] and curve[0] == 0 and curve[-1] == 900
-    assert np.abs(curve - np.arange(31.0) ** 2).max() < 3  # linear between points that are three apart
+    assert (
+        np.abs(curve - np.arange(31.0) ** 2).max() < 3
+    )  # linear between points that are three apart
 
 
 def test_documents_are_kept(tmp_path, document):
@@ -237,7 +278,9 @@ LABELS = np.array([1, 1, 0, 0] * 6)
 
 
 def test_training_goes_on_after_a_kill_as_if_nothing_had_happened(tokenizer, tmp_path, monkeypatch):
-    recipe = tuning.Recipe(reviews=24, epochs=3, tokens=16, batch=8, checkpoint_every=2, precision="float32", rate=1e-3)
+    recipe = tuning.Recipe(
+        reviews=24, epochs=3, tokens=16, batch=8, checkpoint_every=2, precision="float32", rate=1e-3
+    )
     whole = tiny()
     found = tuning.fine_tune(whole, tokenizer, TEXTS, LABELS, tmp_path / "whole", recipe)
     assert found["steps"] == 9
@@ -265,7 +308,9 @@ def test_training_goes_on_after_a_kill_as_if_nothing_had_happened(tokenizer, tmp
 
 def test_training_learns_and_the_answers_are_checked(tokenizer, tmp_path):
     rates = {"rate": 0.01, "head_rate": 0.02}
-    recipe = tuning.Recipe(epochs=12, batch=8, tokens=16, precision="float32", checkpoint_every=100, **rates)
+    recipe = tuning.Recipe(
+        epochs=12, batch=8, tokens=16, precision="float32", checkpoint_every=100, **rates
+    )
     model = tiny(scale=1)
     tuning.fine_tune(model, tokenizer, TEXTS, LABELS, tmp_path, recipe)
     right = tuning.right_answers(model, tokenizer, TEXTS, LABELS, recipe)
@@ -277,7 +322,9 @@ def test_batches_hold_every_review_once_and_rates_rise_and_fall():
     lengths = np.random.default_rng(0).integers(4, 128, size=101)
     first = tuning.batches(lengths, 8, seed=0, epoch=0)
     assert sorted(np.concatenate(first).tolist()) == list(range(101))
-    assert [b.tolist() for b in first] != [b.tolist() for b in tuning.batches(lengths, 8, seed=0, epoch=1)]
+    assert [b.tolist() for b in first] != [
+        b.tolist() for b in tuning.batches(lengths, 8, seed=0, epoch=1)
+    ]
     spread = np.mean([np.ptp(lengths[batch]) for batch in first])
     assert spread < 0.3 * np.ptp(lengths)
     rates = [tuning.rate_at(step, 100, 0.1) for step in range(100)]
@@ -293,12 +340,21 @@ def test_long_reviews_keep_both_ends(tokenizer):
 
 def test_pre_training_predicts_the_hidden_tokens_only(tokenizer):
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    model = transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=5 + len(WORDS), **sizes)).eval()
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
+    model = transformers.BertForMaskedLM(
+        transformers.BertConfig(vocab_size=5 + len(WORDS), **sizes)
+    ).eval()
     inputs = tokenizer([TEXT] * 200, return_tensors="pt")
     seen = []
     model.cls.register_forward_pre_hook(lambda _, states: seen.append(len(states[0])))
     loss = tuning.hidden_token_loss(model, tokenizer, inputs)
     words = 200 * (inputs["input_ids"].shape[1] - 2)
     assert abs(seen[0] / words - tuning.HIDDEN_SHARE) < 0.04
-    assert float(loss.detach()) == pytest.approx(np.log(5 + len(WORDS)), abs=0.3)  # nothing is learned yet
+    assert float(loss.detach()) == pytest.approx(
+        np.log(5 + len(WORDS)), abs=0.3
+    )  # nothing is learned yet

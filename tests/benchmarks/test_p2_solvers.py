@@ -25,7 +25,9 @@ def silent(*_):
     pass
 
 
-@pytest.mark.parametrize(("fit", "printed"), [(eff, Sgd()), (fidel, Alternation())], ids=["eff", "fidel"])
+@pytest.mark.parametrize(
+    ("fit", "printed"), [(eff, Sgd()), (fidel, Alternation())], ids=["eff", "fidel"]
+)
 def test_the_paper_s_solvers_come_near_but_not_to_the_optimum(fit, printed):
     weights = random_weights(seed=1, D=60, T_max=24, K=3, score_scale=2.0)
     document = [5, 9, 14, 21, 30, 41, 9]
@@ -38,7 +40,14 @@ def test_the_paper_s_solvers_come_near_but_not_to_the_optimum(fit, printed):
     paper = fit(f, document, num_samples=300, solver=printed, **own)
     assert best.model_calls == paper.model_calls
     assert best.mse < paper.mse  # Eq. 77 is not the MSE, and SGD has no end
-    variance = np.var(f([np.array(document)[row] for row in deletions(7, 300, 5, "uniform", np.random.default_rng(0))]))
+    variance = np.var(
+        f(
+            [
+                np.array(document)[row]
+                for row in deletions(7, 300, 5, "uniform", np.random.default_rng(0))
+            ]
+        )
+    )
     assert paper.mse < 2 * variance
 
 
@@ -103,7 +112,10 @@ def test_simplex_least_squares_against_scipy():
     for V in (1, 2, 5, 12):
         E = rng.normal(size=(V + 3, V)) + 0.5
         x = simplex_least_squares(E.T @ E)
-        expected, _ = nnls(np.vstack([E / np.linalg.norm(E, axis=0).max(), np.ones(V)]), np.r_[np.zeros(V + 3), 1.0])
+        expected, _ = nnls(
+            np.vstack([E / np.linalg.norm(E, axis=0).max(), np.ones(V)]),
+            np.r_[np.zeros(V + 3), 1.0],
+        )
         np.testing.assert_allclose(x, expected / expected.sum(), atol=1e-8)
         assert x.min() >= 0 and x.sum() == pytest.approx(1)
 

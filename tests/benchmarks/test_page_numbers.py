@@ -22,13 +22,21 @@ def stored(name):
 
 
 def the_row(name, **wanted):
-    (row,) = [row for row in stored(name)["rows"] if all(row.get(key) == value for key, value in wanted.items())]
+    (row,) = [
+        row
+        for row in stored(name)["rows"]
+        if all(row.get(key) == value for key, value in wanted.items())
+    ]
     return row
 
 
 def maps_of_bags():
     """How well each method finds the tiles that determine the label."""
-    columns = (("presence", "auroc for"), ("for and against", "auroc sign"), ("for and against", "auroc for"))
+    columns = (
+        ("presence", "auroc for"),
+        ("for and against", "auroc sign"),
+        ("for and against", "auroc for"),
+    )
     for method, name in (
         ("attention", "attention"),
         ("leave-one-out", "leave-one-out"),
@@ -37,7 +45,9 @@ def maps_of_bags():
         ("single", "`single`, the logit of the instance alone"),
         ("flip-order", "`flip-order`, weight times (value - threshold)"),
     ):
-        cells = [f"{the_row('bags', data=data, method=method)[measure]:.3f}" for data, measure in columns]
+        cells = [
+            f"{the_row('bags', data=data, method=method)[measure]:.3f}" for data, measure in columns
+        ]
         yield f"| {name} | {' | '.join(cells)} |"
     settings = stored("bags")["settings"]
     orders = [value for name, value in settings.items() if name.endswith("sampled orders")]
@@ -56,7 +66,10 @@ def deletion_of_bags():
         ("single", "`single`, the logit of the instance alone"),
         ("flip-order", "`flip-order`, weight times (value - threshold)"),
     ):
-        found = [the_row("bags", data=data, method=method) for data in ("presence", "for and against", "ucsb")]
+        found = [
+            the_row("bags", data=data, method=method)
+            for data in ("presence", "for and against", "ucsb")
+        ]
         cells = [f"{row[share]:.3f} ± {row[f'{share}, standard error']:.3f}" for row in found]
         yield f"| {name} | {' | '.join(cells)} |"
 
@@ -102,15 +115,22 @@ def statements_of_the_papers():
 
 
 def times_of_large_inputs():
-    slide, game = the_row("bag_speed", instances=80_000), the_row("shapley_scaling", players=100_000)
+    slide, game = (
+        the_row("bag_speed", instances=80_000),
+        the_row("shapley_scaling", players=100_000),
+    )
     yield f"a slide with 80,000 instances takes {slide['seconds']:.1f} s"
     yield f"100,000 players take {game['seconds']:.2f} s"
 
 
 def games_of_the_guarantee():
-    (outside,) = [bar for bar in stored("guarantee")["bars"] if bar["name"].startswith("outside in")]
+    (outside,) = [
+        bar for bar in stored("guarantee")["bars"] if bar["name"].startswith("outside in")
+    ]
     yield f"the results for {outside['name'].removeprefix('outside in ')}"
-    yield "None was outside the bound" if outside["measured"] == 0 else "some were outside the bound"
+    yield (
+        "None was outside the bound" if outside["measured"] == 0 else "some were outside the bound"
+    )
 
 
 def runs_of_lime():
@@ -131,7 +151,10 @@ def time_of_a_transformer():
 
 def knock_outs_of_heads():
     found = [row for row in stored("head_games")["rows"] if row["method"].endswith("layer 3 of 3")]
-    short, long = ([row["game"] for row in found if f", {steps} steps" in row["method"]] for steps in ("400", "1,200"))
+    short, long = (
+        [row["game"] for row in found if f", {steps} steps" in row["method"]]
+        for steps in ("400", "1,200")
+    )
     yield f"a correlation of {min(short):.3f} to {max(short):.3f}"
     yield "the correlations are {:.3f}, {:.3f} and {:.3f}".format(*long)
 

@@ -14,7 +14,14 @@ from attn_closed_form.attention import pooled_game, predict_many, random_weights
 from benchmarks import layers_model, paper1_examples, paper1_gradients, paper1_layers, paper1_lime
 from benchmarks.correlations import pearson, pool_words, spearman
 from benchmarks.lime_runs import lime_by_masks, lime_package, to_ids, to_text, words_deleted
-from benchmarks.transformers.transformer import PAD, Config, forward, from_embeddings, init_transformer, pad_documents
+from benchmarks.transformers.transformer import (
+    PAD,
+    Config,
+    forward,
+    from_embeddings,
+    init_transformer,
+    pad_documents,
+)
 from jax_model import params_from_weights
 from jax_model.training.batches import Documents
 from jax_model.witness import oracle
@@ -59,10 +66,14 @@ def test_the_fast_run_has_the_packages_own_numbers():
     weights = random_weights(seed=3, D=17, d_e=7, T_max=13, K=2, d_att=3, d_out=5)
     model = partial(paper1_lime.output, weights)
     deleted = lime_by_masks(words_deleted(model, IDS, weights.unk), 5, samples=300, seed=4)
-    assert deleted == pytest.approx(lime_package(model, IDS, True, weights.unk, 300, seed=4), abs=1e-12)
+    assert deleted == pytest.approx(
+        lime_package(model, IDS, True, weights.unk, 300, seed=4), abs=1e-12
+    )
     assert np.abs(deleted - lime_package(model, IDS, True, weights.unk, 300, seed=5)).max() > 1e-4
     replaced = lime_by_masks(paper1_lime.game_of(weights, IDS, False).value, 7, samples=300, seed=4)
-    assert replaced == pytest.approx(lime_package(model, IDS, False, weights.unk, 300, seed=4), abs=1e-12)
+    assert replaced == pytest.approx(
+        lime_package(model, IDS, False, weights.unk, 300, seed=4), abs=1e-12
+    )
 
 
 def test_errors_and_ranges():
@@ -88,7 +99,9 @@ def test_printed_theorem_4_1_is_the_gradient_but_for_cls():
     theorem, truth = paper1_gradients.theorem_4_1(weights, padded), gradient(weights, IDS)
     assert theorem[1:] == pytest.approx(truth[1:], abs=1e-13)
     assert np.abs(theorem[0] - truth[0]).max() > 1e-3
-    assert truth == pytest.approx(np.asarray(oracle.gradient(params_from_weights(weights), padded)), abs=1e-12)
+    assert truth == pytest.approx(
+        np.asarray(oracle.gradient(params_from_weights(weights), padded)), abs=1e-12
+    )
 
 
 def test_token_scores():
@@ -172,7 +185,9 @@ def test_six_layers_train_and_go_on_after_a_kill(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     sizes = rng.integers(5, 90, size=24)
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    documents = Documents(rng.integers(2, 17, size=starts[-1]).astype(np.int32), starts, rng.integers(2, size=24))
+    documents = Documents(
+        rng.integers(2, 17, size=starts[-1]).astype(np.int32), starts, rng.integers(2, size=24)
+    )
     monkeypatch.setattr(layers_model, "six_layer_config", lambda D: CONFIG._replace(D=D))
     plan = layers_model.Plan(windows=3, reviews=3, window_batch=4, review_batch=4)
     whole = layers_model.train_six_layers(documents, 17, 0, plan, None).params
@@ -198,7 +213,9 @@ def test_six_layers_train_and_go_on_after_a_kill(tmp_path, monkeypatch):
 
 def test_scores_of_words():
     slope = np.outer(np.arange(7.0), [1.0, -1.0])
-    table = paper1_layers.table_of_scores(np.array([1.0, -2.0, 3.0, 0.0, 1.0]), np.ones(7), slope, IDS)
+    table = paper1_layers.table_of_scores(
+        np.array([1.0, -2.0, 3.0, 0.0, 1.0]), np.ones(7), slope, IDS
+    )
     assert table.shape == (len(paper1_layers.METHODS), 5)
     assert table[1].tolist() == [1, 2, 3, 0, 1] and table[2].tolist() == [2, 2, 1, 1, 1]
     assert table[3].tolist() == [0] * 5 and table[4].tolist() == [4, 12, 6, 8, 12]
@@ -207,4 +224,6 @@ def test_scores_of_words():
 def test_the_black_box_of_lime_reads_empty_documents():
     weights = random_weights(seed=0)
     empty = np.zeros(0, dtype=np.intp)
-    assert paper1_lime.output(weights, [empty, IDS]) == pytest.approx(predict_many(weights, [empty, IDS])[:, 0])
+    assert paper1_lime.output(weights, [empty, IDS]) == pytest.approx(
+        predict_many(weights, [empty, IDS])[:, 0]
+    )

@@ -12,7 +12,9 @@ from benchmarks.reproduction import STATISTICS, Row, Run, claim, mean_row
 from benchmarks.results_page import load_records
 from benchmarks.reviews_rows import ratio_row
 
-REPRODUCED = [record for record in load_records(RESULTS) if any("result" in row for row in record["rows"])]
+REPRODUCED = [
+    record for record in load_records(RESULTS) if any("result" in row for row in record["rows"])
+]
 
 
 def faults(row):
@@ -36,12 +38,16 @@ def faults(row):
 def test_every_row_says_of_how_many_and_how_sure(record):
     if not any("n" in row for row in record["rows"]):
         pytest.skip("written before rows had a number of documents; to be run again")
-    lacking = {row["case"]: faults(row) for row in record["rows"] if "result" in row and faults(row)}
+    lacking = {
+        row["case"]: faults(row) for row in record["rows"] if "result" in row and faults(row)
+    }
     assert not lacking
 
 
 def as_json(row):
-    return json.loads(json.dumps({key: value for key, value in row._asdict().items() if value is not None}))
+    return json.loads(
+        json.dumps({key: value for key, value in row._asdict().items() if value is not None})
+    )
 
 
 def test_the_rule_itself():
@@ -57,7 +63,10 @@ def test_rows():
     row = mean_row("P2 Table 1", "x", [1.0, 3.0, math.nan], paper=(2.5, 0.1))
     assert (row.ours, row.ours_pm, row.paper, row.paper_pm) == (2.0, 1.0, 2.5, 0.1)
     assert (row.n, row.of, row.statistic, row.quantiles) == (2, "documents", "mean", None)
-    assert (mean_row("r", "x", [1.0]).ours_pm, mean_row("r", "x", [1.0]).statistic) == (None, "once")
+    assert (mean_row("r", "x", [1.0]).ours_pm, mean_row("r", "x", [1.0]).statistic) == (
+        None,
+        "once",
+    )
     assert mean_row("r", "x", range(101)).quantiles == [5, 50, 95]
     assert claim("r", "t", [True, True], "same").differs == "same"
     missed = claim("r", "t", [True, False], "same", "because")
@@ -90,7 +99,12 @@ def test_a_part_that_is_done_is_not_computed_again(tmp_path):
     for expected, settings in ((1, {"n": 3}), (1, {"n": 3}), (2, {"n": 4})):
         run = Run("some", "A run.", arguments, data=False)
         assert run.part("first", settings, compute) == {"x": expected}
-    assert Run("some", "A run.", [*arguments, "--quick"], data=False).part("first", {"n": 4}, compute)["x"] == 3
+    assert (
+        Run("some", "A run.", [*arguments, "--quick"], data=False).part("first", {"n": 4}, compute)[
+            "x"
+        ]
+        == 3
+    )
 
 
 def test_a_whole_reproduction_leaves_out_what_is_done(tmp_path, monkeypatch):
@@ -123,7 +137,11 @@ def test_a_whole_reproduction_leaves_out_what_is_done(tmp_path, monkeypatch):
     assert reproduce.main(arguments) == 0
     assert ran[:4] == ["one", "two", "three", "three"]
     name, rows = ran[4]
-    assert name == "reproduce" and rows[-1] == {"module": "all", "seconds": 6.0, "processor seconds": 3.0}
+    assert name == "reproduce" and rows[-1] == {
+        "module": "all",
+        "seconds": 6.0,
+        "processor seconds": 3.0,
+    }
 
 
 def test_tables_7_and_8_need_no_data():
@@ -132,5 +150,12 @@ def test_tables_7_and_8_need_no_data():
     from benchmarks.recovery import SCORE_SPREAD, true_slalom, word_scores
 
     scores = word_scores(Run("recovery", "doc", ["--quick"], data=False))
-    assert scores.std() == pytest.approx(SCORE_SPREAD, rel=0.05) and (np.abs(scores) > 2 * SCORE_SPREAD).mean() > 0.03
-    assert np.isfinite(true_slalom(scores, 10, seed=0).s).all() and (scores > 0).any() and (scores < 0).any()
+    assert (
+        scores.std() == pytest.approx(SCORE_SPREAD, rel=0.05)
+        and (np.abs(scores) > 2 * SCORE_SPREAD).mean() > 0.03
+    )
+    assert (
+        np.isfinite(true_slalom(scores, 10, seed=0).s).all()
+        and (scores > 0).any()
+        and (scores < 0).any()
+    )

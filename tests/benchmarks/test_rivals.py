@@ -15,7 +15,9 @@ TOKENS = np.array([3, 5, 7, 11, 13])
 
 def game():
     rng = np.random.default_rng(4)
-    return PooledGame.from_scores(rng.normal(size=5), rng.normal(size=5), s_background=0.5, v_background=-0.3)
+    return PooledGame.from_scores(
+        rng.normal(size=5), rng.normal(size=5), s_background=0.5, v_background=-0.3
+    )
 
 
 @pytest.mark.filterwarnings("ignore")

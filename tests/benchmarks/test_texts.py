@@ -7,13 +7,29 @@ pytest.importorskip("jax")
 pytest.importorskip("sklearn")
 
 from benchmarks import texts
-from benchmarks.texts import FASTTEXT, LINEAR, OURS, Corpus, bars_of, kept, linear, load_orange, ours
+from benchmarks.texts import (
+    FASTTEXT,
+    LINEAR,
+    OURS,
+    Corpus,
+    bars_of,
+    kept,
+    linear,
+    load_orange,
+    ours,
+)
 from jax_model.training.config import automatic
 from jax_model.training.split import split_stratified
 
 
 def write_tab(path, rows):
-    lines = ["Category\tText", "d\tstring", "class\tmeta", *(f"{label}\t{text}" for text, label in rows), ""]
+    lines = [
+        "Category\tText",
+        "d\tstring",
+        "class\tmeta",
+        *(f"{label}\t{text}" for text, label in rows),
+        "",
+    ]
     path.write_text("\n".join(lines), encoding="utf-8")
 
 
@@ -29,7 +45,10 @@ def test_a_corpus_of_orange_and_a_row_for_ours_and_the_linear_model(tmp_path):
     write_tab(tmp_path / "tiny-train.tab", rows(90, 0))
     write_tab(tmp_path / "tiny-test.tab", rows(30, 1))
     training, test = load_orange(tmp_path, "tiny")
-    assert training.classes == ("earn", "grain", "ship") and (len(training.texts), len(test.texts)) == (90, 30)
+    assert training.classes == ("earn", "grain", "ship") and (
+        len(training.texts),
+        len(test.texts),
+    ) == (90, 30)
     assert training.classes[training.labels[1]] == "ship"
     split = split_stratified(training, 0.1)
     config = automatic(split.training.texts, d_e=16, d_att=8, d_out=8, epochs=25)
@@ -48,14 +67,23 @@ def test_a_finished_row_is_kept_until_its_settings_change(tmp_path, monkeypatch)
     corpus = Corpus(split, test, automatic(split.training.texts))
     measured = []
     monkeypatch.setattr(
-        texts, "measure", lambda name, corpus, method: measured.append(method) or {"classifier": method}
+        texts,
+        "measure",
+        lambda name, corpus, method: measured.append(method) or {"classifier": method},
     )
     work = tmp_path / "work"
     for _ in range(2):
-        assert [kept(work, "tiny", corpus, method)["classifier"] for method in (LINEAR, OURS)] == [LINEAR, OURS]
+        assert [kept(work, "tiny", corpus, method)["classifier"] for method in (LINEAR, OURS)] == [
+            LINEAR,
+            OURS,
+        ]
     assert measured == [LINEAR, OURS]
     other = corpus._replace(config=automatic(split.training.texts, K=2))
-    kept(work, "tiny", other, OURS), kept(work, "tiny", other, LINEAR), kept(None, "tiny", other, LINEAR)
+    (
+        kept(work, "tiny", other, OURS),
+        kept(work, "tiny", other, LINEAR),
+        kept(None, "tiny", other, LINEAR),
+    )
     assert measured == [LINEAR, OURS, OURS, LINEAR]
 
 

@@ -37,7 +37,9 @@ def model(**settings):
     # Gains, shifts and biases leave their resting values, or a test could not see them.
     leaves, tree = jax.tree.flatten(params)
     rng = np.random.default_rng(2)
-    return jax.tree.unflatten(tree, [leaf + 0.3 * rng.normal(size=leaf.shape) for leaf in leaves]), config
+    return jax.tree.unflatten(
+        tree, [leaf + 0.3 * rng.normal(size=leaf.shape) for leaf in leaves]
+    ), config
 
 
 def transcribed(params, config, ids):
@@ -59,9 +61,16 @@ def transcribed(params, config, ids):
             for i in range(config.H):
                 own = slice(i * width, (i + 1) * width)
                 query = (x[t] @ q["W_q"] + q["b_q"])[own]
-                score = np.array([query @ (x[u] @ q["W_k"] + q["b_k"])[own] for u in seen]) / np.sqrt(width)
+                score = np.array(
+                    [query @ (x[u] @ q["W_k"] + q["b_k"])[own] for u in seen]
+                ) / np.sqrt(width)
                 alpha = np.exp(score) / np.exp(score).sum()
-                parts.append(sum(a * (x[u] @ q["W_v"] + q["b_v"])[own] for a, u in zip(alpha, seen, strict=True)))
+                parts.append(
+                    sum(
+                        a * (x[u] @ q["W_v"] + q["b_v"])[own]
+                        for a, u in zip(alpha, seen, strict=True)
+                    )
+                )
             out.append(h[t] + np.concatenate(parts) @ q["W_o"] + q["b_o"])
         h = []
         for row in out:
@@ -85,7 +94,9 @@ def test_a_decoder_does_not_look_ahead():
     """Positions behind the one that is classified have no influence; an encoder's have it, says the transcription."""
     params, config = model(causal=True)
     shown = jnp.array([[True, True, True, True, False]])  # classified at the fourth
-    slope = jax.jit(jax.grad(lambda e: from_embeddings(params, config, e, shown).sum()))(embed(params, IDS[:1, :5]))
+    slope = jax.jit(jax.grad(lambda e: from_embeddings(params, config, e, shown).sum()))(
+        embed(params, IDS[:1, :5])
+    )
     size = np.abs(slope).sum(axis=-1)[0]
     assert (size[:4] > 0).all()
     assert size[4] == 0
@@ -169,9 +180,14 @@ def test_gradients_are_differences():
     got = transformer_gradient(params, config, IDS[:1])
     times_input = transformer_gradient_times_input(params, config, IDS[:1])
     for t in (0, 4):
-        for direction, expected in ((np.ones(6) / 6, got[0, t]), (np.asarray(e[0, t]), times_input[0, t])):
+        for direction, expected in (
+            (np.ones(6) / 6, got[0, t]),
+            (np.asarray(e[0, t]), times_input[0, t]),
+        ):
             delta = jnp.zeros_like(e).at[0, t].set(step * direction)
-            assert (f(e + delta) - f(e - delta)) / (2 * step) == pytest.approx(expected, rel=1e-5, abs=1e-8)
+            assert (f(e + delta) - f(e - delta)) / (2 * step) == pytest.approx(
+                expected, rel=1e-5, abs=1e-8
+            )
 
 
 def test_lrp_keeps_values_and_conserves_without_biases_and_attention_scores():
@@ -180,7 +196,10 @@ def test_lrp_keeps_values_and_conserves_without_biases_and_attention_scores():
     Half of a product's relevance goes to the attention weights, and dies there.
     """
     params, config = model(L=1)
-    zero = {name: jnp.zeros_like(x) if name[:2] in ("b_", "sh") else x for name, x in params["layers"].items()}
+    zero = {
+        name: jnp.zeros_like(x) if name[:2] in ("b_", "sh") else x
+        for name, x in params["layers"].items()
+    }
     zero["W_k"] = jnp.zeros_like(zero["W_k"])
     params = params | {"layers": zero, "shift": jnp.zeros(6), "b": jnp.zeros(())}
     # Without the attention block all of f reaches the first token; with it alone half of its part is lost.

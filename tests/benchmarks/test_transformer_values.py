@@ -14,7 +14,15 @@ for package in ("captum", "lime", "shap", "shapiq"):
 from attn_closed_form import PooledGame, TransformerClassifier, shapley  # noqa: E402
 from benchmarks import small_transformers, transformer_values  # noqa: E402
 from benchmarks.harness import RESULTS  # noqa: E402
-from benchmarks.transformer_values import LIME, OURS, PARTITION, PERMUTATION, SCALES, SLALOM, WordGame  # noqa: E402
+from benchmarks.transformer_values import (
+    LIME,
+    OURS,
+    PARTITION,
+    PERMUTATION,
+    SCALES,
+    SLALOM,
+    WordGame,
+)  # noqa: E402
 from tests import tiny_transformers  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -26,7 +34,9 @@ class TwoHeads:
 
     def __init__(self, d=8):
         rng = np.random.default_rng(0)
-        self.game = PooledGame.from_scores(rng.normal(size=(2, d)), 2 * rng.normal(size=(2, d)), empty_value=0.3)
+        self.game = PooledGame.from_scores(
+            rng.normal(size=(2, d)), 2 * rng.normal(size=(2, d)), empty_value=0.3
+        )
         self.d, self.calls = d, 0
         self.units = SimpleNamespace(group_labels={"words": TEXT.split()[:d]})
 
@@ -69,7 +79,9 @@ def test_outputs_are_those_of_the_model_and_survive_a_restart(classifier, tmp_pa
     logits = classifier([game.ids[row[game.words]] for row in masks])
     assert np.allclose(got, logits[:, 1] - logits[:, 0], atol=1e-5) and game.calls == 20
     game.keep()
-    again = WordGame(SimpleNamespace(read=classifier.read), TEXT, tmp_path / "0.npz")  # a model that cannot be called
+    again = WordGame(
+        SimpleNamespace(read=classifier.read), TEXT, tmp_path / "0.npz"
+    )  # a model that cannot be called
     assert (again.value(masks) == got).all() and again.calls == 20
 
 
@@ -91,7 +103,9 @@ def test_rows_and_bars_come_from_the_measurements(classifier, tmp_path, monkeypa
             if found["method"] == OURS:
                 exact = np.array(record["truth"][found["scale"]]["values"])
                 found["values"] = (2 * np.array(found["values"]) - exact).tolist()
-    worse = transformer_values.all_bars({"tiny": records}, transformer_values.rows_of("tiny", records))
+    worse = transformer_values.all_bars(
+        {"tiny": records}, transformer_values.rows_of("tiny", records)
+    )
     assert worse[0].measured == pytest.approx(2 * ratio)
     assert worse[-3].measured <= bars[-3].measured  # fewer words within two standard errors
     assert {row["method"] for row in rows} >= {SLALOM, OURS}
@@ -113,8 +127,12 @@ def test_small_transformers_are_trained_from_texts_alone(name, tmp_path):
     texts = ["the film was good .", "a wonderful story", "the film was bad .", "a dull story"] * 8
     reviews = SimpleNamespace(texts=texts, labels=np.array([1, 1, 0, 0] * 8))
     tokenizer = small_transformers.word_pieces(texts, tmp_path / "tokenizer", size=80)
-    assert len(small_transformers.word_pieces([], tmp_path / "tokenizer")) == len(tokenizer)  # read, not learned
+    assert len(small_transformers.word_pieces([], tmp_path / "tokenizer")) == len(
+        tokenizer
+    )  # read, not learned
     model, row = small_transformers.trained(name, reviews, tmp_path / name, tokenizer, quick=32)
     assert row["steps"] == 1 and ("steps of pre-training" in row) == (name == "bert-pretrained")
-    logits = TransformerClassifier(model, tokenizer, progress=False).predict_logits(["a good story", "a good"])
+    logits = TransformerClassifier(model, tokenizer, progress=False).predict_logits(
+        ["a good story", "a good"]
+    )
     assert logits.shape == (2, 2) and np.isfinite(logits).all()

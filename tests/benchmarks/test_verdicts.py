@@ -13,7 +13,9 @@ from proofs_check.registry import statements
 def record(*rows):
     return {
         "name": "some",
-        "rows": [dict(zip(("result", "case", "ours", "n", "of"), row, strict=True)) for row in rows],
+        "rows": [
+            dict(zip(("result", "case", "ours", "n", "of"), row, strict=True)) for row in rows
+        ],
     }
 
 
@@ -49,32 +51,62 @@ def test_every_count_that_a_claim_names_is_in_the_results():
 
 def test_counts_decide(fidelity):
     sentence = "claim: SLALOM-fidel predicts changes best"
-    for good, verdict in ((95, "holds"), (90, "holds"), (89, "does not hold"), (0, "does not hold")):
+    for good, verdict in (
+        (95, "holds"),
+        (90, "holds"),
+        (89, "does not hold"),
+        (0, "does not hold"),
+    ):
         found = decide(fidelity, ("P2 Fig. 6", sentence, f"holds in {good} of 100", 100, "reviews"))
         assert (found.verdict, found.numbers, found.n) == (verdict, f"{good} of 100", "100 reviews")
     assert decide(fidelity).verdict == "could not be tested"
 
 
 def test_a_correction_of_ours_mends_a_claim_that_fails(fidelity):
-    fails = ("P2 Fig. 6", "claim: SLALOM-fidel predicts changes best", "holds in 1 of 3", 3, "models")
+    fails = (
+        "P2 Fig. 6",
+        "claim: SLALOM-fidel predicts changes best",
+        "holds in 1 of 3",
+        3,
+        "models",
+    )
     for good, verdict in ((3, "fails as printed; a corrected form holds"), (2, "does not hold")):
-        mended = ("P2 Fig. 6", "claim: (ours) with a background", f"holds in {good} of 3", 3, "models")
+        mended = (
+            "P2 Fig. 6",
+            "claim: (ours) with a background",
+            f"holds in {good} of 3",
+            3,
+            "models",
+        )
         assert decide(fidelity, fails, mended).verdict == verdict
 
 
 def test_counts_of_several_trainings_are_added_up(fidelity):
     rows = [
-        ("P2 Fig. 6", f"claim: changes best, seed {seed}", f"holds in {5 + 2 * seed} of 10", 10, "reviews")
+        (
+            "P2 Fig. 6",
+            f"claim: changes best, seed {seed}",
+            f"holds in {5 + 2 * seed} of 10",
+            10,
+            "reviews",
+        )
         for seed in (1, 2)
     ]
     found = decide(fidelity, *rows)
-    assert (found.verdict, found.numbers, found.n) == ("does not hold", "16 of 20 (2 trainings)", "20 reviews")
+    assert (found.verdict, found.numbers, found.n) == (
+        "does not hold",
+        "16 of 20 (2 trainings)",
+        "20 reviews",
+    )
 
 
 def test_statements_decide():
     by_key = {entry.key: entry for entry in statements()}
     assert verdicts.of_statement(by_key["P2 Prop. 5.1"]) == "holds"
-    assert verdicts.of_statement(by_key["P1 Theorem 4.1"]) == "fails as printed; a corrected form holds"
+    assert (
+        verdicts.of_statement(by_key["P1 Theorem 4.1"])
+        == "fails as printed; a corrected form holds"
+    )
     assert verdicts.of_statement(by_key["P1 Theorem 5.1"]) == "does not hold"
     with pytest.raises(ValueError, match="expected 'holds in m of n'"):
         verdicts.count({"result": "a", "case": "b", "ours": "often"})
@@ -82,12 +114,17 @@ def test_statements_decide():
 
 def test_the_pages_in_the_repository_are_fresh():
     for file, text in paper_pages.pages().items():
-        assert file.read_text(encoding="utf-8") == text, "stale: run python -m benchmarks.paper_pages"
+        assert file.read_text(encoding="utf-8") == text, (
+            "stale: run python -m benchmarks.paper_pages"
+        )
 
 
 def test_a_page_tells_what_changes_a_result_first(tmp_path):
     (tmp_path / "some.json").write_text(json.dumps(record()), encoding="utf-8")
     for text in paper_pages.pages(tmp_path).values():
         headings = [line for line in text.splitlines() if line.startswith("## ")]
-        assert headings[:2] == ["## What changes a result", "## What the authors' figures still show"]
+        assert headings[:2] == [
+            "## What changes a result",
+            "## What the authors' figures still show",
+        ]
         assert "could not be tested" in text

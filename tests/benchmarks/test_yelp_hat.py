@@ -20,7 +20,10 @@ def write_hat(path, rows):
 
 
 def spans(*marked):
-    return " ".join(f'<span class="active">{w[1:]}</span>' if w[0] == "*" else f"<span>{w}</span>" for w in marked)
+    return " ".join(
+        f'<span class="active">{w[1:]}</span>' if w[0] == "*" else f"<span>{w}</span>"
+        for w in marked
+    )
 
 
 def test_consensus_is_what_every_annotator_chose(tmp_path):
@@ -37,23 +40,32 @@ def test_consensus_is_what_every_annotator_chose(tmp_path):
         ],
     )  # fmt: skip
     review, other = load_yelp_hat(tmp_path)
-    assert review.words == ["Not", "good", "&", "very", "slow!"] == [text[a:b] for a, b in review.spans]
+    assert (
+        review.words
+        == ["Not", "good", "&", "very", "slow!"]
+        == [text[a:b] for a, b in review.spans]
+    )
     assert review.chosen.shape == (3, 5) and review.answers == ["no"] * 3 and review.label == 0
     np.testing.assert_array_equal(review.consensus, [False, True, False, False, True])
     assert other.text == "Fine" and other.label == 1 and not other.consensus.any()
     tokens = tokenize(text)
     assert [token.word for token in tokens] == ["not", "good", "very", "slow", "!"]
     np.testing.assert_array_equal(
-        review.at_spans([(token.start, token.end) for token in tokens]), [False, True, False, True, True]
+        review.at_spans([(token.start, token.end) for token in tokens]),
+        [False, True, False, True, True],
     )
 
 
 def test_hat_files_that_are_none(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"ham_part\*\.csv or a folder of them, from https://github"):
+    with pytest.raises(
+        FileNotFoundError, match=r"ham_part\*\.csv or a folder of them, from https://github"
+    ):
         load_yelp_hat(tmp_path)
     file = tmp_path / "ham_part1.csv"
     file.write_text("a,b\n1,2\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"ham_part1\.csv: expected the columns .*got \('a', 'b'\)"):
+    with pytest.raises(
+        ValueError, match=r"ham_part1\.csv: expected the columns .*got \('a', 'b'\)"
+    ):
         load_yelp_hat(file)
     write_hat(file, [("7", "text", "no", spans("text"))])
     with pytest.raises(ValueError, match="line 2: expected a label 0 or 1"):

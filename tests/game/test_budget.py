@@ -21,7 +21,9 @@ from tests.problems import random_game
 
 @pytest.mark.parametrize("arithmetic", [FLOAT64, FLOAT32], ids=lambda a: a.name)
 @pytest.mark.parametrize("plain", [False, True])
-@pytest.mark.parametrize(("scale", "spread", "d", "amplification"), [(1.0, 1.0, 10, 1.0), (0.3, 7.0, 500, 3.0)])
+@pytest.mark.parametrize(
+    ("scale", "spread", "d", "amplification"), [(1.0, 1.0, 10, 1.0), (0.3, 7.0, 500, 3.0)]
+)
 def test_the_parts_add_up(arithmetic, plain, scale, spread, d, amplification):
     """An error of 1/D counts twice the spread, a last addition counts relative to max|f|."""
     ulp = arithmetic.ulp
@@ -76,7 +78,9 @@ def test_masses_are_right_however_large_the_scores(unit):
 
 def test_the_coalitions_that_are_tried_for_a_large_value():
     """All, none, all that raise f, all that lower it, the one that raises it most, and the one that lowers it most."""
-    game = PooledGame.from_scores([0.0] * 5, [3.0, 1.0, 2.0, 0.0, 5.0], s_background=0.0, v_background=0.0)
+    game = PooledGame.from_scores(
+        [0.0] * 5, [3.0, 1.0, 2.0, 0.0, 5.0], s_background=0.0, v_background=0.0
+    )
     tried = [set(np.flatnonzero(row).tolist()) for row in _probes(game)]
     assert tried == [{0, 1, 2, 3, 4}, set(), {0, 4}, {1, 2, 3}, {4}, {3}]
     # The value of those above the center, (3 + 5) / 3, is the largest: the bound is at most that, and hardly less.

@@ -27,9 +27,13 @@ def make_game(d: int, H: int, kind: str, seed: int = 0, spread: float = 1.5) -> 
     s, v = rng.normal(size=(H, d)) * spread, rng.normal(size=(H, d)) + 0.3
     if kind == "unk":
         extra = {"s_absent": rng.normal(size=(H, d)) * spread, "v_absent": rng.normal(size=(H, d))}
-        return PooledGame.from_scores(s, v, **extra, s_background=rng.normal(size=H), v_background=0.2, bias=0.7)
+        return PooledGame.from_scores(
+            s, v, **extra, s_background=rng.normal(size=H), v_background=0.2, bias=0.7
+        )
     if kind == "deleted":
-        return PooledGame.from_scores(s, v, s_background=rng.normal(size=H), v_background=rng.normal(size=H), bias=-0.4)
+        return PooledGame.from_scores(
+            s, v, s_background=rng.normal(size=H), v_background=rng.normal(size=H), bias=-0.4
+        )
     return PooledGame.from_scores(s, v, bias=0.3, empty_value=-1.1)
 
 
@@ -91,11 +95,15 @@ def test_large_games_keep_their_identities() -> None:
         mean, present = moments_by_size(game, np.eye(84)[s])
         np.testing.assert_allclose(mean, by_size[s], rtol=0, atol=1e-11)
         np.testing.assert_allclose(present.mean(), share[s] * by_size[s], rtol=0, atol=1e-11)
-    np.testing.assert_allclose(by_size[1], game.value(~np.eye(83, dtype=bool)).mean(), rtol=0, atol=1e-11)
+    np.testing.assert_allclose(
+        by_size[1], game.value(~np.eye(83, dtype=bool)).mean(), rtol=0, atol=1e-11
+    )
 
 
 def test_constant_game() -> None:
-    game = PooledGame.from_scores([0.0, 3.0, 1.0], [2.0, 2.0, 2.0], s_background=1.0, v_background=2.0, bias=0.5)
+    game = PooledGame.from_scores(
+        [0.0, 3.0, 1.0], [2.0, 2.0, 2.0], s_background=1.0, v_background=2.0, bias=0.5
+    )
     np.testing.assert_allclose(expected_value_by_size(game), 2.5, rtol=1e-15)
 
 

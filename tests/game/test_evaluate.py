@@ -101,7 +101,9 @@ def deleted(d, seed=0, spread=1.0, **background):
 def replaced(d, seed=0):
     rng = np.random.default_rng(seed)
     s = rng.normal(size=d)
-    return PooledGame.from_scores(s, rng.normal(size=d), s - rng.exponential(size=d), rng.normal(size=d))
+    return PooledGame.from_scores(
+        s, rng.normal(size=d), s - rng.exponential(size=d), rng.normal(size=d)
+    )
 
 
 GAMES = {
@@ -109,7 +111,9 @@ GAMES = {
     "with a background": deleted(3000, 1, s_background=3.0, v_background=-2.0),
     "two heads": PooledGame.from_scores(*np.random.default_rng(2).normal(size=(2, 2, 3000))),
     "replaced by lighter ones": replaced(3000, 3),
-    "values of 1e200": PooledGame.from_scores(*(np.random.default_rng(4).normal(size=(2, 3000)) * [[1.0], [1e200]])),
+    "values of 1e200": PooledGame.from_scores(
+        *(np.random.default_rng(4).normal(size=(2, 3000)) * [[1.0], [1e200]])
+    ),
 }
 
 
@@ -122,7 +126,9 @@ def two_sets(p, weights):
 def test_series_are_what_the_nodes_give(name, tol, monkeypatch):
     goal = budget(GAMES[name], tol)
     for terms in terms_of(GAMES[name], goal):
-        p = np.array([[0.1], [0.5], [0.9]]) * 0.1 / np.maximum(terms.largest_change, 0.1)  # q is 0.09 at most
+        p = (
+            np.array([[0.1], [0.5], [0.9]]) * 0.1 / np.maximum(terms.largest_change, 0.1)
+        )  # q is 0.09 at most
         weights = np.random.default_rng(5).normal(size=(3, p.shape[1]))
         batch = Batch(slice(None), p, weights)
         J = series_length(terms, np.repeat(p, 10, axis=0))
@@ -130,7 +136,9 @@ def test_series_are_what_the_nodes_give(name, tol, monkeypatch):
         found = sums_by_series(terms, p, two_sets(p, weights), two_sets(p, weights)[::-1], J)
         with monkeypatch.context() as patch:
             patch.setattr(evaluate, "series_length", lambda terms, p: 0)
-            witness = weighted_sums(terms, batch, goal.precise, two_sets, lambda p, w: two_sets(p, w)[::-1])
+            witness = weighted_sums(
+                terms, batch, goal.precise, two_sets, lambda p, w: two_sets(p, w)[::-1]
+            )
         for one, other in zip(found, witness, strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=3e-12 * np.abs(other).max())
 
@@ -147,7 +155,9 @@ def test_what_is_left_out_is_below_an_ulp(q):
         assert abs(1 - kept / whole) < arb(ULP) / 4
     # One term less would not do.
     fewer = J - 1
-    worst = max(float((fewer + 1) * x**fewer / (1 - x) ** 2), float(x ** (fewer - 1) / (fewer * (1 - x))))
+    worst = max(
+        float((fewer + 1) * x**fewer / (1 - x) ** 2), float(x ** (fewer - 1) / (fewer * (1 - x)))
+    )
     assert fewer < 2 or worst > evaluate.LEFT_OUT
 
 
@@ -162,7 +172,9 @@ def test_a_large_q_is_left_to_the_nodes():
 
 def test_players_that_are_light_when_present_are_left_to_the_nodes():
     rng = np.random.default_rng(0)
-    game = PooledGame.from_scores(rng.normal(size=2000), rng.normal(size=2000), rng.normal(size=2000), np.zeros(2000))
+    game = PooledGame.from_scores(
+        rng.normal(size=2000), rng.normal(size=2000), rng.normal(size=2000), np.zeros(2000)
+    )
     terms = next(iter(terms_of(game, budget(game, 1e-8))))
     assert series_length(terms, np.full((50, 1), 1e-4)) == 0
 
@@ -170,11 +182,17 @@ def test_players_that_are_light_when_present_are_left_to_the_nodes():
 @pytest.mark.parametrize("game", [deleted(20_000), deleted(20_000, 1, 2.5), replaced(20_000, 2)])
 def test_shapley_values_of_many_players(game, monkeypatch):
     taken = []
-    monkeypatch.setattr(evaluate, "series_length", lambda terms, p: taken.append(series_length(terms, p)) or taken[-1])
+    monkeypatch.setattr(
+        evaluate,
+        "series_length",
+        lambda terms, p: taken.append(series_length(terms, p)) or taken[-1],
+    )
     phi = shapley(game, 1e-11)
     assert any(taken)
     monkeypatch.setattr(evaluate, "series_length", lambda terms, p: 0)
-    largest = max(abs(game.value(np.ones(game.d, dtype=bool))), abs(game.value(np.zeros(game.d, dtype=bool))))
+    largest = max(
+        abs(game.value(np.ones(game.d, dtype=bool))), abs(game.value(np.zeros(game.d, dtype=bool)))
+    )
     assert np.abs(phi - shapley(game, 1e-11)).max() <= 1e-13 * largest
 
 

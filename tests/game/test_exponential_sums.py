@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from attn_closed_form.game.exponential_sums import EPS_MIN, lambda_rule, lambda_segments, read_table, short_sector_sums
+from attn_closed_form.game.exponential_sums import (
+    EPS_MIN,
+    lambda_rule,
+    lambda_segments,
+    read_table,
+    short_sector_sums,
+)
 
 pytest.importorskip("flint")
 
@@ -17,7 +23,9 @@ def test_every_bound_is_proved(log_range):
     for bound, lam, w in TABLE[log_range,]:
         assert (lam > 0).all() and (w > 0).all()
         assert proved_bound(lam.tolist(), w.tolist(), log_range, bound) <= bound
-    assert [lam.size for _, lam, _ in TABLE[log_range,]] == sorted(lam.size for _, lam, _ in TABLE[log_range,])
+    assert [lam.size for _, lam, _ in TABLE[log_range,]] == sorted(
+        lam.size for _, lam, _ in TABLE[log_range,]
+    )
 
 
 def test_the_proof_can_fail():
@@ -33,7 +41,9 @@ def test_the_proof_is_not_below_the_error():
     for log_range in (0.25, 3.0, 12.0):
         for bound, lam, w in TABLE[log_range,]:
             x = np.exp(np.linspace(0, log_range, 4000).astype(np.longdouble))[:, None]
-            error = np.abs(x * (w * np.exp(-lam.astype(np.longdouble) * x)).sum(axis=1, keepdims=True) - 1).max()
+            error = np.abs(
+                x * (w * np.exp(-lam.astype(np.longdouble) * x)).sum(axis=1, keepdims=True) - 1
+            ).max()
             assert 0.5 * bound < error <= bound
 
 
@@ -88,8 +98,12 @@ def test_segments_are_the_rule(eps):
     lam, w = lambda_rule(log_range, eps)
     pieces = lambda_segments(log_range, eps)
     assert len(pieces) > 1
-    assert np.allclose(np.sort(np.concatenate([x * np.exp(-shift) for shift, x, _ in pieces])), lam, rtol=1e-13)
-    assert np.isclose(sum((x * np.exp(-shift)).sum() for shift, _, x in pieces), w.sum(), rtol=1e-13)
+    assert np.allclose(
+        np.sort(np.concatenate([x * np.exp(-shift) for shift, x, _ in pieces])), lam, rtol=1e-13
+    )
+    assert np.isclose(
+        sum((x * np.exp(-shift)).sum() for shift, _, x in pieces), w.sum(), rtol=1e-13
+    )
 
 
 @pytest.mark.parametrize("eps", [EPS_MIN / 2, 0.2, 0.0, -1.0, np.nan])
@@ -114,7 +128,9 @@ def slow(*arguments):
     return pytest.param(*arguments, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("angle", "every"), [*((a, 12) for a in ANGLES), *(slow(a, 1) for a in ANGLES)])
+@pytest.mark.parametrize(
+    ("angle", "every"), [*((a, 12) for a in ANGLES), *(slow(a, 1) for a in ANGLES)]
+)
 def test_every_bound_of_a_sector_is_proved(angle, every):
     """And the sums of moduli, which rounding is relative to, are at most a tenth above those of the integral.
 

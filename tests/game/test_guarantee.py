@@ -73,7 +73,9 @@ def test_v3_masked_scores_cost_nothing(masked):
     assert sum(rows.weight.size for rows in terms_of(game, budget(game, 1e-10))) < 60
 
 
-@pytest.mark.parametrize(("offset", "tol"), [(1e4, 1.9e-13), (1e8, 1e-10), (1e8, 1e-12), (1e12, 1e-12), (-1e15, 1e-12)])
+@pytest.mark.parametrize(
+    ("offset", "tol"), [(1e4, 1.9e-13), (1e8, 1e-10), (1e8, 1e-12), (1e12, 1e-12), (-1e15, 1e-12)]
+)
 def test_v4_offsets_of_the_scores(offset, tol):
     game = G(
         offset + np.array([0, 1, 2, 0.5]),
@@ -88,7 +90,9 @@ def test_v5_constants_that_cancel():
     game = G([0.0, 0.0], [-1e16, -1e16], bias=1e16, empty_value=1.0)
     np.testing.assert_array_equal(shapley(game), [-0.5, -0.5])
     check_all(game)
-    check_all(G([0.0, 0.3], [-1e8 + 0.25, -1e8 + 0.75], s_background=0.0, v_background=-1e8, bias=1e8))
+    check_all(
+        G([0.0, 0.3], [-1e8 + 0.25, -1e8 + 0.75], s_background=0.0, v_background=-1e8, bias=1e8)
+    )
 
 
 def test_v8_the_named_tol_works():
@@ -165,10 +169,17 @@ def test_the_oracle_can_fail():
     assert largest_ratio("shapley", f, phi + 2e-9, 1e-10) > 1
     assert largest_ratio("shapley", f, phi[::-1].copy(), 1e-10) > 1
     table = interactions(game)[np.triu_indices(3, 1)]
-    assert largest_ratio("interactions", f, table, 1e-10) <= 1 < largest_ratio("interactions", f, -table, 1e-10)
+    assert (
+        largest_ratio("interactions", f, table, 1e-10)
+        <= 1
+        < largest_ratio("interactions", f, -table, 1e-10)
+    )
 
 
 def test_the_message_names_what_was_asked():
     with pytest.raises(ToleranceError) as caught:
         interactions(G([0.0, 1.0, 2.0], [1.0, 2.0, 3.0]), tol=1e-15)
-    assert re.match(r"tol: 1e-15 cannot be guaranteed .* the smallest possible tol is \d\.\de-1\d$", str(caught.value))
+    assert re.match(
+        r"tol: 1e-15 cannot be guaranteed .* the smallest possible tol is \d\.\de-1\d$",
+        str(caught.value),
+    )

@@ -46,7 +46,8 @@ def test_faithful_indices_are_the_best_fit(name, index):
     table, expected = interactions(game, index), fit(game, index)
     assert_same(game, table, expected, 1e-10)
     assert (
-        abs(constant_of(game, index, table) - expected[()]) <= 1e-10 * game.d * np.abs(enumeration.values(game)).max()
+        abs(constant_of(game, index, table) - expected[()])
+        <= 1e-10 * game.d * np.abs(enumeration.values(game)).max()
     )
 
 
@@ -55,9 +56,16 @@ def test_faithful_indices_are_the_best_fit(name, index):
 def test_shapiq(name, index):
     exact = pytest.importorskip("shapiq.game_theory.exact", reason="needs the extra 'interop'")
     game = GAMES[name]
-    expected = exact.ExactComputer(n_players=game.d, game=lambda masks: game.value(np.asarray(masks, dtype=bool)))
+    expected = exact.ExactComputer(
+        n_players=game.d, game=lambda masks: game.value(np.asarray(masks, dtype=bool))
+    )
     # shapiq meets the two ends of FSII by a large weight, to about 1e-9.
-    assert_same(game, interactions(game, index), expected(index, order=2), 1e-8 if index == "FSII" else 1e-10)
+    assert_same(
+        game,
+        interactions(game, index),
+        expected(index, order=2),
+        1e-8 if index == "FSII" else 1e-10,
+    )
 
 
 @pytest.mark.parametrize("index", ["STII", "FSII"])
@@ -66,7 +74,10 @@ def test_efficiency(name, index):
     game = GAMES[name]
     table = interactions(game, index)
     total = constant_of(game, index, table) + np.triu(table).sum()
-    assert abs(total - game.value(np.ones(game.d, dtype=bool))) <= 1e-9 * np.abs(enumeration.values(game)).max()
+    assert (
+        abs(total - game.value(np.ones(game.d, dtype=bool)))
+        <= 1e-9 * np.abs(enumeration.values(game)).max()
+    )
 
 
 @pytest.mark.parametrize("index", INDICES)
@@ -78,16 +89,22 @@ def test_small_games(index):
 
 
 @pytest.mark.parametrize("index", INDICES)
-@pytest.mark.parametrize("kind", ["deleted", "deleted+background", "replaced", "replaced+background"])
+@pytest.mark.parametrize(
+    "kind", ["deleted", "deleted+background", "replaced", "replaced+background"]
+)
 def test_the_interactions_of_one_player_are_a_row_of_the_table(kind, index):
     game = random_game(3, 7, 2, kind, 3.0, offset=0.7)
-    np.testing.assert_allclose(interactions(game, index, 2), interactions(game, index)[2], rtol=0, atol=10 * QUADRATURE)
+    np.testing.assert_allclose(
+        interactions(game, index, 2), interactions(game, index)[2], rtol=0, atol=10 * QUADRATURE
+    )
 
 
 def test_a_row_where_the_empty_coalition_has_its_own_value():
     rng = np.random.default_rng(0)
     game = PooledGame.from_scores(rng.normal(size=(2, 5)), rng.normal(size=(2, 5)), empty_value=0.7)
-    np.testing.assert_allclose(interactions(game, player=2), interactions(game)[2], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        interactions(game, player=2), interactions(game)[2], rtol=0, atol=1e-9
+    )
     exact = enumeration.interactions(game)
     np.testing.assert_allclose(interactions(game), exact.astype(float), rtol=0, atol=1e-9)
 

@@ -42,7 +42,11 @@ def test_what_is_left_out_cannot_matter(kind):
             assert (np.maximum(delta, pair)[outside] <= 1e-12).all()
             # A second difference leaves three players out of the product: i, j and that of the numerator.
             decay = p * sums.heavy + (1 - p) * sums.light
-            bound = 3 - decay + np.log(np.maximum(sums.weight * (sums.background + sums.players), 1e-300))
+            bound = (
+                3
+                - decay
+                + np.log(np.maximum(sums.weight * (sums.background + sums.players), 1e-300))
+            )
             assert (bound[outside] <= log_allowed + 1e-9).all()
             cut += int(outside.sum())
     assert cut > 0 or kind == "replaced+background"
@@ -65,7 +69,11 @@ def test_the_nodes_of_all_terms_make_no_more_than_the_allowed_error(kind):
                 length = interval.last - interval.first
                 with np.errstate(divide="ignore"):
                     log_error = log_bound(sums, interval, True) + np.log(length)[:, None]
-                made = np.exp(log_error + log_legendre_factor(THETA) - 2 * THETA * m[:, None]).min(axis=1).sum()
+                made = (
+                    np.exp(log_error + log_legendre_factor(THETA) - 2 * THETA * m[:, None])
+                    .min(axis=1)
+                    .sum()
+                )
                 made = 0.0 if (m == (d + 1) // 2).all() else made
                 total = made + (OUTSIDE * allowed * sums.share if (length < 1).any() else 0.0)
                 assert total <= allowed * sums.share * (1 + 1e-9)
@@ -101,8 +109,14 @@ def test_batches_are_small_enough_for_the_rounding_of_their_sums():
 def test_what_a_law_makes_of_the_probability_of_being_alone(law):
     p, w = ([law.p], [1.0]) if isinstance(law, Point) else legendre_rule(40)
     for n in (0, 1, 5, 30):
-        density = 1.0 if isinstance(law, Point) else sum(c * p**a * (1 - p) ** b for c, a, b in law.powers)
-        assert law.alone(n) == pytest.approx(float(np.dot(w, density * (1 - np.asarray(p)) ** n)), rel=1e-12)
+        density = (
+            1.0
+            if isinstance(law, Point)
+            else sum(c * p**a * (1 - p) ** b for c, a, b in law.powers)
+        )
+        assert law.alone(n) == pytest.approx(
+            float(np.dot(w, density * (1 - np.asarray(p)) ** n)), rel=1e-12
+        )
 
 
 def test_being_alone_among_very_many_keeps_its_digits():
@@ -117,7 +131,9 @@ def test_the_total_of_a_law_is_the_integral_of_its_modulus(law):
         assert law.total == 1
         return
     p = (np.arange(200_000) + 0.5) / 200_000
-    assert law.total == pytest.approx(np.abs(sum(c * p**a * (1 - p) ** b for c, a, b in law.powers)).mean(), rel=1e-6)
+    assert law.total == pytest.approx(
+        np.abs(sum(c * p**a * (1 - p) ** b for c, a, b in law.powers)).mean(), rel=1e-6
+    )
 
 
 def test_the_rounding_of_a_density_is_what_the_law_reports():
@@ -128,7 +144,10 @@ def test_the_rounding_of_a_density_is_what_the_law_reports():
         (c, _, _) = law.powers[0]
         values = float(c) * x**a * (1 - x) ** b
         exact = [c * Fraction(float(p)) ** a * (1 - Fraction(float(p))) ** b for p in x]
-        error = sum(abs(Fraction(float(v)) - e) * Fraction(float(u)) for v, e, u in zip(values, exact, w, strict=True))
+        error = sum(
+            abs(Fraction(float(v)) - e) * Fraction(float(u))
+            for v, e, u in zip(values, exact, w, strict=True)
+        )
         assert float(error) <= law.rounding * 2.0**-53
 
 
@@ -138,7 +157,9 @@ def test_too_short_an_interval_is_seen(monkeypatch):
     game = PooledGame.from_scores(rng.normal(size=2000), rng.normal(size=2000))
     exact = shapley(game, 1e-11)
     monkeypatch.setattr(laws, "LOG_LEFT_OUT", -12.0)
-    assert np.abs(shapley(game, 1e-11) - exact).max() > 1e-11 * np.abs(game.value(np.ones(2000, dtype=bool)))
+    assert np.abs(shapley(game, 1e-11) - exact).max() > 1e-11 * np.abs(
+        game.value(np.ones(2000, dtype=bool))
+    )
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 7, 12])
@@ -173,6 +194,9 @@ def test_legendre_rule_to_the_last_bit(m):
         p, w = legendre_rule(m)
         for i in range(m):
             x, weight = flint.arb.legendre_p_root(m, m - 1 - i, weight=True)
-            assert abs(p[i] - float((1 + x) / 2)) <= 2**-53 * p[i] and abs(w[i] - float(weight / 2)) <= 2**-53 * w[i]
+            assert (
+                abs(p[i] - float((1 + x) / 2)) <= 2**-53 * p[i]
+                and abs(w[i] - float(weight / 2)) <= 2**-53 * w[i]
+            )
     finally:
         flint.ctx.prec = before

@@ -59,7 +59,9 @@ def test_every_entry_of_the_table_is_proved(i):
     for bound, y, r in ENTRIES[i]:
         assert (y > 0).all() and (r > 0).all()
         assert proved_sigmoid_bound(y.tolist(), r.tolist(), RANGES[i], bound) <= bound
-    assert [entry[0] for entry in ENTRIES[i]] == sorted((entry[0] for entry in ENTRIES[i]), reverse=True)
+    assert [entry[0] for entry in ENTRIES[i]] == sorted(
+        (entry[0] for entry in ENTRIES[i]), reverse=True
+    )
 
 
 def test_the_proof_of_the_table_can_fail():
@@ -82,7 +84,9 @@ def test_poles_keep_their_error(name, lo, hi, error):
     f = np.linspace(lo, hi, 3001)
     sum_of_poles = poles.constant + (poles.residue / (f[:, None] - poles.z)).sum(axis=1).real
     size = float(np.abs(poles.residue / sectors(poles.z, lo, hi).nearest).sum())
-    assert np.abs(sum_of_poles - LINKS[name].function(f)).max() <= poles.error + 1e-15 * (size + abs(poles.constant))
+    assert np.abs(sum_of_poles - LINKS[name].function(f)).max() <= poles.error + 1e-15 * (
+        size + abs(poles.constant)
+    )
     assert poles.error <= error
 
 
@@ -101,13 +105,18 @@ def test_a_range_beyond_the_table_is_refused_and_named():
 def test_the_rule_for_a_sector_keeps_its_word(angle, log_range, eps):
     """On its boundary, where |w sum - 1| is largest by the maximum principle, and within the rounding of this sum."""
     segments = sector_segments(log_range, eps, angle)
-    ray, side = np.linspace(0.0, log_range, 60), np.log(1 + 1j * np.tan(angle) * np.linspace(0, 1, 20))
+    ray, side = (
+        np.linspace(0.0, log_range, 60),
+        np.log(1 + 1j * np.tan(angle) * np.linspace(0, 1, 20)),
+    )
     w_log = np.concatenate([ray + side[-1], side, log_range + side])
     total = np.zeros(w_log.size, dtype=complex)
     for shift, lam, w in segments:
         near = w_log.real - shift < 690  # beyond, e^(-lam w) is 0
         z = np.exp(w_log[near] - shift)[:, None]
-        total[near] += (z * w * np.exp(-np.minimum(lam * np.abs(z), 1e6) * z / np.abs(z))).sum(axis=1)
+        total[near] += (z * w * np.exp(-np.minimum(lam * np.abs(z), 1e6) * z / np.abs(z))).sum(
+            axis=1
+        )
     assert np.abs(total - 1).max() <= eps + 1e-15 / np.cos(angle) ** 2
 
 
@@ -138,20 +147,26 @@ def test_complex_terms_stay_below_their_bound(kind):
                     P = terms.weight * np.prod(Y, axis=1)
                     num = terms.n_0 + (T / Y).sum(axis=1)
                     mean = P * num
-                    delta = P[:, None] * ((x - y) / Y * num[:, None] + x * y * (V[:, 0] - V[:, 1]) / Y**2)
+                    delta = P[:, None] * (
+                        (x - y) / Y * num[:, None] + x * y * (V[:, 0] - V[:, 1]) / Y**2
+                    )
                     assert (np.log(np.abs(mean) + 1e-300) <= bounds[0][:, i] + 1e-9).all()
-                    assert (np.log(np.abs(delta).max(axis=1) + 1e-300) <= bounds[1][:, i] + 1e-9).all()
+                    assert (
+                        np.log(np.abs(delta).max(axis=1) + 1e-300) <= bounds[1][:, i] + 1e-9
+                    ).all()
 
 
 def test_players_whose_factors_cancel_are_not_divided_by(monkeypatch):
     """One player that dominates, at nodes where p x + (1 - p) y is nearly 0: the values are right all the same."""
-    game = PooledGame.from_scores([3.0, 0.0, 0.1], [9.0, -2.0, 1.0], [3.0, 0.0, 0.0], [-9.0, 1.0, 0.0]).through(
-        "sigmoid"
-    )
+    game = PooledGame.from_scores(
+        [3.0, 0.0, 0.1], [9.0, -2.0, 1.0], [3.0, 0.0, 0.0], [-9.0, 1.0, 0.0]
+    ).through("sigmoid")
     exact = enumeration.shapley(game)
     seen = []
     products = evaluate.Vanishing.products
-    monkeypatch.setattr(evaluate.Vanishing, "products", lambda self: seen.append(len(self.p)) or products(self))
+    monkeypatch.setattr(
+        evaluate.Vanishing, "products", lambda self: seen.append(len(self.p)) or products(self)
+    )
     monkeypatch.setattr(evaluate, "LEAST_FACTOR", 0.3)
     np.testing.assert_allclose(banzhaf(game, 1e-9), enumeration.banzhaf(game), rtol=0, atol=1e-9)
     assert sum(seen) > 0  # at p = 1/2
@@ -196,14 +211,18 @@ def test_every_function_takes_a_linked_game(kind, link):
     without = game.value(everybody) - game.value(~np.eye(6, dtype=bool))
     np.testing.assert_allclose(leave_one_out(game), without, **close)
     by_size = expected_value_by_size(game, 1e-9)
-    np.testing.assert_allclose([by_size[0], by_size[-1]], game.value([everybody, ~everybody]), **close)
+    np.testing.assert_allclose(
+        [by_size[0], by_size[-1]], game.value([everybody, ~everybody]), **close
+    )
     merged = game.merge([[0, 2], [1], [3, 4, 5]])
     np.testing.assert_allclose(shapley(merged, 1e-9), enumeration.shapley(merged), **close)
     assert np.isfinite(lime_limit(game, tol=1e-8).coef).all()
 
 
 def test_a_constant_game_and_a_single_player():
-    game = PooledGame.from_scores([0.0, 1.0], [2.0, 2.0], s_background=0.0, v_background=2.0).through("sigmoid")
+    game = PooledGame.from_scores(
+        [0.0, 1.0], [2.0, 2.0], s_background=0.0, v_background=2.0
+    ).through("sigmoid")
     assert shapley(game).tolist() == [0.0, 0.0]
     assert expected_value_by_size(game) == pytest.approx([1 / (1 + math.exp(-2.0))] * 3)
     alone = PooledGame.from_scores([0.0], [1.5]).through("sigmoid")
@@ -213,8 +232,12 @@ def test_a_constant_game_and_a_single_player():
 def test_scale_and_target_are_those_of_the_function():
     game = random_game(1, 4, "replaced")
     f = game.value([True] * 4)
-    assert game.through("sigmoid", scale=0.5).value([True] * 4) == pytest.approx(1 / (1 + math.exp(-0.5 * f)))
-    assert game.through("squared_error", scale=2.0, target=0.7).value([True] * 4) == pytest.approx((2 * (f - 0.7)) ** 2)
+    assert game.through("sigmoid", scale=0.5).value([True] * 4) == pytest.approx(
+        1 / (1 + math.exp(-0.5 * f))
+    )
+    assert game.through("squared_error", scale=2.0, target=0.7).value([True] * 4) == pytest.approx(
+        (2 * (f - 0.7)) ** 2
+    )
     np.testing.assert_allclose(
         shapley(game.through("squared_error", target=0.7), 1e-9),
         enumeration.shapley(game.through("squared_error", target=0.7)),
@@ -224,7 +247,9 @@ def test_scale_and_target_are_those_of_the_function():
 
 def test_the_logarithm_needs_values_that_are_not_negative():
     game = PooledGame.from_scores([0.0, 1.0], [0.0, 1.0], s_background=0.0, v_background=0.1)
-    np.testing.assert_allclose(shapley(game.through("log"), 1e-9), enumeration.shapley(game.through("log")), atol=1e-8)
+    np.testing.assert_allclose(
+        shapley(game.through("log"), 1e-9), enumeration.shapley(game.through("log")), atol=1e-8
+    )
     with pytest.raises(ValueError, match="at least 0"):
         PooledGame.from_scores([0.0, 1.0], [-1.0, 1.0]).through("log")
 
@@ -242,7 +267,11 @@ def test_a_looser_tol_takes_fewer_nodes():
     def nodes(tol):
         game = linked.within(tol)
         goal = budget(game, tol)
-        batches = (batch for terms in terms_of(game, goal) for batch in UNIFORM.batches(terms, goal.p_error))
+        batches = (
+            batch
+            for terms in terms_of(game, goal)
+            for batch in UNIFORM.batches(terms, goal.p_error)
+        )
         return sum(batch.p.size for batch in batches)
 
     assert nodes(1e-3) < nodes(1e-6) < nodes(1e-9)
@@ -263,12 +292,16 @@ def test_wrong_links_are_named(arguments, message):
 
 def test_several_heads_are_sent_to_the_sampled_way():
     game = PooledGame.from_scores([[0.0, 1.0], [1.0, 0.0]], [[1.0, 2.0], [3.0, 4.0]])
-    with pytest.raises(ValueError, match="need one head, and this game has 2; `shapley_sample` estimates them"):
+    with pytest.raises(
+        ValueError, match="need one head, and this game has 2; `shapley_sample` estimates them"
+    ):
         game.through("sigmoid")
     assert isinstance(random_game(0, 3, "deleted").through("sigmoid"), LinkedGame)
 
 
-@pytest.mark.parametrize("function", [shapley, leave_one_out, lambda game: game.value([[True, True]])])
+@pytest.mark.parametrize(
+    "function", [shapley, leave_one_out, lambda game: game.value([[True, True]])]
+)
 def test_values_that_leave_float64_are_errors(function):
     game = PooledGame.from_scores([0.0, 1.0], [1000.0, 800.0], s_background=0.0, v_background=1.0)
     with pytest.raises(ToleranceError), np.errstate(all="ignore"):

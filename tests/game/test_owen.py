@@ -19,7 +19,9 @@ def scale(game):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("groups", [[[0, 3], [1], [2, 4, 5]], [[0, 1], [2, 3], [4, 5]], [[5, 0, 1, 2, 3, 4]]])
+@pytest.mark.parametrize(
+    "groups", [[[0, 3], [1], [2, 4, 5]], [[0, 1], [2, 3], [4, 5]], [[5, 0, 1, 2, 3, 4]]]
+)
 def test_all_orders(kind, groups):
     game = random_game(3, 6, 2, kind, 4.0, bias=0.3, empty_value=0.7)
     exact = enumeration.owen_by_orders(game, groups)
@@ -46,7 +48,9 @@ def test_by_enumeration(name, tol):
 @given(seed=st.integers(0, 10**6), d=st.integers(1, 25), kind=st.sampled_from(KINDS))
 def test_members_add_up_to_their_group(seed, d, kind):
     rng = np.random.default_rng(seed)
-    game = random_game(seed, d, 2, kind, float(rng.choice([1.0, 10.0, 200.0])), empty_value=rng.normal())
+    game = random_game(
+        seed, d, 2, kind, float(rng.choice([1.0, 10.0, 200.0])), empty_value=rng.normal()
+    )
     numbers = np.unique(rng.integers(0, rng.integers(1, d + 1), d), return_inverse=True)[1]
     phi, merged = owen(game, numbers, 1e-9), shapley(game.merge(as_groups(numbers, d)), 1e-9)
     largest = max(np.abs(game.v).max(), np.abs(game.v_absent).max(), abs(game.empty_value))
@@ -70,7 +74,9 @@ def test_a_wrong_partition_is_seen():
     assert np.abs(owen(game, [[0, 1], [2, 3, 4, 5]]) - exact).max() > 1e-3
 
 
-@pytest.mark.parametrize("groups", [[[0, 1]], [[0, 1], [1, 2]], [[0, 1, 2], []], [], [0, 1], [0.0, 1.0, 2.0]])
+@pytest.mark.parametrize(
+    "groups", [[[0, 1]], [[0, 1], [1, 2]], [[0, 1, 2], []], [], [0, 1], [0.0, 1.0, 2.0]]
+)
 def test_errors(groups):
     with pytest.raises(ValueError, match="groups: expected"):
         owen(PooledGame.from_scores([0.0, 1.0, 2.0], [1.0, 2.0, 3.0]), groups)

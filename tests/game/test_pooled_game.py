@@ -51,10 +51,14 @@ def condition(model, players):
 @given(problems(min_size=1), st.data())
 def test_absent_positions_are_unk(problem, data):
     model, tokens, output = problem
-    masks = np.array(data.draw(st.lists(st.tuples(*[st.booleans()] * len(tokens)), min_size=1, max_size=5)))
+    masks = np.array(
+        data.draw(st.lists(st.tuples(*[st.booleans()] * len(tokens)), min_size=1, max_size=5))
+    )
     players = pooled_game(model, tokens, absent="unk", output=output)
     expected = [predict(model, np.where(mask, tokens, model.unk))[output] for mask in masks]
-    assert_algebraic(players.value(masks), expected, magnitudes(model).value, condition(model, players))
+    assert_algebraic(
+        players.value(masks), expected, magnitudes(model).value, condition(model, players)
+    )
 
 
 @given(problems(min_size=1))
@@ -64,8 +68,13 @@ def test_absent_words_are_unk_at_all_their_positions(problem):
     players = pooled_game(model, tokens, players="words", absent="unk", output=output)
     assert players.labels == tuple(map(str, words))
     masks = ~np.eye(len(words), dtype=bool)
-    expected = [predict(model, [model.unk if token == gone else token for token in tokens])[output] for gone in words]
-    assert_algebraic(players.value(masks), expected, magnitudes(model).value, condition(model, players))
+    expected = [
+        predict(model, [model.unk if token == gone else token for token in tokens])[output]
+        for gone in words
+    ]
+    assert_algebraic(
+        players.value(masks), expected, magnitudes(model).value, condition(model, players)
+    )
 
 
 def deleted_value(model, tokens, mask, output):
@@ -83,7 +92,9 @@ def test_deleted_positions_leave_the_softmax(length, output):
     masks = all_masks(length)[:: max(1, 2**length // 64)]
     players = pooled_game(MODEL, tokens, absent="deleted", output=output)
     expected = [deleted_value(MODEL, tokens, mask, output) for mask in masks]
-    assert_algebraic(players.value(masks), expected, magnitudes(MODEL).value, condition(MODEL, players))
+    assert_algebraic(
+        players.value(masks), expected, magnitudes(MODEL).value, condition(MODEL, players)
+    )
 
 
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
@@ -94,7 +105,9 @@ def test_the_two_ways_to_compute_a_value_agree(absent):
     plain = players.value(masks)
     in_logs = pickle.loads(pickle.dumps(players))
     in_logs.__dict__["linear"] = None
-    assert_algebraic(in_logs.value(masks), plain, magnitudes(MODEL).value, condition(MODEL, players))
+    assert_algebraic(
+        in_logs.value(masks), plain, magnitudes(MODEL).value, condition(MODEL, players)
+    )
 
 
 def test_peaked_games_stay_in_the_log_domain():
@@ -124,13 +137,20 @@ def test_merged_players_act_together(absent):
         apart = np.zeros(5, dtype=bool)
         for group, present in zip(groups, mask, strict=True):
             apart[group] = present
-        assert_algebraic(merged.value(mask), players.value(apart), magnitudes(MODEL).value, condition(MODEL, players))
+        assert_algebraic(
+            merged.value(mask),
+            players.value(apart),
+            magnitudes(MODEL).value,
+            condition(MODEL, players),
+        )
     assert players.merge(groups, labels=["a", "b", "c"]).labels == ("a", "b", "c")
 
 
 @pytest.mark.parametrize("groups", [[[0], [1]], [[0, 1], [1, 2]], [[0, 1, 2], []], [[0, 1, 3]]])
 def test_groups_that_are_no_partition(groups):
-    with pytest.raises(ValueError, match=r"groups: expected each player 0\.\.2 in exactly one group, got"):
+    with pytest.raises(
+        ValueError, match=r"groups: expected each player 0\.\.2 in exactly one group, got"
+    ):
         pooled_game(MODEL, [3, 5, 8]).merge(groups)
 
 
@@ -140,7 +160,9 @@ def test_merge_tokens_keeps_mass_and_mass_times_value(seed, n):
     s, v = rng.normal(size=(2, 3, n))
     log_mass, mean = merge_tokens(s, v)
     assert_algebraic(np.exp(log_mass), np.exp(s).sum(axis=1))
-    assert_algebraic(np.exp(log_mass) * mean, (np.exp(s) * v).sum(axis=1), scale=np.exp(s).sum() * 4)
+    assert_algebraic(
+        np.exp(log_mass) * mean, (np.exp(s) * v).sum(axis=1), scale=np.exp(s).sum() * 4
+    )
 
 
 def test_merge_tokens_without_mass_and_with_equal_values():
@@ -161,7 +183,10 @@ def test_a_word_repeated_through_a_full_document():
     players = pooled_game(MODEL, [3] * 12, players="words")
     assert (players.d, players.H) == (1, MODEL.K)
     assert_algebraic(
-        players.value([True]), predict(MODEL, [3] * 12)[0], magnitudes(MODEL).value, condition(MODEL, players)
+        players.value([True]),
+        predict(MODEL, [3] * 12)[0],
+        magnitudes(MODEL).value,
+        condition(MODEL, players),
     )
 
 
@@ -195,8 +220,14 @@ def test_bad_arguments_of_pooled_game(arguments, message):
         ({"v": [1.0]}, r"v: expected shape \(1, 2\) like s, got \(1, 1\)"),
         ({"s": [], "v": []}, "s: expected at least one player"),
         ({"s": 1.0}, r"s: expected shape \(d,\) or \(H, d\), got \(\)"),
-        ({"s_absent": [np.inf, 0.0]}, r"s_absent: expected finite numbers or -inf \(deleted\), got inf"),
-        ({"s_absent": [0.0, 0.0, 0.0]}, r"s_absent: expected something that broadcasts to \(1, 2\), got \(3,\)"),
+        (
+            {"s_absent": [np.inf, 0.0]},
+            r"s_absent: expected finite numbers or -inf \(deleted\), got inf",
+        ),
+        (
+            {"s_absent": [0.0, 0.0, 0.0]},
+            r"s_absent: expected something that broadcasts to \(1, 2\), got \(3,\)",
+        ),
         ({"v_absent": 0.0}, "v_absent: given without s_absent"),
         ({"v_background": 0.0}, "v_background: given without s_background"),
         ({"bias": np.nan}, "bias: expected finite numbers"),
@@ -209,11 +240,15 @@ def test_bad_scores(arguments, message):
 
 
 def test_heads_must_agree_on_emptiness():
-    with pytest.raises(ValueError, match="head 0 has no mass when every player is absent and head 1 has"):
+    with pytest.raises(
+        ValueError, match="head 0 has no mass when every player is absent and head 1 has"
+    ):
         PooledGame.from_scores(np.zeros((2, 1)), np.zeros((2, 1)), s_background=[-np.inf, 0.0])
 
 
-@pytest.mark.parametrize("present", [[True], [[True, False, True]], True, [2, 0], ["a", "b"], [0.5, 1.0]])
+@pytest.mark.parametrize(
+    "present", [[True], [[True, False, True]], True, [2, 0], ["a", "b"], [0.5, 1.0]]
+)
 def test_bad_masks(present):
     with pytest.raises(ValueError, match=r"^present: expected a boolean mask"):
         PooledGame.from_scores([0.0, 1.0], [1.0, 2.0]).value(present)
@@ -230,9 +265,20 @@ def test_games_are_read_only():
 @pytest.mark.parametrize("name", ["v", "v_absent", "v_background", "bias", "empty_value"])
 def test_values_that_would_leave_float64_are_refused(name):
     """Their differences would be infinite."""
-    numbers = {"s": [0.0], "v": [1.0], "s_absent": [0.0], "v_absent": [1.0], "s_background": 0.0, "v_background": 0.0}
-    with pytest.raises(ValueError, match=rf"^{name}: expected numbers within 1e\+305 of zero, got 1.7e\+308"):
-        PooledGame.from_scores(**numbers | {name: -1.7e308 if name in ("bias", "empty_value") else [-1.7e308]})
+    numbers = {
+        "s": [0.0],
+        "v": [1.0],
+        "s_absent": [0.0],
+        "v_absent": [1.0],
+        "s_background": 0.0,
+        "v_background": 0.0,
+    }
+    with pytest.raises(
+        ValueError, match=rf"^{name}: expected numbers within 1e\+305 of zero, got 1.7e\+308"
+    ):
+        PooledGame.from_scores(
+            **numbers | {name: -1.7e308 if name in ("bias", "empty_value") else [-1.7e308]}
+        )
 
 
 @pytest.mark.parametrize(
@@ -249,7 +295,13 @@ def test_values_that_would_leave_float64_are_refused(name):
 )
 def test_what_is_no_number_is_an_error(value, message):
     for name in ("s", "v", "s_absent", "v_absent"):
-        scores = {"s": [0.0, 1.0], "v": [1.0, 2.0], "s_absent": [0.0, 0.0], "v_absent": [0.0, 0.0], name: value}
+        scores = {
+            "s": [0.0, 1.0],
+            "v": [1.0, 2.0],
+            "s_absent": [0.0, 0.0],
+            "v_absent": [0.0, 0.0],
+            name: value,
+        }
         with pytest.raises(ValueError, match=rf"^{name}: .*{message}"):
             PooledGame.from_scores(**scores)
     with pytest.raises(ValueError, match=r"^bias: "):
@@ -290,6 +342,8 @@ def test_the_arrays_of_the_caller_stay_writable_and_apart():
     before = built.value([True, True])
     for array in arrays.values():
         array[...] = 7.0
-    assert built.value([True, True]) == before and not any(getattr(built, name).flags.writeable for name in names)
+    assert built.value([True, True]) == before and not any(
+        getattr(built, name).flags.writeable for name in names
+    )
     with pytest.raises(ValueError, match="read-only"):
         built.v[0, 0] = 1.0

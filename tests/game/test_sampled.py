@@ -58,7 +58,8 @@ def test_the_standard_error_is_the_spread_of_the_runs(method):
 def test_control_variates_beat_plain_orders_on_a_game_that_is_not_pooled():
     game, exact = Rough(), enumeration.shapley(Rough())
     plain, ours = (
-        np.mean([np.square(method(game, 200, seed).values - exact) for seed in range(40)]) for method in METHODS
+        np.mean([np.square(method(game, 200, seed).values - exact) for seed in range(40)])
+        for method in METHODS
     )
     assert ours < 0.5 * plain
 
@@ -72,11 +73,15 @@ def test_all_coalitions_are_evaluated_where_they_fit_in_the_budget():
 def test_coalitions_have_the_weights_of_the_definition():
     """Weighted by W, the mean over many coalitions and their complements is the Shapley value without the two ends."""
     chosen, weights = _pairs(np.random.default_rng(0), 200_000, 5)
-    assert np.allclose(weights.sum(axis=1), 0) and np.allclose(np.square(weights).sum(axis=1).std(), 0)
+    assert np.allclose(weights.sum(axis=1), 0) and np.allclose(
+        np.square(weights).sum(axis=1).std(), 0
+    )
     game = game_of(5)
     ends = (game.value(np.ones(5, dtype=bool)) - game.value(np.zeros(5, dtype=bool))) / 5
     terms = weights * (game.value(chosen) - game.value(~chosen))[:, None] / 2
-    assert np.abs(ends + terms.mean(axis=0) - shapley(game)).max() < 5 * terms.std() / np.sqrt(len(terms))
+    assert np.abs(ends + terms.mean(axis=0) - shapley(game)).max() < 5 * terms.std() / np.sqrt(
+        len(terms)
+    )
 
 
 def test_values_of_the_kernel_are_those_of_enumeration():
@@ -89,7 +94,9 @@ def test_values_of_the_kernel_are_those_of_enumeration():
         def value(self, present):
             return np.sinh((2.0 * present - 1) * theta @ signs.T) @ c
 
-    assert np.allclose(_shapley_of_sinh(signs, theta, c), enumeration.shapley(Sinh()).astype(float), atol=1e-12)
+    assert np.allclose(
+        _shapley_of_sinh(signs, theta, c), enumeration.shapley(Sinh()).astype(float), atol=1e-12
+    )
 
 
 def test_a_linear_game_is_recovered():
@@ -101,7 +108,9 @@ def test_a_linear_game_is_recovered():
 
     found = shapley_sample(Linear(), num_calls=200, seed=3)
     assert np.abs(found.values - np.arange(12.0)).max() < 1e-3
-    flat = shapley_sample(type("Flat", (Linear,), {"value": lambda self, present: np.full(len(present), 2.0)})(), 100)
+    flat = shapley_sample(
+        type("Flat", (Linear,), {"value": lambda self, present: np.full(len(present), 2.0)})(), 100
+    )
     assert not flat.values.any() and not flat.standard_error.any()
 
 
@@ -119,7 +128,10 @@ def test_the_budget_is_a_positive_integer(wrong):
 def six_heads(d, seed=0):
     """Heads that nearly agree, as those of a trained model do."""
     rng = np.random.default_rng(seed)
-    s, v = rng.normal(size=d) + 0.2 * rng.normal(size=(6, d)), rng.normal(size=d) + 0.1 * rng.normal(size=(6, d))
+    s, v = (
+        rng.normal(size=d) + 0.2 * rng.normal(size=(6, d)),
+        rng.normal(size=d) + 0.1 * rng.normal(size=(6, d)),
+    )
     return PooledGame.from_scores(s, v * 4 / 6, 0.0, 0.0, 1.0, 0.0)
 
 
@@ -128,12 +140,17 @@ def test_a_fitted_head_shrinks_the_variance_of_probabilities():
     """Against enumeration: no bias, an honest standard error, and far less variance than plain orders."""
     game = six_heads(10)
     exact = enumeration.shapley(Probability(game))
-    plain, ours = ([method(game, 800, seed, link="sigmoid") for seed in range(60)] for method in METHODS)
+    plain, ours = (
+        [method(game, 800, seed, link="sigmoid") for seed in range(60)] for method in METHODS
+    )
     errors = np.array([run.values for run in ours]) - exact
     claimed = np.sqrt(np.mean([run.standard_error**2 for run in ours], axis=0))
     assert (np.abs(errors.mean(axis=0)) < 4.5 * errors.std(axis=0) / np.sqrt(60)).all()
     assert np.allclose(claimed, errors.std(axis=0).astype(float), rtol=0.5)
-    assert np.square(np.array([run.values for run in plain]) - exact).mean() > 100 * np.square(errors).mean()
+    assert (
+        np.square(np.array([run.values for run in plain]) - exact).mean()
+        > 100 * np.square(errors).mean()
+    )
 
 
 class Probability:

@@ -16,11 +16,19 @@ HEAD, OUTPUT = np.array([1, 0, 1, 0, 1]), np.array([0, 1, 2, 2, 1])
 
 def scores(absent=True, background=True):
     rng = np.random.default_rng(0)
-    arrays = {"s": rng.normal(size=(H, N)), "v": rng.normal(size=(R, N)), "bias": rng.normal(size=C)}
+    arrays = {
+        "s": rng.normal(size=(H, N)),
+        "v": rng.normal(size=(R, N)),
+        "bias": rng.normal(size=C),
+    }
     both = {"s_absent": rng.normal(size=(H, N)), "v_absent": rng.normal(size=(R, N))}
     always = {"s_background": rng.normal(size=H), "v_background": rng.normal(size=R)}
     return PooledScores(
-        **arrays, head=HEAD, output=OUTPUT, **(both if absent else {}), **(always if background else {})
+        **arrays,
+        head=HEAD,
+        output=OUTPUT,
+        **(both if absent else {}),
+        **(always if background else {}),
     )
 
 
@@ -39,7 +47,9 @@ def written_out(given, present, deleted):
     return logits
 
 
-@pytest.mark.parametrize("coefficients", [(1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, -1.0, 1.0), (0.5, 2.0, -1.0)])
+@pytest.mark.parametrize(
+    "coefficients", [(1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, -1.0, 1.0), (0.5, 2.0, -1.0)]
+)
 @pytest.mark.parametrize(("absent", "deleted"), [(True, False), (True, True), (False, False)])
 def test_games_of_groups_are_the_formula(coefficients, absent, deleted):
     given = scores(absent)
@@ -78,7 +88,9 @@ def test_shapes_are_checked(change, message):
         PooledScores(**{**given.__dict__, **change})
 
 
-WORDS = MeanPooledText(np.eye(2), np.array([[1.0, -1.0]]), np.zeros(1), lambda text: [], ("no", "yes"))
+WORDS = MeanPooledText(
+    np.eye(2), np.array([[1.0, -1.0]]), np.zeros(1), lambda text: [], ("no", "yes")
+)
 BAGS = BagClassifier(BagNetwork(Attention(np.ones((1, 2))), np.eye(2), np.zeros(2)))
 SINGLE = [
     (load_demo_model(), "a fine film", "text"),

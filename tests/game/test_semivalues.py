@@ -71,12 +71,16 @@ def test_special_cases(game):
         assert error(game, ours, known) <= 2.1e-10
 
 
-@given(alpha=st.integers(1, 60), beta=st.integers(1, 60), d=st.integers(1, 30), seed=st.integers(0, 99))
+@given(
+    alpha=st.integers(1, 60), beta=st.integers(1, 60), d=st.integers(1, 30), seed=st.integers(0, 99)
+)
 def test_two_ways_agree(alpha, beta, d, seed):
     """Gauss-Legendre in p against the recursion over sizes."""
     game = random_game(seed, d, 2, ["deleted", "replaced+background"][seed % 2], 4.0, offset=1.0)
     ours, other = beta_shapley(game, alpha, beta), semivalue(game, beta_sizes(d, alpha, beta), 1e-9)
-    assert np.abs(ours - other).max() <= 1.1e-9 * max(np.abs(game.v).max() * 2, np.abs(game.v_absent).max() * 2)
+    assert np.abs(ours - other).max() <= 1.1e-9 * max(
+        np.abs(game.v).max() * 2, np.abs(game.v_absent).max() * 2
+    )
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(16, 1), (1, 16), (4, 3), (30, 30)])
@@ -100,7 +104,9 @@ def test_values_alone_in_blocks(monkeypatch):
     game = random_game(0, 7, 2, "deleted", 2.0)
     monkeypatch.setattr(values, "SINGLES", 3)
     nobody = game.value(np.zeros(7, dtype=bool))
-    assert np.allclose(single_changes(game), [game.value(np.arange(7) == j) - nobody for j in range(7)])
+    assert np.allclose(
+        single_changes(game), [game.value(np.arange(7) == j) - nobody for j in range(7)]
+    )
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,9 @@ def test_null_player_gets_exactly_nothing():
 
 def test_tiny_attribution_keeps_its_digits():
     """A player of mass 1e-12: its Shapley value is about 1e-12 and right to many digits, not noise."""
-    game = PooledGame.from_scores([0.0, 0.3, -27.6, 0.1], [1.0, -2.0, 3.0, 0.5], s_background=0.0, v_background=0.0)
+    game = PooledGame.from_scores(
+        [0.0, 0.3, -27.6, 0.1], [1.0, -2.0, 3.0, 0.5], s_background=0.0, v_background=0.0
+    )
     exact = enumeration.shapley(game)
     assert abs(exact[2]) < 1e-11
     assert shapley(game, 1e-11)[2] == pytest.approx(float(exact[2]), rel=1e-6)
@@ -139,7 +141,12 @@ def test_heads_add_up():
     game = random_game(5, 25, 3, "replaced+background")
     one_by_one = [
         PooledGame.from_scores(
-            game.s[h], game.v[h], game.s_absent[h], game.v_absent[h], game.s_background[h], game.v_background[h]
+            game.s[h],
+            game.v[h],
+            game.s_absent[h],
+            game.v_absent[h],
+            game.s_background[h],
+            game.v_background[h],
         )
         for h in range(3)
     ]
@@ -159,7 +166,11 @@ def test_properties(seed, d, kind, shift, spread):
     """Shift of the scores, permutation of the players, efficiency, scaling of the values."""
     game = random_game(seed, d, 2, kind, spread)
     phi = shapley(game, 1e-9)
-    scale = np.abs(game.v).max() * 2 + np.abs(game.v_absent).max() * 2 + np.abs(game.v_background).max() * 2
+    scale = (
+        np.abs(game.v).max() * 2
+        + np.abs(game.v_absent).max() * 2
+        + np.abs(game.v_background).max() * 2
+    )
     order = np.random.default_rng(seed).permutation(d)
     moved = PooledGame(
         s=game.s[:, order] + shift,
@@ -204,7 +215,9 @@ def test_what_cannot_be_met_is_an_error():
     game = random_game(0, 50, 1, "deleted")
     with pytest.raises(ToleranceError, match="smallest possible tol"):
         shapley(game, 1e-16)
-    cancelling = PooledGame.from_scores([[0.0] * 3] * 2, [[1e9, 2e9, 3e9], [-1e9, -2e9, -3e9]], bias=1.0)
+    cancelling = PooledGame.from_scores(
+        [[0.0] * 3] * 2, [[1e9, 2e9, 3e9], [-1e9, -2e9, -3e9]], bias=1.0
+    )
     with pytest.raises(ToleranceError, match="smallest possible tol"):
         shapley(cancelling, 1e-10)
 
@@ -245,14 +258,18 @@ def test_agrees_with_shapiq(kind):
 def test_agrees_with_shap_exact():
     shap = pytest.importorskip("shap")
     game = random_game(6, 8, 2, "replaced+background", 3.0)
-    explainer = shap.explainers.ExactExplainer(lambda rows: game.value(rows > 0.5), np.zeros((1, 8)))
+    explainer = shap.explainers.ExactExplainer(
+        lambda rows: game.value(rows > 0.5), np.zeros((1, 8))
+    )
     theirs = explainer(np.ones((1, 8))).values[0]
     assert np.abs(theirs - shapley(game)).max() <= 1e-9
 
 
 @pytest.mark.parametrize("score", [-3.4e38, -1e4, -740.0])
 def test_leave_one_out_where_everyone_present_has_next_to_no_mass(score):
-    game = PooledGame.from_scores([score, score + 1], [1.0, 3.0], s_absent=[0.0, -1.0], v_absent=[7.0, 9.0])
+    game = PooledGame.from_scores(
+        [score, score + 1], [1.0, 3.0], s_absent=[0.0, -1.0], v_absent=[7.0, 9.0]
+    )
     share = 1 / (1 + np.e) if score > -1e30 else 0.5
     together = share + (1 - share) * 3
     np.testing.assert_allclose(leave_one_out(game), [together - 7.0, together - 9.0], rtol=1e-14)

@@ -22,26 +22,36 @@ def on_ellipse(terms, p):
     X, Z = terms.difference * sigma, terms.S * sigma**2
     delta = np.abs(P[:, None] * (X * num[:, None] + Z)).max(axis=1)
     i, j = 0, x.shape[1] - 1
-    pair = np.abs(P * (num * X[:, i] * X[:, j] + X[:, i] * Z[:, j] + Z[:, i] * X[:, j])) if i < j else 0 * delta
+    pair = (
+        np.abs(P * (num * X[:, i] * X[:, j] + X[:, i] * Z[:, j] + Z[:, i] * X[:, j]))
+        if i < j
+        else 0 * delta
+    )
     return np.abs(P * num), delta, pair
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("d", "spread", "end"), [(1, 2.0, 1.0), (2, 4.0, 0.5), (7, 10.0, 1.0), (40, 1.0, 1.0), (60, 6.0, 0.2)]
+    ("d", "spread", "end"),
+    [(1, 2.0, 1.0), (2, 4.0, 0.5), (7, 10.0, 1.0), (40, 1.0, 1.0), (60, 6.0, 0.2)],
 )
 def test_terms_stay_below_their_bound(kind, d, spread, end):
     game = random_game(d, d, 2, kind, spread)
     for terms in terms_of(game, budget(game, 1e-8)):
         interval = Interval(np.zeros(terms.weight.size), np.full(terms.weight.size, end))
-        bounds = [log_bound(terms.sums, interval, differences, SOME_THETA) for differences in (False, True)]
+        bounds = [
+            log_bound(terms.sums, interval, differences, SOME_THETA)
+            for differences in (False, True)
+        ]
         largest = np.full((2, terms.weight.size, SOME_THETA.size), -np.inf)
         for k, theta in enumerate(SOME_THETA):
             for phi in np.linspace(0, np.pi, 25):
                 z = np.cosh(theta) * np.cos(phi) + 1j * np.sinh(theta) * np.sin(phi)
                 mean, delta, pair = on_ellipse(terms, np.full(terms.weight.size, end / 2 * (1 + z)))
                 with np.errstate(divide="ignore"):
-                    largest[0, :, k] = np.maximum(largest[0, :, k], np.log(np.maximum(mean, np.maximum(delta, pair))))
+                    largest[0, :, k] = np.maximum(
+                        largest[0, :, k], np.log(np.maximum(mean, np.maximum(delta, pair)))
+                    )
                     largest[1, :, k] = np.maximum(largest[1, :, k], np.log(np.maximum(delta, pair)))
         for bound, found in zip(bounds, largest, strict=True):
             assert (found <= bound).all()
@@ -64,10 +74,14 @@ def test_the_bound_holds_around_any_interval(kind):
     for terms in terms_of(game, budget(game, 1e-8)):
         r = terms.weight.size
         for first, last in [(0.0, 1.0), (0.0, 0.3), (0.6, 1.0)]:
-            bound = log_bound(terms.sums, Interval(np.full(r, first), np.full(r, last)), True, SOME_THETA)
+            bound = log_bound(
+                terms.sums, Interval(np.full(r, first), np.full(r, last)), True, SOME_THETA
+            )
             for k, theta in enumerate(SOME_THETA):
                 for phi in np.linspace(0, np.pi, 13):
                     z = np.cosh(theta) * np.cos(phi) + 1j * np.sinh(theta) * np.sin(phi)
-                    _, delta, pair = on_ellipse(terms, np.full(r, (first + last) / 2 + (last - first) / 2 * z))
+                    _, delta, pair = on_ellipse(
+                        terms, np.full(r, (first + last) / 2 + (last - first) / 2 * z)
+                    )
                     with np.errstate(divide="ignore"):
                         assert (np.log(np.maximum(delta, pair)) <= bound[:, k] + 1e-9).all()

@@ -126,7 +126,9 @@ def test_windows_are_small():
 
 
 def test_replaced_players_have_no_windows():
-    game = PooledGame.from_scores(np.linspace(0, 300, 400), np.ones(400), s_absent=0.0, v_absent=0.0)
+    game = PooledGame.from_scores(
+        np.linspace(0, 300, 400), np.ones(400), s_absent=0.0, v_absent=0.0
+    )
     assert windows_of(game, budget(game, 1e-8)) is None
 
 

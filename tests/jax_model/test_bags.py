@@ -7,7 +7,15 @@ import pytest
 
 from attn_closed_form import BagClassifier
 from jax_model import AttentionBagClassifier
-from jax_model.training.bags import BagConfig, _kept, bag_logits, pack, standardization, start_params, state_dict
+from jax_model.training.bags import (
+    BagConfig,
+    _kept,
+    bag_logits,
+    pack,
+    standardization,
+    start_params,
+    state_dict,
+)
 
 # One shape for all networks, so that JAX compiles once.
 SHAPE = {"hidden": 11, "attention": 5}
@@ -49,7 +57,9 @@ def test_predictions_are_those_of_the_saved_arrays(classes):
     probabilities = model.predict_proba(bags)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     if classes == 2:
-        np.testing.assert_allclose(probabilities[:, 1], 1 / (1 + np.exp(-expected[:, 0])), atol=1e-5)
+        np.testing.assert_allclose(
+            probabilities[:, 1], 1 / (1 + np.exp(-expected[:, 0])), atol=1e-5
+        )
 
 
 def test_a_bag_does_not_see_its_neighbors_or_the_padding():
@@ -61,7 +71,9 @@ def test_a_bag_does_not_see_its_neighbors_or_the_padding():
     found = logits(params, together.x, together.bag, 23)[: len(bags)]
     for i, bag in enumerate(bags):
         alone = pack([bag], 23)
-        np.testing.assert_allclose(found[i], logits(params, alone.x, alone.bag, 23)[0], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            found[i], logits(params, alone.x, alone.bag, 23)[0], rtol=1e-4, atol=1e-4
+        )
 
 
 def test_dropped_instances_leave_at_least_one():
@@ -83,8 +95,12 @@ def test_standardization_of_constant_features_does_nothing():
 
 def test_the_same_seed_gives_the_same_bits_and_another_another_model():
     bags, labels = some_bags(), is_large(some_bags())
-    first, again, other = (AttentionBagClassifier(**SMALL, random_state=seed).fit(bags, labels) for seed in (5, 5, 6))
-    assert all(np.array_equal(first.state_dict()[k], again.state_dict()[k]) for k in first.state_dict())
+    first, again, other = (
+        AttentionBagClassifier(**SMALL, random_state=seed).fit(bags, labels) for seed in (5, 5, 6)
+    )
+    assert all(
+        np.array_equal(first.state_dict()[k], again.state_dict()[k]) for k in first.state_dict()
+    )
     assert not np.array_equal(first.decision_function(bags), other.decision_function(bags))
 
 
@@ -101,7 +117,9 @@ def test_it_learns_what_bags_have_in_common():
 
 def test_early_stopping_holds_out_every_class_and_keeps_the_best_epoch():
     bags = some_bags(60)
-    labels = np.random.default_rng(0).integers(0, 2, 60)  # nothing to learn, so the validation loss soon rises
+    labels = np.random.default_rng(0).integers(
+        0, 2, 60
+    )  # nothing to learn, so the validation loss soon rises
     settings = {**SHAPE, "early_stopping": True, "validation_fraction": 0.2, "learning_rate": 1e-2}
     model = AttentionBagClassifier(**settings, epochs=60, patience=3).fit(bags, labels)
     held_out = labels[model.held_out_]
@@ -132,7 +150,9 @@ def test_scikit_learn_can_clone_and_cross_validate():
     bags, labels = some_bags(24), np.arange(24) % 2
     model = AttentionBagClassifier(**SMALL, dropout=0.5)
     twin = base.clone(model)
-    assert twin is not model and twin.get_params() == model.get_params() and base.is_classifier(model)
+    assert (
+        twin is not model and twin.get_params() == model.get_params() and base.is_classifier(model)
+    )
     assert cross_val_score(model, bags, labels, cv=2).shape == (2,)
 
 
@@ -141,10 +161,18 @@ def test_scikit_learn_can_clone_and_cross_validate():
     [
         ([], [], "X: expected at least one bag, got none"),
         ([np.ones((2, 3)), np.ones((2, 4))], [0, 1], r"X\[1\]: expected 3 features, got 4"),
-        ([np.ones((2, 3)), np.ones((0, 3))], [0, 1], r"X\[1\]: expected numbers of shape .* got shape \(0, 3\)"),
+        (
+            [np.ones((2, 3)), np.ones((0, 3))],
+            [0, 1],
+            r"X\[1\]: expected numbers of shape .* got shape \(0, 3\)",
+        ),
         ([np.ones((2, 3)), np.full((1, 3), np.nan)], [0, 1], r"X\[1\]: expected finite numbers"),
         ([np.ones((2, 3)), np.array([["a"]])], [0, 1], r"X\[1\]: expected numbers"),
-        ([np.ones((2, 3))] * 2, [1, 1], r"y: expected at least two classes, got one class only, \[1\]"),
+        (
+            [np.ones((2, 3))] * 2,
+            [1, 1],
+            r"y: expected at least two classes, got one class only, \[1\]",
+        ),
         ([np.ones((2, 3))] * 2, [1], "y: expected one label per text or bag, 2 of them, got 1"),
     ],
 )
@@ -161,7 +189,10 @@ def test_wrong_data_are_named(bags, labels, message):
         ({"learning_rate": float("nan")}, "learning_rate: expected a positive number, got nan"),
         ({"weight_decay": -1.0}, "weight_decay: expected at least 0, got -1.0"),
         ({"class_weight": "even"}, "class_weight: expected None or 'balanced', got 'even'"),
-        ({"early_stopping": True, "validation_fraction": 1.5}, "validation_fraction: expected a number between"),
+        (
+            {"early_stopping": True, "validation_fraction": 1.5},
+            "validation_fraction: expected a number between",
+        ),
     ],
 )
 def test_wrong_settings_are_named(settings, message):
@@ -209,7 +240,9 @@ def test_the_exact_model_predicts_and_explains_the_same(tmp_path, classes, suffi
         for bag, row in zip(bags, model.predict_proba(bags), strict=True):
             np.testing.assert_allclose(exact.predict_proba([bag])[0], row, atol=1e-5)
             np.testing.assert_allclose(
-                exact.predict_logits([bag])[0], forward_by_loops(model.state_dict(), bag), atol=1e-12
+                exact.predict_logits([bag])[0],
+                forward_by_loops(model.state_dict(), bag),
+                atol=1e-12,
             )
     found = model.explain(bags[0], "shapley", output="normal")
     assert found.output == "normal"

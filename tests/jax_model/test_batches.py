@@ -12,7 +12,14 @@ from jax_model.training.config import Config
 def batches_of(texts, **changes):
     vocabulary = Vocabulary(["[CLS]", "[UNK]", *(f"w{i}" for i in range(400))])
     documents = encode_documents(vocabulary, texts, [i % 2 for i in range(len(texts))])
-    settings = {"T_max": 11, "batch_size": 4, "max_unk": 0.0, "crop": 0.0, "seed": 5, "positions": "sinusoidal"}
+    settings = {
+        "T_max": 11,
+        "batch_size": 4,
+        "max_unk": 0.0,
+        "crop": 0.0,
+        "seed": 5,
+        "positions": "sinusoidal",
+    }
     return Batches(documents, Config(**settings | changes), cls=0, unk=1)
 
 
@@ -34,7 +41,10 @@ def test_a_batch_depends_on_seed_epoch_and_step_alone():
     batches.step_batch(0, 0, batches.order(0))
     again = batches.step_batch(2, 1, batches.order(2))
     np.testing.assert_array_equal(first[0], again[0])
-    for other in (batches.step_batch(3, 1, batches.order(3)), batches.step_batch(2, 0, batches.order(2))):
+    for other in (
+        batches.step_batch(3, 1, batches.order(3)),
+        batches.step_batch(2, 0, batches.order(2)),
+    ):
         assert not np.array_equal(first[0], other[0])
     different = with_settings(batches, seed=6)
     assert not np.array_equal(first[0], different.step_batch(2, 1, different.order(2))[0])
@@ -83,7 +93,9 @@ def test_unknown_words_take_all_their_occurrences_with_them():
 
 def test_without_positions_rows_have_the_lengths_of_their_documents():
     lengths = np.random.default_rng(0).integers(0, 300, size=130)
-    batches = batches_of([" ".join(["w7"] * n) for n in lengths], T_max=201, positions="none", crop=1.0)
+    batches = batches_of(
+        [" ".join(["w7"] * n) for n in lengths], T_max=201, positions="none", crop=1.0
+    )
     order = batches.order(3)
     for step in range(batches.steps):
         ids, labels = batches.step_batch(3, step, order)
@@ -91,10 +103,14 @@ def test_without_positions_rows_have_the_lengths_of_their_documents():
         np.testing.assert_array_equal(labels, rows % 2)
         np.testing.assert_array_equal((ids == 9).sum(axis=1), np.minimum(lengths[rows], 200))
         assert (ids[:, 0] == 0).all() and set(np.unique(ids[:, 1:])) <= {-1, 9}
-        assert ids.shape[1] in (SHORTEST, 64, 128, 201) and ids.shape[1] > min(200, lengths[rows].max())
+        assert ids.shape[1] in (SHORTEST, 64, 128, 201) and ids.shape[1] > min(
+            200, lengths[rows].max()
+        )
 
 
 def test_without_positions_lost_words_are_gone():
-    batches = batches_of([" ".join(f"w{i}" for i in range(400))] * 8, T_max=401, positions="none", max_unk=1.0)
+    batches = batches_of(
+        [" ".join(f"w{i}" for i in range(400))] * 8, T_max=401, positions="none", max_unk=1.0
+    )
     ids, _ = batches.step_batch(0, 0, batches.order(0))
     assert (ids != 1).all() and 0.05 < (ids == -1).mean() < 0.95

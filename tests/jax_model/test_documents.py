@@ -8,7 +8,16 @@ import attn_closed_form as acf
 from attn_closed_form.attention import pooled_game, predict_many, random_weights
 from jax_model.device import documents as batched
 
-SIZES = {"D": 31, "d_e": 7, "K": 3, "d_att": 5, "d_out": 2, "C": 2, "score_scale": 2.0, "biases": True}
+SIZES = {
+    "D": 31,
+    "d_e": 7,
+    "K": 3,
+    "d_att": 5,
+    "d_out": 2,
+    "C": 2,
+    "score_scale": 2.0,
+    "biases": True,
+}
 MODEL = random_weights(3, T_max=41, **SIZES)
 MODELS = {"positions": MODEL, "no positions": random_weights(3, T_max=None, **SIZES)}
 RNG = np.random.default_rng(0)
@@ -54,14 +63,23 @@ def test_games(name, players, absent):
                 finite = np.isfinite(ours)
                 assert np.abs(ours[finite] - getattr(core, name)[finite]).max(initial=0) <= FLOAT64
             assert np.isneginf(bucket.games.s[row, :, count:]).all()
-            assert np.abs(np.ldexp(bucket.games.v_background[row], unit[row]) - core.v_background).max() <= FLOAT64
+            assert (
+                np.abs(
+                    np.ldexp(bucket.games.v_background[row], unit[row]) - core.v_background
+                ).max()
+                <= FLOAT64
+            )
             seen.add(int(place))
     assert seen == set(range(len(DOCUMENTS)))
 
 
 @pytest.mark.parametrize(
     ("name", "players", "absent"),
-    [("positions", "words", "unk"), ("positions", "positions", "deleted"), ("no positions", "words", None)],
+    [
+        ("positions", "words", "unk"),
+        ("positions", "positions", "deleted"),
+        ("no positions", "words", None),
+    ],
 )
 def test_shapley(name, players, absent):
     model = MODELS[name]
@@ -81,7 +99,10 @@ def test_lime(players, absent, options):
     core = [acf.lime_limit(pooled_game(MODEL, d, players, absent), **options) for d in DOCUMENTS]
     size = np.abs(MODEL.collapse.u_tok).max()
     assert worst([found.coef for found in ours], [found.coef for found in core]) <= 3e-10 * size
-    assert worst([[found.intercept] for found in ours], [[found.intercept] for found in core]) <= 3e-10 * size
+    assert (
+        worst([[found.intercept] for found in ours], [[found.intercept] for found in core])
+        <= 3e-10 * size
+    )
 
 
 def test_shapley_float32():

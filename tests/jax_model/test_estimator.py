@@ -17,7 +17,15 @@ from sklearn.utils import estimator_checks, get_tags
 from attn_closed_form import load_model
 from jax_model import AttentionTextClassifier
 
-SMALL = {"d_e": 8, "K": 2, "d_att": 4, "d_out": 4, "epochs": 25, "learning_rate": 0.03, "random_state": 0}
+SMALL = {
+    "d_e": 8,
+    "K": 2,
+    "d_att": 4,
+    "d_out": 4,
+    "epochs": 25,
+    "learning_rate": 0.03,
+    "random_state": 0,
+}
 WORDS = [["goal", "match"], ["tariff", "export"], ["wheat", "corn"]]
 
 
@@ -27,7 +35,10 @@ def topics(n=60, classes=3, seed=0):
     labels = np.arange(n) % classes
     texts = []
     for label in labels:
-        words = [*rng.choice(["the", "news", "of", "today"], rng.integers(2, 6)), rng.choice(WORDS[label])]
+        words = [
+            *rng.choice(["the", "news", "of", "today"], rng.integers(2, 6)),
+            rng.choice(WORDS[label]),
+        ]
         texts.append(" ".join(rng.permutation(words)))
     return texts, labels
 
@@ -35,7 +46,9 @@ def topics(n=60, classes=3, seed=0):
 @pytest.fixture(scope="module")
 def fitted():
     texts, labels = topics()
-    return AttentionTextClassifier(**SMALL).fit(texts, np.array(["sport", "trade", "crops"])[labels])
+    return AttentionTextClassifier(**SMALL).fit(
+        texts, np.array(["sport", "trade", "crops"])[labels]
+    )
 
 
 API_CHECKS = [
@@ -59,7 +72,9 @@ def test_checks_of_scikit_learn(check):
 
 def test_tags_say_what_it_reads():
     tags = get_tags(AttentionTextClassifier())
-    assert tags.input_tags.string and tags.input_tags.one_d_array and not tags.input_tags.two_d_array
+    assert (
+        tags.input_tags.string and tags.input_tags.one_d_array and not tags.input_tags.two_d_array
+    )
     assert is_classifier(AttentionTextClassifier()) and tags.target_tags.required
 
 
@@ -71,16 +86,22 @@ def test_probabilities_are_in_the_order_of_the_classes(fitted):
     np.testing.assert_allclose(chances.sum(axis=1), 1)
     np.testing.assert_array_equal(fitted.classes_[chances.argmax(axis=1)], fitted.predict(texts))
     assert fitted.score(texts, np.array(["sport", "trade", "crops"])[labels]) > 0.9
-    np.testing.assert_array_equal(fitted.decision_function(texts).argmax(axis=1), chances.argmax(axis=1))
+    np.testing.assert_array_equal(
+        fitted.decision_function(texts).argmax(axis=1), chances.argmax(axis=1)
+    )
 
 
 def test_integer_labels_of_two_classes_and_columns_of_a_data_frame():
     pandas = pytest.importorskip("pandas")
     texts, labels = topics(40, classes=2)
-    frame = pandas.DataFrame({"text": texts, "label": np.where(labels == 1, 7, -3)}, index=np.arange(40)[::-1])
+    frame = pandas.DataFrame(
+        {"text": texts, "label": np.where(labels == 1, 7, -3)}, index=np.arange(40)[::-1]
+    )
     model = AttentionTextClassifier(**SMALL).fit(frame["text"], frame["label"])
     assert model.classes_.tolist() == [-3, 7] and model.predict(["export"]).dtype == np.int64
-    assert model.predict(["export", "goal"]).tolist() == [7, -3] and model.decision_function(["export"]).shape == (1,)
+    assert model.predict(["export", "goal"]).tolist() == [7, -3] and model.decision_function(
+        ["export"]
+    ).shape == (1,)
     found = model.explain("the export", "shapley", output=-3)["shapley"]
     assert found.output == "-3" and dict(found.top(2))["export"] < 0
 
@@ -99,7 +120,9 @@ def test_cross_validation_grid_search_and_pipeline():
     model = AttentionTextClassifier(**{**SMALL, "epochs": 5})
     assert cross_val_score(model, texts, labels, cv=2).shape == (2,)
     pipeline = make_pipeline(FunctionTransformer(lambda X: [text.upper() for text in X]), model)
-    search = GridSearchCV(pipeline, {"attentiontextclassifier__K": [1]}, cv=2, scoring="neg_log_loss", refit=False)
+    search = GridSearchCV(
+        pipeline, {"attentiontextclassifier__K": [1]}, cv=2, scoring="neg_log_loss", refit=False
+    )
     search.fit(texts, labels)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
@@ -112,7 +135,9 @@ def test_explain_save_and_pickle(fitted, tmp_path):
     again = load_model(tmp_path / "model.npz")
     np.testing.assert_array_equal(again.predict_proba(texts), fitted.predict_proba(texts))
     assert again.outputs == ("crops", "sport", "trade") and again.card["held_out"]["texts"] == 6
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(texts), fitted.predict(texts))
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(fitted)).predict(texts), fitted.predict(texts)
+    )
 
 
 def test_texts_of_ones_own_to_hold_out():

@@ -51,10 +51,13 @@ def test_archive_and_folder_give_the_same(tmp_path):
 
 def test_wrong_places_say_what_and_where(tmp_path):
     with pytest.raises(
-        FileNotFoundError, match=r"nowhere: .*expected aclImdb_v1\.tar\.gz .* from https://ai\.stanford"
+        FileNotFoundError,
+        match=r"nowhere: .*expected aclImdb_v1\.tar\.gz .* from https://ai\.stanford",
     ):
         load_imdb(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"expected reviews aclImdb/test/pos/\*\.txt .* got 0 and 0; .*stanford"):
+    with pytest.raises(
+        ValueError, match=r"expected reviews aclImdb/test/pos/\*\.txt .* got 0 and 0; .*stanford"
+    ):
         load_imdb(tmp_path, "test")
     with pytest.raises(ValueError, match="split: expected 'train' or 'test', got 'dev'"):
         load_imdb(tmp_path, "dev")
@@ -108,7 +111,9 @@ def test_split_by_film_keeps_neighboring_numbers_together():
     reviews = reviews_in_order(25)
     training, held_out, groups = split_by_film(reviews, 0.2)
     assert training.classes == ("negative", "positive") and len(groups) == 40
-    assert sorted(held_out.texts) == sorted(f"train/{c}/{i}_5.txt" for c in ("neg", "pos") for i in range(20, 25))
+    assert sorted(held_out.texts) == sorted(
+        f"train/{c}/{i}_5.txt" for c in ("neg", "pos") for i in range(20, 25)
+    )
     assert not set(training.texts) & set(held_out.texts) and len(training.texts) == 40
     with pytest.raises(ValueError, match="validation: expected a fraction between 0 and 1, got 1"):
         split_by_film(reviews, 1.0)
@@ -118,4 +123,6 @@ def test_split_by_film_keeps_neighboring_numbers_together():
 
 def test_groups_do_not_mix_the_classes():
     groups = split_by_film(reviews_in_order(60), 0.5).groups
-    assert len(set(groups)) == 4 and groups[0] == groups[24] != groups[25] and groups[0] != groups[30]
+    assert (
+        len(set(groups)) == 4 and groups[0] == groups[24] != groups[25] and groups[0] != groups[30]
+    )

@@ -18,14 +18,18 @@ def few_players():
     games = {}
     for seed, kind in enumerate(KINDS):
         for link, offset in (("sigmoid", 0.5), ("exp", 0.0), ("squared_error", 1.0)):
-            games[f"{link}, {kind}"] = random_game(seed, 7, 1, kind, 6.0, offset, empty_value=0.3).through(link)
+            games[f"{link}, {kind}"] = random_game(
+                seed, 7, 1, kind, 6.0, offset, empty_value=0.3
+            ).through(link)
     games["steep"] = random_game(9, 6, 1, "replaced+background").through("sigmoid", scale=6.0)
     games["wide"] = random_game(9, 5, 1, "deleted", 40.0).through("sigmoid")
     games["masked"] = PooledGame.from_scores([0.0, 1.0, -1e9], [1.0, -2.0, 3.0]).through("sigmoid")
-    games["log"] = PooledGame.from_scores([0.0, 1.0, 2.0], [1.0, 2.0, 5.0], empty_value=1.0).through("log")
-    games["constant"] = PooledGame.from_scores([0.0, 1.0], [2.0, 2.0], s_background=0.0, v_background=2.0).through(
-        "exp"
-    )
+    games["log"] = PooledGame.from_scores(
+        [0.0, 1.0, 2.0], [1.0, 2.0, 5.0], empty_value=1.0
+    ).through("log")
+    games["constant"] = PooledGame.from_scores(
+        [0.0, 1.0], [2.0, 2.0], s_background=0.0, v_background=2.0
+    ).through("exp")
     games["one player"] = PooledGame.from_scores([0.0], [2.0]).through("sigmoid")
     return games
 
@@ -49,7 +53,9 @@ def test_many_players_as_the_core(monkeypatch):
     """Sizes of several blocks, intervals shorter than [0, 1], and factors that vanish, which the core computes."""
     exact = []
     monkeypatch.setattr(
-        linked, "_vanishing", lambda *given, by_core=linked._vanishing: exact.extend(by_core(*given)) or exact
+        linked,
+        "_vanishing",
+        lambda *given, by_core=linked._vanishing: exact.extend(by_core(*given)) or exact,
     )
     sizes = zip((31, 33, 120, 200), KINDS, strict=True)
     games = [random_game(d, d, 1, kind, 5.0, 0.5).through("sigmoid", 4.0) for d, kind in sizes]
@@ -57,7 +63,9 @@ def test_many_players_as_the_core(monkeypatch):
     assert not found.problems and exact
     for ours, game in zip(found.values, games, strict=True):
         assert np.abs(ours - acf.shapley(game)).max() <= AGREE
-        assert ours.sum() == pytest.approx(np.diff(game.value([[False] * game.d, [True] * game.d]))[0], abs=AGREE)
+        assert ours.sum() == pytest.approx(
+            np.diff(game.value([[False] * game.d, [True] * game.d]))[0], abs=AGREE
+        )
 
 
 def test_one_bad_game_does_not_spoil_the_others(monkeypatch):
@@ -74,7 +82,11 @@ def test_one_bad_game_does_not_spoil_the_others(monkeypatch):
 
 def test_cosine_and_sine():
     t = np.concatenate(
-        [np.linspace(-20, 20, 4001), np.array([1, -1]) * linked.LARGEST_PHASE, np.pi / 4 * np.arange(-9, 9)]
+        [
+            np.linspace(-20, 20, 4001),
+            np.array([1, -1]) * linked.LARGEST_PHASE,
+            np.pi / 4 * np.arange(-9, 9),
+        ]
     )
     cos, sin = linked._cos_sin(jnp.asarray(t))
     assert max(np.abs(cos - np.cos(t)).max(), np.abs(sin - np.sin(t)).max()) <= 3 * 2.0**-53

@@ -110,7 +110,9 @@ def check_form(name, problem):
 
 
 def game_of(question):
-    game = pooled_game(question.weights, question.tokens, question.players, question.absent, question.output)
+    game = pooled_game(
+        question.weights, question.tokens, question.players, question.absent, question.output
+    )
     return game if question.link == "identity" else game.through(question.link)
 
 
@@ -123,14 +125,20 @@ def at_its_tol(function, game, **settings):
     except ToleranceError as error:
         tol = float(str(error).rsplit(" ", 1)[1])
     # A tolerance is relative to the largest value, and a probability can be next to nothing in every coalition.
-    size = 1.0 if isinstance(game, PooledGame) else float(np.abs(game.value(coalitions.coalitions(game.d))).max())
+    size = (
+        1.0
+        if isinstance(game, PooledGame)
+        else float(np.abs(game.value(coalitions.coalitions(game.d))).max())
+    )
     assert QUADRATURE < tol < LARGEST_TOL / size
     return function(game, tol=tol, **settings), tol
 
 
 def check_game(name, question):
     function, has_tol = GAMES[name]
-    got, tol = at_its_tol(function, game_of(question)) if has_tol else (function(game_of(question)), None)
+    got, tol = (
+        at_its_tol(function, game_of(question)) if has_tol else (function(game_of(question)), None)
+    )
     comparisons.check_game(name, question, got, tol)
 
 
@@ -143,7 +151,9 @@ def check_lime(question, **settings):
 def questions(draw, link="identity", **options):
     """Games of at most ten tokens, so that they can be enumerated."""
     weights, tokens, output = draw(problems(min_size=1, max_size=coalitions.MOST, **options))
-    players, absent = draw(st.sampled_from([(p, a) for p in ("positions", "words") for a in ("unk", "deleted")]))
+    players, absent = draw(
+        st.sampled_from([(p, a) for p in ("positions", "words") for a in ("unk", "deleted")])
+    )
     return Question(weights, tokens, output, players, absent, link)
 
 
@@ -226,10 +236,19 @@ def slaloms(draw, scores=(1.0, 4.0, 0.0, 30.0, 1e4), background=None):
     v = rng.normal(size=V if classes is None else (V, classes))
     options = {}
     if draw(st.booleans()) if background is None else background:
-        options = {"s_background": float(rng.uniform(-1, 1)), "v_background": rng.normal(size=v.shape[1:])}
-    ids = rng.permutation(np.r_[99, rng.permutation(99)[: V - 1]])  # one largest id: one compiled program does for all
+        options = {
+            "s_background": float(rng.uniform(-1, 1)),
+            "v_background": rng.normal(size=v.shape[1:]),
+        }
+    ids = rng.permutation(
+        np.r_[99, rng.permutation(99)[: V - 1]]
+    )  # one largest id: one compiled program does for all
     tokens = rng.choice(ids, draw(st.integers(1, LONGEST))).tolist()
-    return Slalom(ids, s, v, **options), tokens, 0 if classes is None else draw(st.integers(0, classes - 1))
+    return (
+        Slalom(ids, s, v, **options),
+        tokens,
+        0 if classes is None else draw(st.integers(0, classes - 1)),
+    )
 
 
 def padded(slalom, tokens):
@@ -260,7 +279,9 @@ def test_slalom_is_the_twin(drawn):
     size = max(np.abs(slalom.v).max(), np.abs(slalom.v_background).max())
     assert_algebraic(np.atleast_1d(slalom.predict(tokens)), expected, size, rounding_of(slalom))
     expected = np.asarray(witness.derivative(*padded(slalom, tokens)))[output, : len(tokens)]
-    assert_algebraic(slalom_linearized(slalom, tokens, output=output), expected, 2 * size, rounding_of(slalom))
+    assert_algebraic(
+        slalom_linearized(slalom, tokens, output=output), expected, 2 * size, rounding_of(slalom)
+    )
 
 
 @given(slaloms(scores=(1.0, 4.0, 0.0), background=False))
@@ -278,20 +299,26 @@ def test_recovered_slalom_is_the_twin(drawn):
     apart = np.ptp(slalom.v, axis=0).max() / 2
     size = np.abs(slalom.v).max()
     expected = np.asarray(witness.forward(*padded(slalom, tokens)))
-    assert_algebraic(np.atleast_1d(recovered.predict(tokens)), expected, size, np.e**8 * size / apart)
+    assert_algebraic(
+        np.atleast_1d(recovered.predict(tokens)), expected, size, np.e**8 * size / apart
+    )
 
 
 @given(problem=problems(shapes=ONE_HEAD, min_size=1))
 def test_slalom_of_one_head_is_the_twin(problem):
     """One head without positions is a SLALOM: what is read off predicts what the naive model predicts."""
     weights, tokens, _ = problem
-    weights = dataclasses.replace(weights, W_p=None if weights.W_p is None else np.zeros_like(weights.W_p))
+    weights = dataclasses.replace(
+        weights, W_p=None if weights.W_p is None else np.zeros_like(weights.W_p)
+    )
     readoff = slalom_from_weights(weights)
     assert readoff.exact
     size = magnitudes(weights)
     expected = oracle.predict(*twin(weights, tokens))
     # Shifting all importances to the sum `gamma` rounds each of them once more.
-    assert_algebraic(np.atleast_1d(readoff.predict(tokens)), expected, size.value, 2 * (1 + size.score))
+    assert_algebraic(
+        np.atleast_1d(readoff.predict(tokens)), expected, size.value, 2 * (1 + size.score)
+    )
 
 
 @given(slaloms())
@@ -314,7 +341,12 @@ def test_shapley_values_of_a_slalom_are_the_twin(drawn):
     s, v, ids, _, *background = padded(slalom, tokens)
     masks = np.zeros((2 ** len(tokens), LONGEST), dtype=bool)
     masks[:, : len(tokens)] = coalitions.coalitions(len(tokens))
-    f = np.array([np.asarray(witness.forward(s, v, ids, jnp.asarray(mask), *background))[output] for mask in masks])
+    f = np.array(
+        [
+            np.asarray(witness.forward(s, v, ids, jnp.asarray(mask), *background))[output]
+            for mask in masks
+        ]
+    )
     if slalom.s_background == -np.inf:
         f[0] = 0.25  # P2 leaves the empty sequence open
     got = shapley(slalom.game(tokens, output=output, empty_value=0.25))

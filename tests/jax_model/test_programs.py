@@ -22,7 +22,9 @@ from jax_model.training.config import Config
 from jax_model.training.loop import Optimizer, State, take_step
 from jax_model.training.text_model import start_arrays, text_loss
 
-MODEL = random_weights(3, D=31, d_e=7, T_max=41, K=3, d_att=5, d_out=2, C=2, score_scale=2.0, biases=True)
+MODEL = random_weights(
+    3, D=31, d_e=7, T_max=41, K=3, d_att=5, d_out=2, C=2, score_scale=2.0, biases=True
+)
 RNG = np.random.default_rng(0)
 DOCUMENTS = [RNG.integers(0, MODEL.D, size=n).tolist() for n in (1, 7, 30, 12, 33, 2, 20, 9, 40)]
 PLATFORMS = ("cuda", "tpu")
@@ -31,10 +33,15 @@ QUICK = "jax_disable_most_optimizations"
 
 def programs(dtype, tol):
     """Every function that the device package and the trainer compile: (jitted function, arguments) by name."""
-    bucket = max(batched.game_buckets(MODEL, DOCUMENTS, dtype=dtype), key=lambda bucket: len(bucket.places))
+    bucket = max(
+        batched.game_buckets(MODEL, DOCUMENTS, dtype=dtype), key=lambda bucket: len(bucket.places)
+    )
     batch = bucket.games
     texts = [DOCUMENTS[place] for place in bucket.places]
-    ids, tables = jnp.asarray(pad(MODEL, [np.asarray(text) for text in texts])), batched.device_tables(MODEL, dtype)
+    ids, tables = (
+        jnp.asarray(pad(MODEL, [np.asarray(text) for text in texts])),
+        batched.device_tables(MODEL, dtype),
+    )
     goals = budgets.plan_batch(batch, tol)
     rule, B = (goals.lam, goals.w), len(batch.players)
     p = jnp.full((B, 1, 16), 0.5, batch.s.dtype)
@@ -60,8 +67,14 @@ def programs(dtype, tol):
         "gradient scores": (jitted(batched._each, batched._gradient_scores), (tables, ids, c)),
         "summaries": (budgets._summary, (batch,)),
         "sums for bounds": (each(games.row_sums), (rule, batch)),
-        "Shapley values": (each(values.shapley_of), ((budgets.shapley_groups(batch, goals, None),), batch)),
-        "LIME": (each(values.weighted_sums), ((rule[0][None], rule[1][None], jnp.array([16])), batch, p, w_E, p)),
+        "Shapley values": (
+            each(values.shapley_of),
+            ((budgets.shapley_groups(batch, goals, None),), batch),
+        ),
+        "LIME": (
+            each(values.weighted_sums),
+            ((rule[0][None], rule[1][None], jnp.array([16])), batch, p, w_E, p),
+        ),
         "sums for bounds of poles": (each(linked.bound_sums), (blocks, lots, row)),
         "Shapley values of probabilities": (
             each(linked.first_differences),
@@ -80,7 +93,9 @@ def training_step(ids):
     return step, (State.start(trained), Optimizer(ema=0.9).rates(3, 10), *batch, labels)
 
 
-@pytest.mark.parametrize(("dtype", "kind", "tol"), [(jnp.float64, "f64", 1e-10), (jnp.float32, "f32", 1e-2)])
+@pytest.mark.parametrize(
+    ("dtype", "kind", "tol"), [(jnp.float64, "f64", 1e-10), (jnp.float32, "f32", 1e-2)]
+)
 def test_every_program_is_lowered_for_cuda_and_tpu(dtype, kind, tol):
     # What is run here is small, and most of its time is compilation.
     before = jax.config.read(QUICK)
@@ -123,7 +138,9 @@ def sharded(mesh):
     assert [len(block) for block in blocks] == [4, 3]
     assert len(blocks[0].sharding.device_set) == mesh.size
     bucket = next(batched.game_buckets(MODEL, FEW, mesh=mesh))
-    assert bucket.games.s.sharding.shard_shape(bucket.games.s.shape)[0] * mesh.size == len(bucket.games.s)
+    assert bucket.games.s.sharding.shard_shape(bucket.games.s.shape)[0] * mesh.size == len(
+        bucket.games.s
+    )
     results = {
         "prediction": batched.predict(MODEL, FEW, batch=6, mesh=mesh),
         "gradient": batched.gradient(MODEL, FEW, batch=4, mesh=mesh),
@@ -141,7 +158,13 @@ def test_four_devices_give_what_one_and_the_core_give():
         "JAX_PLATFORMS": "cpu",
         QUICK.upper(): "1",
     }
-    run = subprocess.run([sys.executable, "-c", SHARDED], env=environment, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", SHARDED],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.returncode == 0, run.stderr
     one, four = json.loads(run.stdout)
     games = [pooled_game(MODEL, text, "words") for text in FEW]

@@ -17,8 +17,12 @@ def test_scores_are_those_of_scikit_learn(C):
     predicted = log_probabilities(logits).argmax(axis=1)
     assert found["accuracy"] == pytest.approx(metrics.accuracy_score(labels, predicted))
     assert found["macro_f1"] == pytest.approx(metrics.f1_score(labels, predicted, average="macro"))
-    assert found["loss"] == pytest.approx(metrics.log_loss(labels, np.exp(log_probabilities(logits, 1.7))))
-    expected = metrics.classification_report(labels, predicted, target_names=classes, output_dict=True)
+    assert found["loss"] == pytest.approx(
+        metrics.log_loss(labels, np.exp(log_probabilities(logits, 1.7)))
+    )
+    expected = metrics.classification_report(
+        labels, predicted, target_names=classes, output_dict=True
+    )
     for name in classes:
         for ours, theirs in (
             ("precision", "precision"),

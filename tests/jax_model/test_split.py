@@ -9,7 +9,9 @@ from jax_model.training.split import split_stratified
 
 def labelled(*counts):
     labels = np.repeat(np.arange(len(counts)), counts)
-    return Labelled([f"text {i}" for i in range(len(labels))], labels, tuple("abcdef"[: len(counts)]))
+    return Labelled(
+        [f"text {i}" for i in range(len(labels))], labels, tuple("abcdef"[: len(counts)])
+    )
 
 
 def test_every_class_is_held_out_in_its_share():
@@ -25,10 +27,15 @@ def test_every_class_is_held_out_in_its_share():
 
 
 def test_a_class_with_one_text_is_trained_on_and_said():
-    with pytest.warns(TableWarning, match="only one text of class 'b': it is used for training and not"):
+    with pytest.warns(
+        TableWarning, match="only one text of class 'b': it is used for training and not"
+    ):
         split = split_stratified(labelled(10, 1), 0.5)
     assert 1 in split.training.labels and 1 not in split.held_out.labels
-    with pytest.warns(TableWarning), pytest.raises(ValueError, match="a class with at least two texts, got 3 single"):
+    with (
+        pytest.warns(TableWarning),
+        pytest.raises(ValueError, match="a class with at least two texts, got 3 single"),
+    ):
         split_stratified(labelled(1, 1, 1))
     with pytest.raises(ValueError, match="validation: expected a fraction between 0 and 1, got 0"):
         split_stratified(labelled(5, 5), 0)

@@ -14,11 +14,15 @@ from jax_model.witness.oracle import pad_ids
 from tests.texts import six_heads
 
 
-@pytest.mark.parametrize("C", [1, 2, 5])  # with K = 2 heads of width 7: tables for one, embeddings for five
+@pytest.mark.parametrize(
+    "C", [1, 2, 5]
+)  # with K = 2 heads of width 7: tables for one, embeddings for five
 @pytest.mark.parametrize("T_max", [11, None])
 def test_the_collapsed_forward_is_the_naive_one(C, T_max):
     rng = np.random.default_rng(0)
-    params = params_from_weights(random_weights(0, D=17, d_e=7, T_max=T_max, K=2, d_att=3, d_out=5, C=C, biases=True))
+    params = params_from_weights(
+        random_weights(0, D=17, d_e=7, T_max=T_max, K=2, d_att=3, d_out=5, C=C, biases=True)
+    )
     ids = jnp.array(rng.integers(17, size=(4, 11))).at[:, 0].set(3)
 
     def fast(p):
@@ -27,9 +31,13 @@ def test_the_collapsed_forward_is_the_naive_one(C, T_max):
     def naive(p):
         return forward_batch(p, ids)
 
-    np.testing.assert_allclose(jax.jit(fast)(params), jax.jit(naive)(params), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        jax.jit(fast)(params), jax.jit(naive)(params), rtol=1e-12, atol=1e-12
+    )
     weight = jnp.array(rng.normal(size=(4, C)))
-    slopes = [jax.jit(jax.grad(lambda p, f=f: (f(p) * weight).sum()))(params) for f in (fast, naive)]
+    slopes = [
+        jax.jit(jax.grad(lambda p, f=f: (f(p) * weight).sum()))(params) for f in (fast, naive)
+    ]
     for name in Params._fields:
         a, b = (getattr(slope, name) for slope in slopes)
         if name == "W_p" and T_max is None:
@@ -42,7 +50,9 @@ def test_the_collapsed_forward_is_the_naive_one(C, T_max):
 def test_what_is_no_token_changes_nothing(C):
     """Documents of several lengths in one batch, against the witness on each alone; gradients as well."""
     rng = np.random.default_rng(0)
-    params = params_from_weights(random_weights(0, D=17, d_e=7, T_max=None, K=2, d_att=3, d_out=5, C=C, biases=True))
+    params = params_from_weights(
+        random_weights(0, D=17, d_e=7, T_max=None, K=2, d_att=3, d_out=5, C=C, biases=True)
+    )
     rows = [[3, *rng.integers(17, size=n)] for n in (4, 0, 9)]
     ids = jnp.array([[*row, *[-1] * (10 - len(row))] for row in rows])
     weight = jnp.array(rng.normal(size=(3, C)))
@@ -53,7 +63,9 @@ def test_what_is_no_token_changes_nothing(C):
     def alone(p):
         return sum(forward(p, jnp.array(row)) @ w for row, w in zip(rows, weight, strict=True))
 
-    (one, slopes), (other, expected) = (jax.jit(jax.value_and_grad(f))(params) for f in (batch, alone))
+    (one, slopes), (other, expected) = (
+        jax.jit(jax.value_and_grad(f))(params) for f in (batch, alone)
+    )
     np.testing.assert_allclose(one, other, rtol=1e-12)
     for a, b in zip(jax.tree.leaves(slopes), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
@@ -64,24 +76,32 @@ def some_texts():
         "",
         "A wonderful film.",
         "Dull. Dull! DULL!<br />I left after an hour; 2/10.",
-        "The plot is thin, but the actors are a delight and the music stays with you for days. " * 3,
+        "The plot is thin, but the actors are a delight and the music stays with you for days. "
+        * 3,
         " ".join(["never", "again", "please", "unknownword"] * 60),
     ]
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
 @pytest.mark.parametrize("make", [load_demo_model, six_heads])
-def test_numpy_and_twin_agree_on_the_shipped_model_and_on_one_with_six_heads(make, dtype, tolerance):
+def test_numpy_and_twin_agree_on_the_shipped_model_and_on_one_with_six_heads(
+    make, dtype, tolerance
+):
     model = make()
     weights, vocabulary = model.weights, model.vocabulary
     documents = [vocabulary.encode(text) for text in some_texts()]
-    encoded, expected = encode_documents(vocabulary, some_texts(), [0] * 5), predict_many(weights, documents)
+    encoded, expected = (
+        encode_documents(vocabulary, some_texts(), [0] * 5),
+        predict_many(weights, documents),
+    )
     params = params_from_weights(weights, dtype)
     length, filler = (241, -1) if weights.T_max is None else (weights.T_max, weights.unk)
     ids = jnp.array(pad_rows(encoded, np.arange(5), length, weights.cls, filler))
     # The witness knows nothing of rows that are filled up: it gets each document alone.
     witness = [jax.jit(forward)(params, pad_ids(d, weights.T_max)) for d in documents]
     np.testing.assert_allclose(witness, expected, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(jax.jit(collapsed_forward)(params, ids), expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(
+        jax.jit(collapsed_forward)(params, ids), expected, rtol=0, atol=tolerance
+    )
     if make is load_demo_model:
         assert expected[1] > 0 > expected[2]

@@ -29,9 +29,20 @@ from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = ROOT.parent / "shared" / "data" / "aclImdb_v1.tar.gz"
-needs_imdb = pytest.mark.skipif(not ARCHIVE.is_file(), reason="aclImdb_v1.tar.gz is not in ../shared/data")
+needs_imdb = pytest.mark.skipif(
+    not ARCHIVE.is_file(), reason="aclImdb_v1.tar.gz is not in ../shared/data"
+)
 
-FLAGS = {"T_max": 13, "d_e": 7, "K": 2, "d_att": 3, "d_out": 5, "epochs": 3, "batch_size": 8, "warmup_steps": 2}
+FLAGS = {
+    "T_max": 13,
+    "d_e": 7,
+    "K": 2,
+    "d_att": 3,
+    "d_out": 5,
+    "epochs": 3,
+    "batch_size": 8,
+    "warmup_steps": 2,
+}
 FLAGS |= {"positions": "sinusoidal", "unk_start": 0.0, "refit": "none"}
 CONFIG = Config(**FLAGS, learning_rate=0.02, patience=9)
 # Two runs whose sums are taken in another order: float32 rounding, amplified by a dozen steps of AdamW.
@@ -45,7 +56,9 @@ def tiny_reviews(n=60, seed=0):
     texts, labels, names = [], [], []
     for label, split in ((0, "neg"), (1, "pos")):
         for i in range(n):
-            words = [*rng.choice(["a", "film", "with", "people", "and", "music"], rng.integers(3, 20))]
+            words = [
+                *rng.choice(["a", "film", "with", "people", "and", "music"], rng.integers(3, 20))
+            ]
             words.insert(int(rng.integers(3)), str(rng.choice(opinions[label])))
             texts.append(" ".join(words))
             labels.append(label)
@@ -74,16 +87,23 @@ def test_a_run_learns_and_stops_early(positions):
     result = train(config, split, device="cpu", log=lines.append, test=test)
     best, history = result.metrics["best"], result.metrics["history"]
     assert best["validation_accuracy"] >= 0.9
-    assert len(lines) == len(history) == best["epoch"] + 2 < 40  # the best epoch, patience, one too many
+    assert (
+        len(lines) == len(history) == best["epoch"] + 2 < 40
+    )  # the best epoch, patience, one too many
     assert best["validation_loss"] == min(record["validation_loss"] for record in history)
-    assert result.model.predict(["a lovely film", "a dull film"]).tolist() == ["positive", "negative"]
+    assert result.model.predict(["a lovely film", "a dull film"]).tolist() == [
+        "positive",
+        "negative",
+    ]
     # Reported numbers are those of the weights that are handed back, the averaged ones of the best epoch.
     logits = result.model.predict_logits(split.held_out.texts)[:, 0]
     signed = np.where(split.held_out.labels == 1, 1, -1) * logits
     np.testing.assert_allclose(np.logaddexp(0, -signed).mean(), best["validation_loss"], rtol=1e-5)
     for part, data in (("held_out", split.held_out), ("test", test)):
         chances = result.model.predict_proba(data.texts)[np.arange(len(data.texts)), data.labels]
-        np.testing.assert_allclose(result.model.card[part]["loss"], -np.log(chances).mean(), rtol=1e-5)
+        np.testing.assert_allclose(
+            result.model.card[part]["loss"], -np.log(chances).mean(), rtol=1e-5
+        )
     scores = result.model.card["held_out"]
     assert scores["accuracy"] == pytest.approx(np.mean(signed > 0)) and scores["texts"] == 24
     # Without a mistake among 24 texts, the fitted probabilities promise about one in 26 (`fit_temperature`).
@@ -98,7 +118,9 @@ def three_topics(counts=(60, 40, 20), seed=0):
     texts, labels = [], []
     for label, (words, n) in enumerate(zip(TOPICS.values(), counts, strict=True)):
         for _ in range(n):
-            filler = [*rng.choice(["the", "news", "of", "today", "and", "more"], rng.integers(3, 9))]
+            filler = [
+                *rng.choice(["the", "news", "of", "today", "and", "more"], rng.integers(3, 9))
+            ]
             filler.insert(int(rng.integers(3)), str(rng.choice(words)))
             texts.append(" ".join(filler))
             labels.append(label)
@@ -129,7 +151,12 @@ def test_patience_is_a_fifth_of_the_epochs(epochs, patience):
 
 def test_the_sizes_of_the_shipped_model():
     weights, config = load_demo_model().weights, Config()
-    assert (weights.d_e, weights.K, weights.d_att, weights.d_out) == (config.d_e, config.K, config.d_att, config.d_out)
+    assert (weights.d_e, weights.K, weights.d_att, weights.d_out) == (
+        config.d_e,
+        config.K,
+        config.d_att,
+        config.d_out,
+    )
 
 
 def test_settings_of_many_texts_come_from_a_sample():
@@ -145,7 +172,13 @@ def test_the_bar_of_a_run_ends_with_its_last_step(monkeypatch):
 
 def test_the_sizes_of_the_paper():
     config = Config(**P1)
-    assert (config.T_max, config.d_e, config.K, config.d_att, config.d_out) == (256, 128, 6, 64, 64)  # P1, appendix F
+    assert (config.T_max, config.d_e, config.K, config.d_att, config.d_out) == (
+        256,
+        128,
+        6,
+        64,
+        64,
+    )  # P1, appendix F
 
 
 class Killed(Exception):
@@ -163,13 +196,18 @@ def test_once_more_on_all_texts_also_after_a_kill(tmp_path):
     test = Labelled(other.texts, other.labels, split.training.classes)
     result = train(config, split, "cpu", log=lines.append, test=test)
     chances = result.model.predict_proba(test.texts)[np.arange(len(test.texts)), test.labels]
-    np.testing.assert_allclose(result.model.card["test"]["loss"], -np.log(chances).mean(), rtol=1e-5)
+    np.testing.assert_allclose(
+        result.model.card["test"]["loss"], -np.log(chances).mean(), rtol=1e-5
+    )
     first = train(CONFIG, split, "cpu", log=lambda line: None)
     epochs = first.metrics["best"]["epoch"]
     assert "heldout" in result.model.vocabulary and "heldout" not in first.model.vocabulary
     assert result.model.card["refit"] == {"texts": 120, "epochs": epochs}
     assert [line.split(":")[0] for line in lines[-epochs:]] == ["on all texts"] * epochs
-    for same in ("held_out", "training_texts"):  # the scores are those of texts that were not trained on
+    for same in (
+        "held_out",
+        "training_texts",
+    ):  # the scores are those of texts that were not trained on
         assert result.model.card[same] == first.model.card[same]
     assert result.model.temperature == first.model.temperature
 
@@ -199,7 +237,9 @@ def test_balanced_classes_help_the_rare_one():
     split = split_stratified(Labelled(texts, np.array(labels), ("common", "rare")), 0.2)
     chances = {}
     for weight in ("none", "balanced"):
-        config = automatic(split.training.texts, K=1, d_e=8, d_att=4, d_out=4, epochs=10, class_weight=weight)
+        config = automatic(
+            split.training.texts, K=1, d_e=8, d_att=4, d_out=4, epochs=10, class_weight=weight
+        )
         model = train(config, split, "cpu", log=lambda line: None).model
         chances[weight] = model.predict(["odd text"])[0]
     assert chances == {"none": "common", "balanced": "rare"}
@@ -228,7 +268,9 @@ def test_devices_that_are_not_there():
     with pytest.raises(ValueError, match="expected all three, missing processes and process_id"):
         join_cluster("localhost:1", None, None)
     if {device.platform for device in jax.devices()} == {"cpu"}:
-        with pytest.raises(ValueError, match=r"expected gpu, but JAX finds only cpu; .*jax\[cuda12\]"):
+        with pytest.raises(
+            ValueError, match=r"expected gpu, but JAX finds only cpu; .*jax\[cuda12\]"
+        ):
             device_mesh("gpu")
 
 
@@ -269,7 +311,9 @@ def test_checkpoints_that_do_not_fit(tmp_path):
     path.unlink()
     unfinished = Config(**{**FLAGS, "epochs": 1}, learning_rate=0.02, patience=9)
     train(unfinished, split, "cpu", path, log=lambda line: None)
-    with pytest.raises(ValueError, match=r"a checkpoint of an unfinished run; resume it \(--resume\), or delete it"):
+    with pytest.raises(
+        ValueError, match=r"a checkpoint of an unfinished run; resume it \(--resume\), or delete it"
+    ):
         train(unfinished, split, "cpu", path)
     with pytest.raises(ValueError, match="a checkpoint of a run with epochs=1, got 3"):
         train(CONFIG, split, "cpu", path, resume=True)
@@ -318,7 +362,12 @@ def start(*runs, kill="", **environment):
     environment = {**os.environ, **settings, **environment}
     command = [sys.executable, "-c", SCRIPT, "|".join(" ".join(flags) for flags in runs)]
     return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command,
+        cwd=ROOT,
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -334,7 +383,15 @@ def finish(process, status=0):
 def flags_of(data, out):
     settings = {**FLAGS, "learning_rate": 0.02, "patience": 9}
     settings = [word for name, value in settings.items() for word in (option(name), str(value))]
-    return ["train", str(data), "--out", str(out), "--metrics", str(out.with_suffix(".json")), *settings]
+    return [
+        "train",
+        str(data),
+        "--out",
+        str(out),
+        "--metrics",
+        str(out.with_suffix(".json")),
+        *settings,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -350,7 +407,12 @@ def runs(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bits(runs):
-    flags = [*flags_of(runs / "aclImdb", runs / "killed.npz"), "--checkpoint-steps", "2", "--resume"]
+    flags = [
+        *flags_of(runs / "aclImdb", runs / "killed.npz"),
+        "--checkpoint-steps",
+        "2",
+        "--resume",
+    ]
     before = (runs / "killed.checkpoint").read_bytes()
     assert not (runs / "killed.npz").exists()
     finish(start(flags, kill="in a checkpoint"), status=-signal.SIGKILL)
@@ -358,7 +420,9 @@ def test_a_killed_run_resumes_to_the_same_bits(runs):
     finish(start(flags))
     assert (runs / "killed.npz").read_bytes() == (runs / "whole.npz").read_bytes()
     assert not (runs / "killed.checkpoint").exists() and not (runs / "whole.checkpoint").exists()
-    whole, killed = (json.loads((runs / f"{name}.json").read_text()) for name in ("whole", "killed"))
+    whole, killed = (
+        json.loads((runs / f"{name}.json").read_text()) for name in ("whole", "killed")
+    )
     assert [record["epoch"] for record in killed["history"]] == [1, 2, 3]
     for a, b in zip(whole["history"], killed["history"], strict=True):
         for name in ("epoch", "training_loss", "validation_loss", "validation_accuracy"):
@@ -371,7 +435,10 @@ def same_run(runs, out):
     expected = whole.predict_logits(tiny_reviews(seed=2).texts)
     found = other.predict_logits(tiny_reviews(seed=2).texts)
     np.testing.assert_allclose(found, expected, atol=ANOTHER_ORDER * np.abs(expected).max())
-    histories = [json.loads(path.with_suffix(".json").read_text())["history"] for path in (runs / "whole.npz", out)]
+    histories = [
+        json.loads(path.with_suffix(".json").read_text())["history"]
+        for path in (runs / "whole.npz", out)
+    ]
     for a, b in zip(*histories, strict=True):
         assert a["validation_loss"] == pytest.approx(b["validation_loss"], rel=ANOTHER_ORDER)
 
@@ -405,8 +472,12 @@ def test_a_slice_of_imdb():
     """Slower: 5,000 real reviews are enough to pass 75 % on a thousand reviews of other films."""
     reviews = load_imdb(ARCHIVE, "train")
     rows = np.flatnonzero(review_numbers(reviews.names) % 12_500 < 2_500)
-    part = Reviews([reviews.texts[i] for i in rows], reviews.labels[rows], [reviews.names[i] for i in rows])
-    config = Config(d_e=32, D=4000, T_max=128, epochs=6, warmup_steps=40, learning_rate=3e-3, refit="none")
+    part = Reviews(
+        [reviews.texts[i] for i in rows], reviews.labels[rows], [reviews.names[i] for i in rows]
+    )
+    config = Config(
+        d_e=32, D=4000, T_max=128, epochs=6, warmup_steps=40, learning_rate=3e-3, refit="none"
+    )
     result = train(config, split_by_film(part), device="cpu", log=lambda line: None)
     assert result.metrics["training_texts"] == 4000 and result.metrics["held_out"]["texts"] == 1000
     assert result.metrics["best"]["validation_accuracy"] > 0.75
@@ -420,7 +491,9 @@ def test_the_bias_starts_at_the_shares_of_the_classes():
         (CONFIG, np.log(shares)),
         (replace(CONFIG, class_weight="balanced"), np.log([1 / 3] * 3)),
     ):
-        np.testing.assert_allclose(Run.of(config, split, device_mesh("cpu")).start["b_l"], expected, rtol=1e-6)
+        np.testing.assert_allclose(
+            Run.of(config, split, device_mesh("cpu")).start["b_l"], expected, rtol=1e-6
+        )
     two = split_by_film(tiny_reviews())
     assert Run.of(CONFIG, two, device_mesh("cpu")).start["b_l"].tolist() == [0.0]
 
@@ -431,5 +504,7 @@ def test_the_padding_starts_where_it_is_told_to():
     keys = np.einsum("kae,ka->ke", trained["W_k"], trained["W_q"] @ trained["W_e"][0]) / 3**0.5
     np.testing.assert_allclose(keys @ trained["W_e"][1], [-4, -4], rtol=1e-5)
     other = start_arrays(Config(**FLAGS), D=17, C=3, cls=0, unk=1)[1]
-    np.testing.assert_array_equal(np.delete(other["W_e"], 1, axis=0), np.delete(trained["W_e"], 1, axis=0))
+    np.testing.assert_array_equal(
+        np.delete(other["W_e"], 1, axis=0), np.delete(trained["W_e"], 1, axis=0)
+    )
     assert fixed["W_p"].shape == (13, 7)

@@ -24,7 +24,11 @@ def by_heads():
     """The table of games, grouped by number of heads, without the ranges that plain float64 cannot hold."""
     groups = {}
     for name, game in games().items():
-        if "1e4" not in name and name not in ("one player holds all", "masses 1e-300") and game.H in (1, 3):
+        if (
+            "1e4" not in name
+            and name not in ("one player holds all", "masses 1e-300")
+            and game.H in (1, 3)
+        ):
             groups.setdefault(game.H, []).append(game)
     return groups
 
@@ -78,9 +82,16 @@ def hard_games(seed, count=40, d=5):
         if i % 4 == 1:
             v[1] = -v[0] + 1e-3 * rng.normal(size=d)
         size = 10.0 ** rng.choice([-30, 0, 0, 30])
-        more = {"s_background": s.max(axis=1), "v_background": rng.normal(size=2) * size} if i % 2 else {}
+        more = (
+            {"s_background": s.max(axis=1), "v_background": rng.normal(size=2) * size}
+            if i % 2
+            else {}
+        )
         if i % 3 == 0:
-            more |= {"s_absent": s[:, ::-1] + rng.normal(size=(2, d)), "v_absent": rng.normal(size=(2, d)) * size}
+            more |= {
+                "s_absent": s[:, ::-1] + rng.normal(size=(2, d)),
+                "v_absent": rng.normal(size=(2, d)) * size,
+            }
         found.append(PooledGame.from_scores(s, v * size, bias=float(rng.normal() * size), **more))
     return found
 
@@ -100,7 +111,11 @@ def test_the_guarantee_game_by_game(dtype, tol):
         assert np.abs(values[i] - truth).max() <= tol * largest, i
     named = [re.search(r"tol is (\S+)", reason) for reason in problems.values()]
     works = max(float(match.group(1)) for match in named if match) if any(named) else tol
-    assert not [reason for reason in shapley(batch, works).problems.values() if "smallest possible" in reason]
+    assert not [
+        reason
+        for reason in shapley(batch, works).problems.values()
+        if "smallest possible" in reason
+    ]
     limits, problems, *_ = lime_limit(batch, tol=10 * tol)
     for i, game in enumerate(hard):
         if i not in problems:
@@ -135,7 +150,9 @@ def test_value():
     present = np.array([[True, False, True, True, False], [False, True, True, False, False]])
     padded = game_batch(batch)
     ours = np.ldexp(jax.vmap(value_of)(padded, present), padded.exponent)
-    assert ours == pytest.approx([game.value(row[: game.d]) for game, row in zip(batch, present, strict=True)])
+    assert ours == pytest.approx(
+        [game.value(row[: game.d]) for game, row in zip(batch, present, strict=True)]
+    )
 
 
 def test_float32_refuses_what_it_cannot_keep():
@@ -157,7 +174,9 @@ def test_float32_does_not_leave_its_range(size):
 
 def test_float32_sees_that_its_values_were_rounded():
     """A bias of 1e16 takes the values away: nothing of f is left in float32."""
-    game = PooledGame.from_scores([0.0], [-1e16 + 4.0], bias=1e16, s_background=0.0, v_background=-1e16)
+    game = PooledGame.from_scores(
+        [0.0], [-1e16 + 4.0], bias=1e16, s_background=0.0, v_background=-1e16
+    )
     assert set(shapley(five(game, dtype=jnp.float32), tol=1e-2).problems) == {0}
 
 

@@ -48,10 +48,16 @@ def test_float32_parameters_survive_the_way_through_weights(model):
 
 def test_float64_is_refused_where_jax_would_round_it():
     # The switch moved here from jax.experimental.
-    switch = jax.enable_x64 if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental").enable_x64
+    switch = (
+        jax.enable_x64
+        if hasattr(jax, "enable_x64")
+        else importlib.import_module("jax.experimental").enable_x64
+    )
     with switch(False):
         assert params_from_weights(MODEL).W_e.dtype == jnp.float32
-        with pytest.raises(ValueError, match="dtype: expected float32, got float64 while jax_enable_x64 is off"):
+        with pytest.raises(
+            ValueError, match="dtype: expected float32, got float64 while jax_enable_x64 is off"
+        ):
             params_from_weights(MODEL, dtype="float64")
 
 
@@ -83,9 +89,13 @@ def test_batches_are_single_documents():
     documents = [[], [3], [5, 8, 3], [6] * 12]
     ids = jnp.stack([twin(MODEL, document)[1] for document in documents])
     size = magnitudes(MODEL)
-    assert_algebraic(oracle.predict_batch(params, ids), [oracle.predict(params, row) for row in ids], size.value)
     assert_algebraic(
-        oracle.gradient_batch(params, ids, 2), [oracle.gradient(params, row, 2) for row in ids], size.gradient
+        oracle.predict_batch(params, ids), [oracle.predict(params, row) for row in ids], size.value
+    )
+    assert_algebraic(
+        oracle.gradient_batch(params, ids, 2),
+        [oracle.gradient(params, row, 2) for row in ids],
+        size.gradient,
     )
 
 
@@ -105,7 +115,10 @@ def test_the_twin_in_plain_loops():
         e = [MODEL.W_e[token] + MODEL.W_p[t] for t, token in enumerate(ids)]
         q = MODEL.W_q[i] @ e[0] + MODEL.b_q[i]
         g = [np.exp(q @ (MODEL.W_k[i] @ e_t + MODEL.b_k[i]) / np.sqrt(MODEL.d_att)) for e_t in e]
-        v = sum(g_t / sum(g) * (MODEL.W_v[i] @ e_t + MODEL.b_v[i]) for g_t, e_t in zip(g, e, strict=True))
+        v = sum(
+            g_t / sum(g) * (MODEL.W_v[i] @ e_t + MODEL.b_v[i])
+            for g_t, e_t in zip(g, e, strict=True)
+        )
         f += MODEL.W_l[i] @ v / MODEL.K
     assert_algebraic(oracle.predict(*twin(MODEL, tokens)), f, magnitudes(MODEL).value)
 
@@ -123,7 +136,9 @@ def test_parameters_can_be_trained():
         return (forward(p, ids)[0] - 1.0) ** 2
 
     before, slope = jax.jit(jax.value_and_grad(loss))(params)
-    assert {name for name, g in slope._asdict().items() if not g.any()} <= {"b_k"}  # shift invariance
+    assert {name for name, g in slope._asdict().items() if not g.any()} <= {
+        "b_k"
+    }  # shift invariance
     stepped = jax.tree.map(lambda p, g: p - 1e-3 * g, params, slope)
     after = oracle.predict(stepped, ids)
     assert (after[0] - 1.0) ** 2 < before

@@ -18,8 +18,13 @@ def value(game, present):
         top = max(log_masses)
         if isinf(top):
             return mp.mpf(float(game.empty_value))
-        masses = [mp.exp(mp.mpf(float(m)) - mp.mpf(float(top))) if not isinf(m) else mp.mpf(0) for m in log_masses]
-        total += sum(m * mp.mpf(float(v)) for m, v in zip(masses, values, strict=True)) / sum(masses)
+        masses = [
+            mp.exp(mp.mpf(float(m)) - mp.mpf(float(top))) if not isinf(m) else mp.mpf(0)
+            for m in log_masses
+        ]
+        total += sum(m * mp.mpf(float(v)) for m, v in zip(masses, values, strict=True)) / sum(
+            masses
+        )
     return total
 
 
@@ -36,8 +41,12 @@ def lime(game, kernel_width=25.0, ridge=1.0, num_samples=5000, features=None):
     # The weights that count are the three largest: digits for their ratios, in a determinant.
     sizes = np.arange(min(3, d + 1)) / d
     logs = np.sum((100 * (1 - np.sqrt(1 - sizes)) / kernel_width) ** 2 / 2)
-    digits = 60 + int(3 * log10(np.e) * logs) + (0 if num_samples is None else 3 * len(str(num_samples)))
-    digits += 2 * int(sum(np.ptp(x[np.isfinite(x)]) for x in (np.r_[game.s.ravel(), game.s_absent.ravel()],)))
+    digits = (
+        60 + int(3 * log10(np.e) * logs) + (0 if num_samples is None else 3 * len(str(num_samples)))
+    )
+    digits += 2 * int(
+        sum(np.ptp(x[np.isfinite(x)]) for x in (np.r_[game.s.ravel(), game.s_absent.ravel()],))
+    )
     with mp.workdps(digits):
         chosen = list(range(d)) if features is None else list(features)
         size = len(chosen) + 1

@@ -18,14 +18,18 @@ from attn_closed_form.lime.rules import MIXED_SIGNS, TiltedTerm, _tail, ladder
 def test_an_error_of_every_value_is_multiplied_by_no_more_than_the_factor(d, k, width, ridge):
     """The regression over all coalitions is linear in the values: the sum of the moduli of its row is the worst."""
     n = 50
-    masks = np.array([[j not in a for j in range(d)] for s in range(d + 1) for a in combinations(range(d), s)])
+    masks = np.array(
+        [[j not in a for j in range(d)] for s in range(d + 1) for a in combinations(range(d), s)]
+    )
     absent = d - masks.sum(axis=1)
     q = (n - 1) / (n * d) * kernel(d, width)
     q[0] = 1 / n
     w = np.array([q[s] / comb(d, s) for s in absent])
     X = masks[:, :k].astype(float)
     centered = X - w @ X / w.sum()
-    rows = np.linalg.solve((centered * w[:, None]).T @ centered + ridge / n * np.eye(k), (centered * w[:, None]).T)
+    rows = np.linalg.solve(
+        (centered * w[:, None]).T @ centered + ridge / n * np.eye(k), (centered * w[:, None]).T
+    )
     intercept = w / w.sum() - (w @ X / w.sum()) @ rows
     worst = max(np.abs(rows[:, 1:]).sum(axis=1).max(), np.abs(intercept[1:]).sum())
     factor = regression(d, Settings(width, ridge, n), k).value_factor()
@@ -54,8 +58,12 @@ def test_what_sizes_beyond_the_last_add():
     terms = q * 3.0 * (1.1 * 0.9**m + m / d * 60.0 * (0.9 * d / (d - 1)) ** (m - 1.0))
     for M in (0, 1, 20, 150):
         assert _tail(q, term, 0.0)[M + 1] == pytest.approx(terms[M + 1 :].sum(), rel=1e-9)
-        assert terms[M + 1 :].sum() <= _tail(q, term, 1e-6)[M + 1] <= terms[M + 1 :].sum() + 1.001e-6
-    assert _tail(q, term._replace(t=1.0), 1e-6)[0] == pytest.approx(q @ (3.0 * (1.1 + m / d * 60.0)), rel=1e-9)
+        assert (
+            terms[M + 1 :].sum() <= _tail(q, term, 1e-6)[M + 1] <= terms[M + 1 :].sum() + 1.001e-6
+        )
+    assert _tail(q, term._replace(t=1.0), 1e-6)[0] == pytest.approx(
+        q @ (3.0 * (1.1 + m / d * 60.0)), rel=1e-9
+    )
 
 
 def test_what_is_cached_cannot_be_written_to():

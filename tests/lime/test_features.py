@@ -16,7 +16,11 @@ def rows(game, num_samples=5000, kernel_width=25.0):
     """All coalitions, their expected weights in LIME's sample, and their values."""
     d = game.d
     masks = np.array(
-        [[j not in absent for j in range(d)] for s in range(d + 1) for absent in combinations(range(d), s)]
+        [
+            [j not in absent for j in range(d)]
+            for s in range(d + 1)
+            for absent in combinations(range(d), s)
+        ]
     )
     absent = d - masks.sum(axis=1)
     q = (num_samples - 1) / (num_samples * d) * kernel(d, kernel_width)

@@ -30,18 +30,35 @@ NARROW = {
     ),
     "a constant model": (G([0.0, 0.3], [0.1, 0.1]), {"kernel_width": 10.0, "num_samples": None}),
     "weights below float64": (
-        G([0.0, 1.0, -1.0, 0.5, 2.0], [1.0, 2.0, -1.0, 0.0, 3.0], s_background=0.0, v_background=0.5),
+        G(
+            [0.0, 1.0, -1.0, 0.5, 2.0],
+            [1.0, 2.0, -1.0, 0.0, 3.0],
+            s_background=0.0,
+            v_background=0.5,
+        ),
         {"kernel_width": 1.0, "ridge": 0.0},
     ),
-    "one player, narrow": (G([0.0], [2.0], s_background=1.0, v_background=0.5), {"kernel_width": 6.0, "ridge": 0.0}),
+    "one player, narrow": (
+        G([0.0], [2.0], s_background=1.0, v_background=0.5),
+        {"kernel_width": 6.0, "ridge": 0.0},
+    ),
     "one player": (G([0.0], [2.0], s_background=1.0, v_background=0.5), {}),
-    "one player, a small share": (G([0.0], [1.0], s_background=12.0, v_background=0.0), {"tol": 1e-6}),
+    "one player, a small share": (
+        G([0.0], [1.0], s_background=12.0, v_background=0.0),
+        {"tol": 1e-6},
+    ),
     "offsets": (
         G([0.0, 0.3], [-1e8 + 0.25, -1e8 + 0.75], s_background=0.0, v_background=-1e8, bias=1e8),
         {"tol": 1e-7},
     ),
     "a head that is nearly constant": (
-        G(np.linspace(-1.0, 1.0, 5), 0.48 + 1e-10 * np.arange(5.0), s_background=0.3, v_background=0.48, bias=1 / 3),
+        G(
+            np.linspace(-1.0, 1.0, 5),
+            0.48 + 1e-10 * np.arange(5.0),
+            s_background=0.3,
+            v_background=0.48,
+            bias=1 / 3,
+        ),
         {"kernel_width": 3.0, "num_samples": None, "tol": 1e-6},
     ),
     "tiny values and tiny weights": (
@@ -94,7 +111,12 @@ def test_cases_that_were_wrong_in_silence(game, arguments):
 
 def test_heads_that_cancel_where_only_the_row_of_the_document_counts():
     """The coefficients are next to nothing, but the intercept is f(everyone) with all of its rounding."""
-    game = G([[0.0, 1.0]] * 2, [[1e8, 3e8], [-1e8 + 1, -3e8]], s_background=[0.5] * 2, v_background=[1e8, -1e8])
+    game = G(
+        [[0.0, 1.0]] * 2,
+        [[1e8, 3e8], [-1e8 + 1, -3e8]],
+        s_background=[0.5] * 2,
+        v_background=[1e8, -1e8],
+    )
     arguments = {"kernel_width": 3.0, "ridge": 0.01, "num_samples": 100}
     with pytest.raises(ToleranceError, match="smallest possible tol is") as caught:
         lime_limit(game, tol=1e-11, **arguments)
@@ -106,7 +128,9 @@ def test_a_narrow_kernel_is_leave_one_out():
     game = G([0.0, 1.0, -1.0], [1.0, 2.0, -1.0], s_background=0.0, v_background=0.5)
     found = lime_limit(game, kernel_width=0.01, ridge=0.0)
     everyone = np.ones(3, dtype=bool)
-    differences = [game.value(everyone) - game.value(everyone & (np.arange(3) != j)) for j in range(3)]
+    differences = [
+        game.value(everyone) - game.value(everyone & (np.arange(3) != j)) for j in range(3)
+    ]
     np.testing.assert_allclose(found.coef, differences, atol=1e-12)
 
 
@@ -120,7 +144,10 @@ def random_game(draw):
     kind = draw(st.sampled_from(["deleted", "background", "replaced", "mixed"]))
     more = {}
     if kind != "deleted":
-        more = {"s_background": rng.normal(size=H) * spread, "v_background": rng.normal(size=H) * size}
+        more = {
+            "s_background": rng.normal(size=H) * spread,
+            "v_background": rng.normal(size=H) * size,
+        }
     if kind in ("replaced", "mixed"):
         s_absent = rng.normal(size=(H, d)) * spread
         if kind == "mixed":
@@ -152,7 +179,9 @@ def test_any_game_any_setting(data):
 
 
 @pytest.mark.parametrize("kind", ["deleted", "replaced"])
-@pytest.mark.parametrize("arguments", [{}, {"kernel_width": 4.0}, {"num_samples": None, "kernel_width": np.inf}])
+@pytest.mark.parametrize(
+    "arguments", [{}, {"kernel_width": 4.0}, {"num_samples": None, "kernel_width": np.inf}]
+)
 def test_the_named_tol_works(kind, arguments):
     rng = np.random.default_rng(0)
     s, v, s_absent, v_absent = rng.normal(size=(4, 2, 5))

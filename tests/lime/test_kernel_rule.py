@@ -77,10 +77,14 @@ def test_what_is_left_bounds_the_moments_beyond(d, longest, kernel_width):
         for k in range(1, i + 1):
             norm[i] *= Fraction(d + 1 + k, d + 1 - k)
     log_norm = np.array([(log(x.numerator) - log(x.denominator)) / 2 for x in norm])
-    assert (np.abs(more.rounded[N:]) <= few.residual * np.exp(log_norm[N : len(more.nu)]) * (1 + 1e-9)).all()
+    assert (
+        np.abs(more.rounded[N:]) <= few.residual * np.exp(log_norm[N : len(more.nu)]) * (1 + 1e-9)
+    ).all()
     assert few.residual > 1e-20, "rounding alone"
     log_terms = np.log(2 * n + 1) / 2 - np.outer(THETA, n)
-    for found, exact in zip(few.log_beyond, (log_terms, log_terms + log(few.residual) + log_norm[n]), strict=True):
+    for found, exact in zip(
+        few.log_beyond, (log_terms, log_terms + log(few.residual) + log_norm[n]), strict=True
+    ):
         np.testing.assert_allclose(found, np.logaddexp.reduce(exact, axis=1), rtol=1e-9)
 
 
@@ -93,15 +97,27 @@ def test_legendre_polynomials_to_more_digits_than_a_float_has(p):
         before, now = now, ((2 * n + 1) * x * now - n * before) / (n + 1)
 
 
-@pytest.mark.parametrize(("d", "kernel_width"), [(7, 25.0), (106, 5.0), (50, 1.0), (300, 0.3), (1, 0.01)])
+@pytest.mark.parametrize(
+    ("d", "kernel_width"), [(7, 25.0), (106, 5.0), (50, 1.0), (300, 0.3), (1, 0.01)]
+)
 def test_the_kernel_to_an_ulp(d, kernel_width):
     with mp.workprec(400):
-        logs = [-((100 * (1 - mp.sqrt(1 - mp.mpf(s) / d)) / mp.mpf(kernel_width)) ** 2) / 2 for s in range(d + 1)]
-        for weights, about in ((kernel(d, kernel_width), 0), (relative_kernel(d, kernel_width), logs[1])):
+        logs = [
+            -((100 * (1 - mp.sqrt(1 - mp.mpf(s) / d)) / mp.mpf(kernel_width)) ** 2) / 2
+            for s in range(d + 1)
+        ]
+        for weights, about in (
+            (kernel(d, kernel_width), 0),
+            (relative_kernel(d, kernel_width), logs[1]),
+        ):
             exact = [mp.exp(min(log - about, 600)) for log in logs]
-            errors = [abs(x / y - 1) for x, y in zip(weights.tolist(), exact, strict=True) if y > 1e-300]
+            errors = [
+                abs(x / y - 1) for x, y in zip(weights.tolist(), exact, strict=True) if y > 1e-300
+            ]
             assert max(errors) <= 0.75 * 2.0**-52
-            assert all(x <= 1e-300 for x, y in zip(weights.tolist(), exact, strict=True) if y <= 1e-300)
+            assert all(
+                x <= 1e-300 for x, y in zip(weights.tolist(), exact, strict=True) if y <= 1e-300
+            )
 
 
 @pytest.mark.parametrize("kernel_width", [25.0, 5.0, inf])
@@ -113,7 +129,9 @@ def test_polynomials_of_low_degree_are_exact(d, m, kernel_width):
     product = np.ones(d + 1)
     for k in range(m):
         # (d-s)_k / (d)_k is what p^k, p the probability of being present, stands for.
-        np.testing.assert_allclose(rule.weights @ rule.p**k, q @ product, rtol=1e-13, atol=1e-15 * q.sum())
+        np.testing.assert_allclose(
+            rule.weights @ rule.p**k, q @ product, rtol=1e-13, atol=1e-15 * q.sum()
+        )
         product = product * (d - s - k) / max(d - k, 1)
     assert ((rule.p >= 0) & (rule.p <= 1)).all()
 
@@ -129,7 +147,9 @@ def test_the_bound_holds_and_means_something(kind, kernel_width):
     steps = ladder(d, kernel_width)
     (terms,) = terms_of(game, goal)
     chosen = [ladder(d, kernel_width, (rule.p.size,)) for rule in steps.rules]
-    bounds = [one.choose(log_bound(terms.sums), largest_on_reals(terms), 0.0)[1].sum() for one in chosen]
+    bounds = [
+        one.choose(log_bound(terms.sums), largest_on_reals(terms), 0.0)[1].sum() for one in chosen
+    ]
     errors = []
     for rule in steps.rules:
         p, w = rule.p[:, None], rule.weights[:, None]
@@ -149,7 +169,9 @@ def test_no_rule_beyond_the_moments():
 def test_a_game_that_needs_longer_rules_than_there_are_takes_the_recursion():
     """200 players have 127 moments, fewer than the 130 nodes of the next rule."""
     rng = np.random.default_rng(70)
-    game = PooledGame.from_scores(rng.normal(size=200), 12 * rng.normal(size=200)).through("sigmoid")
+    game = PooledGame.from_scores(rng.normal(size=200), 12 * rng.normal(size=200)).through(
+        "sigmoid"
+    )
     tight, loose = lime_limit(game, tol=1e-10), lime_limit(game, tol=1e-7)
     assert np.abs(tight.coef - loose.coef).max() <= 1e-7
 
@@ -174,7 +196,10 @@ def test_the_recursion_agrees_on_the_probability_of_many_deleted_players(reach, 
     d = 170
     value = None if background is None else 0.3
     linked = PooledGame.from_scores(
-        rng.normal(size=d), reach * rng.uniform(-1, 1, d), s_background=background, v_background=value
+        rng.normal(size=d),
+        reach * rng.uniform(-1, 1, d),
+        s_background=background,
+        v_background=value,
     ).through("sigmoid")
     settings = Settings(25.0, 1.0, 5000)
     fit = regression(d, settings, d)
@@ -188,7 +213,11 @@ def test_the_recursion_agrees_on_the_probability_of_many_deleted_players(reach, 
 def test_batches_are_small_enough_for_the_rounding_of_their_sums():
     """Step 7 of docs/what-tol-guarantees.md adds up at most MOST_NODES nodes one after the other."""
     rng = np.random.default_rng(3)
-    game = PooledGame.from_scores(rng.normal(size=300), 12 * rng.uniform(-1, 1, 300)).through("sigmoid").within(1e-8)
+    game = (
+        PooledGame.from_scores(rng.normal(size=300), 12 * rng.uniform(-1, 1, 300))
+        .through("sigmoid")
+        .within(1e-8)
+    )
     counts = [
         len(batch.p)
         for terms in terms_of(game, budget(game, 1e-8))
@@ -202,7 +231,9 @@ def test_hahn_polynomials_stay_below_what_their_digits_suppose(d):
     """The last degree in use: |Q_n| < 2^63, and one that is not much higher would be beyond."""
     N = len(size_moments(d, 25.0, d).nu) - 1
     steps = [(n * (d + n + 1), (n + 1) * (d - n)) for n in range(N)]
-    *_, last = polynomials(np.array([d - 2 * m for m in range(d + 1)], dtype=object), 0, steps, HAHN_BITS)
+    *_, last = polynomials(
+        np.array([d - 2 * m for m in range(d + 1)], dtype=object), 0, steps, HAHN_BITS
+    )
     assert max(abs(int(x)) for x in last) < 2 ** (HAHN_BITS + 63)
     assert d == N or max(abs(int(x)) for x in last) > 2 ** (HAHN_BITS + 40)
 

@@ -23,14 +23,20 @@ RUNS, SAMPLES = 40, 600
 
 def make(positions: bool):
     words = re.findall(r"\w+", TEXT)
-    vocabulary = {"[CLS]": 0, MASK: 1} | {word: i + 2 for i, word in enumerate(dict.fromkeys(words))}
-    weights = random_weights(2, D=len(vocabulary), d_e=13, T_max=31, K=3, d_att=5, d_out=7, score_scale=1.5)
+    vocabulary = {"[CLS]": 0, MASK: 1} | {
+        word: i + 2 for i, word in enumerate(dict.fromkeys(words))
+    }
+    weights = random_weights(
+        2, D=len(vocabulary), d_e=13, T_max=31, K=3, d_att=5, d_out=7, score_scale=1.5
+    )
     if not positions:
         weights = AttentionWeights(**(weights.arrays() | {"W_p": np.zeros_like(weights.W_p)}))
     tokens = [vocabulary[word] for word in words]
 
     def classifier_fn(texts):
-        return predict_many(weights, [[vocabulary[word] for word in re.findall(r"\w+", text)] for text in texts])
+        return predict_many(
+            weights, [[vocabulary[word] for word in re.findall(r"\w+", text)] for text in texts]
+        )
 
     return weights, tokens, classifier_fn
 
@@ -42,7 +48,9 @@ def runs(bow, classifier_fn, d, **arguments):
         explainer = LimeTextExplainer(
             bow=bow, mask_string=MASK, feature_selection="none", random_state=seed, **arguments
         )
-        explanation = explainer.explain_instance(TEXT, classifier_fn, labels=(0,), num_features=d, num_samples=SAMPLES)
+        explanation = explainer.explain_instance(
+            TEXT, classifier_fn, labels=(0,), num_features=d, num_samples=SAMPLES
+        )
         row = np.empty(d + 1)
         for j, coefficient in explanation.local_exp[0]:
             row[j] = coefficient
@@ -64,9 +72,15 @@ def test_masked_positions():
     rows, scores = runs(False, classifier_fn, game.d)
     assert deviation(rows, lime_limit(game, num_samples=SAMPLES)) < STANDARD_ERRORS
     # The oracle can fail: none of these is what the package estimates.
-    assert deviation(rows, lime_limit(game, kernel_width=np.inf, num_samples=SAMPLES)) > 2 * STANDARD_ERRORS
+    assert (
+        deviation(rows, lime_limit(game, kernel_width=np.inf, num_samples=SAMPLES))
+        > 2 * STANDARD_ERRORS
+    )
     assert deviation(rows, lime_limit(game, ridge=30.0, num_samples=SAMPLES)) > 2 * STANDARD_ERRORS
-    assert deviation(rows, lime_limit(pooled_game(weights, tokens, absent="deleted"))) > 2 * STANDARD_ERRORS
+    assert (
+        deviation(rows, lime_limit(pooled_game(weights, tokens, absent="deleted")))
+        > 2 * STANDARD_ERRORS
+    )
     # Our own sampler reports the same R^2, within the scatter of both means.
     from attn_closed_form import lime_sample
 
@@ -81,11 +95,16 @@ def test_bag_of_words_on_a_model_without_positions():
     game = pooled_game(weights, tokens, players="words", absent="unk")
     rows, _ = runs(True, classifier_fn, game.d)
     assert deviation(rows, lime_limit(game, num_samples=SAMPLES)) < STANDARD_ERRORS
-    assert deviation(rows, lime_limit(pooled_game(weights, tokens, "words", "deleted"))) > 2 * STANDARD_ERRORS
+    assert (
+        deviation(rows, lime_limit(pooled_game(weights, tokens, "words", "deleted")))
+        > 2 * STANDARD_ERRORS
+    )
 
 
 def test_another_kernel_width():
     weights, tokens, classifier_fn = make(positions=True)
     game = pooled_game(weights, tokens)
     rows, _ = runs(False, classifier_fn, game.d, kernel_width=10)
-    assert deviation(rows, lime_limit(game, kernel_width=10.0, num_samples=SAMPLES)) < STANDARD_ERRORS
+    assert (
+        deviation(rows, lime_limit(game, kernel_width=10.0, num_samples=SAMPLES)) < STANDARD_ERRORS
+    )

@@ -46,7 +46,9 @@ def brute_force(game, kernel_width=25.0, ridge=1.0, num_samples=5000, features=N
     chosen = list(range(d)) if features is None else list(features)
     # Probability of a subset: exact. Every weight and value is scaled to an integer.
     n = None if num_samples is None else Fraction(num_samples)
-    denominator = lcm(*(comb(d, s) for s in range(d + 1))) * d * (1 if num_samples is None else num_samples)
+    denominator = (
+        lcm(*(comb(d, s) for s in range(d + 1))) * d * (1 if num_samples is None else num_samples)
+    )
     scale, scale_f = denominator << 1100, 1 << 1100
     gram = [[0] * (len(chosen) + 1) for _ in range(len(chosen) + 1)]
     right = [0] * (len(chosen) + 1)
@@ -68,7 +70,8 @@ def brute_force(game, kernel_width=25.0, ridge=1.0, num_samples=5000, features=N
                     gram[a][b] += weight.numerator
     rho = Fraction(0) if n is None else Fraction(ridge) / n * scale
     rows = [
-        [Fraction(x) + (rho if i == j and i > 0 else 0) for j, x in enumerate(row)] + [Fraction(right[i], scale_f)]
+        [Fraction(x) + (rho if i == j and i > 0 else 0) for j, x in enumerate(row)]
+        + [Fraction(right[i], scale_f)]
         for i, row in enumerate(gram)
     ]
     for i in range(len(rows)):
@@ -85,7 +88,9 @@ def brute_force(game, kernel_width=25.0, ridge=1.0, num_samples=5000, features=N
 
 
 def model_game(players, absent, T):
-    weights = random_weights(5, D=11, d_e=7, T_max=17, K=3, d_att=2, d_out=5, C=2, score_scale=3.0, biases=True)
+    weights = random_weights(
+        5, D=11, d_e=7, T_max=17, K=3, d_att=2, d_out=5, C=2, score_scale=3.0, biases=True
+    )
     return pooled_game(weights, TEXT[:T], players, absent, output=1)
 
 
@@ -128,7 +133,9 @@ def test_ridge_and_number_of_samples(ridge, num_samples):
 def test_refit_on_some_features(features):
     for kind in ("unk", "empty"):
         assert_limit(score_game(6, kind=kind), features=features)
-        assert_limit(score_game(6, kind=kind), features=features, num_samples=None, kernel_width=inf)
+        assert_limit(
+            score_game(6, kind=kind), features=features, num_samples=None, kernel_width=inf
+        )
 
 
 def test_one_player_without_samples():
@@ -138,7 +145,9 @@ def test_one_player_without_samples():
     finite = lime_limit(game, num_samples=10**9, ridge=3.0)
     everyone, nobody = game.value([[True], [False]])
     np.testing.assert_allclose(limit.coef, (everyone - nobody) / 4, rtol=1e-14)
-    np.testing.assert_allclose([*finite.coef, finite.intercept], [*limit.coef, limit.intercept], atol=1e-5)
+    np.testing.assert_allclose(
+        [*finite.coef, finite.intercept], [*limit.coef, limit.intercept], atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("kind", ["unk", "deleted", "empty"])
@@ -169,7 +178,9 @@ def test_infinite_bandwidth_in_terms_of_conditional_means():
             count += present.sum() / comb(d, s) / d**2
     E /= count
     expected = 3 * (d - 1) / (d + 1) * (E - E.mean()) + 6 / (d + 1) * (E.mean() - total)
-    np.testing.assert_allclose(lime_limit(game, inf, num_samples=None).coef, expected, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(
+        lime_limit(game, inf, num_samples=None).coef, expected, rtol=0, atol=1e-10
+    )
 
 
 def test_equation_17_of_the_paper_is_not_exact():
@@ -184,18 +195,27 @@ def test_linear_over_heads_and_equivariant():
     order = np.random.default_rng(0).permutation(7)
     parts = ("s", "v", "s_absent", "v_absent")
     shuffled = PooledGame.from_scores(
-        *(getattr(game, name)[:, order] for name in parts), game.s_background, game.v_background, bias=9.0
+        *(getattr(game, name)[:, order] for name in parts),
+        game.s_background,
+        game.v_background,
+        bias=9.0,
     )
     np.testing.assert_allclose(lime_limit(shuffled).coef, limit[order], rtol=0, atol=1e-9)
     heads = [
-        PooledGame.from_scores(*(getattr(game, name)[h] for name in parts), game.s_background[h], game.v_background[h])
+        PooledGame.from_scores(
+            *(getattr(game, name)[h] for name in parts), game.s_background[h], game.v_background[h]
+        )
         for h in range(3)
     ]
-    np.testing.assert_allclose(sum(lime_limit(head).coef for head in heads), limit, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        sum(lime_limit(head).coef for head in heads), limit, rtol=0, atol=1e-9
+    )
 
 
 def test_constant_game_has_no_coefficients():
-    game = PooledGame.from_scores([0.0, 4.0, 1.0], [2.0] * 3, [1.0, 2.0, 3.0], [2.0] * 3, 0.0, 2.0, bias=1.0)
+    game = PooledGame.from_scores(
+        [0.0, 4.0, 1.0], [2.0] * 3, [1.0, 2.0, 3.0], [2.0] * 3, 0.0, 2.0, bias=1.0
+    )
     limit = lime_limit(game)
     np.testing.assert_array_equal(limit.coef, 0.0)
     assert limit.intercept == pytest.approx(3.0, rel=1e-15)
@@ -240,7 +260,9 @@ def test_errors(arguments, message, d):
 def test_a_kernel_that_leaves_one_size(kernel_width):
     """The ratio of two weights that are next to nothing decides, which the smallest width that a float holds shows."""
     game = score_game(3)
-    narrow, narrower = (lime_limit(game, kernel_width=width, num_samples=None) for width in (0.9, kernel_width))
+    narrow, narrower = (
+        lime_limit(game, kernel_width=width, num_samples=None) for width in (0.9, kernel_width)
+    )
     np.testing.assert_allclose(narrower.coef, narrow.coef, rtol=1e-11)
     assert narrower.intercept == pytest.approx(narrow.intercept, rel=1e-11)
 
@@ -259,7 +281,9 @@ def test_narrow_kernel_with_a_ridge():
 def test_the_recursion_reckons_with_the_rounding_of_every_sum(monkeypatch):
     """What is individual is a difference of two sums, each wrong by the rounding of all weights."""
     told = []
-    monkeypatch.setattr(moments, "budget", lambda game, tol, factor, *more: told.append(factor) or budget(game, tol))
+    monkeypatch.setattr(
+        moments, "budget", lambda game, tol, factor, *more: told.append(factor) or budget(game, tol)
+    )
     found = regression(6, Settings(25.0, 1.0, 5000), 6)
     moments_by_recursion(score_game(6), found, 1e-8)
     assert 2 * told[0] >= 2 * found.level / found.individual_denominator

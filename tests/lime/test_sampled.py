@@ -13,7 +13,9 @@ from tests.lime_games import score_game
 @pytest.mark.parametrize("features", [None, [4, 0, 2]])
 @pytest.mark.parametrize("ridge", [1.0, 0.0])
 def test_the_fit_is_that_of_scikit_learn(ridge, features):
-    linear_model = pytest.importorskip("sklearn.linear_model", reason="scikit-learn comes with lime")
+    linear_model = pytest.importorskip(
+        "sklearn.linear_model", reason="scikit-learn comes with lime"
+    )
     game = score_game(7)
     run = lime_sample(game, num_samples=200, ridge=ridge, seed=3, features=features)
     masks, sizes = _draw(np.random.default_rng(3), 200, 7)
@@ -63,7 +65,8 @@ def test_samples_needed(d, kind, kernel_width, accuracy):
     assert 10 * d < n < 200_000
     limit = lime_limit(game, kernel_width, num_samples=n).coef
     errors = [
-        np.abs(lime_sample(game, n, kernel_width, seed=seed).coef - limit).max() / np.abs(limit).max()
+        np.abs(lime_sample(game, n, kernel_width, seed=seed).coef - limit).max()
+        / np.abs(limit).max()
         for seed in range(40)
     ]
     # The mean of 40 errors that scatter by a third of their size is good to 5 %; the estimate itself to about 5 %.
@@ -84,8 +87,12 @@ def test_constant_game_and_edges():
 
 def test_seed_decides():
     game = score_game(5)
-    assert lime_sample(game, 100, seed=1).coef.tolist() == lime_sample(game, 100, seed=1).coef.tolist()
-    assert lime_sample(game, 100, seed=1).coef.tolist() != lime_sample(game, 100, seed=2).coef.tolist()
+    assert (
+        lime_sample(game, 100, seed=1).coef.tolist() == lime_sample(game, 100, seed=1).coef.tolist()
+    )
+    assert (
+        lime_sample(game, 100, seed=1).coef.tolist() != lime_sample(game, 100, seed=2).coef.tolist()
+    )
     with pytest.raises(ValueError, match="num_samples"):
         lime_sample(game, 1)
     with pytest.raises(ValueError, match="accuracy: expected a positive number, got 0"):
@@ -94,7 +101,9 @@ def test_seed_decides():
 
 def test_the_standard_error_of_a_run_is_the_spread_of_the_runs():
     rng = np.random.default_rng(5)
-    game = PooledGame.from_scores(rng.normal(size=6), rng.normal(size=6), s_background=0.0, v_background=0.0)
+    game = PooledGame.from_scores(
+        rng.normal(size=6), rng.normal(size=6), s_background=0.0, v_background=0.0
+    )
     runs = [lime_sample(game, num_samples=400, seed=seed, errors=True) for seed in range(300)]
     spread = np.std([run.coef for run in runs], axis=0)
     claimed = np.sqrt(np.mean([run.standard_error**2 for run in runs], axis=0))
@@ -102,7 +111,9 @@ def test_the_standard_error_of_a_run_is_the_spread_of_the_runs():
     assert lime_sample(game, num_samples=400, seed=0).standard_error is None
 
 
-@pytest.mark.parametrize(("rows", "left"), [(3, 1), (4, 1), (5, 2)])  # with two features and a constant
+@pytest.mark.parametrize(
+    ("rows", "left"), [(3, 1), (4, 1), (5, 2)]
+)  # with two features and a constant
 def test_the_standard_error_counts_the_rows_that_are_left_over(rows, left):
     X = np.array([[1, 1], [0, 1], [1, 0], [0, 0], [1, 1]], dtype=bool)[:rows]
     pull = np.array([0.5, -1.0, 2.0, 0.25, -0.5])[:rows]

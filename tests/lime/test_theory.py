@@ -15,7 +15,9 @@ def relative(got, expected):
 
 def spread_model(seed, offset=4.0):
     """Random model with spread attention and values W_l v of mean `offset`, T = 99 of T_max = 256, distinct tokens."""
-    weights = random_weights(seed, D=400, d_e=64, T_max=256, K=6, d_att=16, d_out=16, score_scale=0.3)
+    weights = random_weights(
+        seed, D=400, d_e=64, T_max=256, K=6, d_att=16, d_out=16, score_scale=0.3
+    )
     arrays = weights.arrays()
     arrays["b_v"] = np.stack([row[0] * offset / (row[0] @ row[0]) for row in weights.W_l])
     weights = AttentionWeights(**arrays)
@@ -43,8 +45,14 @@ def test_as_printed_in_the_papers_own_terms():
     tables = weights.collapse
     ids = np.full(256, weights.unk)
     ids[0], ids[1:100] = weights.cls, tokens
-    g, g_h = np.exp(tables.s_tok[ids] + tables.s_pos), np.exp(tables.s_tok[weights.unk] + tables.s_pos)
-    v, v_h = (tables.u_tok[ids] + tables.u_pos)[..., 0], (tables.u_tok[weights.unk] + tables.u_pos)[..., 0]
+    g, g_h = (
+        np.exp(tables.s_tok[ids] + tables.s_pos),
+        np.exp(tables.s_tok[weights.unk] + tables.s_pos),
+    )
+    v, v_h = (
+        (tables.u_tok[ids] + tables.u_pos)[..., 0],
+        (tables.u_tok[weights.unk] + tables.u_pos)[..., 0],
+    )
     printed = 3 / (2 * 6) * (g / g.sum(axis=0) * v - g_h / g_h.sum(axis=0) * v_h).sum(axis=1)[1:100]
     assert relative(lime_theorem_5_1(game), printed) < 0.03
     np.testing.assert_allclose((g / g.sum(axis=0))[1:100].mean(axis=1), alpha_avg(weights, tokens))
@@ -56,7 +64,9 @@ def test_as_printed_in_the_papers_own_terms():
 def test_a_constant_model():
     """The printed theorem gives a constant model LIME coefficients; the corrected forms do not."""
     rng = np.random.default_rng(0)
-    game = PooledGame.from_scores(rng.normal(size=9), np.full(9, 3.0), rng.normal(size=9), np.full(9, 3.0), 1.0, 3.0)
+    game = PooledGame.from_scores(
+        rng.normal(size=9), np.full(9, 3.0), rng.normal(size=9), np.full(9, 3.0), 1.0, 3.0
+    )
     assert np.abs(lime_theorem_5_1(game)).max() > 0.1
     for theory in (lime_first_order, lime_mean_field, lambda game: lime_mean_field(game, 25.0)):
         np.testing.assert_allclose(theory(game), 0.0, atol=1e-14)
@@ -64,7 +74,9 @@ def test_a_constant_model():
 
 def test_first_order_is_a_derivative():
     """The first order is d f / d(presence of j) at the document, where presence mixes the two masses."""
-    game = PooledGame.from_scores([0.3, -1.0], [1.0, 2.0], [0.1, 0.2], [-1.0, 0.5], s_background=0.7, v_background=0.4)
+    game = PooledGame.from_scores(
+        [0.3, -1.0], [1.0, 2.0], [0.1, 0.2], [-1.0, 0.5], s_background=0.7, v_background=0.4
+    )
     step = 1e-6
     for j in range(2):
         g, g_h = np.exp(game.s[0]), np.exp(game.s_absent[0])
@@ -75,7 +87,9 @@ def test_first_order_is_a_derivative():
             num = z * g * game.v[0] + (1 - z) * g_h * game.v_absent[0]
             c = np.exp(0.7)
             values.append((num.sum() + 0.4 * c) / (mass.sum() + c))
-        assert lime_first_order(game)[j] == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-7)
+        assert lime_first_order(game)[j] == pytest.approx(
+            (values[0] - values[1]) / (2 * step), rel=1e-7
+        )
 
 
 def test_integrals_are_those_of_a_quadrature():
@@ -93,7 +107,12 @@ def test_errors_fall_with_the_window():
         rng = np.random.default_rng(1)
         d = 20
         game = PooledGame.from_scores(
-            rng.normal(size=d), rng.normal(size=d) + 2, rng.normal(size=d), rng.normal(size=d) + 2, background, 2.0
+            rng.normal(size=d),
+            rng.normal(size=d) + 2,
+            rng.normal(size=d),
+            rng.normal(size=d) + 2,
+            background,
+            2.0,
         )
         limit = lime_limit(game, np.inf, num_samples=None).coef
         errors["first"].append(relative(lime_first_order(game), limit))
@@ -106,7 +125,9 @@ def test_words_and_positions():
     """No distinctness is needed: a word's first-order coefficient is the sum over its positions."""
     weights = random_weights(3, score_scale=0.3)
     tokens = [5, 7, 5, 9, 7, 5]
-    words, positions = (pooled_game(weights, tokens, players=kind) for kind in ("words", "positions"))
+    words, positions = (
+        pooled_game(weights, tokens, players=kind) for kind in ("words", "positions")
+    )
     for theory in (lime_theorem_5_1, lime_first_order, lime_mean_field):
         single = theory(positions)
         np.testing.assert_allclose(
@@ -117,15 +138,22 @@ def test_words_and_positions():
 
 def test_series_meets_closed_form():
     """Both sides of |r| = 0.5, and the limit r = 0: 1/6, 1/6, 1/12."""
-    below, above = _integrals(np.array([0.5, -0.5])), _integrals(np.array([0.5 + 1e-12, -0.5 - 1e-12]))
+    below, above = (
+        _integrals(np.array([0.5, -0.5])),
+        _integrals(np.array([0.5 + 1e-12, -0.5 - 1e-12])),
+    )
     np.testing.assert_allclose(below, above, rtol=1e-11)
-    np.testing.assert_allclose(np.ravel(_integrals(np.zeros(1))), [1 / 6, 1 / 6, 1 / 12], rtol=1e-15)
+    np.testing.assert_allclose(
+        np.ravel(_integrals(np.zeros(1))), [1 / 6, 1 / 6, 1 / 12], rtol=1e-15
+    )
 
 
 def test_a_game_that_can_be_empty():
     game = PooledGame.from_scores([0.0, 1.0], [1.0, 2.0])
     for theory in (lime_theorem_5_1, lime_first_order, lime_mean_field):
-        with pytest.raises(ValueError, match="game: expected some mass when every player is absent"):
+        with pytest.raises(
+            ValueError, match="game: expected some mass when every player is absent"
+        ):
             theory(game)
     with pytest.raises(ValueError, match="kernel_width"):
         lime_mean_field(game, 0.0)

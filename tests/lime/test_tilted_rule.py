@@ -65,7 +65,9 @@ def test_the_recursion_agrees_at_six_hundred_deleted_players(spread, background)
     assert np.abs(slow[0]).max() > 1e-4 * scale
 
 
-@pytest.mark.parametrize(("d", "kernel_width"), [(1_000, 5.0), (2_000, 25.0), (3_000, 3.0), (20_000, 25.0)])
+@pytest.mark.parametrize(
+    ("d", "kernel_width"), [(1_000, 5.0), (2_000, 25.0), (3_000, 3.0), (20_000, 25.0)]
+)
 def test_one_of_two_values_among_thousands_of_equal_players(d, kernel_width):
     """A share of the players has value 1, the rest 0, all the same mass: f of m present is hypergeometric.
 
@@ -108,9 +110,14 @@ def test_binomial_identity_behind_the_tilt():
 
     def mean(p, A):
         return fsum(
-            exp(lgamma(d + 1) - lgamma(m + 1) - lgamma(d - m + 1)) * p**m * (1 - p) ** (d - m) * A[m]
+            exp(lgamma(d + 1) - lgamma(m + 1) - lgamma(d - m + 1))
+            * p**m
+            * (1 - p) ** (d - m)
+            * A[m]
             for m in range(d + 1)
         )
 
     moved = (p / t) / (1 - p + p / t)
-    assert mean(p, A / t ** np.arange(d + 1)) == pytest.approx((1 - p + p / t) ** d * mean(moved, A), rel=1e-12)
+    assert mean(p, A / t ** np.arange(d + 1)) == pytest.approx(
+        (1 - p + p / t) ** d * mean(moved, A), rel=1e-12
+    )

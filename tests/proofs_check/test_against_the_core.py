@@ -32,7 +32,9 @@ ROUNDING = 1e-11
 
 def value(S, heads=HEADS):
     """The sum of the heads in exact fractions; S is the set of removed words."""
-    return sum(bf.attention_value(S, XI, *[[Fraction(x) for x in row] for row in head]) for head in heads)
+    return sum(
+        bf.attention_value(S, XI, *[[Fraction(x) for x in row] for row in head]) for head in heads
+    )
 
 
 def game(heads=HEADS):
@@ -85,7 +87,9 @@ def test_leave_one_out():
 
 
 def test_means_by_size():
-    exact = as_floats(bf.expectation(bf.fixed_size_law(D, absent), value) for absent in range(D + 1))
+    exact = as_floats(
+        bf.expectation(bf.fixed_size_law(D, absent), value) for absent in range(D + 1)
+    )
     np.testing.assert_allclose(acf.expected_value_by_size(game()), exact, rtol=0, atol=GUARANTEED)
 
 
@@ -98,7 +102,9 @@ def test_lime_without_kernel_and_ridge():
 def test_lime_with_the_kernel_of_the_package_and_its_ridge():
     """With n samples lime draws n - 1 and adds the document itself, of weight 1."""
     n, width = 5000, 25.0
-    law = {S: p * Fraction(n - 1, n) for S, p in bf.sampling_law(D).items()} | {frozenset(): Fraction(1, n)}
+    law = {S: p * Fraction(n - 1, n) for S, p in bf.sampling_law(D).items()} | {
+        frozenset(): Fraction(1, n)
+    }
 
     def kernel(removed):
         distance = 100 * (1 - np.sqrt(1 - removed / D))
@@ -110,7 +116,14 @@ def test_lime_with_the_kernel_of_the_package_and_its_ridge():
 
 
 LONG = long_documents.LongDocument(
-    n=[60, 40], g=[1.5, 0.7], v=[1.0, -2.0], g_h=[1.0, 1.2], v_h=[0.3, 0.5], padding=300, g_pad=1.0, v_pad=0.2
+    n=[60, 40],
+    g=[1.5, 0.7],
+    v=[1.0, -2.0],
+    g_h=[1.0, 1.2],
+    v_h=[0.3, 0.5],
+    padding=300,
+    g_pad=1.0,
+    v_pad=0.2,
 )
 
 
@@ -130,7 +143,11 @@ def long_game():
 @pytest.mark.parametrize(
     ("library", "oracle", "tolerance"),
     [
-        (lambda g: acf.lime_limit(g, np.inf, num_samples=None).coef, long_documents.lime_limit, GUARANTEED),
+        (
+            lambda g: acf.lime_limit(g, np.inf, num_samples=None).coef,
+            long_documents.lime_limit,
+            GUARANTEED,
+        ),
         (lime_first_order, long_documents.first_order, ROUNDING),
         (lime_mean_field, long_documents.integral_form, ROUNDING),
         (lime_theorem_5_1, long_documents.printed_theorem, ROUNDING),

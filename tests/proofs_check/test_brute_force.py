@@ -53,7 +53,9 @@ def test_solve_finds_the_solution_and_refuses_a_singular_matrix():
     rows = [[Fraction(0), Fraction(2)], [Fraction(3), Fraction(1)]]
     assert bf.solve(rows, [Fraction(4), Fraction(5)]) == [Fraction(1), Fraction(2)]
     with pytest.raises(ZeroDivisionError, match="singular"):
-        bf.solve([[Fraction(1), Fraction(2)], [Fraction(2), Fraction(4)]], [Fraction(1), Fraction(1)])
+        bf.solve(
+            [[Fraction(1), Fraction(2)], [Fraction(2), Fraction(4)]], [Fraction(1), Fraction(1)]
+        )
 
 
 def test_least_squares_residual_is_orthogonal_to_the_columns():
@@ -73,11 +75,15 @@ def test_attention_value_is_a_weighted_mean():
     g, v = [Fraction(x) for x in (1, 2, 3, 4)], [Fraction(x) for x in (5, 6, 7, 8)]
     g_h, v_h = [Fraction(x) for x in (2, 1, 1, 4)], [Fraction(x) for x in (0, 1, 2, 8)]
     assert bf.attention_value(frozenset(), xi, g, v, g_h, v_h) == Fraction(5 + 12 + 21 + 32, 10)
-    assert bf.attention_value(frozenset({2}), xi, g, v, g_h, v_h) == Fraction(5 + 1 + 2 + 32, 1 + 1 + 1 + 4)
+    assert bf.attention_value(frozenset({2}), xi, g, v, g_h, v_h) == Fraction(
+        5 + 1 + 2 + 32, 1 + 1 + 1 + 4
+    )
 
 
 def test_few_kinds_of_words_agree_with_enumeration():
-    document = long_documents.LongDocument([2, 3], [2, 1], [3, -1], [1, 3], [1, 2], padding=3, g_pad=2, v_pad=1)
+    document = long_documents.LongDocument(
+        [2, 3], [2, 1], [3, -1], [1, 3], [1, 2], padding=3, g_pad=2, v_pad=1
+    )
     xi = [1, 2, 3, 4, 5, None, None, None]
 
     def spread(a, b, pad):
@@ -85,7 +91,9 @@ def test_few_kinds_of_words_agree_with_enumeration():
 
     scores = [spread(2, 1, 2), spread(3, -1, 1), spread(1, 3, 2), spread(1, 2, 1)]
     exact = [float(x) for x in bf.lime_limit(5, lambda S: bf.attention_value(S, xi, *scores))[1:]]
-    np.testing.assert_allclose(long_documents.lime_limit(document), [exact[0], exact[2]], rtol=1e-12)
+    np.testing.assert_allclose(
+        long_documents.lime_limit(document), [exact[0], exact[2]], rtol=1e-12
+    )
     # The witness can fail: another mass of [UNK] gives another answer.
     scores[2][0] += 1
     wrong = bf.lime_limit(5, lambda S: bf.attention_value(S, xi, *scores))

@@ -89,19 +89,26 @@ def test_a_whole_transformer_with_cls_is_a_linear_model(causal):
 
     def ffn(z):
         x, n = Fraction(float(z[2])), round(1 / float(z[3]))
-        return np.array([0, 0, float(scope.divide_by_relus(x, Fraction(1, n), longest + 1, bound)), 0], np.longdouble)
+        return np.array(
+            [0, 0, float(scope.divide_by_relus(x, Fraction(1, n), longest + 1, bound)), 0],
+            np.longdouble,
+        )
 
     layer = Layer((Head(zeros, zeros[0], zeros, zeros[0], values, zeros[0], P),), ffn)
     W_class = np.zeros((2, 4), dtype=np.longdouble)
     W_class[1, 2] = 1
     for tokens in sequences(cls, longest):
         linear = float(sum(scope.WEIGHTS[t] for t in tokens))
-        assert log_odds(E[[cls, *tokens]], [layer], W_class, causal) == pytest.approx(linear, abs=1e-14)
+        assert log_odds(E[[cls, *tokens]], [layer], W_class, causal) == pytest.approx(
+            linear, abs=1e-14
+        )
 
 
 def test_counting_needs_integers_but_no_enumeration():
     g, v = (3, 1, 2, 2), (1, -1, 4, 0)
-    by_orders = shapley_by_orders(slalom_game([Fraction(x) for x in g], [Fraction(x) for x in v]), 4)
+    by_orders = shapley_by_orders(
+        slalom_game([Fraction(x) for x in g], [Fraction(x) for x in v]), 4
+    )
     assert shapley_by_counting(g, v)[0] == by_orders
 
 

@@ -45,8 +45,24 @@ def test_enough_statements_and_every_known_slip():
     assert sum(entry.paper == "P2" for entry in ENTRIES) >= 25
     assert sum(entry.paper == "ours" for entry in ENTRIES) >= 15
     corrected = [entry.key for entry in ENTRIES if entry.verdict == CORRECTED]
-    slips = ["Theorem 4.1", "gradient of alpha_t", "Eq. 17", "size law", "Eq. 29", "Eq. 30", "Eq. 31", "Theorem 5.1"]
-    slips += ["missing term", "constant 3/2", "remainder", "repeated words", "integral form", "Lemma D.1"]
+    slips = [
+        "Theorem 4.1",
+        "gradient of alpha_t",
+        "Eq. 17",
+        "size law",
+        "Eq. 29",
+        "Eq. 30",
+        "Eq. 31",
+        "Theorem 5.1",
+    ]
+    slips += [
+        "missing term",
+        "constant 3/2",
+        "remainder",
+        "repeated words",
+        "integral form",
+        "Lemma D.1",
+    ]
     slips += ["Lemma D.3 (variance)", "Figure 4"]
     for slip in slips:
         assert any(slip in key for key in corrected if key.startswith("P1")), slip
@@ -98,7 +114,10 @@ def test_a_broken_check_is_reported_and_not_raised():
         ({"method": "hope"}, "method of P1 made up"),
         ({"verdict": "maybe"}, "verdict of P1 made up"),
         ({"verdict": CORRECTED}, "needs printed="),
-        ({"verdict": CORRECTED, "printed": "a", "corrected": "b", "consequence": "c"}, "kind of P1 made up"),
+        (
+            {"verdict": CORRECTED, "printed": "a", "corrected": "b", "consequence": "c"},
+            "kind of P1 made up",
+        ),
         ({"kind": "misprint"}, "kind of P1 made up"),
         ({"verdict": NOT_CHECKABLE}, "needs reason="),
         ({"ref": "Theorem 5.1"}, "registered twice"),
@@ -166,7 +185,9 @@ def test_errata_count_the_kinds_and_name_the_results_that_change():
     assert all(entry.kind in KINDS for entry in corrected)
     assert not any(entry.kind or entry.changes for entry in ENTRIES if entry.verdict != CORRECTED)
     for kind in KINDS:
-        counts = [sum(e.kind == kind and e.paper == paper for e in corrected) for paper in ("P1", "P2")]
+        counts = [
+            sum(e.kind == kind and e.paper == paper for e in corrected) for paper in ("P1", "P2")
+        ]
         assert f"| {kind} | {counts[0]} | {counts[1]} | {sum(counts)} |" in text
     assert text.index("**Theorem 5.1**") < text.index("**Eq. 65**")
     assert "misprint" not in {entry.kind for entry in corrected if entry.changes}
@@ -192,7 +213,9 @@ def test_module_runs_as_a_command():
 def test_errata_file_is_not_stale(monkeypatch):
     pytest.importorskip("jax", reason="needs the extra 'jax'")
     monkeypatch.setattr(errata, "run", result_of)
-    assert errata.PATH.read_text(encoding="utf-8") == errata.generate(), "run: python -m proofs_check --errata"
+    assert errata.PATH.read_text(encoding="utf-8") == errata.generate(), (
+        "run: python -m proofs_check --errata"
+    )
 
 
 def test_errata_refuses_a_check_that_did_not_run():

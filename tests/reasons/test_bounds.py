@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_closed_form import PooledGame, bounds, bounds_by_size, contrastive_reason, sufficient_reason
+from attn_closed_form import (
+    PooledGame,
+    bounds,
+    bounds_by_size,
+    contrastive_reason,
+    sufficient_reason,
+)
 from attn_closed_form.reasons.minima import head_minima, mirrored, proved_above, total, value_error
 from tests import enumeration
 from tests.problems import games, random_game
@@ -25,7 +31,10 @@ def game(request):
 
 
 def size(game):
-    return max(np.abs(game.v).max(), np.abs(game.v_absent).max(), np.abs(game.v_background).max()) * game.H
+    return (
+        max(np.abs(game.v).max(), np.abs(game.v_absent).max(), np.abs(game.v_background).max())
+        * game.H
+    )
 
 
 def check(game, found):
@@ -56,14 +65,18 @@ def test_by_enumeration_without_enumerating_inside(game, monkeypatch):
 def test_one_head_is_exact(seed, d, kind):
     rng = np.random.default_rng(seed)
     spread = float(rng.choice([0.1, 5.0, 80.0, 3000.0]))
-    found = bounds(game := random_game(seed, d, 1, kind, spread, bias=rng.normal(), empty_value=rng.normal()))
+    found = bounds(
+        game := random_game(seed, d, 1, kind, spread, bias=rng.normal(), empty_value=rng.normal())
+    )
     assert found.exact
     check(game, found)
 
 
 def test_ties_do_not_hide_the_light_players():
     """A great mass at exactly the running minimum: leaving it out lets a light player be heard."""
-    game = PooledGame.from_scores([0.0, -28.0], [1.0, 1.0 - 1e-5], s_background=-28.0, v_background=1.0 - 1e-5)
+    game = PooledGame.from_scores(
+        [0.0, -28.0], [1.0, 1.0 - 1e-5], s_background=-28.0, v_background=1.0 - 1e-5
+    )
     found = bounds(game)
     assert found.exact
     assert found.attained_min == pytest.approx(1.0 - 1e-5, abs=1e-12)
@@ -110,15 +123,22 @@ def test_joint_proofs_are_true_and_go_further(kind):
             if game.can_be_empty:
                 near = near & masks.any(axis=1)
             least = float(f[near].min())
-            heads = float(total(game, head_minima(game, everybody[None], everybody[None], limit).bound)[0])
+            heads = float(
+                total(game, head_minima(game, everybody[None], everybody[None], limit).bound)[0]
+            )
             assert not proved_above(game, everybody, everybody, least + 1e-9, limit)
             if least - heads > 1e-3:
-                further += proved_above(game, everybody, everybody, heads + (least - heads) / 4, limit)
+                further += proved_above(
+                    game, everybody, everybody, heads + (least - heads) / 4, limit
+                )
     assert further >= 1
 
 
 def _three_heads(game, noise):
-    rows = {name: np.repeat(getattr(game, name), 3, axis=0) for name in ("s", "v", "s_absent", "v_absent")}
+    rows = {
+        name: np.repeat(getattr(game, name), 3, axis=0)
+        for name in ("s", "v", "s_absent", "v_absent")
+    }
     rows |= {name: np.repeat(getattr(game, name), 3) for name in ("s_background", "v_background")}
     return rows | {"v": rows["v"] + noise}
 
@@ -151,10 +171,14 @@ def test_to_dict_is_plain():
     }
 
 
-@pytest.mark.parametrize("function", [bounds, bounds_by_size, sufficient_reason, contrastive_reason])
+@pytest.mark.parametrize(
+    "function", [bounds, bounds_by_size, sufficient_reason, contrastive_reason]
+)
 def test_a_linked_game_is_refused_with_what_to_pass(function):
     game = PooledGame.from_scores([0.0, 1.0], [3.0, -1.0], s_background=0.0, v_background=0.0)
-    with pytest.raises(TypeError, match="game: expected a PooledGame, got LinkedGame; pass its `game`"):
+    with pytest.raises(
+        TypeError, match="game: expected a PooledGame, got LinkedGame; pass its `game`"
+    ):
         function(game.through("sigmoid"))
     with pytest.raises(TypeError, match=r"game: expected a PooledGame, got list$"):
         function([1.0, 2.0])

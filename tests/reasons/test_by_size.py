@@ -13,7 +13,10 @@ SLACK = 1e-11
 
 
 def check(game, found):
-    size = max(np.abs(game.v).max(), np.abs(game.v_absent).max(), np.abs(game.v_background).max()) * game.H
+    size = (
+        max(np.abs(game.v).max(), np.abs(game.v_absent).max(), np.abs(game.v_background).max())
+        * game.H
+    )
     slack = SLACK * (size + abs(game.empty_value) + abs(game.bias))
     f, absent = enumeration.values(game), game.d - enumeration.coalitions(game.d).sum(axis=1)
     for k, low, high, proved_low, proved_high in zip(*found, strict=True):
@@ -28,10 +31,21 @@ def check(game, found):
 def test_300_random_games_by_enumeration(part):
     for seed in range(50 * part, 50 * part + 50):
         rng = np.random.default_rng(seed)
-        d, H = int(rng.integers(1, 15 if seed % 10 == 0 else 11)), 1 if seed % 2 else int(rng.integers(2, 5))
+        d, H = (
+            int(rng.integers(1, 15 if seed % 10 == 0 else 11)),
+            1 if seed % 2 else int(rng.integers(2, 5)),
+        )
         spread = float(rng.choice([0.1, 5.0, 80.0, 3000.0]))
         check(
-            game := random_game(seed, d, H, KINDS[seed // 2 % 4], spread, bias=rng.normal(), empty_value=rng.normal()),
+            game := random_game(
+                seed,
+                d,
+                H,
+                KINDS[seed // 2 % 4],
+                spread,
+                bias=rng.normal(),
+                empty_value=rng.normal(),
+            ),
             bounds_by_size(game),
         )
 

@@ -30,7 +30,9 @@ def test_curves_are_values_of_nested_coalitions_and_stay_within_the_bounds(kind,
         expected = logistic(game.value(np.array(without)))
         np.testing.assert_allclose([curves.deletion[i], curves.insertion[i]], expected, rtol=1e-12)
     for curve in (curves.deletion, curves.insertion):
-        assert (curve >= curves.bounds.proved_min - 1e-13).all() and (curve <= curves.bounds.proved_max + 1e-13).all()
+        assert (curve >= curves.bounds.proved_min - 1e-13).all() and (
+            curve <= curves.bounds.proved_max + 1e-13
+        ).all()
     # Not a number where no coalition has a lower prediction, or a higher one.
     assert not curves.deletion_share > 1 + 1e-12 and not curves.insertion_share > 1 + 1e-12
 
@@ -49,7 +51,9 @@ def test_the_best_order_of_all_has_the_largest_share_and_flip_order_is_near_it()
     near = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
-        game = PooledGame.from_scores(s=2 * rng.normal(size=6), v=2 * rng.normal(size=6) + 3, bias=0.2, empty_value=0.2)
+        game = PooledGame.from_scores(
+            s=2 * rng.normal(size=6), v=2 * rng.normal(size=6) + 3, bias=0.2, empty_value=0.2
+        )
         limits = bounds_by_size(game)
 
         def share(scores, game=game, limits=limits):
@@ -86,7 +90,8 @@ def test_flip_order_keeps_its_first_crossing(H):
             continue
         first, searched = flip_order(game, candidates=0), flip_order(game, scale=logistic)
         crossings = [
-            np.argmax(removal_curves(game, scores, absent=np.arange(24)).deletion < 0) for scores in (first, searched)
+            np.argmax(removal_curves(game, scores, absent=np.arange(24)).deletion < 0)
+            for scores in (first, searched)
         ]
         assert crossings[1] <= crossings[0]
 
@@ -105,7 +110,9 @@ def test_the_positive_scores_are_a_smallest_set_that_changes_the_call():
     changed = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        game = PooledGame.from_scores(s=2 * rng.normal(size=40), v=rng.normal(size=40) + 1, bias=-0.2, empty_value=-0.2)
+        game = PooledGame.from_scores(
+            s=2 * rng.normal(size=40), v=rng.normal(size=40) + 1, bias=-0.2, empty_value=-0.2
+        )
         reason = contrastive_reason(game)
         if reason.players is None or reason.prediction < 0:
             continue

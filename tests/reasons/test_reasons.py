@@ -45,7 +45,9 @@ def check_contrastive(game, threshold, reason):
     assert reason.lower_bound <= smallest <= reason.size
     if reason.players is not None:
         assert truth.flips[truth.number(reason.players)]
-        assert reason.after == pytest.approx(float(truth.f[~truth.number(reason.players)]), abs=1e-9)
+        assert reason.after == pytest.approx(
+            float(truth.f[~truth.number(reason.players)]), abs=1e-9
+        )
     if reason.minimal:
         assert reason.size == smallest
 
@@ -61,7 +63,12 @@ def test_table_of_games(name, enumerated):
             assert keep.minimal and flip.minimal
 
 
-@given(seed=st.integers(0, 10**6), d=st.integers(1, 8), H=st.integers(1, 3), kind=st.sampled_from(KINDS))
+@given(
+    seed=st.integers(0, 10**6),
+    d=st.integers(1, 8),
+    H=st.integers(1, 3),
+    kind=st.sampled_from(KINDS),
+)
 def test_random_games(seed, d, H, kind):
     rng = np.random.default_rng(seed)
     spread = float(rng.choice([0.5, 3.0, 40.0]))
@@ -126,19 +133,27 @@ def test_the_empty_coalition_counts():
 
 
 def test_sentences_below_a_threshold():
-    game = PooledGame.from_scores([0.0, 0.0, 0.0], [-4.0, 1.0, 2.0], s_background=0.0, v_background=0.0)
+    game = PooledGame.from_scores(
+        [0.0, 0.0, 0.0], [-4.0, 1.0, 2.0], s_background=0.0, v_background=0.0
+    )
     reason, flip = sufficient_reason(game, 0.5), contrastive_reason(game, 0.5)
     text = reason.sentence(["dull", "fine", "superb"])
     assert text.startswith(
         "One of 3 words suffices: dull. No matter which of the other words are removed, the prediction stays"
     )
     assert "below 0.5 (at most -0.25)" in text and text.endswith("No smaller set suffices.")
-    assert flip.sentence(["dull", "fine", "superb"]).startswith("Without this one of 3 words the prediction is above")
+    assert flip.sentence(["dull", "fine", "superb"]).startswith(
+        "Without this one of 3 words the prediction is above"
+    )
 
 
 def test_json():
     game = random_game(1, 6, 2, "deleted", 2.0)
-    for reason in (sufficient_reason(game), contrastive_reason(game), contrastive_reason(game, -50.0)):
+    for reason in (
+        sufficient_reason(game),
+        contrastive_reason(game),
+        contrastive_reason(game, -50.0),
+    ):
         assert json.loads(json.dumps(reason.to_dict(), allow_nan=False))["minimal"] in (True, False)
 
 
@@ -156,8 +171,12 @@ def test_errors(arguments, message):
 
 
 def test_of_equally_small_sets_the_one_furthest_on_its_side_is_named():
-    game = PooledGame.from_scores([[0.0, 0.0, 0.0]] * 2, [[0.1, 3.0, 0.5]] * 2, s_background=-5.0, v_background=0.1)
+    game = PooledGame.from_scores(
+        [[0.0, 0.0, 0.0]] * 2, [[0.1, 3.0, 0.5]] * 2, s_background=-5.0, v_background=0.1
+    )
     reason = sufficient_reason(game)
     assert reason.size == 0 or reason.players == (1,)
-    flipped = PooledGame.from_scores([[0.0, 0.0, 0.0]] * 2, [[0.1, 3.0, 0.5]] * 2, s_background=-5.0, v_background=-0.1)
+    flipped = PooledGame.from_scores(
+        [[0.0, 0.0, 0.0]] * 2, [[0.1, 3.0, 0.5]] * 2, s_background=-5.0, v_background=-0.1
+    )
     assert sufficient_reason(flipped).players == (1,)

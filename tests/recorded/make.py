@@ -28,7 +28,12 @@ HIDDEN = -1
 
 def bag(columns: int) -> np.ndarray[Any, Any]:
     """A bag of features, exact in float16."""
-    return np.random.default_rng(3).normal(size=(INSTANCES, columns)).astype(np.float16).astype(np.float64)
+    return (
+        np.random.default_rng(3)
+        .normal(size=(INSTANCES, columns))
+        .astype(np.float16)
+        .astype(np.float64)
+    )
 
 
 def sub_bags() -> np.ndarray[Any, Any]:
@@ -71,7 +76,9 @@ def record_layouts() -> None:
         state = {key: tensor.numpy() for key, tensor in case.network.state_dict().items()}
         shapes = {key: array.shape for key, array in state.items()}
         record[f"{name}|about"] = json.dumps([case.layout, case.options, case.columns, shapes])
-        record[f"{name}|weights"] = np.concatenate([array.ravel() for array in state.values()]).astype(np.float16)
+        record[f"{name}|weights"] = np.concatenate(
+            [array.ravel() for array in state.values()]
+        ).astype(np.float16)
         said = answers(case.network, case.columns)
         record[f"{name}|logits"] = np.vstack([said["logits"], said["sub_bags"]])
         record[f"{name}|gradient"] = said["gradient"]
@@ -108,7 +115,9 @@ def variants(ids: list[int], mask: int) -> list[list[int]]:
         present = [bool(k >> i & 1) for i in range(len(ids))]
         found[tuple(token for token, here in zip(ids, present, strict=True) if here)] = None
         for absent in (mask, HIDDEN):
-            found[tuple(token if here else absent for token, here in zip(ids, present, strict=True))] = None
+            found[
+                tuple(token if here else absent for token, here in zip(ids, present, strict=True))
+            ] = None
     return [list(sequence) for sequence in found]
 
 
@@ -127,7 +136,9 @@ def record_transformer() -> None:
         framed = torch.tensor([[*before, *sequence, *after]])
         seen = framed != HIDDEN
         with torch.inference_mode():
-            found = model(input_ids=framed.where(seen, tokenizer.pad_token_id), attention_mask=seen.long())
+            found = model(
+                input_ids=framed.where(seen, tokenizer.pad_token_id), attention_mask=seen.long()
+            )
         logits.append(found.logits[0].numpy())
     about = {
         "ids": ids,
@@ -139,11 +150,19 @@ def record_transformer() -> None:
         "the": tokenizer("the", add_special_tokens=False)["input_ids"],
         "names": list(model.config.id2label.values()),
         "vocabulary": len(tokenizer),
-        **{f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("mask", "pad", "unk")},
+        **{
+            f"{name}_token_id": getattr(tokenizer, f"{name}_token_id")
+            for name in ("mask", "pad", "unk")
+        },
         "positions": model.config.max_position_embeddings,
     }
-    padded = np.array([sequence + [HIDDEN - 1] * (len(ids) - len(sequence)) for sequence in sequences], dtype=np.int16)
-    np.savez_compressed(TRANSFORMER, about=json.dumps(about), sequences=padded, logits=np.array(logits))
+    padded = np.array(
+        [sequence + [HIDDEN - 1] * (len(ids) - len(sequence)) for sequence in sequences],
+        dtype=np.int16,
+    )
+    np.savez_compressed(
+        TRANSFORMER, about=json.dumps(about), sequences=padded, logits=np.array(logits)
+    )
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ class Counted:
 def attention_model(seed=0, C=1, K=3):
     """A black box that is no SLALOM: several heads, positions, padding."""
     weights = random_weights(seed=seed, D=60, T_max=24, K=K, C=C, score_scale=2.0)
-    return lambda sequences: predict_many(weights, sequences)[:, 0] if C == 1 else predict_many(weights, sequences)
+    return lambda sequences: (
+        predict_many(weights, sequences)[:, 0] if C == 1 else predict_many(weights, sequences)
+    )
 
 
 def errors(fit, truth):
@@ -60,7 +62,12 @@ def errors(fit, truth):
 
 @pytest.mark.parametrize("fit", FITS)
 @at_least(30)
-@given(seed=st.integers(0, 10**6), V=st.integers(1, 15), C=st.sampled_from([None, 2, 3]), repeats=st.integers(0, 6))
+@given(
+    seed=st.integers(0, 10**6),
+    V=st.integers(1, 15),
+    C=st.sampled_from([None, 2, 3]),
+    repeats=st.integers(0, 6),
+)
 def test_a_slalom_is_found(fit, seed, V, C, repeats):
     truth = toy(seed, V, C)
     rng = np.random.default_rng(seed)
@@ -84,7 +91,9 @@ def test_the_bar_of_the_benchmark_500_samples(fit, V):
 
 @pytest.mark.parametrize("fit", FITS)
 def test_scores_of_very_different_sizes(fit):
-    truth = Slalom(np.arange(6), [9.0, -6.0, 3.0, 0.0, -4.0, -2.0], [1.0, -30.0, 0.01, 5.0, 2.0, -1.0])
+    truth = Slalom(
+        np.arange(6), [9.0, -6.0, 3.0, 0.0, -4.0, -2.0], [1.0, -30.0, 0.01, 5.0, 2.0, -1.0]
+    )
     assert max(errors(fit(truth.predict_many, truth.ids), truth)) < EXACT
 
 
@@ -99,7 +108,9 @@ def test_a_constant_model_has_equal_values_and_importances(fit):
 def test_one_token_and_one_repeated_word(fit):
     for document in ([5], [5, 5, 5]):
         found = fit(lambda sequences: np.full(len(sequences), -1.5), document)
-        assert found.slalom.s.tolist() == [0.0] and found.slalom.v[0] == pytest.approx(-1.5, abs=1e-12)
+        assert found.slalom.s.tolist() == [0.0] and found.slalom.v[0] == pytest.approx(
+            -1.5, abs=1e-12
+        )
 
 
 # --- a model that is not
@@ -142,7 +153,9 @@ def test_nothing_better_is_near(fit, C):
 
 @pytest.mark.parametrize("fit", FITS)
 def test_single_precision_does_not_hide_a_slalom_of_wide_spread(fit):
-    truth = Slalom(np.arange(6), [8.0, -4.0, 3.0, 0.0, -4.5, -2.5], [1.0, -3.0, 0.5, 5.0, 2.0, -1.0])
+    truth = Slalom(
+        np.arange(6), [8.0, -4.0, 3.0, 0.0, -4.5, -2.5], [1.0, -3.0, 0.5, 5.0, 2.0, -1.0]
+    )
     found = fit(lambda sequences: truth.predict_many(sequences).astype(np.float32), truth.ids)
     assert np.ptp(truth.s) > 12 and max(errors(found, truth)) < 0.05
 
@@ -155,12 +168,18 @@ def test_importances_stay_within_the_spread_at_a_bounded_optimum(max_spread):
     found = fidel(box, document, num_samples=444, any_size=0, solver=bounded)
     assert np.ptp(found.slalom.s) <= max_spread * (1 + 1e-9)
     wider = fidel(
-        box, document, num_samples=444, any_size=0, solver=dataclasses.replace(bounded, max_spread=2 * max_spread)
+        box,
+        document,
+        num_samples=444,
+        any_size=0,
+        solver=dataclasses.replace(bounded, max_spread=2 * max_spread),
     )
     assert wider.mse <= found.mse * (1 + 1e-9)
     # No single importance can move within the spread and make it better, with the best values for it.
     keep = deletions(6, 400, 5, "balanced", np.random.default_rng(0))
-    table = np.stack([(document[:, None] == found.slalom.ids)[row].sum(axis=0) for row in keep]) * 1.0
+    table = (
+        np.stack([(document[:, None] == found.slalom.ids)[row].sum(axis=0) for row in keep]) * 1.0
+    )
     f = np.array(box([document[row] for row in keep]))[:, None]
     weight = np.full(400, 1 / 400)
 
@@ -179,7 +198,9 @@ def test_importances_stay_within_the_spread_at_a_bounded_optimum(max_spread):
 
 @pytest.mark.parametrize("fit", FITS)
 def test_the_spread_bounds_a_fit_to_a_slalom_as_well(fit):
-    truth = Slalom(np.arange(6), [5.0, -4.0, 3.0, 0.0, -2.0, -2.0], [1.0, -3.0, 0.5, 5.0, 2.0, -1.0])
+    truth = Slalom(
+        np.arange(6), [5.0, -4.0, 3.0, 0.0, -2.0, -2.0], [1.0, -3.0, 0.5, 5.0, 2.0, -1.0]
+    )
     assert np.ptp(fit(truth.predict_many, truth.ids).slalom.s) == pytest.approx(9.0, abs=EXACT)
     found = fit(truth.predict_many, truth.ids, solver=Optimum(max_spread=1))
     assert np.ptp(found.slalom.s) <= 1 + 1e-9
@@ -192,7 +213,9 @@ def test_the_spread_bounds_a_fit_to_a_slalom_as_well(fit):
 def with_background(seed, V, C=None):
     rng = np.random.default_rng(seed)
     plain = toy(seed, V, C)
-    return dataclasses.replace(plain, s_background=1.5, v_background=rng.normal(size=() if C is None else C))
+    return dataclasses.replace(
+        plain, s_background=1.5, v_background=rng.normal(size=() if C is None else C)
+    )
 
 
 @pytest.mark.parametrize("C", [None, 3])
@@ -232,7 +255,9 @@ def test_values_are_believable_where_least_squares_are_not():
 
     alone = fidel(f, document, num_samples=400, any_size=0, solver=LEAST_SQUARES)
     found = fidel(f, document, num_samples=800)
-    spread = np.ptp(f([document[row] for row in any_size(document.size, 300, np.random.default_rng(1))]))
+    spread = np.ptp(
+        f([document[row] for row in any_size(document.size, 300, np.random.default_rng(1))])
+    )
     assert np.abs(alone.slalom.v).max() > 100 * spread
     assert np.abs(found.slalom.v).max() < 10 * spread
     assert found.fresh_mse < 0.05 and found.fresh_mse_any_size < 2
@@ -242,7 +267,9 @@ def test_what_the_samples_do_not_determine_is_said():
     """Deleting one or two tokens shows their effect, not how it is made of importance and value."""
     f, document = attention_model(), np.arange(5, 15)
     with pytest.warns(SlalomWarning, match=r"do not determine the importance of \d+ of 10 tokens"):
-        found = fidel(f, document, num_samples=300, max_deletions=2, any_size=0, solver=Optimum(penalty=1.0))
+        found = fidel(
+            f, document, num_samples=300, max_deletions=2, any_size=0, solver=Optimum(penalty=1.0)
+        )
     assert found.undetermined and set(found.undetermined) <= set(document.tolist())
 
 
@@ -269,7 +296,9 @@ def test_errors_of_several_classes_are_summed_as_in_the_fit():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SlalomWarning)
         one = fidel(f, document, num_samples=600)
-        three = fidel(lambda sequences: np.repeat(f(sequences)[:, None], 3, axis=1), document, num_samples=600)
+        three = fidel(
+            lambda sequences: np.repeat(f(sequences)[:, None], 3, axis=1), document, num_samples=600
+        )
     for name in ("mse", "fresh_mse", "fresh_mse_any_size"):
         assert getattr(three, name) == pytest.approx(3 * getattr(one, name), rel=0.05), name
 
@@ -278,9 +307,19 @@ def test_errors_of_several_classes_are_summed_as_in_the_fit():
 def test_fixed_importances_stay_and_values_are_the_best(fit):
     truth = toy(8, 6)
     fixed = dict(zip(truth.ids.tolist(), truth.s.tolist(), strict=True))
-    found = fit(truth.predict_many, truth.ids, importances=fixed, solver=Optimum(penalty=0, background=False))
+    found = fit(
+        truth.predict_many,
+        truth.ids,
+        importances=fixed,
+        solver=Optimum(penalty=0, background=False),
+    )
     assert max(errors(found, truth)) < EXACT
-    flat = fit(truth.predict_many, truth.ids, importances=dict.fromkeys(fixed, 0.0), solver=Optimum(penalty=0))
+    flat = fit(
+        truth.predict_many,
+        truth.ids,
+        importances=dict.fromkeys(fixed, 0.0),
+        solver=Optimum(penalty=0),
+    )
     np.testing.assert_allclose(flat.slalom.s, 0, atol=1e-12)
     assert flat.mse > 1e-4
 
@@ -289,7 +328,9 @@ def test_fixed_importances_stay_and_values_are_the_best(fit):
 def test_classes_with_importances_of_their_own(kind):
     truths = [toy(20 + c, 5) for c in range(3)]
     truths = [dataclasses.replace(truth, ids=np.arange(5)) for truth in truths]
-    box = Counted(lambda sequences: np.stack([truth.predict_many(sequences) for truth in truths], axis=1))
+    box = Counted(
+        lambda sequences: np.stack([truth.predict_many(sequences) for truth in truths], axis=1)
+    )
     found = fit_slalom_classes(box, np.arange(5), kind=kind, num_samples=300)
     assert len(found) == 3 and len(box.sequences) == len(set(box.sequences))
     assert max(max(errors(one, truth)) for one, truth in zip(found, truths, strict=True)) < EXACT
@@ -379,8 +420,13 @@ def test_some_token_always_stays(design, T):
 @pytest.mark.filterwarnings("ignore::attn_closed_form.SlalomWarning")
 def test_the_seed_decides_and_a_generator_is_taken(fit, design):
     f, document = attention_model(), [5, 9, 14, 21, 30, 41]
-    runs = [fit(f, document, num_samples=30, design=design, seed=s) for s in (1, 1, 2, np.random.default_rng(1))]
-    assert (runs[0].slalom.s == runs[1].slalom.s).all() and (runs[0].slalom.v == runs[3].slalom.v).all()
+    runs = [
+        fit(f, document, num_samples=30, design=design, seed=s)
+        for s in (1, 1, 2, np.random.default_rng(1))
+    ]
+    assert (runs[0].slalom.s == runs[1].slalom.s).all() and (
+        runs[0].slalom.v == runs[3].slalom.v
+    ).all()
     assert not np.allclose(runs[0].slalom.v, runs[2].slalom.v, rtol=1e-3)
     assert runs[0].num_samples == 30
 
@@ -401,7 +447,9 @@ def test_eff_asks_for_pairs_and_fidel_for_deletions_in_order():
 
 
 def test_counts_of_sequences_of_different_lengths():
-    table = counts(np.array([2, 5, 9]), [np.array([5, 5, 2]), np.array([9]), np.array([9, 2, 9, 9])])
+    table = counts(
+        np.array([2, 5, 9]), [np.array([5, 5, 2]), np.array([9]), np.array([9, 2, 9, 9])]
+    )
     assert table.tolist() == [[1.0, 2.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 3.0]]
 
 
@@ -414,7 +462,9 @@ def test_the_start_alone_finds_an_exact_slalom():
 
 
 def test_samples_whose_masses_underflow():
-    problem = Problem(np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]), np.zeros((2, 1)), np.full(2, 0.5))
+    problem = Problem(
+        np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]), np.zeros((2, 1)), np.full(2, 0.5)
+    )
     alpha = problem.alpha(np.array([0.0, -2000.0, -2000.0]))
     np.testing.assert_allclose(alpha, [[1, 0, 0], [0, 1 / 3, 2 / 3]], atol=1e-15)
 
@@ -429,12 +479,20 @@ def test_samples_whose_masses_underflow():
         ({"solver": "adam"}, ValueError, "solver: expected a solver such as Optimum"),
         ({"design": "sobol"}, ValueError, "design: expected one of"),
         ({"num_samples": 0}, ValueError, "num_samples: expected an integer of at least 1, got 0"),
-        ({"num_samples": 2.5}, ValueError, "num_samples: expected an integer of at least 1, got 2.5"),
+        (
+            {"num_samples": 2.5},
+            ValueError,
+            "num_samples: expected an integer of at least 1, got 2.5",
+        ),
         ({"solver": Optimum}, ValueError, "solver: expected a solver such as Optimum"),
         ({"epochs": 3}, TypeError, "unexpected keyword argument 'epochs'"),
         ({"batch_size": 0}, ValueError, "batch_size: expected an integer of at least 1, got 0"),
         ({"importances": [0.0, 1.0, 2.0]}, TypeError, "importances: expected a mapping"),
-        ({"importances": {5: 0.0}}, ValueError, r"importances: expected one for every id .* got none for \[9, 14\]"),
+        (
+            {"importances": {5: 0.0}},
+            ValueError,
+            r"importances: expected one for every id .* got none for \[9, 14\]",
+        ),
         ({"gamma": np.nan}, ValueError, "gamma: expected finite"),
     ],
 )
@@ -453,7 +511,9 @@ def test_bad_documents_and_black_boxes_are_errors(fit):
         fit(attention_model(), ["good", "film"])
     with pytest.raises(ValueError, match="f: expected finite numbers, got nan"):
         fit(lambda sequences: np.full(len(sequences), np.nan), [5, 9])
-    with pytest.raises(ValueError, match=r"f: expected \(\d+,\) or \(\d+, C\) outputs, got shape \(\)"):
+    with pytest.raises(
+        ValueError, match=r"f: expected \(\d+,\) or \(\d+, C\) outputs, got shape \(\)"
+    ):
         fit(lambda sequences: 1.0, [5, 9])
     own = "length" if fit is eff else "max_deletions"
     with pytest.raises(ValueError, match=f"{own}: expected an integer of at least 1, got 0"):
@@ -511,7 +571,11 @@ def test_a_bar_on_a_terminal_and_none_elsewhere(monkeypatch):
     monkeypatch.setattr("attn_closed_form._progress.PATIENCE", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     truth = toy(0, 6)
-    for stream, progress, shown in ((Terminal(), None, True), (Terminal(), False, False), (io.StringIO(), None, False)):
+    for stream, progress, shown in (
+        (Terminal(), None, True),
+        (Terminal(), False, False),
+        (io.StringIO(), None, False),
+    ):
         monkeypatch.setattr("sys.stderr", stream)
         eff(truth.predict_many, truth.ids, progress=progress)
         assert ("SLALOM: model" in stream.getvalue()) == shown

@@ -50,14 +50,18 @@ def test_the_game_of_a_document_with_replaced_tokens():
     for present in ([True, False, True], [False] * 3, [True] * 3):
         expected = truth.predict(np.where(present, [5, 9, 7], MASK))
         assert float(game.value(present)) == pytest.approx(float(expected), abs=1e-12)
-    assert shapley(game).sum() == pytest.approx(float(truth.predict([5, 9, 7]) - truth.predict([MASK] * 3)))
+    assert shapley(game).sum() == pytest.approx(
+        float(truth.predict([5, 9, 7]) - truth.predict([MASK] * 3))
+    )
     with pytest.raises(ValueError, match="tokens: expected ids of this SLALOM"):
         truth.game([5, 9, 7], absent=8)
 
 
 @pytest.mark.parametrize("replacement", [1.5, True])
 def test_an_impossible_replacement_is_an_error(replacement):
-    with pytest.raises(ValueError, match=f"replacement: expected the id of a token or None, got {replacement}"):
+    with pytest.raises(
+        ValueError, match=f"replacement: expected the id of a token or None, got {replacement}"
+    ):
         fit_slalom(slalom([5, 9]).predict_many, [5, 9], replacement=replacement)
 
 
@@ -65,10 +69,14 @@ def test_special_tokens_that_the_black_box_adds_are_the_background():
     document = np.array([5, 9, 14, 21, 30, 9])
     truth = slalom([5, 9, 14, 21, 30, CLS, SEP], seed=1)
     found = fit_slalom(
-        lambda asked: truth.predict_many([np.r_[CLS, ids, SEP] for ids in asked]), document, num_samples=600
+        lambda asked: truth.predict_many([np.r_[CLS, ids, SEP] for ids in asked]),
+        document,
+        num_samples=600,
     )
     mass = np.exp(truth.s[truth.index([CLS, SEP])])
-    assert found.slalom.s_background == pytest.approx(np.log(mass.sum()) - truth.s[:5].mean(), abs=1e-6)
+    assert found.slalom.s_background == pytest.approx(
+        np.log(mass.sum()) - truth.s[:5].mean(), abs=1e-6
+    )
     value = mass @ truth.v[truth.index([CLS, SEP])] / mass.sum()
     assert float(found.slalom.v_background) == pytest.approx(value, abs=1e-6)
     np.testing.assert_allclose(found.slalom.v, truth.v[:5], atol=1e-6)
@@ -85,7 +93,8 @@ def test_a_warning_only_where_undetermined_importances_matter():
         warnings.simplefilter("error")
         _warn_undetermined(light, (3,))
     with pytest.warns(
-        SlalomWarning, match=r"importance of 2 of 3 tokens, which make up 50% of the effects \(ids 1, 3\)"
+        SlalomWarning,
+        match=r"importance of 2 of 3 tokens, which make up 50% of the effects \(ids 1, 3\)",
     ):
         _warn_undetermined(light, (1, 3))
     assert 0 < MATTERS < 0.5
@@ -107,4 +116,8 @@ def test_the_default_fit_of_the_shipped_model_does_not_warn_of_what_does_not_mat
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error", SlalomWarning)
-        fit_slalom(lambda sequences: predict_many(model.weights, sequences)[:, 0], document, num_samples=1500)
+        fit_slalom(
+            lambda sequences: predict_many(model.weights, sequences)[:, 0],
+            document,
+            num_samples=1500,
+        )

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from attn_closed_form import Slalom, predict
 from attn_closed_form.attention import predict_many, random_weights
-from attn_closed_form.slalom import slalom_from_weights, slalom_linearized, slalom_recover, slalom_to_weights
+from attn_closed_form.slalom import (
+    slalom_from_weights,
+    slalom_linearized,
+    slalom_recover,
+    slalom_to_weights,
+)
 from tests.profiles import at_least
 
 ALGEBRA = 1e-12  # equal but for rounding
@@ -21,7 +26,9 @@ RECOVERY = 1e-10  # a logarithm of differences of outputs costs a few digits
 def toy(seed, V=7, C=None, spread=1.0, gamma=0.0):
     rng = np.random.default_rng(seed)
     ids = rng.choice(1000, size=V, replace=False)
-    return Slalom(ids, spread * rng.normal(size=V), rng.normal(size=V if C is None else (V, C)), gamma)
+    return Slalom(
+        ids, spread * rng.normal(size=V), rng.normal(size=V if C is None else (V, C)), gamma
+    )
 
 
 def plain(slalom, tokens, c=None):
@@ -48,17 +55,25 @@ def test_a_background_is_one_more_token_in_every_sequence(C):
     plain_one = toy(11, V=5, C=C)
     bias = 0.7 if C is None else np.array([0.7, -2.0])
     slalom = dataclasses.replace(plain_one, s_background=0.4, v_background=bias)
-    spelt_out = Slalom(np.r_[slalom.ids, 5000], np.r_[slalom.s, slalom.s_background], np.r_[slalom.v, [bias]])
+    spelt_out = Slalom(
+        np.r_[slalom.ids, 5000], np.r_[slalom.s, slalom.s_background], np.r_[slalom.v, [bias]]
+    )
     documents = [[], slalom.ids[:1], slalom.ids[[2, 2, 3]], slalom.ids]
     expected = spelt_out.predict_many([np.r_[np.asarray(d, dtype=int), 5000] for d in documents])
     np.testing.assert_allclose(slalom.predict_many(documents), expected, atol=ALGEBRA)
     game = slalom.game(slalom.ids)
     assert game.value([False] * 5) == pytest.approx(np.ravel(bias)[0], abs=ALGEBRA)
-    assert game.value([True] * 5) == pytest.approx(np.ravel(slalom.predict(slalom.ids))[0], abs=ALGEBRA)
+    assert game.value([True] * 5) == pytest.approx(
+        np.ravel(slalom.predict(slalom.ids))[0], abs=ALGEBRA
+    )
     weights = slalom_to_weights(slalom, T_max=9)
-    np.testing.assert_allclose(predict_many(weights, documents[1:]), expected[1:].reshape(3, -1), atol=1e-10)
+    np.testing.assert_allclose(
+        predict_many(weights, documents[1:]), expected[1:].reshape(3, -1), atol=1e-10
+    )
     derivative = slalom_linearized(slalom, slalom.ids)
-    assert derivative.sum() == pytest.approx(-slalom_linearized(spelt_out, [*slalom.ids, 5000])[-1], abs=ALGEBRA)
+    assert derivative.sum() == pytest.approx(
+        -slalom_linearized(spelt_out, [*slalom.ids, 5000])[-1], abs=ALGEBRA
+    )
 
 
 def test_a_background_shifts_with_the_importances_and_is_checked():
@@ -67,7 +82,9 @@ def test_a_background_shifts_with_the_importances_and_is_checked():
     assert "s_background=0" in repr(shifted)
     with pytest.raises(ValueError, match="s_background: expected a number or -inf, got nan"):
         Slalom([1], [0.0], [1.0], s_background=np.nan)
-    with pytest.raises(ValueError, match=r"v_background: expected one value per class, \(\), got \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"v_background: expected one value per class, \(\), got \(2,\)"
+    ):
         Slalom([1], [0.0], [1.0], s_background=0.0, v_background=[1.0, 2.0])
 
 
@@ -159,7 +176,9 @@ def test_game_values_are_predictions_of_what_is_left(output):
         assert game.value(mask) == pytest.approx(expected, abs=ALGEBRA)
     words = slalom.game(tokens, players="words", output=output)
     assert words.labels == tuple(str(i) for i in slalom.ids[[0, 3, 2]])
-    assert words.value([True, False, True]) == pytest.approx(slalom.predict(tokens[[0, 2, 3]])[output], abs=ALGEBRA)
+    assert words.value([True, False, True]) == pytest.approx(
+        slalom.predict(tokens[[0, 2, 3]])[output], abs=ALGEBRA
+    )
 
 
 def test_game_refuses_unknown_options():
@@ -202,7 +221,10 @@ def test_equation_65_as_printed_is_not_proportional_to_the_derivative():
 def test_printed_score_of_a_zero_value_is_zero_even_where_exp_overflows():
     slalom = Slalom([0, 1, 2], [2e3, -1e3, -1e3], [0.0, 1.0, -1.0])
     assert slalom_linearized(slalom, [0, 1, 2], as_printed=True).tolist() == [0.0, 0.0, -0.0]
-    assert slalom_linearized(Slalom([0, 1], [2e3, -2e3], [-1.0, 1.0]), [0], as_printed=True)[0] == -np.inf
+    assert (
+        slalom_linearized(Slalom([0, 1], [2e3, -2e3], [-1.0, 1.0]), [0], as_printed=True)[0]
+        == -np.inf
+    )
 
 
 # --- recovery
@@ -226,7 +248,9 @@ def test_recovery_with_exactly_2V_minus_1_sequences(seed, V, C, gamma):
 
 
 def test_recovery_where_many_tokens_share_a_value():
-    truth = Slalom(np.arange(6), [3.0, -1.0, 0.5, 2.0, -2.0, -2.5], [1.0, 1.0, 1.0, -1.0, -1.0, 1.0], gamma=1.0)
+    truth = Slalom(
+        np.arange(6), [3.0, -1.0, 0.5, 2.0, -2.0, -2.5], [1.0, 1.0, 1.0, -1.0, -1.0, 1.0], gamma=1.0
+    )
     found = slalom_recover(truth.predict_many, truth.ids, gamma=1.0)
     np.testing.assert_allclose(found.s, truth.s, rtol=0, atol=RECOVERY)
 
@@ -270,7 +294,9 @@ def test_equations_55_56_and_58_fail_as_printed_and_hold_corrected():
     ids = truth.ids.tolist()
 
     def error(**fixes):
-        return np.abs(recover_as_printed(lambda t: float(truth.predict(t)), ids, 1.0, **fixes) - truth.s).max()
+        return np.abs(
+            recover_as_printed(lambda t: float(truth.predict(t)), ids, 1.0, **fixes) - truth.s
+        ).max()
 
     names = ("fix55", "fix56", "fix58")
     assert error(**dict.fromkeys(names, True)) < RECOVERY
@@ -296,7 +322,10 @@ def test_weights_compute_the_slalom_at_every_length(seed, V, C, T_max, d_att, sp
     rng = np.random.default_rng(seed)
     documents = [rng.choice(slalom.ids, size=T) for T in range(1, T_max)]
     np.testing.assert_allclose(
-        predict_many(weights, documents), slalom.predict_many(documents).reshape(T_max - 1, -1), rtol=0, atol=ALGEBRA
+        predict_many(weights, documents),
+        slalom.predict_many(documents).reshape(T_max - 1, -1),
+        rtol=0,
+        atol=ALGEBRA,
     )
     assert not np.isin([weights.cls, weights.unk], slalom.ids).any()
 
@@ -310,14 +339,18 @@ def test_printed_construction_of_proposition_5_1_fails():
     W_class = np.array([0.0, 0, 1, 0])
 
     def output(W_q, b_q, W_k, b_k, W_class, undo=1.0):
-        logits = undo * (e @ W_q.T + b_q) @ (e @ W_k.T + b_k).T / np.sqrt(d)  # Eq. 10, rows are queries
+        logits = (
+            undo * (e @ W_q.T + b_q) @ (e @ W_k.T + b_k).T / np.sqrt(d)
+        )  # Eq. 10, rows are queries
         alpha = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         return (alpha @ (e * [0, 1, 0, 0]) @ W_class)[0]
 
     one = np.array([1.0, 0, 0, 0])
     zero, eye = np.zeros((d, d)), np.eye(d)
     truth = float(slalom.predict(slalom.ids))
-    assert output(eye, 0, zero, one, W_class) == 0.0  # as printed: the value is not where it is read
+    assert (
+        output(eye, 0, zero, one, W_class) == 0.0
+    )  # as printed: the value is not where it is read
     second = np.array([0.0, 1, 0, 0])
     mean = output(eye, 0, zero, one, second)
     assert mean == pytest.approx(slalom.v.mean(), abs=ALGEBRA)  # roles swapped: all keys alike
@@ -366,7 +399,12 @@ def test_reading_off_undoes_building():
 def test_several_heads_are_a_mean_of_slaloms():
     weights = without_positions(random_weights(seed=2, K=3, T_max=13))
     readoff = slalom_from_weights(weights)
-    assert readoff.slalom is None and not readoff.exact and len(readoff.heads) == 3 and np.isnan(readoff.mse)
+    assert (
+        readoff.slalom is None
+        and not readoff.exact
+        and len(readoff.heads) == 3
+        and np.isnan(readoff.mse)
+    )
     with pytest.raises(ValueError, match="got only heads"):
         readoff.predict([5])
     seen = readoff.sequence([5, 8, 5])
@@ -394,7 +432,9 @@ def test_best_slalom_of_a_document_and_its_fidelity():
     assert 0.8 < readoff.r2 < 1 and not readoff.exact
     # The fidelity is of samples that were not fitted: measure it again on others.
     rng = np.random.default_rng(123)
-    documents = [np.where(rng.random(25) < rng.integers(11) / 25, weights.unk, tokens) for _ in range(400)]
+    documents = [
+        np.where(rng.random(25) < rng.integers(11) / 25, weights.unk, tokens) for _ in range(400)
+    ]
     f = predict_many(weights, documents)[:, 0]
     error = f - [readoff.predict(d) for d in documents]
     assert np.mean(error**2) < 3 * readoff.mse

@@ -20,7 +20,9 @@ def rough(seed=0, n=200, V=6, noise=0.3):
     """A problem that is no SLALOM."""
     rng = np.random.default_rng(seed)
     problem = Problem(any_size(V, n, rng).astype(float), np.zeros((n, 1)), np.full(n, 1 / n))
-    f = problem.alpha(rng.normal(size=V)) @ rng.normal(size=(V, 1)) + noise * rng.normal(size=(n, 1))
+    f = problem.alpha(rng.normal(size=V)) @ rng.normal(size=(V, 1)) + noise * rng.normal(
+        size=(n, 1)
+    )
     return replace(problem, f=f)
 
 
@@ -33,7 +35,10 @@ def scripted(monkeypatch, errors, plain=None):
         error = plain if not family.background and plain is not None else errors[penalty]
         # The start of the next fit is recognized by its first importance; squares differ by a constant: no doubt.
         return _Trial(
-            penalty, np.full(family.counts.shape[1], penalty), np.full(held.size, error), np.full(held.size, 1.0)
+            penalty,
+            np.full(family.counts.shape[1], penalty),
+            np.full(held.size, error),
+            np.full(held.size, 1.0),
         )
 
     monkeypatch.setattr(Optimum, "_try", fake)
@@ -73,8 +78,14 @@ def test_no_penalty_is_chosen_whose_values_cannot_be_believed(monkeypatch):
     problem = both_families(rough())[1]
     monkeypatch.setattr(module, "BELIEVABLE", 1e-3)
     trials = Optimum()._search(problem, np.arange(150), np.arange(150, 200), silent)
-    assert [trial.penalty for trial in trials] == [FIRST]  # both sides were tried, and their values are too large
-    assert not Optimum()._try(problem, 1e-6, problem.start(), np.arange(150), np.arange(150, 200)).believable
+    assert [trial.penalty for trial in trials] == [
+        FIRST
+    ]  # both sides were tried, and their values are too large
+    assert (
+        not Optimum()
+        ._try(problem, 1e-6, problem.start(), np.arange(150), np.arange(150, 200))
+        .believable
+    )
     monkeypatch.setattr(module, "BELIEVABLE", 1e6)
     assert len(Optimum()._search(problem, np.arange(150), np.arange(150, 200), silent)) > 1
 
@@ -91,7 +102,8 @@ def test_a_background_that_helps_only_where_the_weights_are_small_is_kept():
     first = np.r_[np.ones(50), np.full(50, 4.0)]
     weight = np.r_[np.full(50, 0.0199), np.full(50, 0.0001)]
     heavy, plain = (
-        _Trial(1e-5, np.zeros(1), first * k, weight) for k in (np.ones(100), np.r_[np.ones(50), [2.0] * 50])
+        _Trial(1e-5, np.zeros(1), first * k, weight)
+        for k in (np.ones(100), np.r_[np.ones(50), [2.0] * 50])
     )
     np.testing.assert_allclose(heavy.errors, [weight @ first, 2.5])
     assert (plain.errors <= 1.02 * heavy.errors).tolist() == [True, False]
@@ -163,14 +175,20 @@ def test_the_penalty_is_raised_until_values_can_be_believed(monkeypatch):
 
     free = Optimum(penalty=1e-9, background=False).solve(problem, silent, np.random.default_rng(0))
     assert free.problem.penalty == 1e-9
-    monkeypatch.setattr(Optimum, "_choose", lambda self, families, *_: (replace(problem, penalty=1e-9), free.s))
+    monkeypatch.setattr(
+        Optimum, "_choose", lambda self, families, *_: (replace(problem, penalty=1e-9), free.s)
+    )
     tight = 0.6 * furthest(free) / np.ptp(problem.f)
     monkeypatch.setattr(module, "BELIEVABLE", tight)
     found = Optimum(background=False).solve(problem, silent, np.random.default_rng(0))
     assert furthest(found) <= tight * np.ptp(problem.f) < furthest(free)
     steps = np.log10(found.problem.penalty / 1e-9)
-    assert steps >= 1 and steps == pytest.approx(round(steps))  # by factors of ten, and no further than needed
-    before = module.descend(replace(problem, penalty=found.problem.penalty / 10), free.s, 30.0, 200, 1e-6, silent)
+    assert steps >= 1 and steps == pytest.approx(
+        round(steps)
+    )  # by factors of ten, and no further than needed
+    before = module.descend(
+        replace(problem, penalty=found.problem.penalty / 10), free.s, 30.0, 200, 1e-6, silent
+    )
     assert furthest(before) > tight * np.ptp(problem.f)
     monkeypatch.setattr(module, "BELIEVABLE", 0.0)  # which no penalty reaches: it ends all the same
     found = Optimum(background=False).solve(problem, silent, np.random.default_rng(0))
@@ -181,7 +199,9 @@ def test_the_penalty_is_raised_until_values_can_be_believed(monkeypatch):
 def test_a_given_penalty_is_kept_and_one_sample_is_enough():
     problem = rough()
     for background in (False, True, None):
-        found = Optimum(penalty=0.01, background=background).solve(problem, silent, np.random.default_rng(0))
+        found = Optimum(penalty=0.01, background=background).solve(
+            problem, silent, np.random.default_rng(0)
+        )
         assert found.problem.penalty == 0.01 and found.undetermined().shape == (6,)
         assert background is None or found.problem.background is background
     one = problem.take(np.array([3]))
@@ -196,7 +216,9 @@ def test_an_exact_slalom_wider_than_the_spread_is_not_returned_as_it_is():
     masks = any_size(5, 60, np.random.default_rng(0))
     f = truth.predict_many([np.flatnonzero(row) for row in masks])[:, None]
     problem = Problem(masks.astype(float), f, np.full(60, 1 / 60))
-    wide, narrow = (Optimum(max_spread=m).solve(problem, silent, np.random.default_rng(0)) for m in (6.1, 5.9))
+    wide, narrow = (
+        Optimum(max_spread=m).solve(problem, silent, np.random.default_rng(0)) for m in (6.1, 5.9)
+    )
     assert wide.problem.penalty == 0 and np.ptp(wide.s[:5]) == pytest.approx(6.0)
     assert not wide.problem.background
     assert narrow.mse > 1e-10 and np.ptp(narrow.s[:5]) <= 5.9 + 1e-9
@@ -207,7 +229,9 @@ def test_progress_of_the_search():
     Optimum().solve(rough(), lambda *report: seen.append(report), np.random.default_rng(0))
     total = 1 + len(WEAKER) + len(STRONGER)
     penalties = [report for report in seen if report[0] == "penalty"]
-    assert penalties[0][1] == 1 and all(0 <= b[1] - a[1] <= 1 for a, b in itertools.pairwise(penalties))
+    assert penalties[0][1] == 1 and all(
+        0 <= b[1] - a[1] <= 1 for a, b in itertools.pairwise(penalties)
+    )
     assert {most for _, _, most in penalties} == {total}
 
 

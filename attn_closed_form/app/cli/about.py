@@ -17,7 +17,9 @@ def list_methods(args: argparse.Namespace) -> int:
     """Print the table of methods."""
     if args.json:
         fields = ("label", "alias", "family", "kind", "accuracy", "needs", "forecasts", "summary")
-        table = {m.name: {name: getattr(m, name) for name in fields} for m in methods.METHODS.values()}
+        table = {
+            m.name: {name: getattr(m, name) for name in fields} for m in methods.METHODS.values()
+        }
         print(json.dumps(table, ensure_ascii=True))
     else:
         print(methods_table())
@@ -32,8 +34,14 @@ def show_model(args: argparse.Namespace) -> int:
     if args.json:
         sizes = {name: getattr(model.weights, name) for name in SIZES}
         parameters = sum(array.size for array in model.weights.arrays().values())
-        about = {"classes": list(model.outputs), "temperature": model.temperature, "card": model.card or {}}
-        print(json.dumps({"model": args.file or "demo", **sizes, "parameters": parameters, **about}))
+        about = {
+            "classes": list(model.outputs),
+            "temperature": model.temperature,
+            "card": model.card or {},
+        }
+        print(
+            json.dumps({"model": args.file or "demo", **sizes, "parameters": parameters, **about})
+        )
     else:
         print(model_card(model, args.file or "the shipped sentiment model (see MODEL_CARD.md)"))
     return 0
@@ -44,7 +52,11 @@ def check_papers(args: argparse.Namespace) -> int:
     try:
         checks = importlib.import_module("proofs_check.__main__")
     except ImportError as error:
-        place = "here" if Path("proofs_check", "__main__.py").exists() else "in a clone of the repository"
+        place = (
+            "here"
+            if Path("proofs_check", "__main__.py").exists()
+            else "in a clone of the repository"
+        )
         raise ImportError(
             f"the checks are part of the repository, not of the package ({error}): run `python -m proofs_check` {place}"
         ) from None

@@ -55,7 +55,12 @@ def _settings(args: argparse.Namespace) -> Settings:
 def _model_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options of the network as keyword arguments of `BagClassifier.from_state_dict`."""
     classes = [name.strip() for name in args.classes.split(",")] if args.classes else None
-    options: dict[str, Any] = {"layout": args.layout, "outputs": classes, "head": args.head, **dict(args.set)}
+    options: dict[str, Any] = {
+        "layout": args.layout,
+        "outputs": classes,
+        "head": args.head,
+        **dict(args.set),
+    }
     if args.rename:
         options["roles"] = _read_roles(args.rename)
     if args.check:
@@ -69,7 +74,9 @@ def _read_roles(path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: expected a JSON object of roles and layers ({error})") from None
     if not isinstance(roles, dict):
-        raise ValueError(f"{path}: expected a JSON object of roles and layers, got {type(roles).__name__}")
+        raise ValueError(
+            f"{path}: expected a JSON object of roles and layers, got {type(roles).__name__}"
+        )
     return roles
 
 
@@ -77,7 +84,9 @@ def _checked(model: str, options: dict[str, Any], path: str) -> dict[str, Any]:
     """Return the options with which a file agrees with the logits of a table of bags, or raise an error."""
     rows = list(read_rows(path))
     if not rows or "bag" not in rows[0] or len(rows[0]) < 2:
-        raise ValueError(f"{path}: expected a column 'bag' with files and one column of logits per class")
+        raise ValueError(
+            f"{path}: expected a column 'bag' with files and one column of logits per class"
+        )
     try:
         logits = [[float(value) for name, value in row.items() if name != "bag"] for row in rows]
     except ValueError:
@@ -85,7 +94,10 @@ def _checked(model: str, options: dict[str, Any], path: str) -> dict[str, Any]:
     bags = [load_bag(Path(path).parent / str(row["bag"])) for row in rows]
     result = BagClassifier.from_state_dict(model, **options).check(bags, logits)
     result.model  # noqa: B018  # raises an error if nothing explains the difference
-    print(f"checked on {len(bags)} bags: {result.cause or f'difference {result.difference:.1e}'}", file=sys.stderr)
+    print(
+        f"checked on {len(bags)} bags: {result.cause or f'difference {result.difference:.1e}'}",
+        file=sys.stderr,
+    )
     return {**result.options, "checked": True}
 
 
@@ -102,17 +114,24 @@ def propose(args: argparse.Namespace) -> int:
             'the JSON yourself, with the prefixes of unused names under "leave"'
         )
     if args.logits:
-        bag, yours = load_bag(args.bag), np.array([float(number) for number in args.logits.split(",")])
+        bag, yours = (
+            load_bag(args.bag),
+            np.array([float(number) for number in args.logits.split(",")]),
+        )
         trials = []
         for roles in several:
             model = BagClassifier.from_state_dict(state.arrays, roles=roles)
-            for options in ({}, *variants(model)) if bag.features.shape[1] == model.network.D else ():
+            for options in (
+                ({}, *variants(model)) if bag.features.shape[1] == model.network.D else ()
+            ):
                 logits = model.reload(**options).predict_logits([bag])[0]  # type: ignore[misc]  # it came from a file
                 if logits.shape == yours.shape:
                     full = {**roles, "options": options} if options else roles
                     trials.append((float(np.abs(logits - yours).max()), full))
         if not trials:
-            raise ValueError(f"{args.bag}: expected features and logits whose sizes match the layers")
+            raise ValueError(
+                f"{args.bag}: expected features and logits whose sizes match the layers"
+            )
         difference, best = min(trials, key=lambda trial: trial[0])
         several = [best, *(roles for roles in several if roles != best)]
         print(f"\nlargest difference from your logits: {difference:.2g}", file=sys.stderr)
@@ -139,12 +158,19 @@ def _option(text: str) -> list[tuple[str, Any]]:
 def explain_one(args: argparse.Namespace) -> int:
     """Explain one bag, write the files, and print the strongest instances."""
     if args.out:
-        raise argparse.ArgumentTypeError("--out: expected a folder of bags; for one bag, use --map, --csv and so on")
+        raise argparse.ArgumentTypeError(
+            "--out: expected a folder of bags; for one bag, use --map, --csv and so on"
+        )
     if args.thumbnail and not (args.map or args.report):
-        raise argparse.ArgumentTypeError("--thumbnail: expected --map FILE or --report FILE as well, to show it")
+        raise argparse.ArgumentTypeError(
+            "--thumbnail: expected --map FILE or --report FILE as well, to show it"
+        )
     check_targets((args.model, args.bag, args.thumbnail, args.rename, args.check), args, FILES)
     settings = asdict(_settings(args))
-    model, bag = BagClassifier.from_state_dict(args.model, **_model_options(args)), load_bag(args.bag)
+    model, bag = (
+        BagClassifier.from_state_dict(args.model, **_model_options(args)),
+        load_bag(args.bag),
+    )
     if args.region is not None:
         bag = bag.in_regions(args.region)
     if args.thumbnail:
@@ -172,7 +198,9 @@ def _print(args: argparse.Namespace, explanations: Explanations) -> None:
     leading = leader(explanations)
     facts, (best, worst) = row(explanations), strongest(leading.scores, args.top)
     if args.json:
-        top, bottom = ([(leading.labels[j], float(leading.scores[j])) for j in side] for side in (best, worst))
+        top, bottom = (
+            [(leading.labels[j], float(leading.scores[j])) for j in side] for side in (best, worst)
+        )
         print(json.dumps({"bag": Path(args.bag).stem, **facts, "top": top, "bottom": bottom}))
         return
     output, scale = visible(explanations.output), explanations.scale
@@ -185,7 +213,11 @@ def _print(args: argparse.Namespace, explanations: Explanations) -> None:
     for side, players in (("for", best), ("against", worst)):
         print(f"\n{leading.info.label}, strongest {side} {output}:")
         titles, rows = player_table(explanations, players)
-        print(aligned([titles, *([elide(visible(name), 24), *cells] for name, cells in rows)]) if rows else "none")
+        print(
+            aligned([titles, *([elide(visible(name), 24), *cells] for name, cells in rows)])
+            if rows
+            else "none"
+        )
     if facts["attention_against"] is not None:
         print(
             f"\n{percent(facts['attention_against'])} of the attention is on instances that oppose "
@@ -200,11 +232,15 @@ def explain_folder(args: argparse.Namespace) -> int:
     from ..run.task import Task
 
     if not args.out:
-        raise argparse.ArgumentTypeError("--out: expected the folder for the results, because BAG is a folder")
+        raise argparse.ArgumentTypeError(
+            "--out: expected the folder for the results, because BAG is a folder"
+        )
     for kind in (*FILES, "thumbnail", "each_output"):
         if getattr(args, kind):
             option = "--" + kind.replace("_", "-")
-            raise argparse.ArgumentTypeError(f"{option}: only for a single bag; use --files for a folder of bags")
+            raise argparse.ArgumentTypeError(
+                f"{option}: only for a single bag; use --files for a folder of bags"
+            )
     task = Task(
         column="path",
         methods=tuple(args.method),
@@ -216,7 +252,9 @@ def explain_folder(args: argparse.Namespace) -> int:
     )
     input_files(args.bag)  # a folder without bags is reported before the model is opened
     if task.opened().reads != "a bag":
-        raise ValueError(f"{args.model}: expected a network that pools bags, got one that reads {task.opened().reads}")
+        raise ValueError(
+            f"{args.model}: expected a network that pools bags, got one that reads {task.opened().reads}"
+        )
     status = explain_all(args, task, args.bag, args.out, unit="bags")
     for bag in write_bag_table(args.out) if os.path.isdir(args.out) else ():
         if bag["error"]:
@@ -236,7 +274,11 @@ OPTIONS = {
         f"--head {'|'.join(HEADS)}": (None, "classes", "meaning of the outputs"),
         "--rename FILE": "JSON file with the layers embed, V, U, w and classifier, as written by `roles`",
         "--check FILE": "table with a column `bag` of files (two sizes or more) and columns of logits of your network",
-        "--set NAME=VALUE...": (_option, [], "an option that the file does not store; repeatable (default: none)"),
+        "--set NAME=VALUE...": (
+            _option,
+            [],
+            "an option that the file does not store; repeatable (default: none)",
+        ),
     },
     "explanation": {
         "--output NAME": "class, index, or margin:A,B (default: the predicted class)",
@@ -250,7 +292,11 @@ OPTIONS = {
     "files": {
         **{f"--{name} FILE": kind.help for name, kind in KINDS.items()},
         "--thumbnail FILE": "picture of the slide to draw under the map; PNG or JPEG for --report",
-        "--microns-per-pixel X": (float, None, "resolution of level 0, for --geojson with coordinates in micrometers"),
+        "--microns-per-pixel X": (
+            float,
+            None,
+            "resolution of level 0, for --geojson with coordinates in micrometers",
+        ),
     },
     "a folder of bags": {
         "--out FOLDER": "folder for the files of each bag and bags.csv",

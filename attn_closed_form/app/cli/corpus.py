@@ -92,18 +92,28 @@ def run(args: argparse.Namespace) -> int:
     from ..run.task import Task, choose_engine
 
     if len(args.separator) != 1:
-        raise argparse.ArgumentTypeError(f"--separator: expected one character, got {args.separator!r}")
-    table = None if args.format is None else Path(args.folder).absolute().with_suffix(f".{args.format}")
-    if table is not None and any(same_file(str(table), file) for file in files_in((args.source, args.model))):
+        raise argparse.ArgumentTypeError(
+            f"--separator: expected one character, got {args.separator!r}"
+        )
+    table = (
+        None if args.format is None else Path(args.folder).absolute().with_suffix(f".{args.format}")
+    )
+    if table is not None and any(
+        same_file(str(table), file) for file in files_in((args.source, args.model))
+    ):
         raise argparse.ArgumentTypeError(f"--format: {table} is an input file; choose another OUT")
     bags = input_files(args.source)[0].suffix.lower() in SUFFIXES
     task = Task(
         column=args.column or ("path" if bags else "text"),
         methods=tuple(args.method),
-        model=str(Path(args.model).resolve()) if args.model and Path(args.model).exists() else args.model,
+        model=str(Path(args.model).resolve())
+        if args.model and Path(args.model).exists()
+        else args.model,
         settings=read_settings(args),
         max_chars=args.max_chars,
-        columns=None if args.columns is None else tuple(name for name in args.columns.split(",") if name),
+        columns=None
+        if args.columns is None
+        else tuple(name for name in args.columns.split(",") if name),
     )
     status = explain_all(args, choose_engine(task, args.engine), args.source, args.folder)
     if table is not None and status in (0, 1):
@@ -116,21 +126,30 @@ class Terminated(BaseException):
     """Raised on SIGTERM, which `timeout`, systemd and batch systems send."""
 
 
-def explain_all(args: argparse.Namespace, task: Task, source: str, folder: str, unit: str = "documents") -> int:
+def explain_all(
+    args: argparse.Namespace, task: Task, source: str, folder: str, unit: str = "documents"
+) -> int:
     """Explain every input with the options RUN, and return the exit status."""
     from ..run.plan import planned
     from ..run.reporter import Meter, reported
     from ..run.runner import run as run_parts
 
     if same_file(folder, source if os.path.isdir(source) else os.path.dirname(source) or "."):
-        raise argparse.ArgumentTypeError(f"{folder}: expected a folder for the results other than that of the inputs")
+        raise argparse.ArgumentTypeError(
+            f"{folder}: expected a folder for the results other than that of the inputs"
+        )
     begin = time.monotonic()
     workers = None if args.cluster else args.workers
     plan = meter = None
     try:
-        with _terminable(), planned(source, folder, task, workers=workers, restart=args.restart) as plan:
+        with (
+            _terminable(),
+            planned(source, folder, task, workers=workers, restart=args.restart) as plan,
+        ):
             if plan.done and args.progress != "none":
-                print(f"{plan.rows_done:,} of {plan.rows:,} {unit} are already done", file=sys.stderr)
+                print(
+                    f"{plan.rows_done:,} of {plan.rows:,} {unit} are already done", file=sys.stderr
+                )
             meter = Meter(plan.rows, plan.rows_done, unit)
             with (
                 reported(meter, args.progress) as show,
@@ -151,7 +170,9 @@ def explain_all(args: argparse.Namespace, task: Task, source: str, folder: str, 
     errors = f", {failed:,} with an error (see the column `error`)" if failed else ""
     deaths = f", {lost} workers lost and replaced" if lost else ""
     core = f", {by_core:,} of them by the core" if task.engine != "numpy" and by_core else ""
-    print(f"{folder}: {plan.rows:,} {unit}, {rows:,} now in {seconds:.1f} s{core}{rate}{errors}{deaths}")
+    print(
+        f"{folder}: {plan.rows:,} {unit}, {rows:,} now in {seconds:.1f} s{core}{rate}{errors}{deaths}"
+    )
     return 1 if failed and failed == plan.rows else 0
 
 
@@ -193,7 +214,10 @@ def summary(args: argparse.Namespace) -> int:
     options = {"n": args.top, "by": args.by, "least_documents": args.least}
     outputs = [args.output] if args.output else list(result.outputs)
     words = {output: result.sides(output, args.side, **options) for output in outputs}
-    both = {output: [word for ranked in sides.values() for word in ranked] for output, sides in words.items()}
+    both = {
+        output: [word for ranked in sides.values() for word in ranked]
+        for output, sides in words.items()
+    }
     if args.plot:
         plot_words(result, both, args.plot, args.by)
     if args.html:
@@ -209,16 +233,29 @@ def summary(args: argparse.Namespace) -> int:
             }
             for output, ranked in both.items()
         ]
-        shared = {"method": result.method, "rows": result.rows, "of": result.of, "failed": result.failed}
+        shared = {
+            "method": result.method,
+            "rows": result.rows,
+            "of": result.of,
+            "failed": result.failed,
+        }
         print(json.dumps({**shared, "outputs": classes}))
         return 0
-    of = "" if result.of is None or result.of == result.rows else f" of {result.of:,} (the run is not finished)"
+    of = (
+        ""
+        if result.of is None or result.of == result.rows
+        else f" of {result.of:,} (the run is not finished)"
+    )
     errors = f", {result.failed:,} with an error" if result.failed else ""
-    print(f"{result.method}: {result.rows:,}{of} documents{errors}, {len(result.words):,} words, by {args.by}")
+    print(
+        f"{result.method}: {result.rows:,}{of} documents{errors}, {len(result.words):,} words, by {args.by}"
+    )
     for output, sides in words.items():
         scale = result.scale(output)
         unit = ", in percentage points" if scale.in_percent else ""
-        print(f"\n{visible(output)}: {scale.name} explained in {documents[output]:,} documents{unit}")
+        print(
+            f"\n{visible(output)}: {scale.name} explained in {documents[output]:,} documents{unit}"
+        )
         rows = []
         for side, ranked in sides.items():
             rows.append([f"{side}:", "documents", "total", "mean, 95 % interval", "example row"])
@@ -226,7 +263,12 @@ def summary(args: argparse.Namespace) -> int:
                 rows.append(["none", "", "", "", ""])
             for word in ranked:
                 example = "" if word.example is None else f"{word.example:,}"
-                numbers = [f"{word.documents:,}", scale.digits(word.total, "+.2f"), interval(word, scale), example]
+                numbers = [
+                    f"{word.documents:,}",
+                    scale.digits(word.total, "+.2f"),
+                    interval(word, scale),
+                    example,
+                ]
                 rows.append([visible(word.word), *numbers])
         print(aligned(rows))
     return 0
@@ -234,7 +276,9 @@ def summary(args: argparse.Namespace) -> int:
 
 COMMANDS = {
     "run": Command("Explain every row.", RUN_OPTIONS, run, EXAMPLES),
-    "summary": Command("Print the words for and against each class.", SUMMARY_OPTIONS, summary, EXAMPLES),
+    "summary": Command(
+        "Print the words for and against each class.", SUMMARY_OPTIONS, summary, EXAMPLES
+    ),
 }
 
 

@@ -76,13 +76,21 @@ VIEWS = {
     "--html FILE": "write a self-contained report",
     "--plot FILE": "write a figure (.png, .svg, .pdf; needs matplotlib)",
     f"--figure {'|'.join(FIGURES)}": "which figure --plot draws (default: table)",
-    "--top N": (at_least(1, "a number of words"), None, "also print the scores of the N strongest words"),
+    "--top N": (
+        at_least(1, "a number of words"),
+        None,
+        "also print the scores of the N strongest words",
+    ),
     "--color auto|always|never": (None, "auto", "color"),
 }
 
 
 FIT = {
-    "--samples N": (at_least(10, "a number of calls"), SAMPLES, "model calls of the fit and of each sampled method"),
+    "--samples N": (
+        at_least(10, "a number of calls"),
+        SAMPLES,
+        "model calls of the fit and of each sampled method",
+    ),
     "--device NAME": "device of the model, such as cuda (default: cpu)",
     **settings_options(
         "words (default) or tokens",
@@ -95,7 +103,10 @@ FIT = {
 def explain_transformer(args: argparse.Namespace) -> int:
     """Explain a transformer in a folder."""
     return explain_and_show(
-        args, lambda: TransformerClassifier.from_folder(args.folder, device=args.device, samples=args.samples)
+        args,
+        lambda: TransformerClassifier.from_folder(
+            args.folder, device=args.device, samples=args.samples
+        ),
     )
 
 
@@ -105,7 +116,12 @@ def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> i
         raise argparse.ArgumentTypeError("--figure: expected --plot FILE as well, for the figure")
     models = (getattr(args, name, None) for name in ("model", "folder"))
     check_targets((args.file, args.source, *models), args, ("html", "plot", "csv"))
-    settings, text, methods, figure = read_settings(args), read_text(args), args.method, args.figure or "table"
+    settings, text, methods, figure = (
+        read_settings(args),
+        read_text(args),
+        args.method,
+        args.figure or "table",
+    )
     if methods is not None and args.plot:
         methods += [name for name in FIGURES[figure].methods if name not in methods]
     explanations = explain(opened(), text, methods, **asdict(settings))
@@ -121,7 +137,11 @@ def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> i
         explanations.report(args.html)
         _wrote(args.html)
     if args.json:
-        answers = (("reasons", explanations.reasons), ("sentences", explanations.sentences)) if args.reasons else ()
+        answers = (
+            (("reasons", explanations.reasons), ("sentences", explanations.sentences))
+            if args.reasons
+            else ()
+        )
         exact = explanations.evidence.exact
         more: dict[str, Any] = {name: answer().to_dict() for name, answer in answers if exact}
         if args.reasons and not exact:

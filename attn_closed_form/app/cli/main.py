@@ -37,7 +37,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Report the error, and point to the help."""
-        if wrong := re.match(r"argument [^:]*: invalid choice: '(.*?)' \(choose from (.*)\)", message):
+        if wrong := re.match(
+            r"argument [^:]*: invalid choice: '(.*?)' \(choose from (.*)\)", message
+        ):
             message += did_you_mean(wrong[1], re.split(r"[', ]+", wrong[2]))
         self.exit(2, f"{self.prog}: error: {visible(message)} (see {self.prog} --help)\n")
 
@@ -56,7 +58,12 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     style = argparse.RawDescriptionHelpFormatter
     parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EXAMPLES, formatter_class=style)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    parser.add_argument("--completion", action=Completion, nargs=0, help="print a completion script for bash and zsh")
+    parser.add_argument(
+        "--completion",
+        action=Completion,
+        nargs=0,
+        help="print a completion script for bash and zsh",
+    )
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, line) in COMMANDS.items():
         added = subparsers.add_parser(name, help=line, formatter_class=style)
@@ -82,7 +89,11 @@ def options_of(command: str) -> list[str]:
 
 def _choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """Return the parsers of a parser's commands."""
-    commands = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    commands = (
+        action.choices
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
     return dict(next(commands, {}))
 
 
@@ -109,11 +120,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     0
     """
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal that cannot show α shows ? instead of failing
+        if hasattr(
+            stream, "reconfigure"
+        ):  # a terminal that cannot show α shows ? instead of failing
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:
-        print(f"{DESCRIPTION}\n{USES}  {PROG} --help  # the other commands: transformer, corpus, serve, ...")
+        print(
+            f"{DESCRIPTION}\n{USES}  {PROG} --help  # the other commands: transformer, corpus, serve, ..."
+        )
         return 0
     parser = make_parser(words[0])
     args, args_left = parser.parse_known_args(words)

@@ -63,7 +63,11 @@ def add_options(parser: Any, options: Mapping[str, Any]) -> None:
         convert, default, text = about if isinstance(about, tuple) else (None, None, about)
         if default is not None and "(default" not in text:
             text += f" (default: {default})"
-        details: dict[str, Any] = {"metavar": value.removesuffix("..."), "type": convert, "default": default}
+        details: dict[str, Any] = {
+            "metavar": value.removesuffix("..."),
+            "type": convert,
+            "default": default,
+        }
         if not value:
             details = {"action": "store_true"}
         elif "|" in value:
@@ -77,7 +81,11 @@ def add_options(parser: Any, options: Mapping[str, Any]) -> None:
 
 def method_names(value: str) -> list[str]:
     """Parse method names, separated by commas, in either spelling; `all` selects every method."""
-    names = list(METHODS) if value == "all" else [name.strip() for name in value.split(",") if name.strip()]
+    names = (
+        list(METHODS)
+        if value == "all"
+        else [name.strip() for name in value.split(",") if name.strip()]
+    )
     methods = {name: find_method(name) for name in names}
     for name, method in methods.items():
         if method is None:
@@ -102,7 +110,9 @@ def at_least(least: int, what: str = "a number", most: int = 10**9) -> Callable[
     return count
 
 
-SCALE = {f"--scale {'|'.join(SCALES)}": "the scale to explain (default: the probability if its values are exact)"}
+SCALE = {
+    f"--scale {'|'.join(SCALES)}": "the scale to explain (default: the probability if its values are exact)"
+}
 TOL = {"--tol X": (float, Settings.tol, "relative accuracy to guarantee")}
 
 
@@ -125,7 +135,11 @@ def settings_options(
 
 def read_settings(args: argparse.Namespace) -> Settings:
     """Return the checked settings among the options."""
-    options = {field.name: getattr(args, field.name) for field in fields(Settings) if hasattr(args, field.name)}
+    options = {
+        field.name: getattr(args, field.name)
+        for field in fields(Settings)
+        if hasattr(args, field.name)
+    }
     try:
         return Settings(**options)
     except ValueError as error:
@@ -170,13 +184,17 @@ def is_file(name: str | None) -> bool:
     return not stat.S_ISDIR(mode)
 
 
-def check_targets(sources: Iterable[str | None], args: argparse.Namespace, options: Iterable[str]) -> None:
+def check_targets(
+    sources: Iterable[str | None], args: argparse.Namespace, options: Iterable[str]
+) -> None:
     """Raise an error if an output would replace an input (or a file in a folder), or if two outputs share a file."""
     taken = files_in(sources)
     for option in options:
         if path := getattr(args, option):
             if any(same_file(path, other) for other in taken):
-                raise argparse.ArgumentTypeError(f"--{option}: expected a separate file, got {path!r}")
+                raise argparse.ArgumentTypeError(
+                    f"--{option}: expected a separate file, got {path!r}"
+                )
             taken.append(path)
 
 
@@ -200,4 +218,6 @@ def _decode(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{name}: expected UTF-8 text, got byte {data[error.start]:#04x} at {error.start}") from None
+        raise ValueError(
+            f"{name}: expected UTF-8 text, got byte {data[error.start]:#04x} at {error.start}"
+        ) from None

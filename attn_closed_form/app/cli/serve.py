@@ -42,8 +42,16 @@ SERVE = Command(
         "--port N": (at_least(0, "a port up to 65535", 65535), 8000, "port; 0 selects a free one"),
         "--token SECRET": "secret that requests must carry; required if other machines can connect",
         "--workers N": (at_least(1), 1, "processes"),
-        "--queue N": (at_least(1), 64, "maximum number of requests at a time; further ones get status 503"),
-        "--timeout S": (at_least(1), 30, "time limit for an answer in seconds; after that, status 504"),
+        "--queue N": (
+            at_least(1),
+            64,
+            "maximum number of requests at a time; further ones get status 503",
+        ),
+        "--timeout S": (
+            at_least(1),
+            30,
+            "time limit for an answer in seconds; after that, status 504",
+        ),
     },
     run,
     EXAMPLES,

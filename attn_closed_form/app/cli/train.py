@@ -50,16 +50,24 @@ def run(args: argparse.Namespace) -> int:
     try:
         trainer = importlib.import_module("jax_model.training.command")
     except ImportError as error:
-        raise ImportError(f"training needs JAX and optax ({error}): pip install '.[train]'") from None
+        raise ImportError(
+            f"training needs JAX and optax ({error}): pip install '.[train]'"
+        ) from None
     try:
         return int(trainer.run(args))
     except ValueError as error:  # about a setting, which the user knows by its option
         setting, colon, rest = str(error).partition(":")
-        raise ValueError(f"{option(setting)}{colon}{rest}" if setting in WORDS else str(error)) from None
+        raise ValueError(
+            f"{option(setting)}{colon}{rest}" if setting in WORDS else str(error)
+        ) from None
     except KeyboardInterrupt:
-        checkpoint = Path(args.checkpoint) if args.checkpoint else Path(args.out).with_suffix(".checkpoint")
+        checkpoint = (
+            Path(args.checkpoint) if args.checkpoint else Path(args.out).with_suffix(".checkpoint")
+        )
         advice = (
-            "run the same command with --resume to continue" if checkpoint.exists() else "there is no checkpoint yet"
+            "run the same command with --resume to continue"
+            if checkpoint.exists()
+            else "there is no checkpoint yet"
         )
         print(f"stopped: {advice}", file=sys.stderr)
         return 130
@@ -87,10 +95,13 @@ OPTIONS = {
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     """Add the options, and one for each field of the trainer's `Config`."""
     config = importlib.import_module("jax_model.training.config")
-    parser.add_argument("--out", required=True, metavar="FILE", help="model file to write, .npz or .safetensors")
+    parser.add_argument(
+        "--out", required=True, metavar="FILE", help="model file to write, .npz or .safetensors"
+    )
     add_options(parser, OPTIONS)
     settings = parser.add_argument_group(
-        "settings", "Defaults are for a table; for IMDB's archive they are those of the shipped model (MODEL_CARD.md)."
+        "settings",
+        "Defaults are for a table; for IMDB's archive they are those of the shipped model (MODEL_CARD.md).",
     )
     for name, field in config.Config.__dataclass_fields__.items():
         default = config.SETTLED_BY_TEXTS.get(name, config.AUTOMATIC.get(name, field.default))

@@ -24,7 +24,12 @@ from ...game.pooled_game import PooledGame
 from ...reasons.bounds import Bounds, bounds
 from ...reasons.by_size import bounds_by_size
 from ...reasons.curves import RemovalCurves, removal_curves
-from ...reasons.reasons import ContrastiveReason, SufficientReason, contrastive_reason, sufficient_reason
+from ...reasons.reasons import (
+    ContrastiveReason,
+    SufficientReason,
+    contrastive_reason,
+    sufficient_reason,
+)
 from ..models.scale import LOGIT, PLAIN, ExplainedScale
 from ..models.sentences import sentence_numbers
 from .evidence import Evidence
@@ -80,13 +85,19 @@ class Reasons:
         worst, after = self.scale.of([self.sufficient.worst, self.contrastive.after]).tolist()
         of = f" for {DIFFERENCE}" if self.quantity == DIFFERENCE else ""
         flipped = f"{self.scale.bound(after, upper)}{of}"
-        if self.scale.link is not None:  # after the flip another class is predicted, so the number needs a name
+        if (
+            self.scale.link is not None
+        ):  # after the flip another class is predicted, so the number needs a name
             flipped = f"{self.quantity.removeprefix('the ')}: {flipped}"
         sides = self.sides
-        if self.scale.link is not None and (sides is None or self.threshold != self.scale.threshold):
+        if self.scale.link is not None and (
+            sides is None or self.threshold != self.scale.threshold
+        ):
             sides = f"below {self._level(self.threshold)}", f"above {self._level(self.threshold)}"
         return [
-            self.sufficient.sentence(self.names, self.things, sides, self.scale.bound(worst, upper) + of),
+            self.sufficient.sentence(
+                self.names, self.things, sides, self.scale.bound(worst, upper) + of
+            ),
             self.contrastive.sentence(self.names, self.things, sides, flipped),
         ]
 
@@ -102,9 +113,14 @@ class Reasons:
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists and numbers for JSON."""
 
-        def scaled(part: Bounds | SufficientReason | ContrastiveReason | None) -> dict[str, Any] | None:
+        def scaled(
+            part: Bounds | SufficientReason | ContrastiveReason | None,
+        ) -> dict[str, Any] | None:
             numbers = {} if part is None else part.to_dict()
-            return {name: float(self.scale.of(x)) if name in LOGITS else x for name, x in numbers.items()} or None
+            return {
+                name: float(self.scale.of(x)) if name in LOGITS else x
+                for name, x in numbers.items()
+            } or None
 
         return {
             "scale": self.scale.name,
@@ -158,7 +174,11 @@ def checked_reasons(evidence: Evidence, scores: Array) -> list[str]:
     sentences = []
     for values, holds, text in (
         (without, side * (without - half) < 0, "Without {} the output is {} instead of {}"),
-        (alone, side * (alone - half) > 0, "With {} alone, all others absent, the output is {}; with everything {}"),
+        (
+            alone,
+            side * (alone - half) > 0,
+            "With {} alone, all others absent, the output is {}; with everything {}",
+        ),
     ):
         if holds.any():
             k = int(holds.argmax())
@@ -189,7 +209,10 @@ def directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
         settings = replace(evidence.settings, coefficients=tuple(direction.tolist()))
         game = replace(evidence.model.game(evidence.units, settings), labels=evidence.labels)
     above, below = outputs[int(np.argmax(direction))], outputs[int(np.argmin(direction))]
-    return game, (f"{below} over {above}", f"{above} over {below}") if len(outputs) > 2 else (below, above)
+    return game, (f"{below} over {above}", f"{above} over {below}") if len(outputs) > 2 else (
+        below,
+        above,
+    )
 
 
 def removal_curves_of(evidence: Evidence, scores: Array) -> RemovalCurves:
@@ -238,7 +261,10 @@ class GroupScores:
           +59.2 points  A wonderful film!
         """
         change = ExplainedScale(self.scale).change
-        lines = (f"\n  {change(score)}  {label}" for score, label in zip(self.scores, self.labels, strict=True))
+        lines = (
+            f"\n  {change(score)}  {label}"
+            for score, label in zip(self.scores, self.labels, strict=True)
+        )
         return f"GroupScores({self.scale}):{''.join(lines)}"
 
 
@@ -264,10 +290,14 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
     player_of = evidence.player_of
     groups = numbers[np.unique(player_of, return_index=True)[1]]
     if not np.array_equal(groups[player_of], numbers):
-        raise ValueError("grouping: a player has units in several groups; expected every player inside one group")
+        raise ValueError(
+            "grouping: a player has units in several groups; expected every player inside one group"
+        )
     members, error = evidence.guaranteed(lambda game, tol: owen(game, groups, tol), grouping)
     # Units that share a player share its score equally.
     unit_scores = (members / np.bincount(player_of))[player_of]
     scores = np.bincount(numbers, weights=unit_scores, minlength=len(labels)).astype(np.float64)
-    base, scale = (evidence.absent_value, evidence.scale) if evidence.exact else (evidence.pooled_base, LOGIT)
+    base, scale = (
+        (evidence.absent_value, evidence.scale) if evidence.exact else (evidence.pooled_base, LOGIT)
+    )
     return GroupScores(labels, scores, numbers, unit_scores, base, error, spans, scale.name)

@@ -120,16 +120,22 @@ class Evidence(Remembers):
         typed = list(self.labels)
         for j in np.flatnonzero(self.unknown).tolist():
             (start, end), *more = self.spans[j]
-            typed[j] = self.units.shown_text[start:end] + (" and other unknown words" if more else "")
+            typed[j] = self.units.shown_text[start:end] + (
+                " and other unknown words" if more else ""
+            )
         count = Counter(typed)
-        return tuple(f"{name} ({j})" if count[name] > 1 else name for j, name in enumerate(typed, 1))
+        return tuple(
+            f"{name} ({j})" if count[name] > 1 else name for j, name in enumerate(typed, 1)
+        )
 
     @cached_property
     def spans(self) -> tuple[tuple[Span, ...], ...]:
         """The character spans of each player's units in `units.shown_text`."""
         spans: list[list[Span]] = [[] for _ in range(self.d)]
         continues = self.units.continues or (False,) * len(self.units.labels)
-        for span, j, more in zip(self.units.shown_spans, self.player_of.tolist(), continues, strict=True):
+        for span, j, more in zip(
+            self.units.shown_spans, self.player_of.tolist(), continues, strict=True
+        ):
             if more and spans[j] and spans[j][-1][1] <= span[0]:
                 span = (spans[j].pop()[0], span[1])
             spans[j].append(span)
@@ -178,11 +184,17 @@ class Evidence(Remembers):
     def probabilities(self) -> dict[str, float] | None:
         """The probability of each class, or None for a model with one output."""
         chances = self.model.probabilities(self.logits)
-        return None if chances is None else dict(zip(self.model.outputs, chances.tolist(), strict=True))
+        return (
+            None
+            if chances is None
+            else dict(zip(self.model.outputs, chances.tolist(), strict=True))
+        )
 
     def inside(self, name: str) -> Any:
         """Return internal scores of the model by name (see `Model.inside`), or None if there are none."""
-        return self.cached(name, lambda: self.model.inside(name, self.units, self.on_logit.settings))
+        return self.cached(
+            name, lambda: self.model.inside(name, self.units, self.on_logit.settings)
+        )
 
     @cached_property
     def fit(self) -> FitReport | None:
@@ -202,11 +214,15 @@ class Evidence(Remembers):
         """Run sampled LIME on the model itself with different seeds; results are cached."""
 
         def sample(run: int) -> LimeSample:
-            return lime_sample(self, self.model.samples, seed=self.settings.seed + run, errors=run == 0)
+            return lime_sample(
+                self, self.model.samples, seed=self.settings.seed + run, errors=run == 0
+            )
 
         return [self.cached(("sampled LIME", run), partial(sample, run)) for run in range(runs)]
 
-    def guaranteed(self, function: Callable[[Any, float], Result], name: str = "") -> tuple[Result, float]:
+    def guaranteed(
+        self, function: Callable[[Any, float], Result], name: str = ""
+    ) -> tuple[Result, float]:
         """Return `function(game, tol)` and its guaranteed error.
 
         If float64 cannot keep the requested tol, the smallest tol * 10^k that it can keep is used, with a warning.
@@ -233,7 +249,9 @@ class Evidence(Remembers):
         """The (H, d) logarithms of the softmax weights of the players in each head, with all players present."""
         game = self.pooled
         top = np.maximum(game.s.max(axis=1), game.s_background)[:, None]
-        total = np.exp(game.s - top).sum(axis=1, keepdims=True) + np.exp(game.s_background[:, None] - top)
+        total = np.exp(game.s - top).sum(axis=1, keepdims=True) + np.exp(
+            game.s_background[:, None] - top
+        )
         return np.asarray(game.s - top - np.log(total))
 
     def pool(self, scores: Array) -> Array:

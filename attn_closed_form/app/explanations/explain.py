@@ -19,7 +19,9 @@ from .methods import Method, as_methods, default_methods
 from .settings import Settings
 
 
-def explain(model: Model, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:
+def explain(
+    model: Model, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any
+) -> Explanations:
     """Explain one input by several methods.
 
     Parameters
@@ -59,7 +61,9 @@ def for_output(explanations: Explanations, output: str) -> Explanations:
     scale = "logit" if old.scale.link is None else None if evidence.exact else "probability"
     settings = Settings(old.players, old.absent, output, old.tol, old.seed, scale)
     methods = as_methods(evidence.headline)
-    return evidence.cached(("output", output), lambda: explain_units(evidence.model, evidence.units, methods, settings))
+    return evidence.cached(
+        ("output", output), lambda: explain_units(evidence.model, evidence.units, methods, settings)
+    )
 
 
 def on_logits(explanations: Explanations, method: str) -> Explanations | None:
@@ -72,7 +76,11 @@ def on_logits(explanations: Explanations, method: str) -> Explanations | None:
 
 
 def explain_units(
-    model: Model, units: Units, methods: Iterable[Method] | None, settings: Settings, strict: bool = False
+    model: Model,
+    units: Units,
+    methods: Iterable[Method] | None,
+    settings: Settings,
+    strict: bool = False,
 ) -> Explanations:
     """Explain an input that the model has read. With `strict`, a method that the model lacks is an error."""
     return explain_evidence(gather_evidence(model, units, settings), methods, strict)
@@ -81,7 +89,9 @@ def explain_units(
 def gather_evidence(model: Model, units: Units, settings: Settings) -> Evidence:
     """Return the evidence for an input that the model has read, with all settings resolved."""
     logits = model.logits(units)
-    return within_reach(Evidence(model, units, settings.resolve(model, logits, units), logits), settings)
+    return within_reach(
+        Evidence(model, units, settings.resolve(model, logits, units), logits), settings
+    )
 
 
 def within_reach(evidence: Evidence, settings: Settings) -> Evidence:
@@ -90,7 +100,12 @@ def within_reach(evidence: Evidence, settings: Settings) -> Evidence:
     An explicitly requested scale is kept, and so are its errors.
     """
     logit = evidence.settings.logit
-    if settings.scale is None and logit is not None and evidence.exact and isinstance(evidence.game, LinkedGame):
+    if (
+        settings.scale is None
+        and logit is not None
+        and evidence.exact
+        and isinstance(evidence.game, LinkedGame)
+    ):
         try:
             evidence.game.within(1.0)
         except ToleranceError as error:
@@ -115,7 +130,9 @@ def explain_evidence(
         if scored is not None:
             # Calls of the model only count if nothing is exact.
             fit = evidence.fit if method.needs == "game" else None
-            calls = None if evidence.exact else scored.model_calls if fit is None else fit.model_calls
+            calls = (
+                None if evidence.exact else scored.model_calls if fit is None else fit.model_calls
+            )
             scores = np.asarray(scored.scores, dtype=np.float64)
             given = scored.base_value, scored.error, evidence, scored.standard_error, calls
             explanations[method.name] = Explanation(method.name, scores, *given)
@@ -155,7 +172,10 @@ def explain_outputs(
         )
     if settings.pop("output", None) is not None:
         raise TypeError("output: expected `outputs`, a list of names")
-    chosen, shared = None if methods is None else as_methods(methods), Settings.from_options(settings)
+    chosen, shared = (
+        None if methods is None else as_methods(methods),
+        Settings.from_options(settings),
+    )
     strict = methods is not None and methods != "all"
     units = model.read(raw)
     if units.unseen:
@@ -164,5 +184,8 @@ def explain_outputs(
         warnings.warn(text, TruncationWarning, stacklevel=3)
     if outputs is None:
         outputs = model.outputs[-1:] if len(model.logits(units)) == 1 else model.outputs
-    several = [explain_units(model, units, chosen, replace(shared, output=name), strict) for name in outputs]
+    several = [
+        explain_units(model, units, chosen, replace(shared, output=name), strict)
+        for name in outputs
+    ]
     return {explanations.output: explanations for explanations in several}

@@ -108,7 +108,9 @@ class Explanation(OfEvidence):
 
     def __post_init__(self) -> None:
         if self.scores.shape != (self.evidence.d,):
-            raise ValueError(f"scores: expected shape ({self.evidence.d},), got {self.scores.shape}")
+            raise ValueError(
+                f"scores: expected shape ({self.evidence.d},), got {self.scores.shape}"
+            )
         self.scores.flags.writeable = False
 
     def __repr__(self) -> str:
@@ -163,7 +165,9 @@ class Explanation(OfEvidence):
     @cached_property
     def occurrences(self) -> tuple[Occurrence, ...]:
         """Every unit that the model reads, in the order of the text, with its player."""
-        return tuple(sorted(Occurrence(*span, j) for j, spans in enumerate(self.spans) for span in spans))
+        return tuple(
+            sorted(Occurrence(*span, j) for j, spans in enumerate(self.spans) for span in spans)
+        )
 
     @cached_property
     def strength(self) -> Array:
@@ -193,9 +197,16 @@ class Explanation(OfEvidence):
     def own_dict(self) -> dict[str, Any]:
         """Return the part of `to_dict` that differs between methods."""
         names = ["scores", "base_value", "error"]
-        names += [name for name in ("standard_error", "model_calls") if getattr(self, name) is not None]
+        names += [
+            name for name in ("standard_error", "model_calls") if getattr(self, name) is not None
+        ]
         numbers = {name: plain(getattr(self, name)) for name in names}
-        return {"label": self.title, "accuracy": self.info.accuracy, "scale": self.scale.name, **numbers}
+        return {
+            "label": self.title,
+            "accuracy": self.info.accuracy,
+            "scale": self.scale.name,
+            **numbers,
+        }
 
     def to_shap(self) -> Any:
         """Convert to a `shap.Explanation`, for shap's plots; needs the `interop` extra."""
@@ -247,7 +258,9 @@ def shared_dict(evidence: Evidence, fitted: bool = False) -> dict[str, Any]:
 class Explanations(OfEvidence, dict[str, Explanation]):
     """Explanations of one input by method name: a dict that a notebook displays as a report."""
 
-    def __init__(self, evidence: Evidence, explanations: dict[str, Explanation] | tuple[()] = ()) -> None:
+    def __init__(
+        self, evidence: Evidence, explanations: dict[str, Explanation] | tuple[()] = ()
+    ) -> None:
         super().__init__(explanations)
         self.evidence = evidence
 
@@ -273,14 +286,18 @@ class Explanations(OfEvidence, dict[str, Explanation]):
 
         `threshold` is on the explained scale: by default 50 %, or a logit of 0.
         """
-        return self.evidence.cached(f"reasons {threshold}", lambda: reasons(self.evidence, threshold))
+        return self.evidence.cached(
+            f"reasons {threshold}", lambda: reasons(self.evidence, threshold)
+        )
 
     def checked_reasons(self) -> list[str]:
         """Describe sets of players that change or keep the prediction, each evaluated by the model."""
         headline = self.get(self.evidence.headline)
         if headline is None:
             return []
-        return self.evidence.cached("checked reasons", lambda: checked_reasons(self.evidence, headline.scores))
+        return self.evidence.cached(
+            "checked reasons", lambda: checked_reasons(self.evidence, headline.scores)
+        )
 
     def sentences(self) -> GroupScores:
         """Compute the scores of the sentences of a text, to which the scores of their words add up."""
@@ -288,7 +305,9 @@ class Explanations(OfEvidence, dict[str, Explanation]):
 
     def grouped(self, grouping: str) -> GroupScores:
         """Compute the scores of groups such as "regions", to which the scores of their units add up."""
-        return self.evidence.cached(f"groups {grouping}", lambda: group_scores(self.evidence, grouping))
+        return self.evidence.cached(
+            f"groups {grouping}", lambda: group_scores(self.evidence, grouping)
+        )
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the report as one HTML page, and write it to `path` if given."""

@@ -192,7 +192,9 @@ def _single(evidence: Evidence) -> Scored:
     if evidence.exact and evidence.pooled.can_be_empty:
         game = evidence.pooled
         return Scored(game.v.sum(axis=0) + game.bias, evidence.absent_logit)
-    alone = evidence.model.value(evidence.units, evidence.on_logit.settings, np.eye(evidence.d, dtype=bool))
+    alone = evidence.model.value(
+        evidence.units, evidence.on_logit.settings, np.eye(evidence.d, dtype=bool)
+    )
     return Scored(alone, evidence.absent_logit, None, None, evidence.d)
 
 
@@ -256,7 +258,9 @@ METHODS: dict[str, Method] = {
 
 # Methods that sample are too slow for the live page, and orders are not attributions.
 DEFAULT_METHODS = tuple(
-    name for name, method in METHODS.items() if method.accuracy != "sampled" and method.family != "orders"
+    name
+    for name, method in METHODS.items()
+    if method.accuracy != "sampled" and method.family != "orders"
 )
 
 
@@ -264,13 +268,19 @@ def default_methods(evidence: Evidence) -> tuple[Method, ...]:
     """Return the default methods of one input: the exact ones, or the sampled headline if nothing is exact."""
     if evidence.exact:
         return as_methods(None)
-    others = [m for name in DEFAULT_METHODS if (m := METHODS[name]).needs != "game" or m.family == "slalom"]
+    others = [
+        m
+        for name in DEFAULT_METHODS
+        if (m := METHODS[name]).needs != "game" or m.family == "slalom"
+    ]
     return (METHODS[evidence.headline], *others)
 
 
 def find_method(name: str) -> Method | None:
     """Return the method with this name or alias, or None."""
-    return METHODS.get(name) or next((method for method in METHODS.values() if method.alias == name), None)
+    return METHODS.get(name) or next(
+        (method for method in METHODS.values() if method.alias == name), None
+    )
 
 
 def as_methods(methods: str | Iterable[str] | None) -> tuple[Method, ...]:

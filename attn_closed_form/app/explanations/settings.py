@@ -51,8 +51,12 @@ class Settings:
     scale: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.output, bool) or not isinstance(self.output, str | int | np.integer | None):
-            raise ValueError(f"output: expected a class name, an index, 'margin:A,B' or 'odds:A', got {self.output!r}")
+        if isinstance(self.output, bool) or not isinstance(
+            self.output, str | int | np.integer | None
+        ):
+            raise ValueError(
+                f"output: expected a class name, an index, 'margin:A,B' or 'odds:A', got {self.output!r}"
+            )
         real = isinstance(self.tol, int | float | np.floating) and not isinstance(self.tol, bool)
         if not real or not 0 < self.tol <= 1:
             raise ValueError(f"tol: expected a number in (0, 1], got {self.tol!r}")
@@ -74,7 +78,11 @@ class Settings:
         """Resolve the settings for one model and one prediction; without `units`, on the logit scale."""
         output, coefficients = choose_output(model.outputs, logits, self.output)
         # With a sigmoid every label has a separate probability, and its logit is the log-odds.
-        rest = _prefix(self.output, model.outputs) == ODDS and len(logits) > 2 and model.loss != "sigmoid"
+        rest = (
+            _prefix(self.output, model.outputs) == ODDS
+            and len(logits) > 2
+            and model.loss != "sigmoid"
+        )
         if rest and model.surrogate is None:
             raise ValueError(
                 f"output: expected a class or 'margin:A,B', got {self.output!r}; the log-odds against several classes "
@@ -95,7 +103,9 @@ class Settings:
         if model.loss == "exp" and self.scale != "probability":
             return self._on_risk(resolved, model, units)
         if self.scale == "risk":
-            raise ValueError("scale: expected 'probability' or 'logit', got 'risk'; the outputs are not log-risks")
+            raise ValueError(
+                "scale: expected 'probability' or 'logit', got 'risk'; the outputs are not log-risks"
+            )
         return self._on_probability(resolved, model, units)
 
     def _on_risk(self, resolved: Resolved, model: Model, units: Units) -> Resolved:
@@ -121,19 +131,29 @@ class Settings:
         rest = bool(obstacle)
         if model.surrogate is None and not rest:
             heads = model.heads(units, replace(resolved, coefficients=margin))
-            obstacle = f"exact probabilities need one head, and this output has {heads}" if heads > 1 else ""
+            obstacle = (
+                f"exact probabilities need one head, and this output has {heads}"
+                if heads > 1
+                else ""
+            )
         if obstacle and self.scale is None and model.surrogate is None:
             return replace(resolved, scale=replace(resolved.scale, note=obstacle))
         output = resolved.output
         if prefix == MARGIN:
-            output = " against ".join(model.outputs[c] for c in _margin(model.outputs, str(self.output)))
+            output = " against ".join(
+                model.outputs[c] for c in _margin(model.outputs, str(self.output))
+            )
         exact = not obstacle and model.surrogate is None
         note = "" if model.surrogate is not None else obstacle
         scale = ExplainedScale("probability", float(model.temperature), note, exact)
-        return replace(resolved, output=output, coefficients=margin, rest=rest, scale=scale, logit=resolved)
+        return replace(
+            resolved, output=output, coefficients=margin, rest=rest, scale=scale, logit=resolved
+        )
 
 
-def probability_margin(model: Model, coefficients: tuple[float, ...]) -> tuple[tuple[float, ...] | None, str]:
+def probability_margin(
+    model: Model, coefficients: tuple[float, ...]
+) -> tuple[tuple[float, ...] | None, str]:
     """Return the coefficients of the logit behind the probability of the output, and any obstacle.
 
     Without coefficients there is no probability. With coefficients and an obstacle, it is the logistic function of the
@@ -153,9 +173,7 @@ def probability_margin(model: Model, coefficients: tuple[float, ...]) -> tuple[t
     if terms == 2:
         return coefficients, ""
     if C > 2:
-        obstacle = (
-            f"the probability of one among {C} classes has no exact values; that of one class against another does"
-        )
+        obstacle = f"the probability of one among {C} classes has no exact values; that of one class against another does"
         return coefficients, f"{obstacle} (output 'margin:A,B')"
     return tuple(2.0 * c - 1.0 for c in coefficients), ""
 
@@ -212,7 +230,9 @@ def _margin(outputs: Sequence[str], output: str) -> list[int]:
     """Return the two classes of a margin."""
     classes = [_index(outputs, name.strip()) for name in output[len(MARGIN) :].split(",")]
     if len(classes) != 2 or len(set(classes)) != 2:
-        raise ValueError(f"output: expected 'margin:A,B' with two different classes, got {output!r}")
+        raise ValueError(
+            f"output: expected 'margin:A,B' with two different classes, got {output!r}"
+        )
     return classes
 
 
@@ -225,4 +245,6 @@ def _index(outputs: Sequence[str], output: str | int) -> int:
         return int(output)
     shown = ", ".join(outputs[:12]) + (", ..." if len(outputs) > 12 else "")
     hint = did_you_mean(output, outputs)
-    raise ValueError(f"output: expected one of {shown}, or an index below {len(outputs)}, got {output!r}{hint}")
+    raise ValueError(
+        f"output: expected one of {shown}, or an index below {len(outputs)}, got {output!r}{hint}"
+    )

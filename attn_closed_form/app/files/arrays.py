@@ -30,9 +30,28 @@ Arrays = dict[str, NDArray[Any]]
 
 OWN_SUFFIXES = (".npz", ".safetensors")
 H5_SUFFIXES = (".h5", ".hdf5", ".he5")
-STATE_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".tar", ".safetensors", ".npz", *H5_SUFFIXES)
+STATE_SUFFIXES = (
+    ".pt",
+    ".pth",
+    ".ckpt",
+    ".bin",
+    ".pkl",
+    ".tar",
+    ".safetensors",
+    ".npz",
+    *H5_SUFFIXES,
+)
 DTYPES = {
-    **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"},
+    **{
+        "F64": "<f8",
+        "F32": "<f4",
+        "F16": "<f2",
+        "BF16": "<u2",
+        "I64": "<i8",
+        "I32": "<i4",
+        "I16": "<i2",
+        "I8": "|i1",
+    },
     **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"},
 }
 CODES = {dtype: name for name, dtype in DTYPES.items() if name != "BF16"}
@@ -42,9 +61,29 @@ MAX_NAMES, MAX_NAME = 10_000, 500  # maximum number of arrays in a file, and of 
 # Keys under which training scripts store the state dict, in the order in which they are tried.
 NESTED = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
 # Prefixes that wrappers add to every name: DataParallel, Lightning, torch.compile, Hugging Face.
-PREFIXES = ("module.", "model.", "_orig_mod.", "net.", "network.", "backbone.", "aggregator.", "mil.", "mil_model.")
+PREFIXES = (
+    "module.",
+    "model.",
+    "_orig_mod.",
+    "net.",
+    "network.",
+    "backbone.",
+    "aggregator.",
+    "mil.",
+    "mil_model.",
+)
 # Entries that Lightning stores next to a network called `model`: loss weights and metric counters.
-TRAINING = ("criterion.", "loss", "metric", "auroc", "accuracy", "train_", "val_", "valid_", "test_")
+TRAINING = (
+    "criterion.",
+    "loss",
+    "metric",
+    "auroc",
+    "accuracy",
+    "train_",
+    "val_",
+    "valid_",
+    "test_",
+)
 
 
 def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFFIXES) -> Any:
@@ -71,7 +110,9 @@ def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str
     path = _with_suffix(path, OWN_SUFFIXES)
     for name, array in arrays.items():
         if array.dtype.hasobject:
-            raise ValueError(f"{name}: expected an array of plain data, got dtype {array.dtype}, which needs pickle")
+            raise ValueError(
+                f"{name}: expected an array of plain data, got dtype {array.dtype}, which needs pickle"
+            )
     with replacing(path) as partial, partial.open("wb") as stream:
         if path.suffix.lower() == ".npz":
             np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]  # takes any name as an array
@@ -81,8 +122,12 @@ def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str
 
 def check_names(names: Collection[str]) -> None:
     """Reject unusual names, because patterns are matched against each name and error messages show them."""
-    if len(names) > MAX_NAMES or any(len(name) > MAX_NAME or not name.isprintable() for name in names):
-        raise ValueError(f"it has more than {MAX_NAMES} arrays, or names that are too long or not printable")
+    if len(names) > MAX_NAMES or any(
+        len(name) > MAX_NAME or not name.isprintable() for name in names
+    ):
+        raise ValueError(
+            f"it has more than {MAX_NAMES} arrays, or names that are too long or not printable"
+        )
 
 
 def _with_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Path:
@@ -105,7 +150,9 @@ def _read_npz(path: Path) -> Arrays:
                 try:
                     arrays[member.filename.removesuffix(".npy")] = _npy(stream, member.file_size)
                 except ValueError as error:
-                    raise ValueError(f"{member.filename[:60]!r} is not an array of plain data: {error}") from None
+                    raise ValueError(
+                        f"{member.filename[:60]!r} is not an array of plain data: {error}"
+                    ) from None
     return arrays
 
 
@@ -114,11 +161,17 @@ def _npy(stream: Any, size: int) -> NDArray[Any]:
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"its version {version} is unknown")
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    read_header = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
     shape, fortran, dtype = read_header(stream)
     needed = number_of_items(shape) * dtype.itemsize
     if dtype.hasobject or needed > size - stream.tell():
-        raise ValueError(f"it has dtype {dtype} and shape {str(shape)[:60]}, which do not match its data")
+        raise ValueError(
+            f"it has dtype {dtype} and shape {str(shape)[:60]}, which do not match its data"
+        )
     return np.ndarray(shape, dtype, stream.read(needed), order="F" if fortran else "C")
 
 
@@ -138,14 +191,22 @@ def _read_safetensors(path: Path) -> Arrays:
     used = 0
     for name, entry in header.items():
         try:
-            dtype, shape, (start, end) = np.dtype(DTYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
+            dtype, shape, (start, end) = (
+                np.dtype(DTYPES[entry["dtype"]]),
+                entry["shape"],
+                entry["data_offsets"],
+            )
             length = number_of_items(shape) * dtype.itemsize
             number_of_items((start, end))
         except (TypeError, KeyError, ValueError):
-            raise ValueError(f"its entry {name[:60]!r} has no dtype, shape and data_offsets") from None
+            raise ValueError(
+                f"its entry {name[:60]!r} has no dtype, shape and data_offsets"
+            ) from None
         used += length
         if end > len(body) or end - start != length or used > len(body):
-            raise ValueError(f"its entry {name[:60]!r} of shape {str(shape)[:60]} does not fit, or overlaps another")
+            raise ValueError(
+                f"its entry {name[:60]!r} of shape {str(shape)[:60]} does not fit, or overlaps another"
+            )
         array: NDArray[Any] = np.ndarray(shape, dtype, body[start:end])  # a read-only view
         arrays[name] = widened(array) if entry["dtype"] == "BF16" else array
     for name, text in metadata.items() if isinstance(metadata, dict) else ():
@@ -160,16 +221,28 @@ def _read_safetensors(path: Path) -> Arrays:
 
 def _write_safetensors(arrays: Mapping[str, NDArray[Any]], stream: BinaryIO) -> None:
     header: dict[str, Any] = {}
-    metadata = {name: json.dumps(array.tolist()) for name, array in arrays.items() if array.dtype.kind == "U"}
-    numbers = [(name, array.astype(array.dtype.newbyteorder("<"))) for name, array in arrays.items()]
+    metadata = {
+        name: json.dumps(array.tolist())
+        for name, array in arrays.items()
+        if array.dtype.kind == "U"
+    }
+    numbers = [
+        (name, array.astype(array.dtype.newbyteorder("<"))) for name, array in arrays.items()
+    ]
     # Arrays with large items come first, so that each starts at a multiple of its item size.
-    numbers = sorted((pair for pair in numbers if pair[0] not in metadata), key=lambda pair: -pair[1].itemsize)
+    numbers = sorted(
+        (pair for pair in numbers if pair[0] not in metadata), key=lambda pair: -pair[1].itemsize
+    )
     start = 0
     for name, array in numbers:
         if array.dtype.str not in CODES:
             raise ValueError(f"{name}: expected real numbers or names, got dtype {array.dtype}")
         end = start + array.nbytes
-        header[name] = {"dtype": CODES[array.dtype.str], "shape": array.shape, "data_offsets": [start, end]}
+        header[name] = {
+            "dtype": CODES[array.dtype.str],
+            "shape": array.shape,
+            "data_offsets": [start, end],
+        }
         start = end
     text = json.dumps({"__metadata__": metadata, **header} if metadata else header).encode()
     text += b" " * (-len(text) % 8)
@@ -212,15 +285,23 @@ class State:
         names = self.layers(pattern)
         if len(names) != 1:
             plain = pattern.replace("\\", "")
-            raise ValueError(f"{self.source}: expected one layer {plain!r}, got {names or 'only ' + self.summary()}")
+            raise ValueError(
+                f"{self.source}: expected one layer {plain!r}, got {names or 'only ' + self.summary()}"
+            )
         return self.linear(names[0])
 
     def linear(self, name: str) -> Linear:
         """Return a linear layer by its full name."""
         W = self.array(f"{name}.weight", ndim=2)
-        b = self.array(f"{name}.bias", ndim=1) if f"{name}.bias" in self.arrays else np.zeros(len(W))
+        b = (
+            self.array(f"{name}.bias", ndim=1)
+            if f"{name}.bias" in self.arrays
+            else np.zeros(len(W))
+        )
         if b.shape != (len(W),):
-            raise ValueError(f"{self.source}: {name}.bias: expected shape ({len(W)},), got {b.shape}")
+            raise ValueError(
+                f"{self.source}: {name}.bias: expected shape ({len(W)},), got {b.shape}"
+            )
         return Linear(W, b)
 
     def array(self, name: str, ndim: int | None = None) -> NDArray[np.float64]:
@@ -230,7 +311,9 @@ class State:
         self.read.add(name)
         array = real(f"{self.source}: {name}", self.arrays[name]).astype(np.float64)
         if ndim is not None and array.ndim != ndim:
-            raise ValueError(f"{self.source}: {name}: expected {ndim} axes, got shape {array.shape}")
+            raise ValueError(
+                f"{self.source}: {name}: expected {ndim} axes, got shape {array.shape}"
+            )
         return array
 
     def batch_norm(self, name: str, eps: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -250,7 +333,9 @@ class State:
     def check_all_read(self, expected: str, hint: str = "") -> None:
         """Raise an error if some weights were neither read nor ignored, because they belong to another network."""
         if unread := [key for key in self.arrays if key not in self.read]:
-            raise ValueError(f"{self.source}: has weights that {expected}: {self.summary(unread)}{hint}")
+            raise ValueError(
+                f"{self.source}: has weights that {expected}: {self.summary(unread)}{hint}"
+            )
 
     def summary(self, names: Iterable[str] | None = None, most: int = 8) -> str:
         """List names with shapes, for error messages."""
@@ -266,22 +351,35 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
     names (`PREFIXES`), which is removed.
     """
     if not isinstance(source, str | os.PathLike | Mapping):
-        raise TypeError(f"state: expected a file, a state dict or a module, got {type(source).__name__}")
+        raise TypeError(
+            f"state: expected a file, a state dict or a module, got {type(source).__name__}"
+        )
     name = "state" if isinstance(source, Mapping) else str(source)
     content = source if isinstance(source, Mapping) else read_arrays(source, STATE_SUFFIXES)
     if not isinstance(content, Mapping):
-        raise ValueError(f"{name}: expected a state dict (names with weights), got one {type(content).__name__}")
-    names = content.get("outputs")  # `AttentionBagClassifier.save` writes them, other programs do not
-    outputs = names.ravel().tolist() if isinstance(names, np.ndarray) and names.dtype.kind == "U" else ()
+        raise ValueError(
+            f"{name}: expected a state dict (names with weights), got one {type(content).__name__}"
+        )
+    names = content.get(
+        "outputs"
+    )  # `AttentionBagClassifier.save` writes them, other programs do not
+    outputs = (
+        names.ravel().tolist() if isinstance(names, np.ndarray) and names.dtype.kind == "U" else ()
+    )
     for _ in range(3):
-        content = next((content[key] for key in NESTED if isinstance(content.get(key), Mapping)), content)
+        content = next(
+            (content[key] for key in NESTED if isinstance(content.get(key), Mapping)), content
+        )
     numeric = {
         str(key): as_array(value)
         for key, value in content.items()
-        if hasattr(value, "detach") or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub")
+        if hasattr(value, "detach")
+        or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub")
     }
     if not numeric:
-        raise ValueError(f"{name}: expected a state dict (names with weights), got {sorted(map(str, content))[:12]}")
+        raise ValueError(
+            f"{name}: expected a state dict (names with weights), got {sorted(map(str, content))[:12]}"
+        )
     with reading(name, "state dict"):
         check_names(numeric)
     arrays = {key: value for key, value in numeric.items() if not key.startswith(TRAINING)}

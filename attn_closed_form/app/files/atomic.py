@@ -21,15 +21,25 @@ def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
     """Return the path of a regular file, or raise an error for a pipe or a device, which may have no end."""
     path = Path(path)
     if not path.is_file():
-        problem = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "no such file"
-        raise FileNotFoundError(f"{path}: {problem}" + (f"; expected {expected}" if expected else ""))
+        problem = (
+            "is a folder"
+            if path.is_dir()
+            else "is not a regular file"
+            if path.exists()
+            else "no such file"
+        )
+        raise FileNotFoundError(
+            f"{path}: {problem}" + (f"; expected {expected}" if expected else "")
+        )
     return path
 
 
 def check_size(needed: int, path: Path) -> None:
     """Reject a small file that would fill the memory, by compressed data or by a false claim about its size."""
     if needed > max(ALWAYS_ALLOWED, EXPANSION * path.stat().st_size):
-        raise ValueError(f"its contents would take {needed:,} bytes, more than {EXPANSION} times the file")
+        raise ValueError(
+            f"its contents would take {needed:,} bytes, more than {EXPANSION} times the file"
+        )
 
 
 @contextmanager
@@ -51,7 +61,9 @@ def first_line(error: BaseException) -> str:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+def replacing(
+    path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None
+) -> Iterator[Path]:
     """Yield the path of a partial file, which replaces `path` when the block ends without an error.
 
     The partial file is in the same folder and has the suffix of `path`, because writers depend on the suffix. With
@@ -60,7 +72,9 @@ def replacing(path: str | os.PathLike[str], folder: str | os.PathLike[str] | Non
     """
     path = Path(os.path.realpath(path))
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path}: expected a file name in an existing folder, but {path.parent} is not one")
+        raise FileNotFoundError(
+            f"{path}: expected a file name in an existing folder, but {path.parent} is not one"
+        )
     if path.exists() and not path.is_file():
         raise ValueError(f"{path}: expected the name of a file to write, got a folder or a device")
     unique = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -71,7 +85,9 @@ def replacing(path: str | os.PathLike[str], folder: str | os.PathLike[str] | Non
     try:
         yield partial
         with partial.open("r+b") as stream:
-            os.fsync(stream.fileno())  # otherwise a crash of the machine could lose both the old and the new contents
+            os.fsync(
+                stream.fileno()
+            )  # otherwise a crash of the machine could lose both the old and the new contents
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

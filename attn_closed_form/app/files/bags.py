@@ -30,8 +30,24 @@ ID_NAMES = ("ids", "names")
 ARRAY_SUFFIXES = (".pt", ".pth", ".npy", ".npz", ".safetensors")
 SUFFIXES = (*H5_SUFFIXES, *ARRAY_SUFFIXES)
 ATTRIBUTES = (
-    *("name", "patch_size", "patch_size_level0", "patch_level", "downsample", "overlap", "unit", "extractor"),
-    *("tile_size_um", "tile_size_px", "level0_width", "level0_height", "level0_magnification", "target_magnification"),
+    *(
+        "name",
+        "patch_size",
+        "patch_size_level0",
+        "patch_level",
+        "downsample",
+        "overlap",
+        "unit",
+        "extractor",
+    ),
+    *(
+        "tile_size_um",
+        "tile_size_px",
+        "level0_width",
+        "level0_height",
+        "level0_magnification",
+        "target_magnification",
+    ),
 )
 
 
@@ -62,29 +78,55 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     """
     path = regular_file(path)
     if path.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"{path}: expected a bag in a file ending in {', '.join(SUFFIXES)}, got {path.suffix!r}")
+        raise ValueError(
+            f"{path}: expected a bag in a file ending in {', '.join(SUFFIXES)}, got {path.suffix!r}"
+        )
     attrs: dict[str, Any] = {}
     if path.suffix.lower() in H5_SUFFIXES:
-        wanted = (*FEATURE_NAMES, *COORDINATE_NAMES, *REGION_NAMES, *ID_NAMES, features or "features")
+        wanted = (
+            *FEATURE_NAMES,
+            *COORDINATE_NAMES,
+            *REGION_NAMES,
+            *ID_NAMES,
+            features or "features",
+        )
         content, attrs = read_hdf5(path, wanted, ATTRIBUTES)
     else:
         content = read_arrays(path, ARRAY_SUFFIXES)
     named = content if isinstance(content, Mapping) else {"features": content}
-    arrays = {str(name): value for name, value in named.items() if value is None or isinstance(value, np.ndarray)}
+    arrays = {
+        str(name): value
+        for name, value in named.items()
+        if value is None or isinstance(value, np.ndarray)
+    }
     numbers = _named(arrays, FEATURE_NAMES if features is None else (features,))
-    others = [array for key, array in arrays.items() if array is not None and key not in COORDINATE_NAMES]
+    others = [
+        array for key, array in arrays.items() if array is not None and key not in COORDINATE_NAMES
+    ]
     matrices = [array for array in others if array.ndim in (2, 3)]
     if numbers is None and features is None and len(matrices) == 1:
         numbers = matrices[0]
     if numbers is None:
-        expected = f"called {' or '.join(FEATURE_NAMES[:2])}" if features is None else repr(features)
-        raise ValueError(f"{path}: features: expected an array {expected}, got only {sorted(arrays)[:12]}")
+        expected = (
+            f"called {' or '.join(FEATURE_NAMES[:2])}" if features is None else repr(features)
+        )
+        raise ValueError(
+            f"{path}: features: expected an array {expected}, got only {sorted(arrays)[:12]}"
+        )
     ids = _named(arrays, ID_NAMES)
     if ids is not None:
-        ids = tuple(i.decode("utf-8", "replace") if isinstance(i, bytes) else str(i) for i in np.ravel(ids))
+        ids = tuple(
+            i.decode("utf-8", "replace") if isinstance(i, bytes) else str(i) for i in np.ravel(ids)
+        )
     coords, regions = _named(arrays, COORDINATE_NAMES), _named(arrays, REGION_NAMES)
     with reading(path, "bag"):
-        return Bag(features=numbers, coords=coords, ids=ids, attrs={"name": path.stem, **attrs}, regions=regions)
+        return Bag(
+            features=numbers,
+            coords=coords,
+            ids=ids,
+            attrs={"name": path.stem, **attrs},
+            regions=regions,
+        )
 
 
 def _named(arrays: Mapping[str, Any], names: tuple[str, ...]) -> Any:

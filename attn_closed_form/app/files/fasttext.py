@@ -41,8 +41,14 @@ class FastTextReader:
 
     def __call__(self, text: str) -> list[Piece]:
         """Return the words of a text with the rows of their vectors, without labels and line ends."""
-        words = (match for match in WORDS.finditer(text) if not match[0].startswith(LABEL) and match[0] != END_OF_LINE)
-        return [Piece(match[0], match.start(), match.end(), self.vectors(match[0])) for match in words]
+        words = (
+            match
+            for match in WORDS.finditer(text)
+            if not match[0].startswith(LABEL) and match[0] != END_OF_LINE
+        )
+        return [
+            Piece(match[0], match.start(), match.end(), self.vectors(match[0])) for match in words
+        ]
 
     def vectors(self, word: str) -> tuple[int, ...]:
         """Return the row of a word, if it is in the dictionary, and the rows of its n-grams."""
@@ -51,8 +57,12 @@ class FastTextReader:
         if word != END_OF_LINE:
             marked = f"<{word}>"
             for start in range(len(marked)):
-                for end in range(start + max(self.minn, 1), min(start + self.maxn, len(marked)) + 1):
-                    if end - start > 1 or 0 < start < len(marked) - 1:  # the marks alone are not n-grams
+                for end in range(
+                    start + max(self.minn, 1), min(start + self.maxn, len(marked)) + 1
+                ):
+                    if (
+                        end - start > 1 or 0 < start < len(marked) - 1
+                    ):  # the marks alone are not n-grams
                         rows.append(len(self.rows) + _hash(marked[start:end]) % self.bucket)
         return tuple(rows)
 
@@ -102,10 +112,14 @@ def _read(data: bytes) -> MeanPooledText:
     if kind != SUPERVISED:
         raise ValueError("it has word vectors; expected a classifier (train_supervised)")
     if ngrams > 1:
-        raise ValueError(f"it has wordNgrams={ngrams}: pairs of neighbors have vectors, so it is not a pooled game")
+        raise ValueError(
+            f"it has wordNgrams={ngrams}: pairs of neighbors have vectors, so it is not a pooled game"
+        )
     loss = LOSSES.get(loss_code, "unknown")
     if loss not in ("softmax", "ova"):
-        raise ValueError(f"it has loss {loss!r}: classes have no logits; train with loss 'softmax' or 'ova'")
+        raise ValueError(
+            f"it has loss {loss!r}: classes have no logits; train with loss 'softmax' or 'ova'"
+        )
     if version == 11:  # classifiers of this version had no n-grams
         maxn = 0
     _, words, labels, _, pruned = take("3i2q")
@@ -120,7 +134,9 @@ def _read(data: bytes) -> MeanPooledText:
     def matrix(height: int, width: int | None) -> NDArray[np.float32]:
         nonlocal place
         if take("b") or pruned > 0:
-            raise ValueError("it is quantized and does not store its vectors; explain the original .bin file")
+            raise ValueError(
+                "it is quantized and does not store its vectors; explain the original .bin file"
+            )
         m, n = take("2q")
         if m != height or n != (width or n) or not 0 < n < 2**31 or m * n * 4 > len(data) - place:
             raise ValueError(
@@ -136,7 +152,9 @@ def _read(data: bytes) -> MeanPooledText:
         raise ValueError(f"it has impossible options: maxn={maxn}, bucket={bucket}")
     embeddings = matrix(words + max(bucket, 0), None)
     output = matrix(labels, embeddings.shape[1])
-    reader = FastTextReader({name: row for row, name in enumerate(names[:words])}, bucket, minn, maxn)
+    reader = FastTextReader(
+        {name: row for row, name in enumerate(names[:words])}, bucket, minn, maxn
+    )
     return MeanPooledText(
         embeddings,
         output.astype(np.float64),

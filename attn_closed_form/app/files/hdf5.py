@@ -34,7 +34,15 @@ MEMORY = 2**30  # maximum memory of this process in bytes, if the system can lim
 BLOCK = 2**24  # bytes per read
 MAX_NAMES, MAX_DEPTH = 10_000, 10  # names in a group, and groups inside each other
 MAX_ATTRIBUTE = 10_000  # bytes
-FILTERS = {1, 2, 3, 4, 5, 6, 32000}  # deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's LZF
+FILTERS = {
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    32000,
+}  # deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's LZF
 
 
 def read_hdf5(
@@ -48,11 +56,26 @@ def read_hdf5(
 
     if importlib.util.find_spec("h5py") is None:
         raise ImportError(f"{path}: HDF5 files need the h5py package: pip install '.[bags]'")
-    request = {"path": str(path.resolve()), "wanted": wanted and list(wanted), "attributes": list(attributes)}
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "HDF5_PLUGIN_PRELOAD": "::"}  # disables plug-ins
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    request = {
+        "path": str(path.resolve()),
+        "wanted": wanted and list(wanted),
+        "attributes": list(attributes),
+    }
+    environment = {
+        **os.environ,
+        "OPENBLAS_NUM_THREADS": "1",
+        "HDF5_PLUGIN_PRELOAD": "::",
+    }  # disables plug-ins
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.DEVNULL,
+    }
     arrays: dict[str, Any] = {}
-    with reading(path, "HDF5"), subprocess.Popen([sys.executable, "-P", __file__], env=environment, **pipes) as child:
+    with (
+        reading(path, "HDF5"),
+        subprocess.Popen([sys.executable, "-P", __file__], env=environment, **pipes) as child,
+    ):
         assert child.stdin is not None and child.stdout is not None
         timer = threading.Timer(STARTUP_SECONDS, child.kill)
         try:
@@ -130,7 +153,9 @@ def send_array(h5py: Any, name: str, data: Any) -> None:
     axis = next((axis for axis, side in enumerate(data.shape) if side > 1), 0)
     rows = data.shape[axis] if data.shape else 1
     row_bytes = max(1, data.size * data.dtype.itemsize // max(1, rows))
-    whole = data.chunks[axis] if data.chunks else 1  # a chunk is decoded as a whole, so blocks end where chunks end
+    whole = (
+        data.chunks[axis] if data.chunks else 1
+    )  # a chunk is decoded as a whole, so blocks end where chunks end
     step = max(whole, BLOCK // row_bytes // whole * whole)
     for start in range(0, rows, step) if data.size else ():
         part = data[(*[0] * axis, slice(start, start + step))] if data.shape else data[()]
@@ -153,7 +178,11 @@ def main() -> None:
         with h5py.File(request["path"], "r") as file:
             attrs = attributes(file, request["attributes"])
             names = list(file)
-            wanted = names if request["wanted"] is None else sorted(set(request["wanted"]).intersection(names))
+            wanted = (
+                names
+                if request["wanted"] is None
+                else sorted(set(request["wanted"]).intersection(names))
+            )
             if max(len(names), len(wanted)) > MAX_NAMES:
                 raise ValueError(f"it has more than {MAX_NAMES} names")
             places = [(file, name, name) for name in wanted]
@@ -167,7 +196,9 @@ def main() -> None:
                 elif request["wanted"] is None and isinstance(group[name], h5py.Group):
                     places += [(group[name], inner, f"{label}.{inner}") for inner in group[name]]
                     if len(places) > MAX_NAMES or label.count(".") > MAX_DEPTH:
-                        raise ValueError(f"it has more than {MAX_NAMES} names, or groups more than {MAX_DEPTH} deep")
+                        raise ValueError(
+                            f"it has more than {MAX_NAMES} names, or groups more than {MAX_DEPTH} deep"
+                        )
             send(names=names, attrs=attrs)
     except Exception as error:  # damaged files raise errors of many types
         send(error=(str(error).strip() or type(error).__name__).splitlines()[0][:400])

@@ -87,7 +87,9 @@ def load_demo_model() -> TextClassifier:
     return load_model(DEMO_MODEL)
 
 
-def save_model(model: TextClassifier, path: str | os.PathLike[str], dtype: DTypeLike = np.float64) -> None:
+def save_model(
+    model: TextClassifier, path: str | os.PathLike[str], dtype: DTypeLike = np.float64
+) -> None:
     """Write a model to one `.npz` or `.safetensors` file. An existing file is replaced atomically.
 
     The file does not contain the tokenizer. The numbers are stored as `dtype`: float64 (exact), float32 or float16.
@@ -115,7 +117,9 @@ def save_model(model: TextClassifier, path: str | os.PathLike[str], dtype: DType
             with np.errstate(over="ignore"):
                 rounded = array.astype(stored)
             if not np.isfinite(rounded).all():
-                raise ValueError(f"dtype: {name} has numbers up to {np.abs(array).max():.3g}, too large for {stored}")
+                raise ValueError(
+                    f"dtype: {name} has numbers up to {np.abs(array).max():.3g}, too large for {stored}"
+                )
             arrays[name] = rounded
     about = {
         "outputs": list(model.outputs),
@@ -206,7 +210,9 @@ def weights_from_arrays(arrays: Arrays, source: str) -> AttentionWeights:
     for name in IDS:
         array = arrays[name]
         if array.shape != () or array.dtype.kind not in "iu":
-            raise ValueError(f"{source}: {name}: expected one integer, got {array.dtype} of shape {array.shape}")
+            raise ValueError(
+                f"{source}: {name}: expected one integer, got {array.dtype} of shape {array.shape}"
+            )
         fields[name] = int(array)
     try:
         return AttentionWeights(**fields)
@@ -258,7 +264,11 @@ def from_torch_state_dict(
     """
     fields = _fields(state)
     if not scale:
-        fields |= {name: fields[name] * np.sqrt(fields["W_q"].shape[1]) for name in ("W_q", "b_q") if name in fields}
+        fields |= {
+            name: fields[name] * np.sqrt(fields["W_q"].shape[1])
+            for name in ("W_q", "b_q")
+            if name in fields
+        }
     d_e = fields["W_e"].shape[-1]
     if W_p is None:
         W_p = sinusoidal_positions(T_MAX if T_max is None else T_max, d_e, base)
@@ -266,7 +276,9 @@ def from_torch_state_dict(
     if W_p.ndim != 2:
         raise ValueError(f"W_p: expected shape (T_max, {d_e}), got {W_p.shape}")
     if T_max is not None and T_max != len(W_p):
-        raise ValueError(f"T_max: expected {len(W_p)}, the rows of W_p, got {T_max!r}; cut W_p for a shorter model")
+        raise ValueError(
+            f"T_max: expected {len(W_p)}, the rows of W_p, got {T_max!r}; cut W_p for a shorter model"
+        )
     if not pos:
         W_p = np.zeros_like(W_p)
     whole("cls_position", cls_position, 0, len(W_p) - 1)
@@ -280,7 +292,9 @@ def _fields(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any
     state = read_state(source)
     K = len({key.split(".")[1] for key in state.keys(HEAD)})
     if K == 0:
-        raise ValueError(f"{state.source}: expected weights 'heads.0.query.weight' and so on, got no heads")
+        raise ValueError(
+            f"{state.source}: expected weights 'heads.0.query.weight' and so on, got no heads"
+        )
     fields: dict[str, Any] = {"W_e": state.array("embedding.weight")}
     for name, letter in LETTERS.items():
         for kind, prefix in (("weight", "W"), ("bias", "b")):
@@ -290,9 +304,13 @@ def _fields(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any
             heads = [state.array(key) for key in keys]
             for key, array in zip(keys, heads, strict=True):
                 if (shape := heads[0].shape) != array.shape:
-                    raise ValueError(f"{state.source}: {key}: expected shape {shape} as in head 0, got {array.shape}")
+                    raise ValueError(
+                        f"{state.source}: {key}: expected shape {shape} as in head 0, got {array.shape}"
+                    )
             fields[f"{prefix}_{letter}"] = np.stack(heads)
     state.check_all_read("P1's model does not have")
     if "b_l" in fields:
-        fields["b_l"] = fields["b_l"].mean(axis=0)  # the output is the mean over heads, including biases
+        fields["b_l"] = fields["b_l"].mean(
+            axis=0
+        )  # the output is the mean over heads, including biases
     return fields

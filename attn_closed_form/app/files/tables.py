@@ -41,7 +41,13 @@ from .atomic import check_size, reading, regular_file
 
 FORMATS = {
     **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"},
-    **{".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".ft": "fasttext", ".fasttext": "fasttext"},
+    **{
+        ".jsonl": "jsonl",
+        ".ndjson": "jsonl",
+        ".json": "jsonl",
+        ".ft": "fasttext",
+        ".fasttext": "fasttext",
+    },
 }
 EXPECTED = "a CSV, TSV, Parquet or JSON Lines file, or lines of fastText (__label__NAME TEXT); each may be gzipped"
 LABEL_PREFIX = "__label__"
@@ -61,7 +67,9 @@ class TableWarning(UserWarning):
     """Warning that a table was not in UTF-8, or that some of its rows were omitted."""
 
 
-def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+def read_rows(
+    path: str | os.PathLike[str], columns: Sequence[str] | None = None
+) -> Iterator[dict[str, Any]]:
     r"""Yield the rows of a table, in order, one dict per row.
 
     Parameters
@@ -87,7 +95,9 @@ def read_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None
         yield from readers.get(kind, _fasttext_rows)(Path(path), columns)
 
 
-def _gathered(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+def _gathered(
+    path: str | os.PathLike[str], columns: Sequence[str] | None = None
+) -> Iterator[dict[str, Any]]:
     """Yield rows to keep in memory, or raise an error if a small (compressed) file would fill the memory."""
     length = 0
     with reading(path, "table"):
@@ -115,18 +125,28 @@ def table_format(path: str | os.PathLike[str]) -> str:
         return FORMATS[suffixes[-1]]
     with reading(path, "gzip"), _byte_stream(path) as stream:
         start = stream.read(64).lstrip(codecs.BOM_UTF8).lstrip()
-    for opening, kind in ((b"PAR1", "parquet"), (b"{", "jsonl"), (LABEL_PREFIX.encode(), "fasttext")):
+    for opening, kind in (
+        (b"PAR1", "parquet"),
+        (b"{", "jsonl"),
+        (LABEL_PREFIX.encode(), "fasttext"),
+    ):
         if start.startswith(opening):
             return kind
-    raise ValueError(f"{path}: expected {EXPECTED}, got a file whose suffix and first bytes do not match any of them")
+    raise ValueError(
+        f"{path}: expected {EXPECTED}, got a file whose suffix and first bytes do not match any of them"
+    )
 
 
-def check_columns(path: str | os.PathLike[str], names: Sequence[str], wanted: Sequence[str]) -> None:
+def check_columns(
+    path: str | os.PathLike[str], names: Sequence[str], wanted: Sequence[str]
+) -> None:
     """Raise `MissingColumn` if a column is missing; the message lists the missing and the available columns."""
     if missing := [name for name in wanted if name not in names]:
         shown = ", ".join(repr(name if len(name) <= 40 else name[:39] + "…") for name in names[:12])
         more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-        raise MissingColumn(f"{path}: expected a column {' and one '.join(map(repr, missing))}, got {shown}{more}")
+        raise MissingColumn(
+            f"{path}: expected a column {' and one '.join(map(repr, missing))}, got {shown}{more}"
+        )
 
 
 # Bytes and characters
@@ -157,7 +177,10 @@ def _text_stream(path: Path) -> io.TextIOWrapper:
                 byte = error.object[error.start]
                 message = f"{path}: not UTF-8 (byte {byte:#04x}); read as Windows-1252 (Latin-1)"
                 warnings.warn(message, TableWarning, stacklevel=2)
-                encoding, errors = "cp1252", "replace"  # the five bytes that Windows-1252 lacks become U+FFFD
+                encoding, errors = (
+                    "cp1252",
+                    "replace",
+                )  # the five bytes that Windows-1252 lacks become U+FFFD
             if not block:
                 break
     return io.TextIOWrapper(_byte_stream(path), encoding=encoding, errors=errors, newline="")
@@ -184,7 +207,9 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, A
         reader = csv.reader(stream, delimiter=delimiter)
         header = [name.strip() for name in next(reader, [])]
         check_columns(path, header, columns or ())
-        places = {name: i for i, name in reversed([*enumerate(header)])}  # of equal names, the first
+        places = {
+            name: i for i, name in reversed([*enumerate(header)])
+        }  # of equal names, the first
         wanted = [(name, places[name]) for name in (header if columns is None else columns)]
         for cells in reader:
             if len(cells) > len(header):
@@ -206,14 +231,18 @@ def _json_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, 
             with _text_stream(path) as stream:
                 line = stream.read(limit + 1)
         if len(line) > limit:
-            raise ValueError(f"{path}: line {number}: more than {limit:,} characters of JSON from a small file")
+            raise ValueError(
+                f"{path}: line {number}: more than {limit:,} characters of JSON from a small file"
+            )
         try:
             content = json.loads(line)
         except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"{path}: line {number}: expected JSON, got {error}") from None
         for row in content if whole else [content]:
             if not isinstance(row, dict):
-                raise ValueError(f"{path}: line {number}: expected a JSON object, got {type(row).__name__}")
+                raise ValueError(
+                    f"{path}: line {number}: expected a JSON object, got {type(row).__name__}"
+                )
             check_columns(path, list(row), unchecked)
             unchecked = ()
             yield row if columns is None else {name: row.get(name) for name in columns}
@@ -226,7 +255,9 @@ def _fasttext_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[s
     for number, line in _lines(path):
         words = line.split(maxsplit=1)
         if not words[0].startswith(LABEL_PREFIX) or words[0] == LABEL_PREFIX:
-            raise ValueError(f"{path}: line {number}: expected {LABEL_PREFIX}NAME TEXT, got {words[0][:40]!r}")
+            raise ValueError(
+                f"{path}: line {number}: expected {LABEL_PREFIX}NAME TEXT, got {words[0][:40]!r}"
+            )
         text = words[1] if len(words) > 1 else ""
         if text.startswith(LABEL_PREFIX):
             raise ValueError(f"{path}: line {number}: expected one label, got several")
@@ -242,10 +273,17 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
     with ParquetFile(path) as file:
         check_columns(path, file.schema_arrow.names, columns or ())
         # Row groups are checked first, because pyarrow crashes if it reads a column with damaged metadata.
-        largest = max((file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)), default=0)
+        largest = max(
+            (file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)),
+            default=0,
+        )
         check_size(largest, path)
-        rows = min(1024, 2**26 // (largest + 1) + 1)  # every cell may be the longest entry of a dictionary
-        for batch in file.iter_batches(batch_size=rows, columns=None if columns is None else list(columns)):
+        rows = min(
+            1024, 2**26 // (largest + 1) + 1
+        )  # every cell may be the longest entry of a dictionary
+        for batch in file.iter_batches(
+            batch_size=rows, columns=None if columns is None else list(columns)
+        ):
             yield from batch.to_pylist()
 
 
@@ -294,21 +332,29 @@ def read_labelled(
     left_out = 0
 
     def absent(value: Any) -> bool:
-        return value is None or (isinstance(value, float) and math.isnan(value)) or not str(value).strip()
+        return (
+            value is None
+            or (isinstance(value, float) and math.isnan(value))
+            or not str(value).strip()
+        )
 
     for file in files:
         try:
             for row in _gathered(file, (text_column, label_column)):
                 text, label = row[text_column], row[label_column]
                 if isinstance(text, (list, tuple, dict, bytes)):
-                    raise ValueError(f"{file}: column {text_column!r}: expected texts, got a {type(text).__name__}")
+                    raise ValueError(
+                        f"{file}: column {text_column!r}: expected texts, got a {type(text).__name__}"
+                    )
                 if absent(text) or absent(label):
                     left_out += 1
                 else:
                     texts.append(str(text))
                     raw.append(label)
         except MissingColumn as error:
-            raise MissingColumn(f"{error}; use --text-column and --label-column to select others") from None
+            raise MissingColumn(
+                f"{error}; use --text-column and --label-column to select others"
+            ) from None
     if left_out:
         shown = f"{source}: omitted {left_out:,} of {left_out + len(texts):,} rows without a text or a label"
         warnings.warn(shown, TableWarning, stacklevel=2)
@@ -318,7 +364,9 @@ def read_labelled(
     if classes is None:
         distinct = set(names)
         if len(distinct) == 1:
-            raise ValueError(f"{source}: expected at least two classes, got only {names[0]!r} in {len(names):,} rows")
+            raise ValueError(
+                f"{source}: expected at least two classes, got only {names[0]!r} in {len(names):,} rows"
+            )
         if len(distinct) > max(2, len(names) / 2):
             raise ValueError(
                 f"{source}: expected labels that repeat, got {len(distinct):,} distinct ones in {len(names):,} rows; "
@@ -330,8 +378,12 @@ def read_labelled(
     unknown = Counter(name for name in names if name not in index)
     if unknown:
         name, count = unknown.most_common(1)[0]
-        raise ValueError(f"{source}: expected only classes of the training part, got {name[:40]!r} in {count:,} rows")
-    return Labelled(texts, np.array([index[name] for name in names], dtype=np.int64), tuple(classes))
+        raise ValueError(
+            f"{source}: expected only classes of the training part, got {name[:40]!r} in {count:,} rows"
+        )
+    return Labelled(
+        texts, np.array([index[name] for name in names], dtype=np.int64), tuple(classes)
+    )
 
 
 def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
@@ -345,7 +397,9 @@ def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
             raise ValueError(
                 f"{source}: expected one label per row, got {str(label)[:40]!r}; several are not supported"
             )
-    names = [str(label).lower() if isinstance(label, bool) else str(label).strip() for label in labels]
+    names = [
+        str(label).lower() if isinstance(label, bool) else str(label).strip() for label in labels
+    ]
     if any("." in name or "e" in name.lower() for name in names):
         try:
             numbers = [float(name) for name in set(names)]
@@ -376,5 +430,7 @@ def split_files(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
                     parts.setdefault(part, []).append(file)
                     break
     if "train" not in parts:
-        raise FileNotFoundError(f"{folder}: expected a file such as train.csv (and test.csv) in this folder, got none")
+        raise FileNotFoundError(
+            f"{folder}: expected a file such as train.csv (and test.csv) in this folder, got none"
+        )
     return {part: parts[part] for part in _SPLITS if part in parts}

@@ -72,17 +72,33 @@ def _load_zip(path: Path) -> Any:
     with zipfile.ZipFile(path) as archive:
         sizes = {member.filename: member.file_size for member in archive.infolist()}
         if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-            raise ValueError("it is a zip archive with compressed members, which PyTorch does not write")
+            raise ValueError(
+                "it is a zip archive with compressed members, which PyTorch does not write"
+            )
         if len(sizes) < len(archive.infolist()) or sum(sizes.values()) > path.stat().st_size:
-            raise ValueError("it is a zip archive whose members are larger than the file, or share a name")
+            raise ValueError(
+                "it is a zip archive whose members are larger than the file, or share a name"
+            )
         pickles = [name for name in sizes if f"/{name}".endswith("/data.pkl")]
         if len(pickles) != 1:
-            hint = "; it looks like a NumPy .npz file" if any(name.endswith(".npy") for name in sizes) else ""
-            raise ValueError(f"it is a zip archive with {len(pickles)} members data.pkl where PyTorch has one{hint}")
+            hint = (
+                "; it looks like a NumPy .npz file"
+                if any(name.endswith(".npy") for name in sizes)
+                else ""
+            )
+            raise ValueError(
+                f"it is a zip archive with {len(pickles)} members data.pkl where PyTorch has one{hint}"
+            )
         root = pickles[0].removesuffix("data.pkl")
         if f"{root}constants.pkl" in sizes or any("/code/" in name for name in sizes):
-            raise ValueError("it is a TorchScript file, which contains code; save model.state_dict()")
-        order = archive.read(f"{root}byteorder").decode().strip() if f"{root}byteorder" in sizes else "little"
+            raise ValueError(
+                "it is a TorchScript file, which contains code; save model.state_dict()"
+            )
+        order = (
+            archive.read(f"{root}byteorder").decode().strip()
+            if f"{root}byteorder" in sizes
+            else "little"
+        )
         content, storages = _read_pickle(io.BytesIO(archive.read(pickles[0])))
         numbers = {
             key: _numbers(storage, archive.read(f"{root}data/{key}"), order)
@@ -101,7 +117,11 @@ def _load_legacy(data: bytes) -> Any:
     facts, _ = _read_pickle(file, FEW)
     content, storages = _read_pickle(file)
     keys, _ = _read_pickle(file)
-    if type(facts) is not dict or type(keys) is not list or any(type(key) is not str for key in keys):
+    if (
+        type(facts) is not dict
+        or type(keys) is not list
+        or any(type(key) is not str for key in keys)
+    ):
         raise ValueError("it is a PyTorch file without its list of storages")
     order: Literal["big", "little"] = "big" if facts.get("little_endian") is False else "little"
     numbers: dict[str, NDArray[Any]] = {}
@@ -151,7 +171,9 @@ def _scan(file: io.BytesIO, most: int) -> None:
     for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
         name = opcode.name
         if name not in OPCODES:
-            raise ValueError(f"it uses the pickle instruction {name}, which a state dict does not need")
+            raise ValueError(
+                f"it uses the pickle instruction {name}, which a state dict does not need"
+            )
         if count >= most:
             raise ValueError(f"it has a pickle of more than {most} instructions")
         if type(argument) is int and argument.bit_length() > 63 and argument != MAGIC:
@@ -160,7 +182,9 @@ def _scan(file: io.BytesIO, most: int) -> None:
             stack.append(memo[int(argument)])
         elif "PUT" in name or name == "MEMOIZE":
             place = len(memo) if name == "MEMOIZE" else int(argument)
-            if place > count or stack[-1].kind == "mark":  # the unpickler allocates all smaller indices
+            if (
+                place > count or stack[-1].kind == "mark"
+            ):  # the unpickler allocates all smaller indices
                 raise ValueError("it has a pickle with an impossible memo")
             memo[place] = stack[-1]
         else:
@@ -168,11 +192,20 @@ def _scan(file: io.BytesIO, most: int) -> None:
             items = []  # the values above a mark, the last one first
             while "mark" in before and (item := stack.pop()).kind != "mark":
                 items.append(item)
-            values = [stack.pop() for _ in before[: before.index("mark") if "mark" in before else None]]
-            keys = {"SETITEM": values[1:2], "SETITEMS": items[1::2], "DICT": items[1::2], "ADDITEMS": items}
+            values = [
+                stack.pop() for _ in before[: before.index("mark") if "mark" in before else None]
+            ]
+            keys = {
+                "SETITEM": values[1:2],
+                "SETITEMS": items[1::2],
+                "DICT": items[1::2],
+                "ADDITEMS": items,
+            }
             kinds = {key.kind for key in keys.get(name, ())}
             if any(value.kind == "mark" for value in values) or not kinds <= KEYS:
-                raise ValueError("it has a dict or a set with keys that are neither texts nor numbers")
+                raise ValueError(
+                    "it has a dict or a set with keys that are neither texts nor numbers"
+                )
             if name in CALLS:
                 spent += values[0].cost
             length = len(argument) if type(argument) in (str, bytes) else 0
@@ -228,13 +261,19 @@ class Numbers:
 
     def __setstate__(self, state: Any) -> None:
         if len(state) != 5:  # a dtype: (version, byte order, ...)
-            if type(self.code) is not str or type(state[1]) is not str or state[1] not in ("<", ">", "|"):
+            if (
+                type(self.code) is not str
+                or type(state[1]) is not str
+                or state[1] not in ("<", ">", "|")
+            ):
                 raise ValueError("it has a NumPy array of something other than numbers")
             self.code = state[1] + self.code
         else:
             _, shape, dtype, fortran, data = state
             number_of_items(shape)
-            self.array = _from_bytes(dtype, data).reshape(shape, order="F" if fortran is True else "C")
+            self.array = _from_bytes(dtype, data).reshape(
+                shape, order="F" if fortran is True else "C"
+            )
 
 
 class Function:
@@ -269,13 +308,19 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tenso
 
 
 def _parameter(data: Any, *_: Any) -> Tensor:
-    if type(data) is not Tensor:  # no function may return its argument, because the scan would not know its length
+    if (
+        type(data) is not Tensor
+    ):  # no function may return its argument, because the scan would not know its length
         raise ValueError("it has a parameter that is not a tensor")
     return data
 
 
 def _from_type(function: Any, _type: Any, args: Any, _state: Any) -> Any:
-    if type(function) is not Function or function.make not in (_tensor, _parameter) or type(args) is not tuple:
+    if (
+        type(function) is not Function
+        or function.make not in (_tensor, _parameter)
+        or type(args) is not tuple
+    ):
         raise ValueError("it rebuilds a tensor with something other than a function of PyTorch")
     return function(*args)
 
@@ -297,7 +342,10 @@ def _encode(text: Any, encoding: Any = "latin1", *_: Any) -> bytes:
 
 
 def _ordered(items: Any = (), *_: Any) -> Plain:
-    if any(type(pair) not in (list, tuple) or len(pair) != 2 or type(pair[0]) not in (str, int) for pair in items):
+    if any(
+        type(pair) not in (list, tuple) or len(pair) != 2 or type(pair[0]) not in (str, int)
+        for pair in items
+    ):
         raise ValueError("it has a dict with keys that are neither texts nor numbers")
     ordered = Plain()
     ordered.update(items)
@@ -305,8 +353,18 @@ def _ordered(items: Any = (), *_: Any) -> Plain:
 
 
 STORAGES = {
-    **{"DoubleStorage": Kind("f8"), "FloatStorage": Kind("f4"), "HalfStorage": Kind("f2"), "LongStorage": Kind("i8")},
-    **{"IntStorage": Kind("i4"), "ShortStorage": Kind("i2"), "CharStorage": Kind("i1"), "ByteStorage": Kind("u1")},
+    **{
+        "DoubleStorage": Kind("f8"),
+        "FloatStorage": Kind("f4"),
+        "HalfStorage": Kind("f2"),
+        "LongStorage": Kind("i8"),
+    },
+    **{
+        "IntStorage": Kind("i4"),
+        "ShortStorage": Kind("i2"),
+        "CharStorage": Kind("i1"),
+        "ByteStorage": Kind("u1"),
+    },
     **{"BoolStorage": Kind("b1"), "BFloat16Storage": Kind("u2")},
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -319,7 +377,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "torch.nn.parameter.Parameter": _parameter,
     "_codecs.encode": _encode,
     "numpy.dtype": Numbers,
-    **{f"numpy.{core}.multiarray.scalar": lambda *args: _from_bytes(*args).item() for core in ("core", "_core")},
+    **{
+        f"numpy.{core}.multiarray.scalar": lambda *args: _from_bytes(*args).item()
+        for core in ("core", "_core")
+    },
     **{f"numpy.{core}.multiarray._reconstruct": lambda *_: Numbers() for core in ("core", "_core")},
 }
 _PLAIN = (
@@ -359,7 +420,9 @@ class _Reader(pickle.Unpickler):
         if type(kind) is not Kind or type(key) is not str:
             raise ValueError("it has a storage of something other than plain numbers")
         if type(numel) is not int or numel < 0 or any(part is not None for part in view):
-            raise ValueError("it has a storage of impossible length, or one that is a view of another")
+            raise ValueError(
+                "it has a storage of impossible length, or one that is a view of another"
+            )
         storage = Storage(kind, numel, key)
         if self.storages.setdefault(key, storage) != storage:
             raise ValueError(f"it has two storages {key[:40]!r} that differ")
@@ -380,38 +443,57 @@ def _numbers(storage: Storage, data: bytes, order: str) -> NDArray[Any]:
     numbers = np.frombuffer(data, stored, len(data) // stored.itemsize)
     if numbers.size < storage.numel:
         raise ValueError(f"it has {numbers.size} numbers in a storage of {storage.numel}")
-    return widened(numbers) if storage.kind == "u2" else numbers.astype(stored.newbyteorder("="), copy=False)
+    return (
+        widened(numbers)
+        if storage.kind == "u2"
+        else numbers.astype(stored.newbyteorder("="), copy=False)
+    )
 
 
 def _view(tensor: Tensor, numbers: NDArray[Any]) -> NDArray[Any]:
     count, axes = number_of_items(tensor.size), list(zip(tensor.size, tensor.stride, strict=True))
     last = tensor.offset + sum((side - 1) * step for side, step in axes)
     if count > numbers.size or (count and last >= numbers.size):
-        raise ValueError(f"it has a tensor of shape {str(tensor.size)[:60]} in a storage of {numbers.size} numbers")
+        raise ValueError(
+            f"it has a tensor of shape {str(tensor.size)[:60]} in a storage of {numbers.size} numbers"
+        )
     if count == 0:
         return np.zeros(tensor.size, numbers.dtype)
     strides = [step * numbers.itemsize if side > 1 else 0 for side, step in axes]
-    return np.lib.stride_tricks.as_strided(numbers[tensor.offset :], tensor.size, strides, writeable=False)
+    return np.lib.stride_tricks.as_strided(
+        numbers[tensor.offset :], tensor.size, strides, writeable=False
+    )
 
 
 def _resolve(content: Any, numbers: dict[str, NDArray[Any]]) -> Any:
     """Replace records by arrays, in dicts and lists down to `DEPTH`."""
-    done: dict[tuple[int, int], Any] = {}  # by identity, because a pickle may refer to one list a million times
+    done: dict[
+        tuple[int, int], Any
+    ] = {}  # by identity, because a pickle may refer to one list a million times
 
     def walk(item: Any, depth: int) -> Any:
         if type(item) is Tensor:
             if item.storage.key not in numbers:
-                raise ValueError(f"it has no storage {item.storage.key[:40]!r}, which a tensor needs")
+                raise ValueError(
+                    f"it has no storage {item.storage.key[:40]!r}, which a tensor needs"
+                )
             return _view(item, numbers[item.storage.key])
         if type(item) is Numbers:
             return item.array
         if type(item) in (str, int, float, bool, bytes):
             return item
-        if depth == 0 or type(item) not in (dict, Plain, list, tuple) or (type(item) is Plain and not item):
+        if (
+            depth == 0
+            or type(item) not in (dict, Plain, list, tuple)
+            or (type(item) is Plain and not item)
+        ):
             return None
         place = (id(item), depth)
         if place not in done:
-            values = [walk(value, depth - 1) for value in (item.values() if isinstance(item, dict) else item)]
+            values = [
+                walk(value, depth - 1)
+                for value in (item.values() if isinstance(item, dict) else item)
+            ]
             done[place] = dict(zip(item, values, strict=True)) if isinstance(item, dict) else values
         return done[place]
 

@@ -54,7 +54,9 @@ class Bag:
     def __post_init__(self) -> None:
         features = _rows(real("features", self.features))
         if features.ndim != 2 or 0 in features.shape:
-            raise ValueError(f"features: expected shape (n, D) or (1, n, D), n >= 1, got {features.shape}")
+            raise ValueError(
+                f"features: expected shape (n, D) or (1, n, D), n >= 1, got {features.shape}"
+            )
         object.__setattr__(self, "features", features)
         if self.coords is not None:
             object.__setattr__(self, "coords", _rows(finite("coords", self.coords)))
@@ -65,7 +67,9 @@ class Bag:
         n = len(features)
         for name, shape in (("coords", (n, 2)), ("ids", (n,)), ("regions", (n,))):
             if (value := getattr(self, name)) is not None and np.shape(value) != shape:
-                raise ValueError(f"{name}: expected shape {shape}, one row per instance, got {np.shape(value)}")
+                raise ValueError(
+                    f"{name}: expected shape {shape}, one row per instance, got {np.shape(value)}"
+                )
 
     def __len__(self) -> int:
         return len(self.features)
@@ -85,7 +89,9 @@ class Bag:
         for name in ("patch_size_level0", "tile_size_um"):
             if name in attrs:
                 return float(attrs[name])
-        if "patch_size" in attrs and ("downsample" in attrs or int(attrs.get("patch_level", 0)) == 0):
+        if "patch_size" in attrs and (
+            "downsample" in attrs or int(attrs.get("patch_level", 0)) == 0
+        ):
             return float(attrs["patch_size"]) * float(attrs.get("downsample", 1.0))
         return None if self.coords is None else grid_step(self.coords)
 
@@ -114,7 +120,9 @@ class Bag:
         """Return the bag of some instances, selected by index or mask."""
         parts = {name: getattr(self, name) for name in ("features", "coords", "ids", "regions")}
         at = np.asarray(rows)
-        return replace(self, **{name: np.asarray(part)[at] for name, part in parts.items() if part is not None})
+        return replace(
+            self, **{name: np.asarray(part)[at] for name, part in parts.items() if part is not None}
+        )
 
     def __repr__(self) -> str:
         extras = [name for name in ("coords", "ids", "regions") if getattr(self, name) is not None]

@@ -41,9 +41,15 @@ SUB_BAGS = 4
 
 # Kinds of outputs, each with its loss (see `Model`) and the default name of a single output.
 HEADS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "classes": ("softmax", ()),  # mutually exclusive classes; a single logit is that of the second of two
+    "classes": (
+        "softmax",
+        (),
+    ),  # mutually exclusive classes; a single logit is that of the second of two
     "labels": ("sigmoid", ("label",)),  # several labels at once, each with a probability
-    "ordinal": ("sigmoid", ()),  # cumulative logits of ordered grades: the probability of more than each grade
+    "ordinal": (
+        "sigmoid",
+        (),
+    ),  # cumulative logits of ordered grades: the probability of more than each grade
     "regression": ("identity", ("value",)),  # numbers, explained without a link
     "survival": ("exp", ("risk",)),  # the log-risk of a Cox model, explained as the risk exp(f)
 }
@@ -59,7 +65,9 @@ class BagCheck:
     ours: Array
     yours: Array
     mended: BagClassifier | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)  # options with which the file agrees, if there are any
+    options: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # options with which the file agrees, if there are any
 
     def __bool__(self) -> bool:
         return self.agrees
@@ -172,19 +180,35 @@ temperature 1 (not checked))
         state = read_state(source.state_dict() if hasattr(source, "state_dict") else source)
         if roles is not None:
             options = {**roles.get("options", {}), **options}
-            state, layout = renamed(state, {role: name for role, name in roles.items() if role != "options"}), "roles"
+            state, layout = (
+                renamed(state, {role: name for role, name in roles.items() if role != "options"}),
+                "roles",
+            )
         network, layout = network_from_state(state, layout, options)
         if head not in HEADS:
             raise ValueError(f"head: expected one of {', '.join(HEADS)}, got {head!r}")
         loss, default = HEADS[head]
         names = tuple(outputs or state.outputs) or (default if network.C == 1 else ())
-        reload = functools.partial(cls.from_state_dict, state.arrays, layout, names, temperature, head=head, **options)
+        reload = functools.partial(
+            cls.from_state_dict, state.arrays, layout, names, temperature, head=head, **options
+        )
         if head == "ordinal" and len(names) == network.C + 1:
             names = tuple(f"above {grade}" for grade in names[:-1])
         if head != "classes" and names and len(names) != network.C:
-            raise ValueError(f"outputs: expected {network.C} names for head {head!r}, got {len(names)}: {names}")
+            raise ValueError(
+                f"outputs: expected {network.C} names for head {head!r}, got {len(names)}: {names}"
+            )
         assumed = assumptions(network, layout, options)
-        return cls(network, names, temperature, layout, reload=reload, assumed=assumed, checked=checked, loss=loss)
+        return cls(
+            network,
+            names,
+            temperature,
+            layout,
+            reload=reload,
+            assumed=assumed,
+            checked=checked,
+            loss=loss,
+        )
 
     @classmethod
     def from_attention(
@@ -232,12 +256,23 @@ temperature 1 (not checked))
         H, C = len(s), v.shape[1]
         shift = np.broadcast_to(finite("bias", bias), (C,))
         heads = np.zeros(C, dtype=np.intp) if H == 1 else np.arange(C)
-        deviation = None if f is None else measure_deviation(f, s, v, heads, batch_size, checks, tol, seed)
+        deviation = (
+            None if f is None else measure_deviation(f, s, v, heads, batch_size, checks, tol, seed)
+        )
         # A network whose features are the scores themselves: log-masses, then values without the bias.
-        network = BagNetwork(Attention(np.eye(H + C)[:H]), np.eye(H + C)[H:], shift, value_head=heads)
+        network = BagNetwork(
+            Attention(np.eye(H + C)[:H]), np.eye(H + C)[H:], shift, value_head=heads
+        )
         bag = Bag(np.concatenate([s.T, v - shift], axis=1), coords, ids)  # type: ignore[arg-type]  # which it converts
         assumed = "one softmax over the instances" if f is None else ""
-        return cls(network, tuple(outputs or ()), layout="attention", deviation=deviation, bag=bag, assumed=assumed)
+        return cls(
+            network,
+            tuple(outputs or ()),
+            layout="attention",
+            deviation=deviation,
+            bag=bag,
+            assumed=assumed,
+        )
 
     def read(self, raw: Any) -> Units:
         """Read a bag from a `Bag`, an array (n, D) or (1, n, D), or the path of a file."""
@@ -247,7 +282,9 @@ temperature 1 (not checked))
         if (regions := bag.region_numbers()) is not None:
             groups["regions"], names["regions"] = regions
         attrs = {**bag.attrs, "patch_size": bag.patch_size}
-        return Units(bag.labels, groups, data=bag, coords=bag.coords, attrs=attrs, group_labels=names)
+        return Units(
+            bag.labels, groups, data=bag, coords=bag.coords, attrs=attrs, group_labels=names
+        )
 
     def scores(self, units: Units) -> PooledScores:
         """Return the log-masses and values of the instances."""
@@ -255,10 +292,14 @@ temperature 1 (not checked))
 
     def inside(self, name: str, units: Units, settings: Resolved) -> Any:
         """Return attention or gradients with respect to the features by method name, or None for other names."""
-        if name not in GRADIENT_SCORES or self.bag is not None:  # the gradient with respect to scores is of no interest
+        if (
+            name not in GRADIENT_SCORES or self.bag is not None
+        ):  # the gradient with respect to scores is of no interest
             return super().inside(name, units, settings)
         inputs = self.network, units.data.features, self.pooled(units), settings.coefficients
-        return units.cached(("gradients", settings.coefficients), lambda: gradient_scores(*inputs))[name]
+        return units.cached(("gradients", settings.coefficients), lambda: gradient_scores(*inputs))[
+            name
+        ]
 
     @property
     def doubts(self) -> str:  # type: ignore[override]
@@ -299,14 +340,25 @@ temperature 1 (not checked))
         """
         single = isinstance(bags, Bag | str | os.PathLike) or getattr(bags, "ndim", 0) == 2
         several = [as_bag(raw) for raw in ([bags] if single else bags)]
-        places = self.network.size is not None  # then all bags have one size, and the network takes no sub-bags
+        places = (
+            self.network.size is not None
+        )  # then all bags have one size, and the network takes no sub-bags
         if callable(logits):
             rng = np.random.default_rng(seed)
-            sizes = [(bag, rng.integers(2, len(bag), SUB_BAGS)) for bag in several if len(bag) > 2 and not places]
-            parts = [bag.subset(rng.permutation(len(bag))[:n]) for bag, lengths in sizes for n in lengths]
+            sizes = [
+                (bag, rng.integers(2, len(bag), SUB_BAGS))
+                for bag in several
+                if len(bag) > 2 and not places
+            ]
+            parts = [
+                bag.subset(rng.permutation(len(bag))[:n]) for bag, lengths in sizes for n in lengths
+            ]
             several += parts
             logits = logits([bag.features for bag in several])
-        if min(map(len, several)) < 2 or len(several if places else {len(bag) for bag in several}) < 2:
+        if (
+            min(map(len, several)) < 2
+            or len(several if places else {len(bag) for bag in several}) < 2
+        ):
             raise ValueError(
                 "bags: expected at least two bags of different size, of two instances or more: one instance reveals "
                 f"nothing about attention, and one size nothing about sub-bags; got {[len(bag) for bag in several]}"
@@ -326,7 +378,9 @@ temperature 1 (not checked))
         return BagCheck(difference, False, cause, ours, yours, mended, options)
 
     def __repr__(self) -> str:
-        checked = "" if self.deviation is None else f"; within {self.deviation:.1e} of the black box"
+        checked = (
+            "" if self.deviation is None else f"; within {self.deviation:.1e} of the black box"
+        )
         sizes = f"D={self.network.D}, H={self.network.H}"
         empty = "the bias" if self.network.background is None else "the class token"
         facts = self.doubts or f"the empty bag has {empty}{checked}"
@@ -343,7 +397,9 @@ def _cause(
         """Return the largest difference in some rows for the better of two orders of the classes, and that order."""
         ranks = np.argsort(np.argsort(yours[rows[0]], kind="stable"))
         by_rank = np.argsort(logits[0], kind="stable")[ranks]
-        differences = [float(np.abs(logits[:, classes] - yours[rows]).max()) for classes in (same, by_rank)]
+        differences = [
+            float(np.abs(logits[:, classes] - yours[rows]).max()) for classes in (same, by_rank)
+        ]
         return min(differences), by_rank if differences[1] < differences[0] else same
 
     def described(words: str, classes: Ids) -> str:
@@ -354,18 +410,25 @@ def _cause(
     for words, logits in (
         ("", ours),
         ("these are probabilities; pass the logits before the softmax or sigmoid", chances),
-        ("the sign: your logits are those of this model times -1 (perhaps those of the other class)", -ours),
+        (
+            "the sign: your logits are those of this model times -1 (perhaps those of the other class)",
+            -ours,
+        ),
         ("the bias of the last layer: your logits are without it", ours - model.network.bias),
     ):
         difference, classes = fits(logits, everything)
         if difference <= limit:
             return described(words, classes), None, {}
-    first = np.argsort([len(bag) for bag in bags], kind="stable")[:2]  # variants are tried on the two smallest bags
+    first = np.argsort([len(bag) for bag in bags], kind="stable")[
+        :2
+    ]  # variants are tried on the two smallest bags
     trials = []
     for options in variants(model):
         try:
             variant = model.reload(**options)  # type: ignore[misc]  # there are variants of reloaded models only
-            trials.append((fits(variant.predict_logits([bags[i] for i in first]), first)[0], options, variant))
+            trials.append(
+                (fits(variant.predict_logits([bags[i] for i in first]), first)[0], options, variant)
+            )
         except ValueError:  # a variant that cannot read the features
             continue
     for difference, options, variant in sorted(trials, key=lambda trial: trial[0])[:3]:
@@ -375,7 +438,11 @@ def _cause(
         if difference <= limit:
             told = ", ".join(f"{name}={value!r}" for name, value in options.items())
             words = f"load with {told}; then the largest difference is {difference:.1e}"
-            return described(words, classes), replace(variant, checked=True) if classes is same else None, options
+            return (
+                described(words, classes),
+                replace(variant, checked=True) if classes is same else None,
+                options,
+            )
     return (
         "no activation, gate, temperature, number of heads or class order among those tried explains it. Check "
         "the weights, the features, whether dropout is on, or whether the network is not a pooled game",

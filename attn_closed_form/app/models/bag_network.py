@@ -63,7 +63,9 @@ def _gelu_tanh_inner(x: Array) -> Array:
 
 def _gelu_tanh_slope(x: Array) -> Array:
     y = _gelu_tanh_inner(x)
-    return 0.5 * (1 + y) + 0.5 * x * (1 - y * y) * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
+    return 0.5 * (1 + y) + 0.5 * x * (1 - y * y) * math.sqrt(2 / math.pi) * (
+        1 + 3 * 0.044715 * x * x
+    )
 
 
 def _elu(scale: float, alpha: float) -> Activation:
@@ -84,7 +86,9 @@ ACTIVATIONS: dict[str, Activation] = {
     "silu": Activation(lambda x: x * sigmoid(x), lambda x: sigmoid(x) * (1 + x * (1 - sigmoid(x)))),
     "elu": _elu(1.0, 1.0),
     "selu": _elu(1.0507009873554805, 1.6732632423543772),
-    "leaky_relu": Activation(lambda x: np.where(x > 0, x, 0.01 * x), lambda x: np.where(x > 0, 1.0, 0.01)),
+    "leaky_relu": Activation(
+        lambda x: np.where(x > 0, x, 0.01 * x), lambda x: np.where(x > 0, 1.0, 0.01)
+    ),
 }
 
 
@@ -135,7 +139,9 @@ class Layer:
         object.__setattr__(self, "W", _weights("W", self.W, None, None))
         object.__setattr__(self, "b", _weights("b", self.b, len(self.W)))
         if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation: expected one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
+            raise ValueError(
+                f"activation: expected one of {', '.join(ACTIVATIONS)}, got {self.activation!r}"
+            )
 
     def __call__(self, h: Array) -> Array:
         """Apply the layer: (n, in) -> (n, out)."""
@@ -156,15 +162,21 @@ class Attention:
     w: Array  # (H, k)
     c: Array = None  # type: ignore[assignment]  # (H,), zeros by default
     hidden: Layer | None = None  # layer from the embedding (length E) to k; if None, w is (H, E)
-    gate: Layer | None = None  # layer of the same shape, whose output multiplies that of the hidden layer
+    gate: Layer | None = (
+        None  # layer of the same shape, whose output multiplies that of the hidden layer
+    )
     temperature: float = 1.0  # divides the log-masses
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "w", _weights("w", self.w, None, None))
         object.__setattr__(self, "c", _weights("c", self.c, len(self.w)))
         if self.hidden is not None and len(self.hidden.W) != self.w.shape[1]:
-            raise ValueError(f"w: expected one column per row of the hidden layer, got shape {self.w.shape}")
-        if self.gate is not None and (self.hidden is None or self.gate.W.shape != self.hidden.W.shape):
+            raise ValueError(
+                f"w: expected one column per row of the hidden layer, got shape {self.w.shape}"
+            )
+        if self.gate is not None and (
+            self.hidden is None or self.gate.W.shape != self.hidden.W.shape
+        ):
             raise ValueError("gate: expected a layer of the shape of the hidden layer")
         positive("temperature", self.temperature)
 
@@ -186,7 +198,9 @@ class Attention:
             return slope
         if self.gate is None:
             return self.hidden.gradient(h, slope)
-        return self.hidden.gradient(h, slope * self.gate(h)) + self.gate.gradient(h, slope * self.hidden(h))
+        return self.hidden.gradient(h, slope * self.gate(h)) + self.gate.gradient(
+            h, slope * self.hidden(h)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,16 +240,22 @@ class BagNetwork:
 
     def __post_init__(self) -> None:
         if self.normalize not in NORMALIZATIONS:
-            raise ValueError(f"normalize: expected '', 'unit' or 'layer_norm', got {self.normalize!r}")
+            raise ValueError(
+                f"normalize: expected '', 'unit' or 'layer_norm', got {self.normalize!r}"
+            )
         object.__setattr__(self, "bias", _weights("bias", np.reshape(self.bias, -1), None))
         object.__setattr__(self, "embed", tuple(self.embed))
         width = self.D
         for layer in self.embed:
             if layer.W.shape[1] != width:
-                raise ValueError(f"embed: expected a layer for {width} inputs, got W of shape {layer.W.shape}")
+                raise ValueError(
+                    f"embed: expected a layer for {width} inputs, got W of shape {layer.W.shape}"
+                )
             width = len(layer.W)
         if width != self.attention.E:
-            raise ValueError(f"attention: expected weights for {width} embedded features, got {self.attention.E}")
+            raise ValueError(
+                f"attention: expected weights for {width} embedded features, got {self.attention.E}"
+            )
         places = [None] * (np.ndim(self.readout) - 2)
         object.__setattr__(self, "readout", _weights("readout", self.readout, *places, None, width))
         for name, shape in (("positions", (None, self.D)), ("background", (self.D,))):
@@ -260,11 +280,21 @@ class BagNetwork:
     @property
     def size(self) -> int | None:
         """Number of instances of every bag if each instance has a fixed position, otherwise None."""
-        return len(self.readout) if self.readout.ndim == 3 else None if self.positions is None else len(self.positions)
+        return (
+            len(self.readout)
+            if self.readout.ndim == 3
+            else None
+            if self.positions is None
+            else len(self.positions)
+        )
 
     def values(self, h: Array, rows: slice) -> Array:
         """Return the (R, n) values of embedded instances (n, E), which are the `rows` of their bag."""
-        return self.readout @ h.T if self.readout.ndim == 2 else np.einsum("nre,ne->rn", self.readout[rows], h)
+        return (
+            self.readout @ h.T
+            if self.readout.ndim == 2
+            else np.einsum("nre,ne->rn", self.readout[rows], h)
+        )
 
     def embedded(self, x: NDArray[Any]) -> Array:
         """Embed features: (n, D) -> (n, E) float64."""
@@ -295,11 +325,16 @@ class BagNetwork:
         for name, numbers in (("log-mass", s), ("value", v)):
             if not np.isfinite(numbers).all():
                 i = np.argwhere(~np.isfinite(numbers))[:, 1].min()
-                raise ValueError(f"features: instance {i} has a {name} that is not finite; its features are too large")
+                raise ValueError(
+                    f"features: instance {i} has a {name} that is not finite; its features are too large"
+                )
         always: dict[str, Array] = {}
         if self.background is not None:
             h = self.embedded(self.background[None])
-            always = {"s_background": self.attention(h)[:, 0], "v_background": (self.readout @ h.T)[:, 0]}
+            always = {
+                "s_background": self.attention(h)[:, 0],
+                "v_background": (self.readout @ h.T)[:, 0],
+            }
         return PooledScores(s, v, self.bias, self.value_head, self.value_class, **always)  # type: ignore[arg-type]
 
     def inputs(self, features: NDArray[Any], rows: slice) -> Array:
@@ -307,7 +342,9 @@ class BagNetwork:
         x = np.asarray(features[rows], dtype=np.float64)
         if not np.isfinite(x).all():
             row, column = np.argwhere(~np.isfinite(x))[0]
-            raise ValueError(f"features: expected finite numbers, got {x[row, column]} in instance {rows.start + row}")
+            raise ValueError(
+                f"features: expected finite numbers, got {x[row, column]} in instance {rows.start + row}"
+            )
         if self.normalize:
             x = normalized(x, self.normalize)[0]
         return x if self.positions is None else x + self.positions[rows]
@@ -333,7 +370,9 @@ def gradient_scores(
     alpha, background = (share[heads] for share in scores.shares())
     v = mixture @ scores.v[rows]
     f = (alpha * v).sum(axis=1) + background * (mixture @ scores.v_background[rows])
-    slope = np.zeros((network.H, v.shape[1]))  # alpha (v - f); zero in heads that the output does not need
+    slope = np.zeros(
+        (network.H, v.shape[1])
+    )  # alpha (v - f); zero in heads that the output does not need
     slope[heads] = alpha * (v - f[:, None])
     by_value = mixture @ network.readout[..., rows, :]  # (h, E), or (N, h, E)
     results = {name: np.empty(len(features)) for name in GRADIENT_SCORES}

@@ -57,7 +57,9 @@ class HeadGames:
             raise ValueError(f"games: no source can be removed at {index}")
         s_0, v_0 = map(float, merge_tokens(s[kept], u[kept])) if kept.size else (None, None)
         names = list(map(str, players))
-        return PooledGame.from_scores(s[players], u[players], None, None, s_0, v_0, labels=names), players
+        return PooledGame.from_scores(
+            s[players], u[players], None, None, s_0, v_0, labels=names
+        ), players
 
     @property
     def attention(self) -> Array:
@@ -146,9 +148,14 @@ def head_games(
     >>> games.shapley().round(4).tolist(), games.first_order().round(4).tolist()
     ([[[-0.5, 0.25, 3.25]]], [[[-0.6667, -0.3333, 1.0]]])
     """
-    s, v = real("scores_or_weights", scores_or_weights).astype(float), real("values", values).astype(float)
+    s, v = (
+        real("scores_or_weights", scores_or_weights).astype(float),
+        real("values", values).astype(float),
+    )
     if s.ndim != 3 or len(v) != len(s):
-        raise ValueError(f"scores_or_weights: expected (heads, queries, n) with {len(v)} heads, got {s.shape}")
+        raise ValueError(
+            f"scores_or_weights: expected (heads, queries, n) with {len(v)} heads, got {s.shape}"
+        )
     if weights is None:
         weights = bool((s >= 0).all() and (np.abs(s.sum(axis=-1) - 1) < SUM_TO_ONE).all())
     if weights:
@@ -182,9 +189,18 @@ def head_games_of_cache(
     direction : (d_model,) or (queries, d_model), in the residual stream
     """
     name = f"blocks.{layer}.attn."
-    scores, v = _array(cache[name + "hook_attn_scores"])[batch], _array(cache[name + "hook_v"])[batch]
+    scores, v = (
+        _array(cache[name + "hook_attn_scores"])[batch],
+        _array(cache[name + "hook_v"])[batch],
+    )
     along = np.einsum("hed,qd->hqe", _array(W_O), np.atleast_2d(real("direction", direction)))
-    return head_games(scores, np.repeat(v.swapaxes(0, 1), len(scores) // v.shape[1], axis=0), along, background, False)
+    return head_games(
+        scores,
+        np.repeat(v.swapaxes(0, 1), len(scores) // v.shape[1], axis=0),
+        along,
+        background,
+        False,
+    )
 
 
 def head_games_of_layer(
@@ -218,7 +234,9 @@ def head_games_of_layer(
         W_O = _array(modules[2].weight)  # Linear has (out, in), GPT-2's Conv1D (in, out)
         W_O = W_O if value.endswith("c_attn") else W_O.T
     if W_O is None:
-        raise ValueError(f"model: expected a layer {layer} as in {', '.join(FAMILIES)}, got {type(base).__name__}")
+        raise ValueError(
+            f"model: expected a layer {layer} as in {', '.join(FAMILIES)}, got {type(base).__name__}"
+        )
     kept: dict[int, Any] = {}
     hooks = [
         module.register_forward_hook(lambda _module, _args, out, i=i: kept.__setitem__(i, out))
@@ -230,13 +248,17 @@ def head_games_of_layer(
         for hook in hooks:
             hook.remove()
     if kept[0][1] is None:
-        raise ValueError("model: expected eager attention; load it with attn_implementation='eager'")
+        raise ValueError(
+            "model: expected eager attention; load it with attn_implementation='eager'"
+        )
     import torch
 
     (gradient,) = torch.autograd.grad(result, kept[2])
     a, v, g = _array(kept[0][1])[0], _array(kept[1])[0], _array(gradient)[0]
     heads, inner = len(a), len(W_O)
-    v = v[:, -inner:] if v.shape[1] > inner else v  # GPT-2 projects queries, keys and values at once
+    v = (
+        v[:, -inner:] if v.shape[1] > inner else v
+    )  # GPT-2 projects queries, keys and values at once
     v = v.reshape(len(v), -1, inner // heads).swapaxes(0, 1)
     chosen = list(queries)
     along = np.einsum("hed,qd->hqe", W_O.reshape(heads, -1, W_O.shape[1]), g[chosen])

@@ -52,7 +52,9 @@ class KernelModel(Model):
 
     X: Array  # (n, D) training examples
     labels: tuple[str, ...]  # their names
-    rows: Array  # (C, n) 1 where an example has the class; in regression the labels, as the only row
+    rows: (
+        Array  # (C, n) 1 where an example has the class; in regression the labels, as the only row
+    )
     empty: Array  # (C,) values of the prior, and of a coalition without any example
     outputs: tuple[str, ...]
     predictor: KernelPredictor  # kernel, bandwidth, k and prior
@@ -74,9 +76,15 @@ class KernelModel(Model):
             s = (self.X @ x) / np.where(norms > 0, norms, 1.0) / width
         else:
             s = np.square(self.X - x).sum(axis=1) / (-2 * width**2)
-        nearest = np.arange(s.size) if k is None or k >= s.size else np.sort(np.argpartition(-s, k - 1)[:k])
+        nearest = (
+            np.arange(s.size)
+            if k is None or k >= s.size
+            else np.sort(np.argpartition(-s, k - 1)[:k])
+        )
         names = tuple(self.labels[i] for i in nearest.tolist())
-        return Units(labels=names, groups={"examples": np.arange(nearest.size)}, data=(nearest, s[nearest]))
+        return Units(
+            labels=names, groups={"examples": np.arange(nearest.size)}, data=(nearest, s[nearest])
+        )
 
     def scores(self, units: Units) -> PooledScores:
         """Return the log-weights of the examples and, for each class, indicators of its examples."""
@@ -97,7 +105,9 @@ class KernelModel(Model):
     def probabilities(self, logits: Array) -> None:
         """Return None, because the explained output is already a probability or a number, not a logit."""
 
-    def values_at(self, x: Array, row: int, target: float, utility: str, tol: float) -> tuple[Ids, Array]:
+    def values_at(
+        self, x: Array, row: int, target: float, utility: str, tol: float
+    ) -> tuple[Ids, Array]:
         """Return the examples that enter at one test point and their Shapley values for its utility."""
         units = self.read(x)
         game: Any = self.game_of(units, np.eye(len(self.rows))[row])
@@ -154,12 +164,16 @@ class KernelPredictor:
         whole("k", 1 if self.k is None else self.k)
         number("prior", self.prior, "a number of at least 0", lambda x: 0 <= x < math.inf)
         if not callable(self.kernel) and self.kernel not in KERNELS:
-            raise ValueError(f"kernel: expected 'gaussian', 'cosine' or a function, got {self.kernel!r}")
+            raise ValueError(
+                f"kernel: expected 'gaussian', 'cosine' or a function, got {self.kernel!r}"
+            )
         if self.task not in TASKS:
             raise ValueError(f"task: expected one of {', '.join(TASKS)}, got {self.task!r}")
         examples, labels = finite("X", X), np.asarray(unmasked("y", y))
         if examples.ndim != 2 or not len(examples) or labels.shape != (len(examples),):
-            raise ValueError(f"X, y: expected shapes (n, D) and (n,), got {examples.shape} and {labels.shape}")
+            raise ValueError(
+                f"X, y: expected shapes (n, D) and (n,), got {examples.shape} and {labels.shape}"
+            )
         self.classes_: NDArray[Any] = np.zeros(0)
         outputs: tuple[str, ...] = ("prediction",)
         if self.task == "regression" or (self.task == "auto" and labels.dtype.kind == "f"):
@@ -188,14 +202,18 @@ class KernelPredictor:
 
     def _outputs(self, X: ArrayLike) -> Array:
         queries = finite("X", X)
-        return self.model_.predict_logits(list(queries)).reshape(len(queries), len(self.model_.rows))
+        return self.model_.predict_logits(list(queries)).reshape(
+            len(queries), len(self.model_.rows)
+        )
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return the accuracy, or R^2 in regression."""
         predicted, labels = self.predict(X), np.asarray(unmasked("y", y))
         if self.classes_.size:
             return float((predicted == labels).mean())
-        return 1 - float(np.square(labels - predicted).sum() / np.square(labels - labels.mean()).sum())
+        return 1 - float(
+            np.square(labels - predicted).sum() / np.square(labels - labels.mean()).sum()
+        )
 
     def explain(self, x: ArrayLike, methods: Any = None, **settings: Any) -> Any:
         """Explain the prediction for one query (D,) by training examples; see `attn_closed_form.explain`."""
@@ -228,14 +246,20 @@ class KernelPredictor:
         classes, queries, labels = self._fitted(), finite("X_test", X_test), np.asarray(y_test)
         unmasked("y_test", y_test)
         if labels.shape != (len(queries),):
-            raise ValueError(f"y_test: expected {len(queries)} labels, one per test point, got shape {labels.shape}")
+            raise ValueError(
+                f"y_test: expected {len(queries)} labels, one per test point, got shape {labels.shape}"
+            )
         utility = utility or ("probability" if classes.size else "squared_error")
         if utility not in UTILITIES:
             raise ValueError(f"utility: expected one of {', '.join(UTILITIES)}, got {utility!r}")
         if utility != "squared_error" and not classes.size:
-            raise ValueError(f"utility: {utility!r} needs classes; this predictor was fitted for regression")
+            raise ValueError(
+                f"utility: {utility!r} needs classes; this predictor was fitted for regression"
+            )
         if utility == "log_loss" and self.prior == 0:
-            raise ValueError("utility: the log-loss needs a prior above 0; without one a probability can be 0")
+            raise ValueError(
+                "utility: the log-loss needs a prior above 0; without one a probability can be 0"
+            )
         rows, targets = np.zeros(len(queries), dtype=int), np.ones(len(queries))
         if classes.size:
             rows = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
@@ -244,12 +268,17 @@ class KernelPredictor:
         else:
             targets = finite("y_test", labels)
         total = np.zeros(len(self.model_.X))
-        tasks = ((x, int(r), float(t), utility, tol) for x, r, t in zip(queries, rows, targets, strict=True))
+        tasks = (
+            (x, int(r), float(t), utility, tol)
+            for x, r, t in zip(queries, rows, targets, strict=True)
+        )
         results = starmap(self.model_.values_at, tasks)
         if n_jobs != 1:
             from joblib import Parallel, delayed
 
-            results = Parallel(n_jobs, return_as="generator")(delayed(self.model_.values_at)(*task) for task in tasks)
+            results = Parallel(n_jobs, return_as="generator")(
+                delayed(self.model_.values_at)(*task) for task in tasks
+            )
         with stages("data values", progress) as report:
             for done, (nearest, values) in enumerate(results, 1):
                 total[nearest] += values
@@ -270,13 +299,18 @@ class KernelPredictor:
         """Set parameters by name."""
         for name, value in params.items():
             if name not in self.get_params():
-                raise ValueError(f"{name}: expected parameters among {', '.join(self.get_params())}")
+                raise ValueError(
+                    f"{name}: expected parameters among {', '.join(self.get_params())}"
+                )
             setattr(self, name, value)
         return self
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
 
-        kinds = {"classification": ("classifier", ClassifierTags()), "regression": ("regressor", RegressorTags())}
+        kinds = {
+            "classification": ("classifier", ClassifierTags()),
+            "regression": ("regressor", RegressorTags()),
+        }
         kind, tags = kinds.get(self.task, (None, None))
         return Tags(kind, TargetTags(required=True), **({f"{kind}_tags": tags} if kind else {}))

@@ -29,7 +29,24 @@ from ..files.arrays import Linear, State
 from .bag_network import ACTIVATIONS, NORMALIZATIONS, Attention, BagNetwork, Layer
 
 Options = Mapping[str, Any]
-_TEMPERATURES = (0.05, 0.1, 0.2, 0.25, 0.5, 0.75, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 16.0, 20.0, 100.0)
+_TEMPERATURES = (
+    0.05,
+    0.1,
+    0.2,
+    0.25,
+    0.5,
+    0.75,
+    1.5,
+    2.0,
+    3.0,
+    4.0,
+    5.0,
+    8.0,
+    10.0,
+    16.0,
+    20.0,
+    100.0,
+)
 
 
 class Option(NamedTuple):
@@ -44,13 +61,17 @@ OPTIONS = {
     "activation": Option("tanh", "{} attention", tuple(ACTIVATIONS)),
     "gate": Option("sigmoid", "{} gate", tuple(ACTIVATIONS)),
     "embed_activation": Option("relu", "{} embedding", tuple(ACTIVATIONS)),
-    "last_activation": Option(None, tried=tuple(ACTIVATIONS)),  # that of the embedding's last layer, if it differs
+    "last_activation": Option(
+        None, tried=tuple(ACTIVATIONS)
+    ),  # that of the embedding's last layer, if it differs
     "attention_temperature": Option(1.0, "temperature {:g}", _TEMPERATURES),
     "normalize": Option("", tried=NORMALIZATIONS[1:]),
     "epsilon": Option(1e-5, "epsilon {:g}", (1e-8, 1e-6, 1e-4, 1e-3, 1e-2)),  # PyTorch's default
     "num_heads": Option(None, "{} heads"),  # a check tries the divisors of the width
     "pool_type": Option("token", "pooling by {!r}", ("token", "avg")),
-    "metadata_columns": Option(0, "{} columns of metadata"),  # in front of the features; the network drops them
+    "metadata_columns": Option(
+        0, "{} columns of metadata"
+    ),  # in front of the features; the network drops them
     "attention_gate": Option(0.0, "no quantile gate"),
     "extracted": Option(False),  # the features come out of the feature extractor of the file
     "organ": Option(0, "the text of organ {}"),
@@ -70,14 +91,25 @@ HEAD_WIDTH = 64
 KERAS = r"(?!optimizer)(?:.*\.)?(?!vars\.)(\w+)\.(?:vars\.)?(\d|kernel|bias|[vwu])(?::0)?"
 DENSE = re.compile(r"dense(?:_\d{1,9})?")
 KERAS_PARTS = {"kernel": 0, "bias": 1, "v": 0, "w": 1, "u": 2}
-SPELLED = {name: name.upper() for name in ("gelu", "elu", "selu")} | {"relu": "ReLU", "silu": "SiLU"}
+SPELLED = {name: name.upper() for name in ("gelu", "elu", "selu")} | {
+    "relu": "ReLU",
+    "silu": "SiLU",
+}
 
 
 def assumptions(network: BagNetwork, layout: str, given: Options) -> str:
     """Return the unspecified options in words, such as "tanh attention, ReLU embedding, temperature 1"."""
     attention, entry = network.attention, LAYOUTS[layout]
-    values = {name: value for name, value in entry.options.items() if name not in given and OPTIONS[name].described}
-    used = {"activation": attention.hidden, "gate": attention.gate, "embed_activation": (network.embed or (None,))[0]}
+    values = {
+        name: value
+        for name, value in entry.options.items()
+        if name not in given and OPTIONS[name].described
+    }
+    used = {
+        "activation": attention.hidden,
+        "gate": attention.gate,
+        "embed_activation": (network.embed or (None,))[0],
+    }
     for name in used.keys() & values.keys():
         layer = used[name]
         values[name] = None if layer is None else SPELLED.get(layer.activation, layer.activation)
@@ -87,7 +119,9 @@ def assumptions(network: BagNetwork, layout: str, given: Options) -> str:
         values.pop("epsilon", None)
     if "num_heads" in values:
         values["num_heads"] = values["num_heads"] or network.H
-    return ", ".join(OPTIONS[name].described.format(value) for name, value in values.items() if value is not None)
+    return ", ".join(
+        OPTIONS[name].described.format(value) for name, value in values.items() if value is not None
+    )
 
 
 class Layout(NamedTuple):
@@ -99,10 +133,14 @@ class Layout(NamedTuple):
     # the mean. V and w may be one pattern that matches two layers.
     attention: tuple[tuple[str, ...], ...] = ()
     readout: str = ""  # the last layer, or one layer per class and attention branch
-    options: Options = UNGATED  # options that the file does not contain, with the defaults of the network's code
+    options: Options = (
+        UNGATED  # options that the file does not contain, with the defaults of the network's code
+    )
     leave: tuple[str, ...] = ()  # prefixes of names that do not affect the prediction
     norm: str = ""  # a batch normalization before the readout
-    gated_activation: str = ""  # default of the option `activation` with a gate, if it differs from that without one
+    gated_activation: str = (
+        ""  # default of the option `activation` with a gate, if it differs from that without one
+    )
     # A separate builder, and names by which its files are recognized; the others are recognized by their layers.
     build: Callable[[State, Layout, Options], BagNetwork] | None = None
     marks: tuple[str, ...] = ()
@@ -141,7 +179,9 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     if len(readouts) == 1 and W.shape[1] == H * attention.E:
         # AttentionDeepMIL with several branches: their means are concatenated before the last layer.
         rows = W.reshape(C, H, -1).swapaxes(0, 1).reshape(H * C, -1)
-        return BagNetwork(attention, rows, bias, np.tile(np.arange(C), H), np.repeat(np.arange(H), C), **more)
+        return BagNetwork(
+            attention, rows, bias, np.tile(np.arange(C), H), np.repeat(np.arange(H), C), **more
+        )
     if not len(readouts) == H == C and not len(readouts) == H == 1:
         raise ValueError(
             f"{state.source}: expected one attention branch, or one last layer of one output per branch, got "
@@ -153,9 +193,13 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
 
 def _attention(state: State, layout: Layout, options: Options, E: int) -> Attention:
     groups = ([state.layers(pattern) for pattern in group] for group in layout.attention)
-    names = next(([name for layers in group for name in layers] for group in groups if all(group)), None)
+    names = next(
+        ([name for layers in group for name in layers] for group in groups if all(group)), None
+    )
     if names is None or len(names) > 3:
-        raise ValueError(f"{state.source}: expected one attention network, got {names or 'only ' + state.summary()}")
+        raise ValueError(
+            f"{state.source}: expected one attention network, got {names or 'only ' + state.summary()}"
+        )
     if not names:
         return Attention(np.zeros((1, E)))  # the mean
     *hidden, w = (state.linear(name) for name in names)
@@ -166,7 +210,9 @@ def _attention(state: State, layout: Layout, options: Options, E: int) -> Attent
     return Attention(*w, **layers, temperature=options["attention_temperature"])
 
 
-def _probe(queries: Array, parts: list[Linear], out: Linear, options: Options, **more: Any) -> BagNetwork:
+def _probe(
+    queries: Array, parts: list[Linear], out: Linear, options: Options, **more: Any
+) -> BagNetwork:
     """Build a `BagNetwork` of attention with fixed queries (Q, D).
 
     Keys k = K x + a and values v = V x + b (`parts`) are split into M heads of width D/M. Head m of query q gives
@@ -174,12 +220,19 @@ def _probe(queries: Array, parts: list[Linear], out: Linear, options: Options, *
     W (C, D), and queries are averaged. So head (q, m) has w = K_m^T q_m / sqrt(D/M) and readout rows
     V_m^T W[:, m]^T / Q; the biases of the values become part of the bias.
     """
-    (Q, D), num_heads = queries.shape, options["num_heads"] or max(1, queries.shape[1] // HEAD_WIDTH)
+    (Q, D), num_heads = (
+        queries.shape,
+        options["num_heads"] or max(1, queries.shape[1] // HEAD_WIDTH),
+    )
     if num_heads < 1 or D % num_heads:
-        raise ValueError(f"num_heads: expected a divisor of {D}, the width of the queries, got {num_heads}")
+        raise ValueError(
+            f"num_heads: expected a divisor of {D}, the width of the queries, got {num_heads}"
+        )
     width, C = D // num_heads, len(out.W)
     (K, a), (V, b) = parts
-    heads = [(query, slice(m * width, (m + 1) * width)) for query in queries for m in range(num_heads)]
+    heads = [
+        (query, slice(m * width, (m + 1) * width)) for query in queries for m in range(num_heads)
+    ]
     return BagNetwork(
         Attention(
             np.array([q[part] @ K[part] for q, part in heads]) / np.sqrt(width),
@@ -208,7 +261,9 @@ def _parts(state: State, start: str, names: str) -> list[Linear]:
     if f"{start}{names}.weight" not in state.arrays:
         return [state.linear(start + name) for name in names]
     W, b = state.linear(start + names)
-    return [Linear(*part) for part in zip(np.split(W, len(names)), np.split(b, len(names)), strict=True)]
+    return [
+        Linear(*part) for part in zip(np.split(W, len(names)), np.split(b, len(names)), strict=True)
+    ]
 
 
 def _last(state: State, start: str, names: str) -> Linear:
@@ -241,7 +296,9 @@ def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
     if f"{start}q.weight" in state.arrays:
         Q, a = state.linear(f"{start}q")
         latent = latent @ Q.T + a
-    positions = _rows(state.array(f"{start}pos_embed")) if f"{start}pos_embed" in state.arrays else None
+    positions = (
+        _rows(state.array(f"{start}pos_embed")) if f"{start}pos_embed" in state.arrays else None
+    )
     if start:  # the pooling is part of a whole network, whose encoder makes the tokens
         state.leave(*layout.leave)
     out = _last(state, start, r"head|fc|classifier|linear|head\.fc|0|1")
@@ -257,7 +314,9 @@ def _build_class_token(state: State, layout: Layout, options: Options) -> BagNet
     if start:
         state.leave(*layout.leave)
     out = _last(state, start, r"head|fc|classifier|linear|head\.fc")
-    return _probe((Q @ token + a)[None], parts, out, options, positions=np.array(positions), background=token)
+    return _probe(
+        (Q @ token + a)[None], parts, out, options, positions=np.array(positions), background=token
+    )
 
 
 def _build_chief(state: State, layout: Layout, options: Options) -> BagNetwork:
@@ -279,8 +338,12 @@ def _build_vjepa(state: State, layout: Layout, options: Options) -> BagNetwork:
     Q, a = state.linear(f"{start}q")
     queries = _rows(state.array(query)) @ Q.T + a
     if len(queries) != 1:
-        raise ValueError(f"{query}: expected one query, got {len(queries)}; each has a separate output")
-    return _probe(queries, _parts(state, start, "kv"), _last(state, start, "linear|head|classifier"), options)
+        raise ValueError(
+            f"{query}: expected one query, got {len(queries)}; each has a separate output"
+        )
+    return _probe(
+        queries, _parts(state, start, "kv"), _last(state, start, "linear|head|classifier"), options
+    )
 
 
 def _build_keras(state: State, layout: Layout, options: Options) -> BagNetwork:
@@ -288,14 +351,25 @@ def _build_keras(state: State, layout: Layout, options: Options) -> BagNetwork:
 
     Each position in the bag has a block of the last layer, so bags have as many instances as there are blocks.
     """
-    parts = {(match[1], match[2]): key for key in state.arrays if (match := re.fullmatch(KERAS, key))}
+    parts = {
+        (match[1], match[2]): key for key in state.arrays if (match := re.fullmatch(KERAS, key))
+    }
     names = dict.fromkeys(name for name, _ in parts)
-    *embed, last = sorted(filter(DENSE.fullmatch, names), key=lambda name: int(f"0{name[6:]}")) or [""]
+    *embed, last = sorted(filter(DENSE.fullmatch, names), key=lambda name: int(f"0{name[6:]}")) or [
+        ""
+    ]
     attentions = [name for name in names if not DENSE.fullmatch(name)]
     if len(attentions) != 1:
-        raise ValueError(f"{state.source}: expected one attention layer, got {attentions or state.summary()}")
-    roles: dict[str, tuple[str, ...]] = {n: (f"embed.{i}.weight", f"embed.{i}.bias") for i, n in enumerate(embed)}
-    roles |= {last: ("classifier.weight", "classifier.bias"), attentions[0]: ("V.weight", "w.weight", "U.weight")}
+        raise ValueError(
+            f"{state.source}: expected one attention layer, got {attentions or state.summary()}"
+        )
+    roles: dict[str, tuple[str, ...]] = {
+        n: (f"embed.{i}.weight", f"embed.{i}.bias") for i, n in enumerate(embed)
+    }
+    roles |= {
+        last: ("classifier.weight", "classifier.bias"),
+        attentions[0]: ("V.weight", "w.weight", "U.weight"),
+    }
     keys: dict[str, str] = {}
     for (name, part), key in parts.items():
         number = int(part) if part.isdigit() else KERAS_PARTS[part]
@@ -321,7 +395,17 @@ _CLAM = r"attention_net\.(?:module\.)?[1-9]\d*\."  # "module." if the file was s
 _CLAM_NETWORK = (r"attention_a\.0", r"attention_b\.0", "attention_c")
 _INSTANCES = ("instance_classifiers.", "instance_loss_fn.")  # only used in CLAM's training
 _PLAIN = (r"attention\.0", r"attention\.2")
-_ENCODER = ("blocks.", "patch_embed.", "cls_token", "pos_embed", "reg_token", "norm.", "norm_pre.", "stages.", "stem.")
+_ENCODER = (
+    "blocks.",
+    "patch_embed.",
+    "cls_token",
+    "pos_embed",
+    "reg_token",
+    "norm.",
+    "norm_pre.",
+    "stages.",
+    "stem.",
+)
 LAYOUTS: dict[str, Layout] = {
     # CLAM (Lu et al. 2021, mahmoodlab/CLAM). The single branch has one attention for all classes and one layer
     # `classifiers`; the multiple branch has one row of attention_c and one layer `classifiers.c` per class. The
@@ -344,7 +428,10 @@ LAYOUTS: dict[str, Layout] = {
     # MIL-Lab's ABMIL and CLAM, and FEATHER, which is the former (mahmoodlab/MIL-Lab).
     "mil_lab": Layout(
         embed=r"patch_embed\.\d+",
-        attention=(tuple(rf"global_attn\.{name}" for name in _CLAM_NETWORK), (r"global_attn\.module\.\d+",)),
+        attention=(
+            tuple(rf"global_attn\.{name}" for name in _CLAM_NETWORK),
+            (r"global_attn\.module\.\d+",),
+        ),
         readout="classifier",
         options=GATED,
         leave=_INSTANCES,
@@ -387,7 +474,12 @@ LAYOUTS: dict[str, Layout] = {
         bare=True,
         attention=((r"attention_layer\.att", r"attention_layer\.gate", r"attention_layer\.w"), ()),
         readout=r"mlp\.0",
-        options={**GATED, "embed_activation": "sigmoid", "last_activation": "identity", "metadata_columns": 3},
+        options={
+            **GATED,
+            "embed_activation": "sigmoid",
+            "last_activation": "identity",
+            "metadata_columns": 3,
+        },
     ),
     # MIL_BASELINE's AB_MIL, GATE_AB_MIL, ADD_MIL (lingxitong/MIL_BASELINE): the gated form has ReLU where others have
     # tanh. ADD_MIL pools the logits of the instances, which is the same as pooling their embeddings.
@@ -401,7 +493,13 @@ LAYOUTS: dict[str, Layout] = {
     # MIL_BASELINE's AEM_MIL.
     "mil_baseline_aem": Layout(
         embed=r"feature\.0",
-        attention=((r"attention\.attention_V\.0", r"attention\.attention_U\.0", r"attention\.attention_weights"),),
+        attention=(
+            (
+                r"attention\.attention_V\.0",
+                r"attention\.attention_U\.0",
+                r"attention\.attention_weights",
+            ),
+        ),
         readout=r"classifier\.0",
         options=GATED,
     ),
@@ -418,7 +516,9 @@ LAYOUTS: dict[str, Layout] = {
         leave=("feature_extractor_part1.",),
     ),
     # AIM's attentive probe (apple/ml-aim, AttentionPoolingClassifier), on frozen patch tokens.
-    "aim": Layout(marks=("cls_token", r"k\.weight", r"v\.weight"), options={"num_heads": 12}, build=_build_aim),
+    "aim": Layout(
+        marks=("cls_token", r"k\.weight", r"v\.weight"), options={"num_heads": 12}, build=_build_aim
+    ),
     # timm's AttentionPoolLatent with out_features=0 and a linear head. The encoder that makes the tokens is not part of
     # the pooling.
     "timm": Layout(
@@ -436,19 +536,24 @@ LAYOUTS: dict[str, Layout] = {
     # timm's AttentionPool2d with class_token=True; without it, the query is the mean of the instances.
     "class_token": Layout(
         marks=tuple(
-            rf"(?:[^.]+\.)?{name}" for name in ("cls_token", "pos_embed", r"q(?:kv)?\.weight", r"(?:qk)?v\.weight")
+            rf"(?:[^.]+\.)?{name}"
+            for name in ("cls_token", "pos_embed", r"q(?:kv)?\.weight", r"(?:qk)?v\.weight")
         ),
         options={"num_heads": None},
         leave=_ENCODER,
         build=_build_class_token,
     ),
     # The example `attention_mil_classification` of keras.io, from the HDF5 file of its weights.
-    "keras": Layout(marks=(rf"(?!.*dense){KERAS}", rf"(?=.*dense){KERAS}"), options=GATED, build=_build_keras),
+    "keras": Layout(
+        marks=(rf"(?!.*dense){KERAS}", rf"(?=.*dense){KERAS}"), options=GATED, build=_build_keras
+    ),
     # Networks with other names, after `renamed` has replaced them.
     "roles": Layout(
         embed=r"roles\.embed\.\d+",
         bare=True,
-        attention=tuple(tuple(rf"roles\.{part}" for part in parts) for parts in ("VUw", "Vw", "w", "")),
+        attention=tuple(
+            tuple(rf"roles\.{part}" for part in parts) for parts in ("VUw", "Vw", "w", "")
+        ),
         readout=r"roles\.classifier(?:\.\d+)?",
         options=GATED,
     ),
@@ -468,12 +573,28 @@ REFUSALS = (
         _DEPENDENT,
     ),
     (r".*(weight_ih_l\d|weight_hh_l\d).*", "a recurrent network", _DEPENDENT),
-    (r".*additive.*", "Additive MIL", "it acts on features times attention, which is not linear in the attention"),
+    (
+        r".*additive.*",
+        "Additive MIL",
+        "it acts on features times attention, which is not linear in the attention",
+    ),
     (r"out_layers\..*", "xMIL with out_layers", _AFTER),
     (r"mlp\.0\.0\..*", "owkin's network with mlp_hidden", _AFTER),
-    (r"(.*\.)?(dimReduction|attCls|UClassifier)\..*", "DTFD-MIL", "it pools random groups of instances twice"),
-    (r"chowder.*|score_model\..*|.*extreme.*", "Chowder", "it keeps the extreme scores, not a softmax mean"),
-    (r"(.*\.)?(post_attn|pooled_mlp|condensing_layer|image_pooler)\..*", "TRIDENT's slide encoder", _AFTER),
+    (
+        r"(.*\.)?(dimReduction|attCls|UClassifier)\..*",
+        "DTFD-MIL",
+        "it pools random groups of instances twice",
+    ),
+    (
+        r"chowder.*|score_model\..*|.*extreme.*",
+        "Chowder",
+        "it keeps the extreme scores, not a softmax mean",
+    ),
+    (
+        r"(.*\.)?(post_attn|pooled_mlp|condensing_layer|image_pooler)\..*",
+        "TRIDENT's slide encoder",
+        _AFTER,
+    ),
     (
         r"(.*\.)?cross_attention_block\.(xattn|mlp|norm\d)\..*",
         "V-JEPA's attentive probe with a complete block",
@@ -484,12 +605,18 @@ REFUSALS = (
         "AttentionPool2d without a class token, as in CLIP",
         "its query is the mean of the instances that are present",
     ),
-    (r"attention_nn\..*", "DeepRC", "it keeps the tenth of the instances with most attention before it pools"),
+    (
+        r"attention_nn\..*",
+        "DeepRC",
+        "it keeps the tenth of the instances with most attention before it pools",
+    ),
     (r"(.*\.)?(gcn|gnn|gat|graph_?conv)s?\d*\..*", "a graph network", _DEPENDENT),
 )
 
 
-def network_from_state(state: State, layout: str, options: dict[str, Any]) -> tuple[BagNetwork, str]:
+def network_from_state(
+    state: State, layout: str, options: dict[str, Any]
+) -> tuple[BagNetwork, str]:
     """Return the network of a state dict and the name of its layout.
 
     The layout is a name of `LAYOUTS` or "auto"; an option that it does not have is an error.
@@ -529,7 +656,9 @@ def _recognize(state: State) -> str:
     # The encoder in front of timm's pooling is not part of it, so it is not rejected as a transformer.
     for pattern, what, why in REFUSALS if names not in (["timm"], ["class_token"]) else ():
         if keys := state.keys(pattern):
-            raise ValueError(f"{state.source}: looks like {what} ({keys[0]}), which is not a pooled game: {why}")
+            raise ValueError(
+                f"{state.source}: looks like {what} ({keys[0]}), which is not a pooled game: {why}"
+            )
     if len(names) == 1:
         return names[0]
     if any("embedding" in key for key in state.arrays):
@@ -571,11 +700,17 @@ def renamed(state: State, roles: Mapping[str, Any]) -> State:
         arrays = {key: array for key, array in arrays.items() if not key.startswith(start)}
     for role in ROLES[:-1]:
         for i, name in enumerate(_listed(roles.get(role, ()))):
-            new = f"roles.{role}.{i}" if role == "embed" or not isinstance(roles[role], str) else f"roles.{role}"
+            new = (
+                f"roles.{role}.{i}"
+                if role == "embed" or not isinstance(roles[role], str)
+                else f"roles.{role}"
+            )
             if name in arrays:  # a separate parameter, which may be a vector
                 arrays[f"{new}.weight"] = np.atleast_2d(arrays.pop(name))
             elif f"{name}.weight" not in arrays:
-                raise ValueError(f"roles: {role}: {state.source} has no layer {name!r}, only {state.summary()}")
+                raise ValueError(
+                    f"roles: {role}: {state.source} has no layer {name!r}, only {state.summary()}"
+                )
             for part in ("weight", "bias"):
                 if f"{name}.{part}" in arrays:
                     arrays[f"{new}.{part}"] = arrays.pop(f"{name}.{part}")
@@ -594,11 +729,19 @@ def proposals(state: State) -> list[dict[str, Any]]:
     >>> proposals(state)[0]
     {'embed': ['enc'], 'V': 'tan', 'U': 'gate', 'w': 'score', 'classifier': 'out'}
     """
-    shapes = {key.removesuffix(".weight"): array.shape for key, array in state.arrays.items() if array.ndim == 2}
+    shapes = {
+        key.removesuffix(".weight"): array.shape
+        for key, array in state.arrays.items()
+        if array.ndim == 2
+    }
     order = list(shapes)
 
     def score(roles: dict[str, Any]) -> int:
-        hits = sum(bool(re.search(HINTS[role], n.lower())) for role, names in roles.items() for n in _listed(names))
+        hits = sum(
+            bool(re.search(HINTS[role], n.lower()))
+            for role, names in roles.items()
+            for n in _listed(names)
+        )
         # Layers are mostly stored in the order in which they are used.
         places = [order.index(name) for names in roles.values() for name in _listed(names)]
         return 2 * hits + sum(a < b for a, b in pairwise(places))
@@ -613,10 +756,20 @@ def _assignments(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, An
             continue
         others = [name for name in shapes if name not in (classifier, w)]
         hidden = [name for name in others if shapes[name] == (k, E)]
-        for parts in [*([()] if k == E else []), *permutations(hidden, 1), *permutations(hidden, 2)]:
+        for parts in [
+            *([()] if k == E else []),
+            *permutations(hidden, 1),
+            *permutations(hidden, 2),
+        ]:
             rest = [name for name in others if name not in parts]
             for chain in permutations(rest) if len(rest) <= MOST_LAYERS else ():
                 widths = [*(shapes[name][1] for name in chain), E]
-                if all(shapes[name][0] == width for name, width in zip(chain, widths[1:], strict=True)):
+                if all(
+                    shapes[name][0] == width for name, width in zip(chain, widths[1:], strict=True)
+                ):
                     found = {"embed": list(chain), **dict(zip("VU", parts, strict=False)), "w": w}
-                    yield {role: name for role, name in {**found, "classifier": classifier}.items() if name}
+                    yield {
+                        role: name
+                        for role, name in {**found, "classifier": classifier}.items()
+                        if name
+                    }

@@ -50,7 +50,9 @@ class VocabularyReader:
     def __call__(self, text: str) -> list[Piece]:
         """Return the pieces of a text, one row each."""
         tokens = ((*token, self.rows.get(token[0], self.unknown)) for token in self.tokenizer(text))
-        return [Piece(word, start, end, (row,)) for word, start, end, row in tokens if row is not None]
+        return [
+            Piece(word, start, end, (row,)) for word, start, end, row in tokens if row is not None
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +95,15 @@ class MeanPooledText(Model):
     def __post_init__(self) -> None:
         W, bias = finite("W", self.W), finite("bias", self.bias)
         object.__setattr__(self, "embeddings", real("embeddings", self.embeddings))
-        if self.embeddings.ndim != 2 or W.shape != (bias.size, self.embeddings.shape[1]) or bias.ndim != 1:
+        if (
+            self.embeddings.ndim != 2
+            or W.shape != (bias.size, self.embeddings.shape[1])
+            or bias.ndim != 1
+        ):
             shapes = f"{self.embeddings.shape}, {W.shape} and {bias.shape}"
-            raise ValueError(f"embeddings, W, bias: expected shapes (V, D), (C, D) and (C,), got {shapes}")
+            raise ValueError(
+                f"embeddings, W, bias: expected shapes (V, D), (C, D) and (C,), got {shapes}"
+            )
         object.__setattr__(self, "W", W)
         object.__setattr__(self, "bias", bias)
         self.name_outputs(len(W))
@@ -120,21 +128,31 @@ class MeanPooledText(Model):
         state = read_state(source)
         vectors, layers = state.layers(".*embedding.*"), state.layers("(?!.*embedding).*")
         if len(vectors) != 1 or len(layers) != 1:
-            raise ValueError(f"{state.source}: expected one embedding and one linear layer, got {state.summary()}")
+            raise ValueError(
+                f"{state.source}: expected one embedding and one linear layer, got {state.summary()}"
+            )
         W, bias = state.linear(layers[0])
         state.leave(f"{vectors[0]}.weight")
         state.check_all_read("a mean of vectors under a linear layer lacks")
         embeddings = state.arrays[f"{vectors[0]}.weight"]
-        return cls(embeddings, W, bias, as_reader(reader), tuple(outputs or ()), temperature=temperature)
+        return cls(
+            embeddings, W, bias, as_reader(reader), tuple(outputs or ()), temperature=temperature
+        )
 
     @classmethod
     def from_linear(
-        cls, embeddings: NDArray[Any], classifier: Any, reader: Readable, outputs: Sequence[str] | None = None
+        cls,
+        embeddings: NDArray[Any],
+        classifier: Any,
+        reader: Readable,
+        outputs: Sequence[str] | None = None,
     ) -> MeanPooledText:
         """Build a model from static embeddings and a scikit-learn linear classifier fitted on their plain means."""
         coef = np.atleast_2d(finite("coef_", classifier.coef_))
         bias = np.broadcast_to(finite("intercept_", classifier.intercept_), (len(coef),))
-        names = tuple(map(str, outputs if outputs is not None else getattr(classifier, "classes_", ())))
+        names = tuple(
+            map(str, outputs if outputs is not None else getattr(classifier, "classes_", ()))
+        )
         return cls(embeddings, coef, bias, as_reader(reader), names)
 
     def read(self, raw: Any) -> Units:
@@ -142,7 +160,9 @@ class MeanPooledText(Model):
         check_text(raw)
         pieces = [piece for piece in self.reader(raw) if len(piece.rows)]
         if not pieces:
-            raise ValueError(f"text: expected at least one word of the vocabulary, got {excerpt(raw)}")
+            raise ValueError(
+                f"text: expected at least one word of the vocabulary, got {excerpt(raw)}"
+            )
         labels = tuple(piece.label for piece in pieces)
         return Units(
             labels=labels,
@@ -166,9 +186,13 @@ class MeanPooledText(Model):
         sizes = np.array([len(piece) for piece in rows])
         flat = np.array([row for piece in rows for row in piece], dtype=np.intp)
         if flat.min() < 0 or flat.max() >= len(self.embeddings):
-            raise ValueError(f"reader: expected rows below {len(self.embeddings)}, got {flat.min()}..{flat.max()}")
+            raise ValueError(
+                f"reader: expected rows below {len(self.embeddings)}, got {flat.min()}..{flat.max()}"
+            )
         values = self.W @ np.asarray(self.embeddings[flat], dtype=np.float64).T
-        return np.log(sizes)[None], np.add.reduceat(values, np.cumsum(sizes) - sizes, axis=1) / sizes
+        return np.log(sizes)[None], np.add.reduceat(
+            values, np.cumsum(sizes) - sizes, axis=1
+        ) / sizes
 
 
 def as_reader(value: Readable) -> Reader:
@@ -176,5 +200,9 @@ def as_reader(value: Readable) -> Reader:
     if callable(value):
         return value
     if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
-        raise TypeError(f"reader: expected words, a mapping of words to rows or a function, got {type(value).__name__}")
-    return VocabularyReader(dict(value) if isinstance(value, Mapping) else {word: i for i, word in enumerate(value)})
+        raise TypeError(
+            f"reader: expected words, a mapping of words to rows or a function, got {type(value).__name__}"
+        )
+    return VocabularyReader(
+        dict(value) if isinstance(value, Mapping) else {word: i for i, word in enumerate(value)}
+    )

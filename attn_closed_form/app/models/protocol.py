@@ -96,7 +96,9 @@ class Units(Remembers):
         n = len(self.labels)
         if n == 0:
             raise ValueError("labels: expected at least one unit, got none")
-        sized: dict[str, Any] = {name: getattr(self, name) for name in ("spans", "unknown", "coords", "continues")}
+        sized: dict[str, Any] = {
+            name: getattr(self, name) for name in ("spans", "unknown", "coords", "continues")
+        }
         sized |= {f"groups[{name!r}]": group for name, group in self.groups.items()}
         for name, value in sized.items():
             if value is not None and len(value) != n:
@@ -107,11 +109,15 @@ class Units(Remembers):
     def players(self, grouping: str) -> tuple[Ids, tuple[str, ...]]:
         """Return the (n,) player of each unit in a grouping, and the names of the d players."""
         if grouping not in self.groups:
-            raise ValueError(f"players: this input has no {grouping!r}, only {', '.join(self.groups)}")
+            raise ValueError(
+                f"players: this input has no {grouping!r}, only {', '.join(self.groups)}"
+            )
         numbers = np.asarray(self.groups[grouping])
         names = self.group_labels.get(grouping)
         if names is None:  # the first unit of a player has a larger number than all units before it
-            names = tuple(compress(self.labels, np.diff(np.maximum.accumulate(numbers), prepend=-1).tolist()))
+            names = tuple(
+                compress(self.labels, np.diff(np.maximum.accumulate(numbers), prepend=-1).tolist())
+            )
         return numbers, names
 
     def by_player(self, grouping: str) -> Ids:
@@ -134,7 +140,9 @@ class Units(Remembers):
         if self.spans is not None:
             return self.spans
         ends = np.cumsum([len(label) + 1 for label in self.labels]) - 1
-        return tuple((int(end) - len(label), int(end)) for end, label in zip(ends, self.labels, strict=True))
+        return tuple(
+            (int(end) - len(label), int(end)) for end, label in zip(ends, self.labels, strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -234,7 +242,9 @@ class FitReport:
                 f"sampled ones of the model; a good fit has at least {AGREES}."
             )
         if self.undetermined:
-            shown = ", ".join(self.undetermined[:5]) + (" and others" if len(self.undetermined) > 5 else "")
+            shown = ", ".join(self.undetermined[:5]) + (
+                " and others" if len(self.undetermined) > 5 else ""
+            )
             tokens = f"{len(self.undetermined)} token{'s' * (len(self.undetermined) > 1)}"
             sentences.append(f"The samples do not determine the importance of {tokens}: {shown}.")
         return sentences
@@ -299,7 +309,9 @@ class Model:
     def game(self, units: Units, settings: Resolved) -> PooledGame:
         """Return the game with the players and the output given in the settings."""
         players, names = units.players(settings.players)
-        return self.pooled(units).game(settings.coefficients, players, names, settings.absent == "deleted")
+        return self.pooled(units).game(
+            settings.coefficients, players, names, settings.absent == "deleted"
+        )
 
     def pooled_game(self, units: Units, settings: Resolved) -> PooledGame:
         """Return `game`, computed once per input and set of relevant settings."""
@@ -345,7 +357,9 @@ class Model:
         attention = self.pooled(units).attention(settings.coefficients)
         return attention.mean(axis=0) if name == "alpha-mean" else attention.max(axis=0)
 
-    def explain(self, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any) -> Explanations:
+    def explain(
+        self, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any
+    ) -> Explanations:
         """Explain one input; see `attn_closed_form.explain`."""
         from ..explanations.explain import explain
 
@@ -363,7 +377,9 @@ class Model:
         """Return the (n, classes) probabilities of n inputs, with columns in the order of `outputs`."""
         chances = self.probabilities(self.predict_logits(inputs))
         if chances is None:
-            raise ValueError(f"outputs: {self.outputs[0]!r} has no probability; predict_logits computes it")
+            raise ValueError(
+                f"outputs: {self.outputs[0]!r} has no probability; predict_logits computes it"
+            )
         return chances
 
     def predict(self, inputs: Iterable[Any]) -> Any:
@@ -373,7 +389,9 @@ class Model:
     def probabilities(self, logits: Array) -> Array | None:
         """Return probabilities (..., n) of `outputs` from logits (..., C), or None for a model with a single output."""
         scaled = np.asarray(logits, dtype=np.float64) / self.temperature
-        if self.loss == "sigmoid" and scaled.shape[-1] == len(self.outputs):  # several labels at once
+        if self.loss == "sigmoid" and scaled.shape[-1] == len(
+            self.outputs
+        ):  # several labels at once
             return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))
         if len(self.outputs) == 1 or self.loss in PLAIN:
             return None

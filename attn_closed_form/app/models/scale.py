@@ -116,7 +116,9 @@ class ExplainedScale:
         With a standard error, "+23.1 ± 0.4 points".
         """
         if not self.in_percent:
-            return format(value, spec) + ("" if error is None else f" ± {error:{spec.removeprefix('+')}}")
+            return format(value, spec) + (
+                "" if error is None else f" ± {error:{spec.removeprefix('+')}}"
+            )
         number = f"{100 * value:+.1f}" if abs(value) >= 5e-4 else "0.0"
         return f"{number}{'' if error is None else f' ± {100 * error:.1f}'} points"
 
@@ -147,7 +149,9 @@ class ExplainedScale:
     def sentence(self, output: str) -> str:
         """State what is explained, and why it is not the probability if one might expect that."""
         points = ", in percentage points" if self.in_percent else ""
-        return f"Explained: {self.of_output(output)}{points}{f'; {self.note}' if self.note else ''}."
+        return (
+            f"Explained: {self.of_output(output)}{points}{f'; {self.note}' if self.note else ''}."
+        )
 
 
 def percent(share: float, decimals: int = 1) -> str:

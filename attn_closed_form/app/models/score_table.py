@@ -81,7 +81,10 @@ class ScoreTable(Model):
         """Return the scores of the rows, with the background of the model."""
         arrays = {name: units.data[name] for name in NUMBERS if name in units.data}
         if self.s_background is not None:
-            arrays |= {"s_background": np.array([self.s_background]), "v_background": np.asarray(self.v_background)}
+            arrays |= {
+                "s_background": np.array([self.s_background]),
+                "v_background": np.asarray(self.v_background),
+            }
         return PooledScores(bias=np.asarray(self.bias), **arrays)
 
 
@@ -94,7 +97,9 @@ def _parsed(name: str, column: list[Any]) -> list[Any]:
 def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:
     """Return the checked columns s and s_absent (1, n), v and v_absent (C, n), label, group."""
     if not isinstance(raw, Mapping):
-        raise TypeError(f"scores: expected a mapping of columns or the path of a table, got {type(raw).__name__}")
+        raise TypeError(
+            f"scores: expected a mapping of columns or the path of a table, got {type(raw).__name__}"
+        )
     columns = dict(raw)
     for name in ("v", "v_absent"):
         several = [f"{name}_{output}" for output in outputs]
@@ -102,9 +107,13 @@ def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:
             columns[name] = [columns.pop(column) for column in several]
     for name in ("s", "v"):
         if name not in columns:
-            raise ValueError(f"scores: expected a column {name!r}, got {', '.join(map(str, columns)) or 'none'}")
+            raise ValueError(
+                f"scores: expected a column {name!r}, got {', '.join(map(str, columns)) or 'none'}"
+            )
     if unknown := [str(name) for name in columns if name not in COLUMNS]:
-        raise ValueError(f"scores: expected columns among {', '.join(COLUMNS)}; got {', '.join(unknown)}")
+        raise ValueError(
+            f"scores: expected columns among {', '.join(COLUMNS)}; got {', '.join(unknown)}"
+        )
     for name in (name for name in NUMBERS if name in columns):
         columns[name] = np.atleast_2d(real(name, columns[name]).astype(np.float64))
         shape = (len(outputs) if name.startswith("v") else 1, columns["s"].shape[-1])

@@ -53,7 +53,11 @@ def sentences(text: str) -> list[Span]:
     []
     """
     check_text(text)
-    breaks = [match for match in _BREAK.finditer(text) if match["line"] or match["solid"] or _ends(text, match)]
+    breaks = [
+        match
+        for match in _BREAK.finditer(text)
+        if match["line"] or match["solid"] or _ends(text, match)
+    ]
     ends = [match.start() if match["line"] else match.end() for match in breaks]
     spans = zip([0, *(match.end() for match in breaks)], [*ends, len(text)], strict=True)
     return [span for span in (trimmed(text, *span) for span in spans) if span[0] < span[1]]

@@ -74,7 +74,10 @@ _LOWER = bytes(
 def _unicode() -> re.Pattern[str]:
     """Compile the pattern for any text; `_ASCII` finds the same tokens in ASCII several times faster."""
     # Marks are not \w, but a decomposed accent or a vowel sign must not split a word.
-    marks = "".join(c for c in map(chr, range(0x300, 0x11FFF)) if unicodedata.category(c)[0] == "M") + "\uff9e\uff9f"
+    marks = (
+        "".join(c for c in map(chr, range(0x300, 0x11FFF)) if unicodedata.category(c)[0] == "M")
+        + "\uff9e\uff9f"
+    )
     letter = rf"[^\W_{_SOLID}]"
     run = rf"{letter}+(?:(?:[{marks}]+|[\u200c\u200d](?={letter})){letter}*)*"
     word = rf"{run}(?:['’ʼ]{run})*"
@@ -82,7 +85,9 @@ def _unicode() -> re.Pattern[str]:
     picture = rf"{_PICTURE}(?:\u200d{_PICTURE})*"
     # Most words are in ASCII, even here; a letter or mark outside ASCII must not continue them.
     plain = rf"[a-zA-Z]{_ASCII_REST}(?!'?[^\x00-\x7f])"
-    return re.compile(rf"({plain}|{_NO_TOKEN}|{_RATING}|{word}|[!?]|[{_SOLID}][{marks}]*|{flag}|{picture})")
+    return re.compile(
+        rf"({plain}|{_NO_TOKEN}|{_RATING}|{word}|[!?]|[{_SOLID}][{marks}]*|{flag}|{picture})"
+    )
 
 
 def check_text(text: Any) -> None:
@@ -146,7 +151,9 @@ def spelled(texts: Iterable[str]) -> Spelled:
         lengths.append(len(text))
     ends = np.cumsum(np.fromiter(map(len, pieces), np.intp, len(pieces))).reshape(-1, 2)
     begins = np.cumsum(lengths, dtype=np.intp) - lengths
-    return Spelled(pieces[1::2], ends - np.repeat(begins, counts)[:, None], np.array(counts, dtype=np.intp))
+    return Spelled(
+        pieces[1::2], ends - np.repeat(begins, counts)[:, None], np.array(counts, dtype=np.intp)
+    )
 
 
 def _words(text: str) -> list[str]:
@@ -223,17 +230,27 @@ class Vocabulary(tuple[str, ...]):
         self._ids: dict[str, int] = {}
         for i, word in enumerate(self):
             if not isinstance(word, str) or not word or "\n" in word:
-                raise ValueError(f"words: expected a word without line breaks at id {i}, got {word!r}")
+                raise ValueError(
+                    f"words: expected a word without line breaks at id {i}, got {word!r}"
+                )
             if self._ids.setdefault(word, i) != i:
-                raise ValueError(f"words: expected different words, got {word!r} at ids {self._ids[word]} and {i}")
+                raise ValueError(
+                    f"words: expected different words, got {word!r} at ids {self._ids[word]} and {i}"
+                )
         for special in (cls, unk):
             if special not in self:
-                raise ValueError(f"words: expected {special} among them, got {len(self)} words without it")
+                raise ValueError(
+                    f"words: expected {special} among them, got {len(self)} words without it"
+                )
         self.cls_id, self.unk_id = self._ids[cls], self._ids[unk]
 
     @classmethod
     def build(
-        cls, texts: Iterable[str], size: int = 20_000, min_count: int = 2, groups: Iterable[Hashable] | None = None
+        cls,
+        texts: Iterable[str],
+        size: int = 20_000,
+        min_count: int = 2,
+        groups: Iterable[Hashable] | None = None,
     ) -> Vocabulary:
         """Build the vocabulary of the `size` most frequent words of texts, including [CLS] and [UNK] (ids 0 and 1).
 
@@ -282,7 +299,11 @@ class Vocabulary(tuple[str, ...]):
         raw, spans, counts = spelled(texts)
         ids = np.fromiter(map(self._id_of_spelling.__getitem__, raw), np.intp, len(raw))
         kept = ids >= 0
-        return ids[kept], spans[kept], np.add.reduceat(kept, np.cumsum(counts) - counts, dtype=np.intp)
+        return (
+            ids[kept],
+            spans[kept],
+            np.add.reduceat(kept, np.cumsum(counts) - counts, dtype=np.intp),
+        )
 
     def _encode_plain(self, texts: Sequence[str]) -> tuple[Ids, Ids, Ids]:
         """Do the same twice as fast for ASCII texts without ratings, whose words are runs of certain bytes."""
@@ -332,10 +353,14 @@ class Vocabulary(tuple[str, ...]):
         return np.frombuffer("\n".join(self).encode("utf-8"), dtype=np.uint8).copy()
 
     @classmethod
-    def from_array(cls, array: NDArray[Any], cls_word: str = CLS, unk_word: str = UNK) -> Vocabulary:
+    def from_array(
+        cls, array: NDArray[Any], cls_word: str = CLS, unk_word: str = UNK
+    ) -> Vocabulary:
         """Read a vocabulary from the bytes of `to_array`."""
         if array.dtype != np.uint8 or array.ndim != 1:
-            raise ValueError(f"vocabulary: expected a uint8 array of shape (n,), got {array.dtype} {array.shape}")
+            raise ValueError(
+                f"vocabulary: expected a uint8 array of shape (n,), got {array.dtype} {array.shape}"
+            )
         try:
             joined = array.tobytes().decode("utf-8")
         except UnicodeDecodeError as error:

@@ -67,25 +67,38 @@ class TextClassifier(Model):
 
     def __post_init__(self) -> None:
         if not isinstance(self.weights, AttentionWeights):
-            raise TypeError(f"weights: expected AttentionWeights, got {type(self.weights).__name__}")
+            raise TypeError(
+                f"weights: expected AttentionWeights, got {type(self.weights).__name__}"
+            )
         if not isinstance(self.vocabulary, Vocabulary):
-            raise TypeError(f"vocabulary: expected a Vocabulary, got {type(self.vocabulary).__name__}")
+            raise TypeError(
+                f"vocabulary: expected a Vocabulary, got {type(self.vocabulary).__name__}"
+            )
         weights, vocabulary, C = self.weights, self.vocabulary, self.weights.C
         if len(vocabulary) != weights.D:
-            raise ValueError(f"vocabulary: expected D={weights.D} words, one per row of W_e, got {len(vocabulary)}")
+            raise ValueError(
+                f"vocabulary: expected D={weights.D} words, one per row of W_e, got {len(vocabulary)}"
+            )
         if (vocabulary.cls_id, vocabulary.unk_id) != (weights.cls, weights.unk):
             raise ValueError(
                 f"vocabulary: expected {vocabulary.cls} at id {weights.cls} and {vocabulary.unk} at id {weights.unk}, "
                 f"got {vocabulary.cls_id} and {vocabulary.unk_id}"
             )
-        self.name_outputs(C, ("negative", "positive") if C == 1 else [f"class {c}" for c in range(C)])
+        self.name_outputs(
+            C, ("negative", "positive") if C == 1 else [f"class {c}" for c in range(C)]
+        )
         if weights.room < 1:
             raise ValueError("weights: expected room for at least one token, got T_max = 1")
         # If there is no padding, deleting a word changes nothing else.
-        object.__setattr__(self, "absences", ("unk", "deleted") if weights.T_max else ("deleted", "unk"))
+        object.__setattr__(
+            self, "absences", ("unk", "deleted") if weights.T_max else ("deleted", "unk")
+        )
 
     def __repr__(self) -> str:
-        w, names = self.weights, ", ".join(self.outputs[:4]) + (", ..." if len(self.outputs) > 4 else "")
+        w, names = (
+            self.weights,
+            ", ".join(self.outputs[:4]) + (", ..." if len(self.outputs) > 4 else ""),
+        )
         heads = "1 head" if w.K == 1 else f"{w.K} heads"
         return f"TextClassifier({names}; {heads}, {w.D:,} words, {w.T_max - 1 if w.T_max else 'any number of'} tokens)"
 
@@ -106,7 +119,9 @@ class TextClassifier(Model):
             names = list(map(self.vocabulary.__getitem__, ids[first].tolist()))
             ends, room = np.cumsum(counts), int(min(ids.size, self.weights.room))
             start = name = 0
-            for place, end, last in zip(places, ends.tolist(), np.searchsorted(first, ends).tolist(), strict=True):
+            for place, end, last in zip(
+                places, ends.tolist(), np.searchsorted(first, ends).tolist(), strict=True
+            ):
                 if start < end:
                     tokens, players = slice(start, end), tuple(names[name:last])
                     parts = ids[tokens], words[tokens], players, spans[tokens]
@@ -120,9 +135,18 @@ class TextClassifier(Model):
             return self.vocabulary.encode_many(texts)
         documents = [list(self.tokenizer(text)) for text in texts]
         tokens = list(chain.from_iterable(documents))
-        spans = np.array([(token.start, token.end) for token in tokens], dtype=np.intp).reshape(-1, 2)
+        spans = np.array([(token.start, token.end) for token in tokens], dtype=np.intp).reshape(
+            -1, 2
+        )
         ids = self.vocabulary.encode_words(token.word for token in tokens)
-        return [Encoded(list(range(len(texts))), ids, spans, np.array(list(map(len, documents)), dtype=np.intp))]
+        return [
+            Encoded(
+                list(range(len(texts))),
+                ids,
+                spans,
+                np.array(list(map(len, documents)), dtype=np.intp),
+            )
+        ]
 
     def scores(self, units: Units) -> PooledScores:
         """Return the log-masses and values of the tokens; [CLS] and padding are the background."""
@@ -147,12 +171,18 @@ class TextClassifier(Model):
             resolved, some = settings[places[0]], [units[i] for i in places]
             ids, lengths = _in_a_row([one.data for one in some])
             numbers, labels = zip(*(one.players(resolved.players) for one in some), strict=True)
-            players = np.concatenate(numbers) + np.repeat(np.cumsum([0, *map(len, labels[:-1])]), lengths)
+            players = np.concatenate(numbers) + np.repeat(
+                np.cumsum([0, *map(len, labels[:-1])]), lengths
+            )
             order, starts = stable_order(players), np.cumsum(lengths) - lengths
-            for one, own in zip(some, np.split(order - np.repeat(starts, lengths), starts[1:]), strict=True):
+            for one, own in zip(
+                some, np.split(order - np.repeat(starts, lengths), starts[1:]), strict=True
+            ):
                 one.keep(("by player", resolved.players), own)
             scores = document_scores(self.weights, ids, lengths)
-            games = scores.games(resolved.coefficients, players, order, labels, resolved.absent == "deleted")
+            games = scores.games(
+                resolved.coefficients, players, order, labels, resolved.absent == "deleted"
+            )
             for one, game in zip(some, games, strict=True):
                 one.keep(resolved.of_game, game)
 
@@ -169,9 +199,12 @@ class TextClassifier(Model):
     def predict_logits(self, inputs: Iterable[str]) -> Array:
         """Return the (n, C) logits of many texts; a text without words is [CLS] and padding."""
         documents = [
-            self.vocabulary.encode_words(token.word for token in self.tokenizer(text)) for text in self.several(inputs)
+            self.vocabulary.encode_words(token.word for token in self.tokenizer(text))
+            for text in self.several(inputs)
         ]
-        return predict_many(self.weights, [ids[: int(min(ids.size, self.weights.room))] for ids in documents])
+        return predict_many(
+            self.weights, [ids[: int(min(ids.size, self.weights.room))] for ids in documents]
+        )
 
     def save(self, path: Any, dtype: Any = np.float64) -> None:
         """Save the model as one `.npz` or `.safetensors` file for `load_model`; see `save_model`."""
@@ -187,13 +220,26 @@ class TextUnits(Units):
     all_places: Ids  # (tokens, 2) spans of all tokens, including those beyond the model's limit
 
     def __init__(
-        self, vocabulary: Vocabulary, text: str, ids: Ids, words: Ids, names: tuple[str, ...], spans: Ids, room: int
+        self,
+        vocabulary: Vocabulary,
+        text: str,
+        ids: Ids,
+        words: Ids,
+        names: tuple[str, ...],
+        spans: Ids,
+        room: int,
     ) -> None:
         if ids.size > room:
             ids, words = ids[:room], words[:room]
             names = names[: int(words.max()) + 1]
         groups = {"words": words, "positions": np.arange(ids.size)}
-        fields = {"groups": groups, "data": ids, "text": text, "group_labels": {"words": names}, "attrs": {}}
+        fields = {
+            "groups": groups,
+            "data": ids,
+            "text": text,
+            "group_labels": {"words": names},
+            "attrs": {},
+        }
         self.__dict__.update(fields, vocabulary=vocabulary, all_places=spans)
 
     @cached_property

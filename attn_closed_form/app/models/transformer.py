@@ -58,7 +58,14 @@ LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
 PROBES = ("the", "a film", "0", ".")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model")
+TOKENIZER = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "tokenizer.model",
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,11 @@ class Frame:
             for start in range(len(ids) - len(body) + 1 if body else 0):
                 end = start + len(body)
                 if ids[start:end] == body:
-                    parts = None if types is None else (tuple(types[:start]), int(types[start]), tuple(types[end:]))
+                    parts = (
+                        None
+                        if types is None
+                        else (tuple(types[:start]), int(types[start]), tuple(types[end:]))
+                    )
                     return cls(tuple(ids[:start]), tuple(ids[end:]), parts)
         raise ValueError(
             f"tokenizer: expected one whose special tokens surround the text, got {type(tokenizer).__name__}, "
@@ -135,60 +146,95 @@ class TransformerClassifier(Model):
     def __post_init__(self) -> None:
         _package("torch")
         kind, config = type(self.model), getattr(self.model, "config", None)
-        if not (hasattr(config, "num_labels") and hasattr(self.model, "parameters") and callable(self.model)):
-            raise TypeError(f"model: expected a sequence classifier of the transformers package, got {kind.__name__}")
+        if not (
+            hasattr(config, "num_labels")
+            and hasattr(self.model, "parameters")
+            and callable(self.model)
+        ):
+            raise TypeError(
+                f"model: expected a sequence classifier of the transformers package, got {kind.__name__}"
+            )
         if not callable(self.tokenizer):
-            raise TypeError(f"tokenizer: expected the tokenizer of the model, got {type(self.tokenizer).__name__}")
+            raise TypeError(
+                f"tokenizer: expected the tokenizer of the model, got {type(self.tokenizer).__name__}"
+            )
         whole("samples", self.samples)
         whole("batch_size", self.batch_size)
         labels = getattr(config, "id2label", None) or {}
         names = [str(labels.get(i, labels.get(str(i), f"LABEL_{i}"))) for i in range(self._outputs)]
         if self._continuations and not self.predicts_tokens:
-            raise ValueError(f"continuations: expected none for a classifier, got {self.continuations}")
+            raise ValueError(
+                f"continuations: expected none for a classifier, got {self.continuations}"
+            )
         if self.predicts_tokens:
-            quoted = [f'"{self.tokenizer.decode([c]) if isinstance(c, int) else c}"' for c in self.continuations]
+            quoted = [
+                f'"{self.tokenizer.decode([c]) if isinstance(c, int) else c}"'
+                for c in self.continuations
+            ]
             names = [*(quoted[1:] or ["another token"]), *quoted[:1]] if quoted else ["next token"]
         self.name_outputs(self._outputs, names)
-        absences = {"deleted": True, "mask": self._special("mask") is not None, "pad": not self.predicts_tokens}
+        absences = {
+            "deleted": True,
+            "mask": self._special("mask") is not None,
+            "pad": not self.predicts_tokens,
+        }
         several_labels = getattr(config, "problem_type", None) == "multi_label_classification"
         for name, chosen in (
-            ("groupings", ("words", "tokens") if getattr(self.tokenizer, "is_fast", False) else ("tokens",)),
+            (
+                "groupings",
+                ("words", "tokens") if getattr(self.tokenizer, "is_fast", False) else ("tokens",),
+            ),
             ("absences", tuple(name for name, possible in absences.items() if possible)),
             ("loss", "sigmoid" if several_labels else "softmax"),
         ):
             object.__setattr__(self, name, chosen)
         # An unsuitable tokenizer or model raises an error here, not in the middle of an explanation.
         example = self.frame.around(self.encode("the"))
-        if not (self.predicts_tokens or any("ForSequenceClassification" in c.__name__ for c in kind.__mro__)):
+        if not (
+            self.predicts_tokens
+            or any("ForSequenceClassification" in c.__name__ for c in kind.__mro__)
+        ):
             with _evaluating(self.model):
                 self._batch([example], pad=0)
 
     @classmethod
-    def from_folder(cls, folder: str | os.PathLike[str], device: str | None = None, **options: Any) -> Any:
+    def from_folder(
+        cls, folder: str | os.PathLike[str], device: str | None = None, **options: Any
+    ) -> Any:
         """Load a folder written by Hugging Face's `save_pretrained`, without running any code in it."""
         path = Path(folder)
         config = _checked_config(path)
         _package("torch")
         transformers = _package("transformers")
         predicts_tokens = str((config.get("architectures") or [""])[0]).endswith(LANGUAGE_MODELS)
-        kind = transformers.AutoModelForCausalLM if predicts_tokens else transformers.AutoModelForSequenceClassification
+        kind = (
+            transformers.AutoModelForCausalLM
+            if predicts_tokens
+            else transformers.AutoModelForSequenceClassification
+        )
         source = {"local_files_only": True, "trust_remote_code": False}
         part = "tokenizer"
         with _quiet():
             try:
                 tokenizer = transformers.AutoTokenizer.from_pretrained(path, **source)
                 part = "model"
-                model, info = kind.from_pretrained(path, use_safetensors=True, output_loading_info=True, **source)
+                model, info = kind.from_pretrained(
+                    path, use_safetensors=True, output_loading_info=True, **source
+                )
             except Exception as error:
                 raise ValueError(f"{path}: the {part} does not load: {first_line(error)}") from None
         if missing := sorted(info["missing_keys"]):
             keys = ", ".join(missing[:4])
-            raise ValueError(f"{path}: expected a model with a trained classification head, but its file has no {keys}")
+            raise ValueError(
+                f"{path}: expected a model with a trained classification head, but its file has no {keys}"
+            )
         model.eval()
         try:
             return cls(model if device is None else model.to(device), tokenizer, **options)
         except (RuntimeError, AssertionError) as error:
-            raise ValueError(f"device: expected one that torch can use, got {device!r} ({error})") from None
+            raise ValueError(
+                f"device: expected one that torch can use, got {device!r} ({error})"
+            ) from None
 
     def __repr__(self) -> str:
         shown = ", ".join(self.outputs[:6]) + (", ..." if len(self.outputs) > 6 else "")
@@ -218,7 +264,9 @@ class TransformerClassifier(Model):
     def _continuations(self) -> tuple[tuple[int, ...], ...]:
         """The ids of the continuations."""
         ids = [
-            (c,) if isinstance(c, int) else tuple(self.tokenizer(c, add_special_tokens=False)["input_ids"])
+            (c,)
+            if isinstance(c, int)
+            else tuple(self.tokenizer(c, add_special_tokens=False)["input_ids"])
             for c in self.continuations
         ]
         if not all(ids) or len(ids) > 2 or len(set(ids)) < len(ids):
@@ -232,11 +280,15 @@ class TransformerClassifier(Model):
         """Turn a language model with given continuations into a classifier of them."""
         named = isinstance(output, str) and output.startswith(TOKEN)
         if not self.predicts_tokens and named:
-            raise ValueError(f"output: expected a class, got {output!r}; only a language model predicts tokens")
+            raise ValueError(
+                f"output: expected a class, got {output!r}; only a language model predicts tokens"
+            )
         if not self.predicts_tokens or (self.continuations and not named):
             return self, output
         if output is None:
-            rows = np.stack([self.frame.around(ids) for ids in self._checked([self.read(raw).data])])
+            rows = np.stack(
+                [self.frame.around(ids) for ids in self._checked([self.read(raw).data])]
+            )
             with _evaluating(self.model):
                 chosen: tuple[str | int, ...] = (int(self._run(rows, keep=1)[0, -1].argmax()),)
         elif named:
@@ -244,17 +296,29 @@ class TransformerClassifier(Model):
             single = len(self.tokenizer(text, add_special_tokens=False)["input_ids"]) == 1
             chosen = (text,) if single else tuple(text.split(","))
         else:
-            raise ValueError(f"output: expected 'token:...' of a language model, such as 'token: good', got {output!r}")
+            raise ValueError(
+                f"output: expected 'token:...' of a language model, such as 'token: good', got {output!r}"
+            )
         model = replace(self, continuations=chosen, outputs=())
         return model, model.outputs[-1]
 
     @cached_property
     def room(self) -> int:
         """The maximum number of tokens of a text, without special tokens."""
-        limits = [limit for limit in (self.max_length, getattr(self.tokenizer, "model_max_length", None)) if limit]
-        tables = (module for name, module in self.model.named_modules() if name.endswith("position_embeddings"))
+        limits = [
+            limit
+            for limit in (self.max_length, getattr(self.tokenizer, "model_max_length", None))
+            if limit
+        ]
+        tables = (
+            module
+            for name, module in self.model.named_modules()
+            if name.endswith("position_embeddings")
+        )
         padding = getattr(next(tables, None), "padding_idx", None)
-        first = 0 if padding is None else int(padding) + 1  # RoBERTa and similar models count from there
+        first = (
+            0 if padding is None else int(padding) + 1
+        )  # RoBERTa and similar models count from there
         for name in ("max_position_embeddings", "n_positions"):
             positions = getattr(self.model.config, name, None)
             if isinstance(positions, int) and positions > 0:
@@ -262,7 +326,9 @@ class TransformerClassifier(Model):
         most = min([*limits, 10**9])  # tokenizers without a limit report 10^30
         taken = self.frame.size + max((len(ids) - 1 for ids in self._continuations), default=0)
         if most <= taken:
-            raise ValueError(f"max_length: expected more than the {taken} special tokens, got {most}")
+            raise ValueError(
+                f"max_length: expected more than the {taken} special tokens, got {most}"
+            )
         return int(most) - taken
 
     def __call__(self, sequences: Sequence[Tokens]) -> Array:
@@ -270,10 +336,16 @@ class TransformerClassifier(Model):
         rows = [self.frame.around(ids) for ids in self._checked(sequences)]
         lengths = np.array([row.size for row in rows], dtype=np.intp)
         # Next tokens are predicted at the end of a row, so such rows are not padded.
-        pads = getattr(self.tokenizer, "padding_side", "right") == "right" and not self.predicts_tokens
+        pads = (
+            getattr(self.tokenizer, "padding_side", "right") == "right" and not self.predicts_tokens
+        )
         logits = np.empty((len(rows), self._outputs))
         done = 0
-        with stages("transformer", self.progress) as report, _evaluating(self.model), self._padding(rows) as pad:
+        with (
+            stages("transformer", self.progress) as report,
+            _evaluating(self.model),
+            self._padding(rows) as pad,
+        ):
             for batch in batches(lengths, self.batch_size, pads):
                 logits[batch] = self._batch([rows[i] for i in batch], pad)
                 done += batch.size
@@ -291,14 +363,24 @@ class TransformerClassifier(Model):
         for row, sequence in enumerate(sequences):
             ids = as_ids("sequences", sequence)
             if ids.size > self.room:
-                raise ValueError(f"sequences: expected at most {self.room} tokens, got {ids.size} at {row}")
+                raise ValueError(
+                    f"sequences: expected at most {self.room} tokens, got {ids.size} at {row}"
+                )
             if ids.size and not HIDDEN <= ids.min() <= ids.max() < vocabulary:
-                raise ValueError(f"sequences: expected ids below {vocabulary}, got {ids.min()}..{ids.max()} at {row}")
+                raise ValueError(
+                    f"sequences: expected ids below {vocabulary}, got {ids.min()}..{ids.max()} at {row}"
+                )
             if ids.size == self.frame.size == 0:
                 # The token that begins or ends a text represents the empty text.
-                tokens = [token for token in map(self._special, ("bos", "eos", "pad", "unk")) if token is not None]
+                tokens = [
+                    token
+                    for token in map(self._special, ("bos", "eos", "pad", "unk"))
+                    if token is not None
+                ]
                 if not tokens:
-                    raise ValueError("tokenizer: expected a bos, eos, pad or unk token for the empty text; got none")
+                    raise ValueError(
+                        "tokenizer: expected a bos, eos, pad or unk token for the empty text; got none"
+                    )
                 ids = np.array(tokens[:1])
             yield ids
 
@@ -311,7 +393,9 @@ class TransformerClassifier(Model):
         if pad is None:
             used = {i for row in rows for i in row.tolist()}
             candidates = (self._special("pad"), *range(len(used) + 1))
-            pad = config.pad_token_id = next(i for i in candidates if i is not None and i not in used)
+            pad = config.pad_token_id = next(
+                i for i in candidates if i is not None and i not in used
+            )
         try:
             yield int(pad)
         finally:
@@ -327,7 +411,9 @@ class TransformerClassifier(Model):
             before, inside, after = self.frame.types
             typed = [[*before, *[inside] * (row.size - self.frame.size), *after] for row in rows]
             types = np.array([[*row, *[0] * (longest - len(row))] for row in typed])
-        logits = self._run(np.array([[*row, *[HIDDEN] * (longest - row.size)] for row in rows]), pad, types)
+        logits = self._run(
+            np.array([[*row, *[HIDDEN] * (longest - row.size)] for row in rows]), pad, types
+        )
         if logits is None or logits.ndim != 2:
             shown = "no logits" if logits is None else f"logits of shape {logits.shape}"
             raise TypeError(
@@ -341,11 +427,20 @@ class TransformerClassifier(Model):
         arrays = {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
         arrays |= {} if types is None else {"token_type_ids": types}
         torch, device = _package("torch"), next(iter(self.model.parameters())).device
-        tensors = {name: torch.from_numpy(array.astype(np.int64)).to(device) for name, array in arrays.items()}
+        tensors = {
+            name: torch.from_numpy(array.astype(np.int64)).to(device)
+            for name, array in arrays.items()
+        }
         # A language model computes a logit for every token of its vocabulary; some do so only at the last positions.
-        few = {"logits_to_keep": keep} if keep and "logits_to_keep" in signature(self.model.forward).parameters else {}
+        few = (
+            {"logits_to_keep": keep}
+            if keep and "logits_to_keep" in signature(self.model.forward).parameters
+            else {}
+        )
         logits = getattr(self.model(**tensors, **few), "logits", None)
-        return None if logits is None else logits[:, -keep:].float().cpu().numpy().astype(np.float64)
+        return (
+            None if logits is None else logits[:, -keep:].float().cpu().numpy().astype(np.float64)
+        )
 
     def _log_odds(self, rows: Ids) -> Array:
         """Return the (n, 1) log-odds of the first continuation of rows (n, T) against the second, or against all
@@ -355,7 +450,9 @@ class TransformerClassifier(Model):
         sum_k p(c_1) ... p(c_{k-1}) (1 - p(c_k)).
         """
         if not self.continuations:
-            raise ValueError("continuations: expected what may follow the text, such as (' good',), got none")
+            raise ValueError(
+                "continuations: expected what may follow the text, such as (' good',), got none"
+            )
         logits: dict[tuple[int, ...], Array] = {}
         sides = []
         for ids in self._continuations:
@@ -377,7 +474,9 @@ class TransformerClassifier(Model):
         """Return ids, character spans and word numbers of a text without special tokens; None if not available."""
         fast = bool(getattr(self.tokenizer, "is_fast", False))
         options = {"return_offsets_mapping": True} if fast else {}
-        encoding = self.tokenizer(text, add_special_tokens=False, truncation=False, verbose=False, **options)
+        encoding = self.tokenizer(
+            text, add_special_tokens=False, truncation=False, verbose=False, **options
+        )
         ids = np.asarray(encoding["input_ids"], dtype=np.intp).reshape(-1)
         if not fast:
             return ids, None, None
@@ -408,7 +507,11 @@ class TransformerClassifier(Model):
             raise ValueError(f"text: expected at least one token, got {excerpt(raw)}")
         n = min(ids.size, self.room)
         tokens = tuple(map(str, self.tokenizer.convert_ids_to_tokens(ids[:n].tolist())))
-        unknown = tuple((ids[:n] == self._special("unk")).tolist()) if self._special("unk") is not None else None
+        unknown = (
+            tuple((ids[:n] == self._special("unk")).tolist())
+            if self._special("unk") is not None
+            else None
+        )
         shared: dict[str, Any] = {"data": ids[:n], "unknown": unknown}
         groups = {"tokens": np.arange(n)}
         if spans is None or words is None:
@@ -420,7 +523,10 @@ class TransformerClassifier(Model):
             labels=labels,
             groups={"words": words[:n], **groups},
             group_labels={
-                "words": tuple(raw[spans[i][0] : spans[j][1]] or labels[i] for i, j in zip(first, last, strict=True))
+                "words": tuple(
+                    raw[spans[i][0] : spans[j][1]] or labels[i]
+                    for i, j in zip(first, last, strict=True)
+                )
             },
             text=raw,
             spans=spans[:n],
@@ -464,7 +570,9 @@ class TransformerClassifier(Model):
         """Return how well that SLALOM fits the model; its Shapley values are compared with sampled ones."""
 
         def report() -> FitReport:
-            return replace(self._fitted(units, settings)[1], agreement=self._agreement(units, settings))
+            return replace(
+                self._fitted(units, settings)[1], agreement=self._agreement(units, settings)
+            )
 
         return units.cached(("agreement", settings.players, *_fit_key(settings)), report)
 
@@ -489,15 +597,30 @@ class TransformerClassifier(Model):
             queries.extend(sequences)
             return settings.explained(self._ask(units, sequences))
 
-        options: dict[str, Any] = {"num_samples": self.samples, "batch_size": self.samples, "max_deletions": FEW}
-        options |= {"seed": settings.seed, "progress": False, "replacement": self._stand_in(settings)}
+        options: dict[str, Any] = {
+            "num_samples": self.samples,
+            "batch_size": self.samples,
+            "max_deletions": FEW,
+        }
+        options |= {
+            "seed": settings.seed,
+            "progress": False,
+            "replacement": self._stand_in(settings),
+        }
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SlalomWarning)  # raised below, with the tokens instead of their ids
+            warnings.simplefilter(
+                "ignore", SlalomWarning
+            )  # raised below, with the tokens instead of their ids
             fit = fit_slalom(f, ids, **options)
         # The spread of the model's output over the samples of the fit, with few and with any number of tokens absent.
-        absent = np.array([ids.size - q.size if q.size < ids.size else (q != ids).sum() for q in queries])
+        absent = np.array(
+            [ids.size - q.size if q.size < ids.size else (q != ids).sum() for q in queries]
+        )
         values = settings.explained(self._ask(units, queries))
-        near, far = (float(v.std()) if v.size else float("nan") for v in (values[absent <= FEW], values[absent > FEW]))
+        near, far = (
+            float(v.std()) if v.size else float("nan")
+            for v in (values[absent <= FEW], values[absent > FEW])
+        )
         names = {int(i): label for i, label in zip(ids, units.labels, strict=True)}
         report = FitReport(
             name=self.surrogate,
@@ -541,7 +664,9 @@ def _package(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise ImportError(f"a transformer needs {name} ({error}): pip install '.[transformers]'") from None
+        raise ImportError(
+            f"a transformer needs {name} ({error}): pip install '.[transformers]'"
+        ) from None
 
 
 @contextmanager
@@ -565,15 +690,22 @@ def _checked_config(path: Path) -> dict[str, Any]:
 
     if not has(["config.json"]):
         missing = "one without config.json" if path.is_dir() else "no such folder"
-        raise ValueError(f"{path}: expected a folder in the layout of Hugging Face, with config.json; got {missing}")
+        raise ValueError(
+            f"{path}: expected a folder in the layout of Hugging Face, with config.json; got {missing}"
+        )
     try:
         config = dict(json.loads((path / "config.json").read_text(encoding="utf-8")).items())
     except (ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path / 'config.json'}: expected a JSON object ({error})") from None
     if config.get("auto_map"):
-        raise ValueError(f"{path}: contains Python code to run (auto_map in config.json), which is not supported")
+        raise ValueError(
+            f"{path}: contains Python code to run (auto_map in config.json), which is not supported"
+        )
     if not has(WEIGHTS):
-        pickles = [f", got {name}: a pickle can run any code; save it with save_pretrained" for name in has(PICKLES)]
+        pickles = [
+            f", got {name}: a pickle can run any code; save it with save_pretrained"
+            for name in has(PICKLES)
+        ]
         raise ValueError(f"{path}: expected weights as model.safetensors{''.join(pickles[:1])}")
     if not has(TOKENIZER):
         raise ValueError(

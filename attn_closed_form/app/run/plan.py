@@ -38,12 +38,20 @@ METADATA = b"attn_closed_form.app.run"
 WORK = "_work"
 BATCH = 2_000  # rows of a copied table in memory
 ROW_GROUP = 1_024  # rows in the memory of a worker
-MAX_COLUMNS = 16_384  # maximum for a copied table, as in Excel; Parquet needs memory and time for each column
-LONGEST_GROUP = 8 * ROW_GROUP  # maximum number of rows of a row group that a worker may have to skip
+MAX_COLUMNS = (
+    16_384  # maximum for a copied table, as in Excel; Parquet needs memory and time for each column
+)
+LONGEST_GROUP = (
+    8 * ROW_GROUP
+)  # maximum number of rows of a row group that a worker may have to skip
 PART_ROWS = 500  # maximum rows per part on one machine, which an interruption costs each worker
-CLUSTER_ROWS = 50_000  # maximum rows per part on a cluster, where a billion rows are then 20,000 files
+CLUSTER_ROWS = (
+    50_000  # maximum rows per part on a cluster, where a billion rows are then 20,000 files
+)
 LEAST_ROWS = 20
-WORKER_PARTS = 16  # parts per local worker, because all workers wait for the last part at the end of a run
+WORKER_PARTS = (
+    16  # parts per local worker, because all workers wait for the last part at the end of a run
+)
 CLUSTER_PARTS = 4_000  # enough to keep a thousand workers busy
 
 
@@ -59,7 +67,9 @@ class Part:
     target: str  # the file
     work: str  # the folder where it is written before it is renamed
     columns: Sequence[str] = ()  # the user's columns
-    refused: Mapping[int, str] = field(default_factory=dict)  # rows that are skipped, with the reason
+    refused: Mapping[int, str] = field(
+        default_factory=dict
+    )  # rows that are skipped, with the reason
 
     @property
     def rows(self) -> int:
@@ -164,7 +174,9 @@ def _lock(folder: Path) -> int:
     """Open the file descriptor that holds the lock."""
     try:
         import fcntl
-    except ImportError:  # Windows cannot open folders; it removes this file next to the folder when it is closed
+    except (
+        ImportError
+    ):  # Windows cannot open folders; it removes this file next to the folder when it is closed
         path = folder.resolve()
         flags = os.O_CREAT | os.O_EXCL | getattr(os, "O_TEMPORARY", 0)
         return os.open(path.with_name(f".{path.name}.lock"), flags)
@@ -189,12 +201,18 @@ def input_files(source: str | os.PathLike[str]) -> list[Path]:
         if not source.exists():
             raise FileNotFoundError(f"{source}: no such file or folder; expected {EXPECTED}")
         return [source]
-    files = sorted(file for file in source.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
-    tables = [file for file in files if Path(file.name.removesuffix(".gz")).suffix.lower() in FORMATS]
+    files = sorted(
+        file for file in source.iterdir() if file.is_file() and not file.name.startswith((".", "_"))
+    )
+    tables = [
+        file for file in files if Path(file.name.removesuffix(".gz")).suffix.lower() in FORMATS
+    ]
     bags = {file.stem: file for file in reversed(files) if _is_bag(file)}
     for file in files if not tables else ():
         if _is_bag(file) and bags[file.stem] != file:
-            raise RunError(f"{source}: expected one file per bag, got {bags[file.stem].name} and {file.name}")
+            raise RunError(
+                f"{source}: expected one file per bag, got {bags[file.stem].name} and {file.name}"
+            )
     if not (tables or bags):
         kinds = f"tables ({', '.join(FORMATS)}) or bags ({', '.join(BAG_SUFFIXES)})"
         raise RunError(f"{source}: expected {kinds} in this folder, found none")
@@ -220,7 +238,9 @@ def _read_in_place(file: Path) -> bool:
         return False
     with _parquet(file) as table:
         about = table.metadata
-        return all(about.row_group(i).num_rows <= LONGEST_GROUP for i in range(about.num_row_groups))
+        return all(
+            about.row_group(i).num_rows <= LONGEST_GROUP for i in range(about.num_row_groups)
+        )
 
 
 def _copy(file: Path, target: Path, column: str) -> None:
@@ -244,7 +264,10 @@ def _copy(file: Path, target: Path, column: str) -> None:
     if isinstance(batch[0].get(column), dict):
         types[column] = pa.array([row.get(column) for row in batch]).type
     texts = [name for name, kind in types.items() if kind == pa.string()]
-    with replacing(target) as partial, pa.parquet.ParquetWriter(partial, pa.schema(types)) as writer:
+    with (
+        replacing(target) as partial,
+        pa.parquet.ParquetWriter(partial, pa.schema(types)) as writer,
+    ):
         while batch:
             for row in batch:
                 row.update({name: _text(row[name]) for name in texts if row.get(name) is not None})
@@ -262,10 +285,14 @@ def _parquet(file: str | os.PathLike[str], encoded: Sequence[str] = ()) -> Any:
     try:
         return pa.parquet.ParquetFile(file, memory_map=True, read_dictionary=list(encoded))
     except (ValueError, OSError) as error:
-        raise RunError(f"{file}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
+        raise RunError(
+            f"{file}: not a readable Parquet file ({str(error).splitlines()[0]})"
+        ) from None
 
 
-def _row_tables(path: Path, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
+def _row_tables(
+    path: Path, columns: Sequence[str], groups: Sequence[int] | None = None
+) -> Iterator[Any]:
     """Yield tables of ROW_GROUP rows; the last one may be shorter.
 
     A file that is damaged, or that is small and would fill the memory, is an error: a text that is stored once may be
@@ -274,14 +301,23 @@ def _row_tables(path: Path, columns: Sequence[str], groups: Sequence[int] | None
     pa = pyarrow()
     with _parquet(path) as file:
         schema = pa.schema([field for field in file.schema_arrow if field.name in columns])
-    encoded = [field.name for field in schema if field.type in (pa.string(), pa.large_string(), pa.binary())]
+    encoded = [
+        field.name
+        for field in schema
+        if field.type in (pa.string(), pa.large_string(), pa.binary())
+    ]
     with reading(path, "Parquet"), _parquet(path, encoded) as file:
         waiting = schema.empty_table()
-        for batch in file.iter_batches(ROW_GROUP, row_groups=groups, columns=schema.names, use_threads=False):
+        for batch in file.iter_batches(
+            ROW_GROUP, row_groups=groups, columns=schema.names, use_threads=False
+        ):
             batch.validate(full=True)  # otherwise indices and offsets could point outside the data
             length = 0
             for column in batch.columns:
-                if pa.types.is_dictionary(column.type) and column.type.value_type in (pa.string(), pa.large_string()):
+                if pa.types.is_dictionary(column.type) and column.type.value_type in (
+                    pa.string(),
+                    pa.large_string(),
+                ):
                     lengths = pa.compute.binary_length(column.dictionary)
                     length += pa.compute.sum(lengths.take(column.indices)).as_py() or 0
             check_size(length, path)
@@ -313,7 +349,9 @@ def _describe(file: Path, source: Path, column: str) -> tuple[int, Any]:
 def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> Plan:
     earlier = read_manifest(folder)
     order = {} if earlier is None else {file["name"]: n for n, file in enumerate(earlier["files"])}
-    files = sorted(files, key=lambda file: order.get(file.name, len(order)))  # new bags follow those of earlier runs
+    files = sorted(
+        files, key=lambda file: order.get(file.name, len(order))
+    )  # new bags follow those of earlier runs
     bags, work = _is_bag(files[0]), folder / WORK
     sources = [
         (file if _read_in_place(file) else work / f"input-{number}.parquet").absolute()
@@ -331,8 +369,12 @@ def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> P
         manifest = _begin(files, sources, folder, task, request, workers)
     else:
         manifest = _resumed(folder, earlier, request, bags)
-    parts = [(part, _is_done(Path(part.target), bags)) for part in _cut(files, sources, folder, manifest)]
-    done, missing = ([part for part, is_done in parts if is_done == wanted] for wanted in (True, False))
+    parts = [
+        (part, _is_done(Path(part.target), bags)) for part in _cut(files, sources, folder, manifest)
+    ]
+    done, missing = (
+        [part for part, is_done in parts if is_done == wanted] for wanted in (True, False)
+    )
     copy_tables({Path(part.source) for part in missing})
     return Plan(missing, done, manifest["rows"], sum(part.rows for part in done))
 
@@ -371,7 +413,12 @@ def _write_manifest(folder: Path, schema: Any, manifest: Mapping[str, Any]) -> N
 
 
 def _begin(
-    files: list[Path], sources: list[Path], folder: Path, task: Task, request: dict[str, Any], workers: int | None
+    files: list[Path],
+    sources: list[Path],
+    folder: Path,
+    task: Task,
+    request: dict[str, Any],
+    workers: int | None,
 ) -> dict[str, Any]:
     """Read the schemas of all inputs, determine the columns, and write the manifest."""
     pa = pyarrow()
@@ -383,7 +430,9 @@ def _begin(
         raise RunError(f"the columns of the tables have incompatible types ({error})") from None
     for name in task.columns or ():
         if name not in merged.names:
-            raise RunError(f"--columns: expected names among {', '.join(merged.names)}, got {name!r}")
+            raise RunError(
+                f"--columns: expected names among {', '.join(merged.names)}, got {name!r}"
+            )
     names = [name for name in merged.names if name != task.column or _is_bag(sources[0])]
     results = {"row": pa.int64(), **result_columns(task)}
     columns = names if task.columns is None else list(task.columns)
@@ -393,7 +442,9 @@ def _begin(
         )
     manifest = {
         **request,
-        "files": [{**file, "rows": count} for file, count in zip(request["files"], rows, strict=True)],
+        "files": [
+            {**file, "rows": count} for file, count in zip(request["files"], rows, strict=True)
+        ],
         "rows": sum(rows),
         "part_rows": size_of_parts(sum(rows), workers),
         "columns": columns,
@@ -403,15 +454,21 @@ def _begin(
     return manifest
 
 
-def _resumed(folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], bags: bool) -> dict[str, Any]:
+def _resumed(
+    folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], bags: bool
+) -> dict[str, Any]:
     """Return the manifest of an earlier run if the request is the same, with bags added since then."""
     before, files = earlier["files"], request["files"]
     differences = []
     if earlier["version"] != request["version"]:
-        differences.append(f"it was made by version {earlier['version']}; this is {request['version']}")
+        differences.append(
+            f"it was made by version {earlier['version']}; this is {request['version']}"
+        )
     if earlier["model"]["sha256"] != request["model"]["sha256"]:
         differences.append("the model is a different one")
-    if [file["name"] for file in files[: len(before) if bags else None]] != [file["name"] for file in before]:
+    if [file["name"] for file in files[: len(before) if bags else None]] != [
+        file["name"] for file in before
+    ]:
         differences.append("the input files are different")
     for number, (old, new) in enumerate(zip(before, files, strict=False)):
         retried = bags and not _is_done(_target(folder, number), bags)
@@ -428,12 +485,20 @@ def _resumed(folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], 
     if not bags:
         return earlier
     manifest = {**earlier, "files": [{**file, "rows": 1} for file in files], "rows": len(files)}
-    _write_manifest(folder, pyarrow().parquet.read_schema(folder / MANIFEST).remove_metadata(), manifest)
+    _write_manifest(
+        folder, pyarrow().parquet.read_schema(folder / MANIFEST).remove_metadata(), manifest
+    )
     return manifest
 
 
 def _shown(value: Any) -> str:
-    return "the default" if value is None else ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return (
+        "the default"
+        if value is None
+        else ",".join(map(str, value))
+        if isinstance(value, list)
+        else str(value)
+    )
 
 
 def size_of_parts(rows: int, workers: int | None) -> int:
@@ -442,7 +507,9 @@ def size_of_parts(rows: int, workers: int | None) -> int:
     >>> size_of_parts(25_000, 2), size_of_parts(400, 4), size_of_parts(1_000_000, None), size_of_parts(10**9, None)
     (500, 20, 250, 50000)
     """
-    most, parts = (CLUSTER_ROWS, CLUSTER_PARTS) if workers is None else (PART_ROWS, WORKER_PARTS * workers)
+    most, parts = (
+        (CLUSTER_ROWS, CLUSTER_PARTS) if workers is None else (PART_ROWS, WORKER_PARTS * workers)
+    )
     return min(most, max(LEAST_ROWS, -(-rows // parts)))
 
 
@@ -454,10 +521,16 @@ def _is_done(target: Path, bags: bool) -> bool:
     """Return whether a part is finished; a bag with an error is not."""
     if not (bags and target.exists()):
         return target.exists()
-    return bool(pyarrow().parquet.read_table(target, columns=["error"], partitioning=None)["error"].null_count)
+    return bool(
+        pyarrow()
+        .parquet.read_table(target, columns=["error"], partitioning=None)["error"]
+        .null_count
+    )
 
 
-def _cut(files: Sequence[Path], sources: Sequence[Path], folder: Path, manifest: Mapping[str, Any]) -> Iterator[Part]:
+def _cut(
+    files: Sequence[Path], sources: Sequence[Path], folder: Path, manifest: Mapping[str, Any]
+) -> Iterator[Part]:
     """Yield the parts of all inputs, in order."""
     first = number = 0
     for file, source, entry in zip(files, sources, manifest["files"], strict=True):

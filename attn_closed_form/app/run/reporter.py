@@ -30,7 +30,11 @@ class Meter:
     """
 
     def __init__(
-        self, total: int, before: int = 0, unit: str = "documents", clock: Callable[[], float] = time.monotonic
+        self,
+        total: int,
+        before: int = 0,
+        unit: str = "documents",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.total, self.before, self.unit, self.clock = total, before, unit, clock
         self.begin = clock()
@@ -73,7 +77,13 @@ def show_time(seconds: float) -> str:
     """
     minutes, whole = divmod(round(seconds), 60)
     hours, left = divmod(minutes, 60)
-    return f"{hours} h {left} min" if hours else f"{minutes} min {whole} s" if minutes else f"{whole} s"
+    return (
+        f"{hours} h {left} min"
+        if hours
+        else f"{minutes} min {whole} s"
+        if minutes
+        else f"{whole} s"
+    )
 
 
 @contextmanager

@@ -26,7 +26,16 @@ import numpy as np
 from ... import __version__
 from ..files.atomic import replacing
 from .plan import MANIFEST, Part
-from .task import Reason, RunError, Task, collector_paused, explain_inputs, parquet_options, pyarrow, result_table
+from .task import (
+    Reason,
+    RunError,
+    Task,
+    collector_paused,
+    explain_inputs,
+    parquet_options,
+    pyarrow,
+    result_table,
+)
 
 AHEAD = 1_000  # maximum number of parts submitted at a time
 LOCAL_DEATHS = 2  # number of local workers that a part may lose before it is set aside
@@ -56,9 +65,13 @@ def explain_part(task: Task, part: Part) -> Progress:
     try:
         from threadpoolctl import threadpool_limits
     except ImportError:
-        raise ImportError("explaining many inputs needs threadpoolctl: pip install '.[corpus]'") from None
+        raise ImportError(
+            "explaining many inputs needs threadpoolctl: pip install '.[corpus]'"
+        ) from None
     if task.version != __version__:
-        raise RunError(f"this worker has attn-closed-form {__version__}, but the run was started by {task.version}")
+        raise RunError(
+            f"this worker has attn-closed-form {__version__}, but the run was started by {task.version}"
+        )
     pa = pyarrow()
     target = Path(part.target)
     schema = pa.parquet.read_schema(target.with_name(MANIFEST)).remove_metadata()
@@ -71,7 +84,9 @@ def explain_part(task: Task, part: Part) -> Progress:
         for table in part.read(task.column):
             refused = {number - rows: reason for number, reason in part.refused.items()}
             with collector_paused():  # until the objects of these rows are gone
-                results, *counts = _explained(task, part, table, schema, part.first_row + rows, refused)
+                results, *counts = _explained(
+                    task, part, table, schema, part.first_row + rows, refused
+                )
             writer.write_table(results)
             rows, failed, by_core = np.add([rows, failed, by_core], counts).tolist()
     return Progress(rows, failed, by_core)
@@ -81,7 +96,9 @@ def _explained(
     task: Task, part: Part, table: Any, schema: Any, first: int, refused: Mapping[int, str]
 ) -> tuple[Any, int, int, int]:
     """Explain rows from number `first` on; also count all rows, errors, and rows computed by the core."""
-    outcomes = explain_inputs(task, table[task.column].to_pylist(), part.folder, str(Path(part.target).parent), refused)
+    outcomes = explain_inputs(
+        task, table[task.column].to_pylist(), part.folder, str(Path(part.target).parent), refused
+    )
     columns = {"row": np.arange(first, first + len(outcomes))}
     for name in part.columns:
         kind = schema.field(name).type
@@ -116,7 +133,11 @@ def run(
         if part is not None and _stamp(part.source) != stamps[part.source]:
             Path(part.target).unlink(missing_ok=True)
             raise RunError(f"{part.source}: changed during the run")
-        rows, failed, by_core = rows + progress.rows, failed + progress.failed, by_core + progress.by_core
+        rows, failed, by_core = (
+            rows + progress.rows,
+            failed + progress.failed,
+            by_core + progress.by_core,
+        )
         yield progress._replace(rows=rows, failed=failed, by_core=by_core)
 
 
@@ -126,7 +147,9 @@ def _stamp(source: str) -> tuple[int, int]:
     return stat.st_size, stat.st_mtime_ns
 
 
-def _on_dask(task: Task, parts: Sequence[Part], workers: int, address: str | None) -> Iterator[_Step]:
+def _on_dask(
+    task: Task, parts: Sequence[Part], workers: int, address: str | None
+) -> Iterator[_Step]:
     if not parts:
         return
     with _dask(workers, address, parts[0].work) as dask:
@@ -174,13 +197,19 @@ class _Dask:
             with suppress(queue.Empty):
                 return self.done.get(timeout=POLL)
             gone = (Status.closing, Status.closed, Status.failed)
-            if self.cluster is not None and all(nanny.status in gone for nanny in self.cluster.workers.values()):
+            if self.cluster is not None and all(
+                nanny.status in gone for nanny in self.cluster.workers.values()
+            ):
                 raise RunError("all workers died and could not be restarted")
 
-    def explained(self, task: Task, parts: Sequence[Part]) -> Iterator[tuple[Part, Progress | None]]:
+    def explained(
+        self, task: Task, parts: Sequence[Part]
+    ) -> Iterator[tuple[Part, Progress | None]]:
         """Yield parts in the order in which they finish, with None for a part whose workers died."""
         waiting = iter(parts)
-        running: dict[str, tuple[Any, Part]] = {}  # Dask cancels the work of a future that is not referenced
+        running: dict[
+            str, tuple[Any, Part]
+        ] = {}  # Dask cancels the work of a future that is not referenced
         while True:
             for part in islice(waiting, AHEAD - len(running)):
                 future = self.submit(explain_part, task, part)
@@ -203,7 +232,9 @@ class _Dask:
                 raise RunError(f"a worker failed: {_one_line(error)}") from None
             # A finished future without a result means that the connection is broken, even if the client has not
             # noticed.
-            raise RunError(f"scheduler {self.address}: lost during the run ({_one_line(error)})") from None
+            raise RunError(
+                f"scheduler {self.address}: lost during the run ({_one_line(error)})"
+            ) from None
 
     def alone(self, task: Task, part: Part) -> Progress:
         """Explain a blamed part alone; the rows that kill their worker get an error."""
@@ -219,7 +250,9 @@ class _Dask:
             refused = dict.fromkeys(range(part.rows), reason.replace("row", "part"))
             progress = explain_part(task, replace(part, refused=refused))
         rows = ", ".join(str(part.first_row + number) for number in refused)
-        return progress._replace(note=f"rows {rows} were skipped because their workers died" if refused else "")
+        return progress._replace(
+            note=f"rows {rows} were skipped because their workers died" if refused else ""
+        )
 
 
 def _explain_one(task: Task, part: Part, number: int) -> bool:
@@ -242,16 +275,23 @@ def _dask(workers: int, address: str | None, work: str) -> Iterator[_Dask]:
         from distributed import Client
         from distributed.utils import silence_logging_cmgr
     except ImportError:
-        raise ImportError("several workers need distributed: pip install '.[corpus]'; or use --workers 1") from None
+        raise ImportError(
+            "several workers need distributed: pip install '.[corpus]'; or use --workers 1"
+        ) from None
     with silence_logging_cmgr(logging.CRITICAL):  # errors are reported here, in one line
         if address is None:
-            with _local_cluster(workers, work) as cluster, Client(cluster, set_as_default=False) as client:
+            with (
+                _local_cluster(workers, work) as cluster,
+                Client(cluster, set_as_default=False) as client,
+            ):
                 yield _Dask(client, None, cluster)
             return
         try:
             client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
-            expected = "expected the address of a Dask scheduler that answers, such as tcp://10.0.0.5:8786"
+            expected = (
+                "expected the address of a Dask scheduler that answers, such as tcp://10.0.0.5:8786"
+            )
             raise RunError(f"--cluster {address}: {expected} ({_one_line(error)})") from None
         try:
             yield _Dask(client, address)
@@ -276,7 +316,10 @@ def _local_cluster(workers: int, work: str) -> Iterator[Any]:
         "distributed.worker.profile.enabled": False,
         "distributed.admin.tick.interval": "1s",
         # Dask sets MALLOC_TRIM_THRESHOLD_ by default, which makes glibc map and unmap memory for every large array.
-        "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        "distributed.nanny.pre-spawn-environ": {
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        },
     }
     with dask.config.set(settings), _main_left_alone():
         try:

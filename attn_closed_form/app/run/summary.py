@@ -82,7 +82,12 @@ class Summary:
         return self.scales[self.outputs.index(output)]
 
     def top(
-        self, output: str, n: int = 20, by: str = "total", least_documents: int = 1, side: str | None = None
+        self,
+        output: str,
+        n: int = 20,
+        by: str = "total",
+        least_documents: int = 1,
+        side: str | None = None,
     ) -> list[Word]:
         """Return the n strongest words of an output by |total| or |mean|, if they are in enough documents.
 
@@ -102,7 +107,9 @@ class Summary:
             kept &= total > 0 if side == "supports" else total < 0
         strength = np.where(kept, np.abs(total if by == "total" else mean), -1.0)
         order = np.argsort(-strength, kind="stable")[:n]
-        variance = np.maximum(self.squares[:, column] - documents * mean**2, 0.0) / np.maximum(documents - 1, 1)
+        variance = np.maximum(self.squares[:, column] - documents * mean**2, 0.0) / np.maximum(
+            documents - 1, 1
+        )
         half_width = NORMAL * np.sqrt(variance / np.maximum(documents, 1))
         return [
             Word(
@@ -120,7 +127,11 @@ class Summary:
 
     def sides(self, output: str, side: str | None = None, **options: Any) -> dict[str, list[Word]]:
         """Return the strongest words for and against an output, ranked by `top`; with `side`, one of the two."""
-        return {SIDES[one]: self.top(output, side=one, **options) for one in SIDES if side in (None, one)}
+        return {
+            SIDES[one]: self.top(output, side=one, **options)
+            for one in SIDES
+            if side in (None, one)
+        }
 
 
 def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summary:
@@ -137,19 +148,36 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
     scales: dict[str, str] = {}  # by output
     on_logits = "scale" not in names or METHODS[method].on_logits
     documents, failed = np.zeros(0, dtype=np.int64), 0
-    counts, sums, squares, best = np.zeros((0, 0), dtype=np.int64), *(np.zeros((0, 0)) for _ in range(3))
+    counts, sums, squares, best = (
+        np.zeros((0, 0), dtype=np.int64),
+        *(np.zeros((0, 0)) for _ in range(3)),
+    )
     examples = np.zeros((0, 0), dtype=np.int64)
-    columns = ["labels", method, "output", "error", *([] if on_logits else ["scale"]), *(["row"] * ("row" in names))]
+    columns = [
+        "labels",
+        method,
+        "output",
+        "error",
+        *([] if on_logits else ["scale"]),
+        *(["row"] * ("row" in names)),
+    ]
     for part in parts:
         table = pa.parquet.read_table(part, columns=columns, partitioning=None)
         good = table.filter(pa.compute.is_null(table["error"])).combine_chunks()
         failed += table.num_rows - good.num_rows
-        word = _numbered(pa.compute.list_flatten(good["labels"]), words)  # the word of each player of the part
-        named, scale = good["output"], ["logit"] * len(good) if on_logits else good["scale"].to_pylist()
+        word = _numbered(
+            pa.compute.list_flatten(good["labels"]), words
+        )  # the word of each player of the part
+        named, scale = (
+            good["output"],
+            ["logit"] * len(good) if on_logits else good["scale"].to_pylist(),
+        )
         if len({*scale, *list(scales.values())[:1]}) > 1:
             first = next(iter(scales.values()), scale[0])
             marked = zip(named.to_pylist(), scale, strict=True)
-            named = pa.chunked_array([[name if on == first else f"{name} ({on})" for name, on in marked]])
+            named = pa.chunked_array(
+                [[name if on == first else f"{name} ({on})" for name, on in marked]]
+            )
         output = _numbered(named, outputs)  # the output of each document
         scales |= dict(zip(named.to_pylist(), scale, strict=True))
         lengths = pa.compute.list_value_length(good["labels"]).to_numpy().astype(np.int64)
@@ -159,8 +187,12 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
         counts, examples = np.pad(counts, grow), np.pad(examples, grow, constant_values=-1)
         documents = np.pad(documents, grow[1]) + np.bincount(output, minlength=len(outputs))
         # One entry per word and document, the weakest first, so that the strongest of several examples is kept.
-        (of_word, of_document), entry = np.unique(np.stack([word, document]), axis=1, return_inverse=True)
-        scores = np.bincount(entry.ravel(), pa.compute.list_flatten(good[method]).to_numpy(), of_word.size)
+        (of_word, of_document), entry = np.unique(
+            np.stack([word, document]), axis=1, return_inverse=True
+        )
+        scores = np.bincount(
+            entry.ravel(), pa.compute.list_flatten(good[method]).to_numpy(), of_word.size
+        )
         order = np.argsort(np.abs(scores), kind="stable")
         scores, of_document = scores[order], of_document[order]
         place = of_word[order], output[of_document]
@@ -181,10 +213,15 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
 
 def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
     """Return the number of each name; new names are added in order of first appearance."""
-    encoded = pyarrow().concat_arrays(names.chunks).dictionary_encode() if names.num_chunks else None
+    encoded = (
+        pyarrow().concat_arrays(names.chunks).dictionary_encode() if names.num_chunks else None
+    )
     if encoded is None or not len(encoded):
         return np.zeros(0, dtype=np.int64)
-    numbers = np.array([index.setdefault(name, len(index)) for name in encoded.dictionary.to_pylist()], dtype=np.int64)
+    numbers = np.array(
+        [index.setdefault(name, len(index)) for name in encoded.dictionary.to_pylist()],
+        dtype=np.int64,
+    )
     return numbers[encoded.indices.to_numpy()]
 
 
@@ -194,7 +231,9 @@ def interval(word: Word, scale: ExplainedScale) -> str:
     return scale.digits(word.mean, "+.4f") + width
 
 
-def plot_words(summary: Summary, words: Mapping[str, list[Word]], path: Any, by: str = "total") -> Any:
+def plot_words(
+    summary: Summary, words: Mapping[str, list[Word]], path: Any, by: str = "total"
+) -> Any:
     """Write a bar chart of the words, with one panel per output, and return the figure. Needs matplotlib.
 
     If `by` is "mean", the bars have 95 % intervals.
@@ -205,7 +244,11 @@ def plot_words(summary: Summary, words: Mapping[str, list[Word]], path: Any, by:
         raise ImportError("plots need matplotlib: pip install '.[plots]'") from None
     heights = [0.9 + 0.26 * len(ranked) for ranked in words.values()]
     figure, panels = plt.subplots(
-        len(words), figsize=(7, sum(heights)), layout="constrained", squeeze=False, height_ratios=heights
+        len(words),
+        figsize=(7, sum(heights)),
+        layout="constrained",
+        squeeze=False,
+        height_ratios=heights,
     )
     for (output, ranked), ax in zip(words.items(), panels[:, 0], strict=True):
         scale = summary.scale(output)
@@ -213,12 +256,21 @@ def plot_words(summary: Summary, words: Mapping[str, list[Word]], path: Any, by:
         length = np.array([factor * getattr(word, by) for word in ranked])
         widths = [factor * (word.half_width or 0.0) for word in ranked] if by == "mean" else None
         color = [np.divide(FOR if x > 0 else AGAINST, 255) for x in length]
-        ax.barh(place, length, color=color, xerr=widths, error_kw={"ecolor": "0.3", "elinewidth": 0.8})
-        ax.set_yticks(place, [f"{visible(word.word)}  ({word.documents:,})".replace("$", r"\$") for word in ranked])
+        ax.barh(
+            place, length, color=color, xerr=widths, error_kw={"ecolor": "0.3", "elinewidth": 0.8}
+        )
+        ax.set_yticks(
+            place,
+            [f"{visible(word.word)}  ({word.documents:,})".replace("$", r"\$") for word in ranked],
+        )
         ax.axvline(0, color="0.3", lw=0.8)
-        ax.set_xlabel(f"{scale.titled(by)} over the documents that have the word (their number in brackets)")
+        ax.set_xlabel(
+            f"{scale.titled(by)} over the documents that have the word (their number in brackets)"
+        )
         ax.set_title(
-            f"{summary.method}, {scale.name}: words that support or oppose {visible(output)}".replace("$", r"\$"),
+            f"{summary.method}, {scale.name}: words that support or oppose {visible(output)}".replace(
+                "$", r"\$"
+            ),
             fontsize=10,
         )
         ax.margins(y=0.01)
@@ -260,9 +312,17 @@ def write_bag_table(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     names = ("path", "output", "scale", "prediction", "probability", *BAG_COLUMNS, "error")
     rows = []
     for part in sorted(Path(folder).glob("part-*.parquet")):
-        rows += pyarrow().parquet.read_table(part, columns=list(names), partitioning=None).to_pylist()
-    rows = [{"bag": Path(row.pop("path")).stem, **row} for row in sorted(rows, key=lambda row: row["path"])]
-    with replacing(Path(folder) / BAG_TABLE) as partial, partial.open("w", encoding="utf-8", newline="") as stream:
+        rows += (
+            pyarrow().parquet.read_table(part, columns=list(names), partitioning=None).to_pylist()
+        )
+    rows = [
+        {"bag": Path(row.pop("path")).stem, **row}
+        for row in sorted(rows, key=lambda row: row["path"])
+    ]
+    with (
+        replacing(Path(folder) / BAG_TABLE) as partial,
+        partial.open("w", encoding="utf-8", newline="") as stream,
+    ):
         writer = csv.DictWriter(stream, ("bag", *names[1:]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -42,7 +42,9 @@ def parts_of(folder: str | os.PathLike[str]) -> list[Path]:
     """Return the files of a run, in the order of the rows, or raise an error if there are none."""
     parts = sorted(Path(folder).glob("part-*.parquet"))
     if not parts:
-        raise RunError(f"{folder}: expected the parts of a run (part-000000.parquet, ...), found none")
+        raise RunError(
+            f"{folder}: expected the parts of a run (part-000000.parquet, ...), found none"
+        )
     return parts
 
 
@@ -66,8 +68,12 @@ def long_table(table: Any) -> Any:
     table, compute = table.combine_chunks(), pa.compute
     for name in LONG_COLUMNS:
         if name in table.column_names:
-            raise RunError(f"column {name!r}: the long form has a column of this name; rename it or use --form wide")
-    lengths = compute.fill_null(compute.list_value_length(table["labels"]), 0).to_numpy().astype(np.int64)
+            raise RunError(
+                f"column {name!r}: the long form has a column of this name; rename it or use --form wide"
+            )
+    lengths = (
+        compute.fill_null(compute.list_value_length(table["labels"]), 0).to_numpy().astype(np.int64)
+    )
     times = np.maximum(lengths, 1)  # a row with an error remains one row
     position = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
     missing = np.repeat(lengths == 0, times)
@@ -87,7 +93,10 @@ def long_table(table: Any) -> Any:
     )
     first = rows.column_names.index("output")
     columns = {name: rows[name] for name in rows.column_names[:first]}
-    columns |= {"position": pa.array(position, pa.int32(), mask=missing), "word": flat(table["labels"])}
+    columns |= {
+        "position": pa.array(position, pa.int32(), mask=missing),
+        "word": flat(table["labels"]),
+    }
     spans = flat(table["spans"])
     with_span = compute.greater(compute.fill_null(compute.list_value_length(spans), 0), 0)
     one = compute.list_element(
@@ -116,13 +125,20 @@ def _write_csv(tables: Iterator[Any], path: Path, separator: str) -> None:
         for number, table in enumerate(tables):
             if not number:
                 writer.writerow(map(_cell, table.column_names))
-            writer.writerows(zip(*(map(_cell, table[name].to_pylist()) for name in table.column_names), strict=True))
+            writer.writerows(
+                zip(
+                    *(map(_cell, table[name].to_pylist()) for name in table.column_names),
+                    strict=True,
+                )
+            )
 
 
 def _write_jsonl(tables: Iterator[Any], path: Path, separator: str) -> None:
     with path.open("w", encoding="utf-8") as stream:
         for table in tables:
-            stream.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in table.to_pylist())
+            stream.writelines(
+                json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in table.to_pylist()
+            )
 
 
 def _write_xlsx(tables: Iterator[Any], path: Path, separator: str) -> None:
@@ -168,7 +184,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
     aware = isinstance(value, datetime.datetime | datetime.time) and value.tzinfo is not None
-    simple = value is None or isinstance(value, bool | int | float | str | datetime.date | datetime.time)
+    simple = value is None or isinstance(
+        value, bool | int | float | str | datetime.date | datetime.time
+    )
     return value if simple and not aware else str(value)
 
 
@@ -186,7 +204,10 @@ WRITERS: dict[str, Callable[[Iterator[Any], Path, str], None]] = {
 
 
 def write_results(
-    folder: str | os.PathLike[str], path: str | os.PathLike[str], form: str | None = None, separator: str = ","
+    folder: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    form: str | None = None,
+    separator: str = ",",
 ) -> None:
     """Write the results of a run to one file, in the format of its suffix.
 
@@ -199,7 +220,9 @@ def write_results(
     """
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in WRITERS:
-        raise ValueError(f"{path}: expected a file that ends in {', '.join(f'.{name}' for name in WRITERS)}")
+        raise ValueError(
+            f"{path}: expected a file that ends in {', '.join(f'.{name}' for name in WRITERS)}"
+        )
     if len(separator) != 1:
         raise ValueError(f"separator: expected one character, got {separator!r}")
     tables = result_tables(folder, form or ("long" if kind in ("csv", "xlsx") else "wide"))
@@ -256,7 +279,11 @@ def explain_table(
     """
     pa = pyarrow()
     if out is not None and os.path.exists(out):
-        sources = [path for path in (model, table) if isinstance(path, str | os.PathLike) and os.path.exists(path)]
+        sources = [
+            path
+            for path in (model, table)
+            if isinstance(path, str | os.PathLike) and os.path.exists(path)
+        ]
         if any(os.path.samefile(path, out) for path in sources):
             raise ValueError(f"out: expected a file other than the input and the model, got {out}")
     task = Task(

@@ -36,7 +36,15 @@ MAX_CHARS = 1_000_000
 BATCH_CHARS = {"numpy": 1 << 19, "jax": 1 << 21}  # characters of texts per batch
 ENGINES = ("numpy", "jax", "auto")
 MOST_CLASSES = 100  # maximum number of classes with a column each
-BAG_COLUMNS = ("instances", "empty_bag", "method", "error_bound", "attention_against", "rank_correlation", "assumed")
+BAG_COLUMNS = (
+    "instances",
+    "empty_bag",
+    "method",
+    "error_bound",
+    "attention_against",
+    "rank_correlation",
+    "assumed",
+)
 
 
 class RunError(ValueError):
@@ -88,7 +96,9 @@ class Task:
     version: str = __version__
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "methods", tuple(method.name for method in as_methods(self.methods)))
+        object.__setattr__(
+            self, "methods", tuple(method.name for method in as_methods(self.methods))
+        )
         if self.max_chars < 1:
             raise ValueError(f"max_chars: expected a positive number, got {self.max_chars}")
         for name in self.files:
@@ -126,7 +136,11 @@ def choose_engine(task: Task, engine: str) -> Task:
     refusal = found.refusal(task.opened(), task.methods, task.settings)
     if engine == "jax" and refusal:
         raise RunError(f"--engine jax: {refusal}; or use --engine numpy")
-    return task if engine == "auto" and (refusal or not found.accelerated) else replace(task, engine="jax")
+    return (
+        task
+        if engine == "auto" and (refusal or not found.accelerated)
+        else replace(task, engine="jax")
+    )
 
 
 @lru_cache(maxsize=1)
@@ -153,7 +167,9 @@ class Row(NamedTuple):
     """The results of one input, much smaller than its `Explanations`, so that a batch needs little memory."""
 
     labels: tuple[str, ...]
-    places: Ids | None  # (n, 2) character spans, those of the first player first; None without a text
+    places: (
+        Ids | None
+    )  # (n, 2) character spans, those of the first player first; None without a text
     counts: Ids  # (d,) the number of spans of each player
     logits: Array  # (C,)
     cells: dict[str, Any]  # cells of the other columns, by name
@@ -198,7 +214,11 @@ Outcome = Row | Reason
 
 
 def explain_inputs(
-    task: Task, raws: Sequence[Any], folder: str = ".", target: str | None = None, refused: Mapping[int, str] = {}
+    task: Task,
+    raws: Sequence[Any],
+    folder: str = ".",
+    target: str | None = None,
+    refused: Mapping[int, str] = {},
 ) -> list[Outcome]:
     """Return the rows of some inputs, or the reasons why they have no explanation.
 
@@ -216,12 +236,16 @@ def explain_inputs(
     ('positive', 'expected an input, got null')
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ToleranceWarning)  # the columns METHOD_error have the guaranteed error
+        warnings.simplefilter(
+            "ignore", ToleranceWarning
+        )  # the columns METHOD_error have the guaranteed error
         outcomes: list[Outcome] = []
         for raws_of_batch in _batches(task, raws):
             numbers = range(len(outcomes), len(outcomes) + len(raws_of_batch))
             batch = _Batch(raws_of_batch, [refused.get(i) for i in numbers])
-            outcomes += _explain_batch(task, batch, folder, None if target is None else Path(target))
+            outcomes += _explain_batch(
+                task, batch, folder, None if target is None else Path(target)
+            )
     return outcomes
 
 
@@ -265,9 +289,13 @@ def _explain_batch(task: Task, batch: _Batch, folder: str, target: Path | None) 
         return Evidence(model, units, task.settings.resolve(model, logits, units), logits)
 
     def prepare_games(evidence: Sequence[Evidence]) -> None:
-        model.prepare_games([each.units for each in evidence], [each.on_logit.settings for each in evidence])
+        model.prepare_games(
+            [each.units for each in evidence], [each.on_logit.settings for each in evidence]
+        )
 
-    def explain(evidence: Evidence, known: Mapping[str, Scored] | None, raw: Any) -> Callable[[], Row]:
+    def explain(
+        evidence: Evidence, known: Mapping[str, Scored] | None, raw: Any
+    ) -> Callable[[], Row]:
         explanations = explain_evidence(evidence, methods, True, known or {})
         for kind in task.files:
             if target is not None:
@@ -342,7 +370,11 @@ def result_columns(task: Task) -> dict[str, Any]:
     number, text = pa.float64(), pa.string()
     span = pa.struct([("start", pa.int32()), ("end", pa.int32())])
     classes = model.outputs if 2 <= len(model.outputs) <= MOST_CLASSES else ()
-    types: dict[str, Any] = {"labels": pa.list_(text), "spans": pa.list_(pa.list_(span)), "output": text}
+    types: dict[str, Any] = {
+        "labels": pa.list_(text),
+        "spans": pa.list_(pa.list_(span)),
+        "output": text,
+    }
     types |= {
         "scale": text,
         "prediction": number,
@@ -351,7 +383,12 @@ def result_columns(task: Task) -> dict[str, Any]:
     }
     types |= {"unseen": pa.int32(), "error": text}
     if model.reads == "a bag":
-        types |= {**dict.fromkeys(BAG_COLUMNS, number), "instances": pa.int32(), "method": text, "assumed": text}
+        types |= {
+            **dict.fromkeys(BAG_COLUMNS, number),
+            "instances": pa.int32(),
+            "method": text,
+            "assumed": text,
+        }
     for name in task.methods:
         types |= {name: pa.list_(number), f"{name}_base": number, f"{name}_error": number}
     return types
@@ -369,7 +406,9 @@ def parquet_options(schema: Any) -> dict[str, Any]:
     }
 
 
-def result_table(task: Task, schema: Any, columns: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Any:
+def result_table(
+    task: Task, schema: Any, columns: Mapping[str, Any], outcomes: Sequence[Outcome]
+) -> Any:
     """Return the Arrow table of some outcomes, with the row numbers and the user's `columns`."""
     pa, model = pyarrow(), task.opened()
     good = [outcome for outcome in outcomes if not isinstance(outcome, Reason)]
@@ -384,29 +423,41 @@ def result_table(task: Task, schema: Any, columns: Mapping[str, Any], outcomes: 
         """Return one list per row, or null if it has no length."""
         each = column(lengths)
         offsets = _offsets(np.array([length or 0 for length in each], np.intp))
-        return pa.ListArray.from_arrays(offsets, values, mask=pa.array([length is None for length in each]))
+        return pa.ListArray.from_arrays(
+            offsets, values, mask=pa.array([length is None for length in each])
+        )
 
     spanned = [row for row in good if row.places is not None]
     fields = list(schema.field("spans").type.value_type.value_type)
-    places = np.concatenate([np.zeros((0, 2), np.intp), *(row.places for row in spanned)]).astype(np.int32)
+    places = np.concatenate([np.zeros((0, 2), np.intp), *(row.places for row in spanned)]).astype(
+        np.int32
+    )
     counts = np.concatenate([np.zeros(0, np.intp), *(row.counts for row in spanned)])
-    spans = pa.ListArray.from_arrays(_offsets(counts), pa.StructArray.from_arrays([*places.T.copy()], fields=fields))
+    spans = pa.ListArray.from_arrays(
+        _offsets(counts), pa.StructArray.from_arrays([*places.T.copy()], fields=fields)
+    )
     players = [len(row.labels) for row in good]
     data: dict[str, Any] = {
         **columns,
-        "labels": lists(players, pa.array(list(chain.from_iterable(row.labels for row in good)), pa.string())),
+        "labels": lists(
+            players, pa.array(list(chain.from_iterable(row.labels for row in good)), pa.string())
+        ),
         "spans": lists([None if row.places is None else len(row.labels) for row in good], spans),
         "error": [outcome if isinstance(outcome, Reason) else None for outcome in outcomes],
     }
     for name in task.methods:
-        data[name] = lists(players, np.concatenate([np.zeros(0), *(row.scores[name] for row in good)]))
+        data[name] = lists(
+            players, np.concatenate([np.zeros(0), *(row.scores[name] for row in good)])
+        )
     chances = model.probabilities(np.array([row.logits for row in good])) if good else None
     if chances is not None:
         number = {name: c for c, name in enumerate(model.outputs)}
         for name, c in number.items():
             data[f"probability_{name}"] = column(chances[:, c].tolist())
         own = (number.get(row.cells["output"]) for row in good)
-        data["probability"] = column(None if c is None else float(chances[i, c]) for i, c in enumerate(own))
+        data["probability"] = column(
+            None if c is None else float(chances[i, c]) for i, c in enumerate(own)
+        )
     for name in schema.names:
         if name not in data:
             data[name] = column(row.cells.get(name) for row in good)

@@ -26,7 +26,18 @@ from ...game.interactions import constant_of, interactions
 from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
 from .figures import AGAINST, FOR, leader
-from .maps import ATTENTION, Place, attention, colors, columns, disagreement, place, scale_end, tile_scores, whole
+from .maps import (
+    ATTENTION,
+    Place,
+    attention,
+    colors,
+    columns,
+    disagreement,
+    place,
+    scale_end,
+    tile_scores,
+    whole,
+)
 from .plots import heat_map, package
 from .sanitize import visible
 
@@ -42,22 +53,31 @@ def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     if doubts := explanations.evidence.model.doubts:
         table["assumed"], cells = doubts, [*cells, [doubts] * len(names)]
     with replacing(path) as partial, partial.open("w", encoding="utf-8-sig", newline="") as stream:
-        writer = csv.writer(stream, delimiter="\t" if Path(path).suffix == ".tsv" else ",", lineterminator="\n")
+        writer = csv.writer(
+            stream, delimiter="\t" if Path(path).suffix == ".tsv" else ",", lineterminator="\n"
+        )
         writer.writerow(table)
         writer.writerows(zip(*cells, strict=True))
 
 
 def _with_scale(explanations: Explanations) -> dict[str, Any]:
     """Return the columns of the table of a bag, and the scale of its attributions."""
-    return {**columns(explanations), "scale": np.full(explanations.evidence.d, explanations.scale.name)}
+    return {
+        **columns(explanations),
+        "scale": np.full(explanations.evidence.d, explanations.scale.name),
+    }
 
 
 def write_parquet(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     """Write the table of a bag as Parquet (extra `corpus`); the metadata of the file state what is explained."""
     pyarrow, parquet = package("pyarrow", "corpus"), package("pyarrow.parquet", "corpus")
-    table = pyarrow.table({name: pyarrow.array(values.tolist()) for name, values in _with_scale(explanations).items()})
+    table = pyarrow.table(
+        {name: pyarrow.array(values.tolist()) for name, values in _with_scale(explanations).items()}
+    )
     with replacing(path) as partial:
-        parquet.write_table(table.replace_schema_metadata({"explanation": json.dumps(row(explanations))}), partial)
+        parquet.write_table(
+            table.replace_schema_metadata({"explanation": json.dumps(row(explanations))}), partial
+        )
 
 
 def write_geojson(
@@ -84,7 +104,9 @@ def write_geojson(
         )
     if microns_per_pixel is not None:
         if not in_microns:
-            raise ValueError("microns_per_pixel: expected coordinates in micrometers (STAMP); this bag has pixels")
+            raise ValueError(
+                "microns_per_pixel: expected coordinates in micrometers (STAMP); this bag has pixels"
+            )
         positive("microns_per_pixel", microns_per_pixel)
         where = Place(where.coords / microns_per_pixel, where.patch_size / microns_per_pixel)
     scores = tile_scores(leader(explanations, method))
@@ -106,19 +128,27 @@ def write_geojson(
     boxes = whole(np.concatenate([where.coords, where.coords + where.patch_size], axis=1)).tolist()
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as stream:
         stream.write('{"type": "FeatureCollection", "features": [')
-        tiles = zip(boxes, scores.tolist(), shades, zip(*measured.values(), strict=True), strict=True)
+        tiles = zip(
+            boxes, scores.tolist(), shades, zip(*measured.values(), strict=True), strict=True
+        )
         for i, ((left, top, right, bottom), score, shade, numbers) in enumerate(tiles):
             ring = f"[[{left}, {top}], [{right}, {top}], [{right}, {bottom}], [{left}, {bottom}], [{left}, {top}]]"
-            values = ", ".join(f"{key}: {number!r}" for key, number in zip(keys, numbers, strict=True))
+            values = ", ".join(
+                f"{key}: {number!r}" for key, number in zip(keys, numbers, strict=True)
+            )
             stream.write(
                 f'{"," if i else ""}\n{{"type": "Feature", "geometry": {{"type": "Polygon", "coordinates": [{ring}]}}, '
                 f'"properties": {{"objectType": "detection", "color": {shade}, "classification": {sides[score >= 0]}, '
                 f'"measurements": {{{values}}}}}}}'
             )
-        stream.write(f'\n], "assumed": {json.dumps(explanations.evidence.model.doubts or None)}}}\n')
+        stream.write(
+            f'\n], "assumed": {json.dumps(explanations.evidence.model.doubts or None)}}}\n'
+        )
 
 
-def write_h5(explanations: Explanations, path: str | os.PathLike[str], method: str | None = None) -> None:
+def write_h5(
+    explanations: Explanations, path: str | os.PathLike[str], method: str | None = None
+) -> None:
     """Write scores and coordinates as h5: `attention_scores` (n, 1) and `coords` (n, 2), as in CLAM's `blockmap.h5`.
 
     CLAM's `create_heatmaps.py` and TRIDENT's `visualize_heatmap` draw any scores; the attributes of
@@ -131,7 +161,10 @@ def write_h5(explanations: Explanations, path: str | os.PathLike[str], method: s
         file.create_dataset("attention_scores", data=tile_scores(e)[:, None].astype(np.float32))
         coords = file.create_dataset("coords", data=whole(where.coords))
         for name, value in explanations.evidence.units.attrs.items():
-            if isinstance(value, str | int | float | np.generic | np.ndarray) and name != "thumbnail":
+            if (
+                isinstance(value, str | int | float | np.generic | np.ndarray)
+                and name != "thumbnail"
+            ):
                 coords.attrs[name] = value
         if weight is not None:
             file.create_dataset("attention", data=weight[:, None].astype(np.float32))
@@ -204,7 +237,9 @@ def to_lime(explanation: Explanation) -> Any:
     in lime's own regression explanations.
     """
     lime = package("lime.explanation", "interop")
-    raw = "".join(visible(character) for character in explanation.text)  # one character each, so that spans stay valid
+    raw = "".join(
+        visible(character) for character in explanation.text
+    )  # one character each, so that spans stay valid
 
     def markless(text: str) -> str:
         """Replace possible markup by |, because lime's page inserts the text as HTML."""
@@ -213,7 +248,9 @@ def to_lime(explanation: Explanation) -> Any:
     class SpanMapper(lime.DomainMapper):  # type: ignore[name-defined,misc]
         """Link between feature ids and the text, with known spans instead of lime's splitting."""
 
-        def map_exp_ids(self, exp: Any, positions: bool = False, **_: Any) -> list[tuple[str, float]]:
+        def map_exp_ids(
+            self, exp: Any, positions: bool = False, **_: Any
+        ) -> list[tuple[str, float]]:
             names = [visible(label) for label in explanation.labels]
             if positions:
                 starts = ("-".join(str(start) for start, _ in spans) for spans in explanation.spans)
@@ -221,27 +258,50 @@ def to_lime(explanation: Explanation) -> Any:
             return [(names[j], weight) for j, weight in exp]
 
         def visualize_instance_html(
-            self, exp: Any, label: int, div_name: str, exp_object_name: str, text: bool = True, opacity: bool = True
+            self,
+            exp: Any,
+            label: int,
+            div_name: str,
+            exp_object_name: str,
+            text: bool = True,
+            opacity: bool = True,
         ) -> str:
             if not text:
                 return ""
             weight = dict(exp)
             places = [  # JavaScript counts an emoji as two
-                (markless(raw[start:end]), len(raw[:start].encode("utf-16-le")) // 2, weight[player])
+                (
+                    markless(raw[start:end]),
+                    len(raw[:start].encode("utf-16-le")) // 2,
+                    weight[player],
+                )
                 for start, end, player in explanation.occurrences
                 if player in weight
             ]
-            arguments = (json.dumps(places), str(label), json.dumps(markless(raw)), div_name, json.dumps(opacity))
+            arguments = (
+                json.dumps(places),
+                str(label),
+                json.dumps(markless(raw)),
+                div_name,
+                json.dumps(opacity),
+            )
             return f"\n{exp_object_name}.show_raw_text({', '.join(arguments)});\n"
 
     made = lime.Explanation(SpanMapper(), mode="regression", random_state=0)
     scores, base = explanation.scores, explanation.base_value
     order = np.argsort(-np.abs(scores), kind="stable").tolist()
-    made.local_exp = {label: [(j, sign * float(scores[j])) for j in order] for label, sign in ((1, 1.0), (0, -1.0))}
+    made.local_exp = {
+        label: [(j, sign * float(scores[j])) for j in order]
+        for label, sign in ((1, 1.0), (0, -1.0))
+    }
     made.intercept = {1: base, 0: -base}
     made.local_pred = np.array([base + float(scores.sum())])
     made.predicted_value = explanation.prediction
-    ends = (base + scores[scores < 0].sum(), base + scores[scores > 0].sum(), explanation.prediction)
+    ends = (
+        base + scores[scores < 0].sum(),
+        base + scores[scores > 0].sum(),
+        explanation.prediction,
+    )
     made.min_value, made.max_value = float(min(ends)), float(max(ends))
     return made
 
@@ -259,19 +319,26 @@ def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None
     """
     known = SHAPIQ_INDICES.get(explanation.method)
     if known is None:
-        raise ValueError(f"explanation: expected 'shapley' or 'banzhaf', as in shapiq, got {explanation.method!r}")
+        raise ValueError(
+            f"explanation: expected 'shapley' or 'banzhaf', as in shapiq, got {explanation.method!r}"
+        )
     if order not in (1, 2):
         raise ValueError(f"order: expected 1 or 2, got {order}")
     name = known[order - 1] if index is None else index
     if name not in (known[:1] if order == 1 else known[1:]):
         expected = known[0] if order == 1 else ", ".join(known[1:])
-        raise ValueError(f"index: expected {expected} for order {order} of {explanation.method!r}, got {index!r}")
+        raise ValueError(
+            f"index: expected {expected} for order {order} of {explanation.method!r}, got {index!r}"
+        )
     shapiq = package("shapiq", "interop")
     d, base, table = len(explanation.labels), explanation.base_value, np.diag(explanation.scores)
     if order == 2:
         table = interactions(explanation.game, name)
         base = constant_of(explanation.game, name, table)
-    values: dict[tuple[int, ...], float] = {(): base, **{(j,): float(table[j, j]) for j in range(d)}}
+    values: dict[tuple[int, ...], float] = {
+        (): base,
+        **{(j,): float(table[j, j]) for j in range(d)},
+    }
     if order == 2:
         values |= {(i, j): float(table[i, j]) for i in range(d) for j in range(i + 1, d)}
     return shapiq.InteractionValues(

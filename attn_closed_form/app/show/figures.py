@@ -105,7 +105,11 @@ def notice(explained: Explanation | Explanations) -> str:
     if not any(unknown) or any(character.isalnum() for label in known for character in label):
         return ""
     several = sum(unknown) > 1
-    none = f"None of the {sum(unknown)} words of this text is" if several else "The only word of this text is not"
+    none = (
+        f"None of the {sum(unknown)} words of this text is"
+        if several
+        else "The only word of this text is not"
+    )
     means = "what they mean" if several else "what it means"
     return (
         f"{none} in the vocabulary of the model. The prediction does not depend on {means}, so there is nothing to "
@@ -118,7 +122,11 @@ def sampling(e: Explanation) -> str:
     if e.info.needs != "model" or e.model_calls is None:
         return ""
     largest = 0.0 if e.standard_error is None else float(e.standard_error.max())
-    error = f"sampled, ± standard error (at most {e.scale.end(largest)})" if largest else "nothing sampled"
+    error = (
+        f"sampled, ± standard error (at most {e.scale.end(largest)})"
+        if largest
+        else "nothing sampled"
+    )
     return f"{e.title}: {error}, {e.model_calls:,} model calls"
 
 
@@ -139,7 +147,11 @@ def verdict(explanations: Explanations) -> str:
     if scale.link is None:
         explained = "logit" if output == best else f"logit of {visible(output)}"
         return f"{headline} ({explained} {scale.level(explanations.prediction)})"
-    return headline if output == best else f"{headline} ({visible(output)} {scale.level(explanations.prediction)})"
+    return (
+        headline
+        if output == best
+        else f"{headline} ({visible(output)} {scale.level(explanations.prediction)})"
+    )
 
 
 class Bar(NamedTuple):
@@ -169,7 +181,10 @@ def class_bars(explanations: Explanations) -> tuple[Bar, ...]:
     others = [chance for _, chance in ranked[MOST_CLASSES:]]
     if others:
         shown.append((f"{len(others)} others", sum(others), len(others)))
-    return tuple(Bar(name, percent(chance), "share", 0.0, chance, 0.0, chance, n) for name, chance, n in shown)
+    return tuple(
+        Bar(name, percent(chance), "share", 0.0, chance, 0.0, chance, n)
+        for name, chance, n in shown
+    )
 
 
 def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
@@ -196,16 +211,22 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
         shown, ends = [*shown, ("what the fit misses", 1)], [*ends, e.prediction]
     shown, ends = [*shown, (visible(e.output), 0)], [*ends, e.prediction]
     starts = [ends[0], *ends[:-2], ends[-1]]
-    sampled = np.zeros(len(ends))  # the standard errors of the named players; the shared bar has none
+    sampled = np.zeros(
+        len(ends)
+    )  # the standard errors of the named players; the shared bar has none
     if e.standard_error is not None:
         sampled[1 : 1 + len(named)] = e.standard_error[named]
     scale = Scale.around([*(ends - sampled), *(ends + sampled)])
     bars = []
-    for (label, count), start, end, error in zip(shown, starts, ends, sampled.tolist(), strict=True):
+    for (label, count), start, end, error in zip(
+        shown, starts, ends, sampled.tolist(), strict=True
+    ):
         left, right = sorted((scale.unit(start), scale.unit(end)))
         text = e.scale.change(end - start, error=error or None) if count else e.scale.level(end)
         kind = "end" if not count else "for" if end >= start else "against"
-        bars.append(Bar(label, text, kind, start, end, left, right, count, error / (scale.high - scale.low)))
+        bars.append(
+            Bar(label, text, kind, start, end, left, right, count, error / (scale.high - scale.low))
+        )
     return tuple(bars)
 
 
@@ -246,7 +267,9 @@ def colored_text(e: Explanation) -> ColoredText:
 
     pieces, tail = e.evidence.cached("pieces of the text", compute)
     level = tuple(levels(np.zeros(len(e.labels)) if notice(e) else e.strength).tolist())
-    return ColoredText(pieces, tail, len(e.unseen), level, e.info.kind == "signed" and e.trusted, e.unknown)
+    return ColoredText(
+        pieces, tail, len(e.unseen), level, e.info.kind == "signed" and e.trusted, e.unknown
+    )
 
 
 class MethodRow(NamedTuple):
@@ -282,7 +305,11 @@ def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
         if family == "attributions" and not explanations.evidence.exact:
             title = "Attributions, sampled or from single removals"
         if family == "slalom" and surrogate is not None:
-            poor = "" if all(e.trusted for e in members) else " (poor fit, shown in gray: do not trust these scores)"
+            poor = (
+                ""
+                if all(e.trusted for e in members)
+                else " (poor fit, shown in gray: do not trust these scores)"
+            )
             title = f"Of the {surrogate}, not of the model{poor}"
         if all(e.scale != explanations.scale for e in members):
             meaning += " It is computed from the logit, not from the probability."
@@ -366,7 +393,9 @@ def _placed(places: Array, order: Ids, texts: Sequence[str], most: int) -> tuple
     written = dots[order, None] + OFFSETS  # (labels, offsets, 2)
     low = written - sizes * SHARES
     high = low + sizes
-    covers = np.ones((*low.shape[:2], len(dots)), dtype=bool)  # the point lies within the label on both axes
+    covers = np.ones(
+        (*low.shape[:2], len(dots)), dtype=bool
+    )  # the point lies within the label on both axes
     for axis in range(2):
         point = dots[:, axis]
         covers &= (low[:, :, None, axis] <= point + DOT) & (point - DOT <= high[:, :, None, axis])
@@ -381,9 +410,14 @@ def _placed(places: Array, order: Ids, texts: Sequence[str], most: int) -> tuple
         if labels and labels[-1].player == players[i]:
             continue
         left, bottom, right, top = box
-        if all(right < other[0] or other[2] < left or top < other[1] or other[3] < bottom for other in boxes):
+        if all(
+            right < other[0] or other[2] < left or top < other[1] or other[3] < bottom
+            for other in boxes
+        ):
             boxes.append(box)
-            labels.append(PlacedLabel(players[i], texts[i], x, y, "end" if OFFSETS[k, 0] < 0 else "start"))
+            labels.append(
+                PlacedLabel(players[i], texts[i], x, y, "end" if OFFSETS[k, 0] < 0 else "start")
+            )
     return tuple(labels)
 
 
@@ -421,7 +455,9 @@ def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:
     removed = sorted(set(np.asarray(players, dtype=np.intp).tolist()))
     present = np.ones(evidence.d, dtype=bool)
     present[removed] = False
-    logit = float(evidence.model.value(evidence.units, evidence.on_logit.settings, present[None])[0])
+    logit = float(
+        evidence.model.value(evidence.units, evidence.on_logit.settings, present[None])[0]
+    )
     prediction = float(evidence.value(present[None])[0])
     # Shapley values, LIME and the linear SLALOM come first, because most readers look for them.
     ranked = sorted(explanations, key=lambda name: name not in ("shapley", "lime", "slalom-linear"))
@@ -453,12 +489,19 @@ def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:
     }
 
 
-def partners(evidence: Evidence, player: int, row: ArrayLike, top: int = 10) -> list[dict[str, Any]]:
+def partners(
+    evidence: Evidence, player: int, row: ArrayLike, top: int = 10
+) -> list[dict[str, Any]]:
     """Return the strongest entries of a player's `row` (d,) of the interaction matrix, without the player itself."""
     values, shown = np.asarray(row, dtype=np.float64).tolist(), names(evidence)
-    order = sorted((j for j in range(len(values)) if j != player), key=lambda j: -abs(values[j]))[:top]
+    order = sorted((j for j in range(len(values)) if j != player), key=lambda j: -abs(values[j]))[
+        :top
+    ]
     largest = abs(values[order[0]]) if order else 0.0
-    return [{"player": j, "name": shown[j], "value": values[j], "bar": _mark(values[j], largest)} for j in order]
+    return [
+        {"player": j, "name": shown[j], "value": values[j], "bar": _mark(values[j], largest)}
+        for j in order
+    ]
 
 
 def figures_of(explanations: Explanations) -> dict[str, Any]:
@@ -477,6 +520,7 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
         "strongest": strongest_players(explanations) if explanations else [],
         "waterfall": [bar._asdict() for bar in steps],
         "methods": [
-            {**family._asdict(), "rows": [row._asdict() for row in family.rows]} for family in method_rows(explanations)
+            {**family._asdict(), "rows": [row._asdict() for row in family.rows]}
+            for family in method_rows(explanations)
         ],
     }

@@ -96,7 +96,9 @@ def notebook(explanations: Explanations) -> str:
 def report(explanations: Explanations) -> str:
     """Return an HTML page about one input."""
     if _is_bag(explanations):
-        return page_of(f"{maps.bag_name(explanations)}: explanation report", _bag_body(explanations))
+        return page_of(
+            f"{maps.bag_name(explanations)}: explanation report", _bag_body(explanations)
+        )
     parts = [_answer(explanations)]
     if len(explanations) > 1 and not figures.notice(explanations):
         parts += [_methods(explanations), _numbers(explanations), _plane(explanations)]
@@ -110,7 +112,9 @@ def report(explanations: Explanations) -> str:
         "scores": [[float(e.scale.digits(score, ".4g")) for score in e.scores] for e in rows],
     }
     data = f'<script type="application/json" id="data">{script_json(scores)}</script>'
-    script = "\n".join(line.strip() for line in _static("report.js").splitlines() if not line.startswith("//"))
+    script = "\n".join(
+        line.strip() for line in _static("report.js").splitlines() if not line.startswith("//")
+    )
     live = f'<div id="tip" aria-live="polite"></div>{data}<script>{script}</script>'
     return page_of("Explanation report", "".join(parts) + live)
 
@@ -150,7 +154,9 @@ def table_of(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> 
     """Return a table of numbers whose first column names the rows, or "None." if there are no rows."""
     names_of_columns = "".join(f"<th scope=col>{escape(name)}</th>" for name in head)
     body = "".join(
-        f"<tr><th scope=row>{escape(name, 24)}</th>" + "".join(f"<td>{prose(cell)}</td>" for cell in cells) + "</tr>"
+        f"<tr><th scope=row>{escape(name, 24)}</th>"
+        + "".join(f"<td>{prose(cell)}</td>" for cell in cells)
+        + "</tr>"
         for name, cells in rows
     )
     if not body:
@@ -165,7 +171,10 @@ def _answer(explanations: Explanations, hover: bool = False) -> str:
     """Return the first screen: class, probability, colored words, how they add up, and the certified reasons."""
     e, told = figures.leader(explanations), figures.notice(explanations)
     name, _, logit = figures.verdict(explanations).partition(" (")
-    parts = [f"<h1>{prose(name)} <small>{prose(logit.rstrip(')'))}</small></h1>", _classes(explanations)]
+    parts = [
+        f"<h1>{prose(name)} <small>{prose(logit.rstrip(')'))}</small></h1>",
+        _classes(explanations),
+    ]
     parts.append(_note("" if explanations.fit is None else explanations.fit.verdict(), strong=True))
     parts.append(_explained(explanations))
     if told:
@@ -173,15 +182,16 @@ def _answer(explanations: Explanations, hover: bool = False) -> str:
     note = f"Colored by {e.title}: orange raises {e.output}, blue (underlined) lowers it"
     if e.info.kind != "signed":
         note = f"Colored by {e.title}, which has no sign"
-    note += (
-        f". Stronger is darker. Hover{' over' if hover else ', tap or use the arrow keys on'} a word for its numbers."
-    )
+    note += f". Stronger is darker. Hover{' over' if hover else ', tap or use the arrow keys on'} a word for its numbers."
     if any(e.unknown):
         note += " Dotted words are not in the vocabulary: the model cannot tell them apart."
     parts += [_text_of(e, hover), _note(note)]
     if e.method == explanations.evidence.headline:
         parts += [_both_scales(explanations, _sum_and_reasons), _other_classes(explanations)]
-    parts += [_note(text, strong=True) for text in (explanations.fit.sentences() if explanations.fit else ())]
+    parts += [
+        _note(text, strong=True)
+        for text in (explanations.fit.sentences() if explanations.fit else ())
+    ]
     return "".join(parts)
 
 
@@ -209,7 +219,9 @@ def _sum_and_reasons(explanations: Explanations) -> str:
     note = f"{accuracy} The baseline is the prediction with all {things} absent."
     bars = _section("How it adds up", note, _bars(figures.waterfall(e)), "h2")
     why = _why(explanations) if explanations.evidence.exact else ""
-    if explanations.evidence.model.surrogate is not None and (checked := explanations.checked_reasons()):
+    if explanations.evidence.model.surrogate is not None and (
+        checked := explanations.checked_reasons()
+    ):
         why = f"<section><h2>Checked with the model</h2>{_list(checked)}</section>"
     return f'<div class="two">{bars}{why}</div>'
 
@@ -248,13 +260,23 @@ def _colored(e: Explanation, hover: bool) -> str:
     text = figures.colored_text(e)
 
     def escaped() -> list[tuple[str, int | None]]:
-        limits = ((piece, LONGEST_GAP if piece.player is None else LONGEST_WORD) for piece in text.pieces)
+        limits = (
+            (piece, LONGEST_GAP if piece.player is None else LONGEST_WORD) for piece in text.pieces
+        )
         return [(escape(piece.text, limit), piece.player) for piece, limit in limits]
 
     def tag(level: int, unknown: bool) -> str:
-        color = f"{'u' if not text.signed else 'p' if level > 0 else 'n'}{abs(level)}" if level else ""
+        color = (
+            f"{'u' if not text.signed else 'p' if level > 0 else 'n'}{abs(level)}" if level else ""
+        )
         classes = " ".join(filter(None, [color, "k" if unknown else ""]))
-        return f'<i class="{classes}"' if " " in classes else f"<i class={classes}" if classes else "<i"
+        return (
+            f'<i class="{classes}"'
+            if " " in classes
+            else f"<i class={classes}"
+            if classes
+            else "<i"
+        )
 
     looks = list(zip(text.levels, text.unknown, strict=True))
     opened = {look: tag(*look) for look in set(looks)}
@@ -263,7 +285,9 @@ def _colored(e: Explanation, hover: bool) -> str:
         notes = [", not in the vocabulary" if unknown else "" for unknown in text.unknown]
         changes = (e.scale.change(score, ".4g") for score in e.scores)
         tips = [f' title="{change}{note}"' for change, note in zip(changes, notes, strict=True)]
-    tags = [f"{opened[look]}{tip}>" for look, tip in zip(looks, tips, strict=True)]  # one per player
+    tags = [
+        f"{opened[look]}{tip}>" for look, tip in zip(looks, tips, strict=True)
+    ]  # one per player
     pieces = e.evidence.cached("escaped pieces", escaped)
     parts = [word if j is None else f"{tags[j]}{word}</i>" for word, j in pieces]
     unseen = f" <small>… {text.unseen:,} more not read</small>"
@@ -290,7 +314,10 @@ def _why(explanations: Explanations) -> str:
     """Return the certified reasons, and the contribution of each sentence."""
     parts = [f"<h2>Certified reasons</h2>{_list(explanations.reasons().sentences())}"]
     units = explanations.evidence.units
-    if units.text is not None and 1 < len(sentence_numbers(units.text, units.spans or ())[1]) <= MOST_SENTENCES:
+    if (
+        units.text is not None
+        and 1 < len(sentence_numbers(units.text, units.spans or ())[1]) <= MOST_SENTENCES
+    ):
         sentences = explanations.sentences()
         change = explanations.scale.change
         rows = "".join(
@@ -298,7 +325,9 @@ def _why(explanations: Explanations) -> str:
             for score, label in zip(sentences.scores, sentences.labels, strict=True)
         )
         note = "Owen values: the scores of the words in a sentence add up to the score of the sentence."
-        parts.append(_section("Sentences", note, f'<table class="n"><tbody>{rows}</tbody></table>', "h2"))
+        parts.append(
+            _section("Sentences", note, f'<table class="n"><tbody>{rows}</tbody></table>', "h2")
+        )
     return f"<section>{''.join(parts)}</section>"
 
 
@@ -318,7 +347,9 @@ def _numbers(explanations: Explanations) -> str:
     rows, order = list(explanations.values()), figures.strongest_players(explanations)
     shown = figures.names(explanations.evidence)
     digits = {e.method: ".3g" if e.info.kind == "unsigned" else "+.3g" for e in rows}
-    cells = ((shown[j], [e.scale.digits(e.scores[j], digits[e.method]) for e in rows]) for j in order)
+    cells = (
+        (shown[j], [e.scale.digits(e.scores[j], digits[e.method]) for e in rows]) for j in order
+    )
     things, title = explanations.evidence.settings.players, figures.leader(explanations).title
     table = table_of([things.removesuffix("s"), *(e.scale.titled(e.title) for e in rows)], cells)
     note = f"The {len(order)} strongest {things} by {title}; scroll sideways for more methods."
@@ -339,21 +370,35 @@ def _plane(explanations: Explanations) -> str:
     def y(unit: float) -> float:
         return bottom - unit * high
 
-    body = [f'<path class="a" d="M{left} {y(figure.zero):.1f}h{wide:g}M{left} {top}v{high:g}h{wide:g}"/>']
-    body += [_text(x(at), bottom + 14, prose(f"{number:g}"), "middle") for at, number in figure.across.ticks]
-    body += [_text(left - 5, y(at) + 4, prose(f"{number:g}"), "end") for at, number in figure.up.ticks]
+    body = [
+        f'<path class="a" d="M{left} {y(figure.zero):.1f}h{wide:g}M{left} {top}v{high:g}h{wide:g}"/>'
+    ]
+    body += [
+        _text(x(at), bottom + 14, prose(f"{number:g}"), "middle")
+        for at, number in figure.across.ticks
+    ]
+    body += [
+        _text(left - 5, y(at) + 4, prose(f"{number:g}"), "end") for at, number in figure.up.ticks
+    ]
     body.append(_text(x(0.5), bottom + 30, "importance s (log weight)", "middle"))
-    body.append(f'<text transform="translate(10 {y(0.5):g}) rotate(-90)" text-anchor="middle">value v</text>')
+    body.append(
+        f'<text transform="translate(10 {y(0.5):g}) rotate(-90)" text-anchor="middle">value v</text>'
+    )
     trusted = explanations[SLALOM[0]].trusted
     sides: dict[bool, list[str]] = {True: [], False: []}
-    players, value, importance, _ = figures.names(explanations.evidence), *(explanations[m].scores for m in SLALOM)
+    players, value, importance, _ = (
+        figures.names(explanations.evidence),
+        *(explanations[m].scores for m in SLALOM),
+    )
     for name, s, v, across, up in zip(players, importance, value, figure.x, figure.y, strict=True):
         tip = f"<title>{escape(name, 40)} s={s:.3g} v={v:.3g}</title>"
         sides[v >= 0].append(f'<circle cx="{x(across):.1f}" cy="{y(up):.1f}" r="4">{tip}</circle>')
     for positive, dots in sides.items():
         kind = ("for" if positive else "against") if trusted else "gray"
         body.append(f'<g class="{kind}">{"".join(dots)}</g>')
-    body += [_text(x(label.x), y(label.y), escape(label.text), label.anchor) for label in figure.labels]
+    body += [
+        _text(x(label.x), y(label.y), escape(label.text), label.anchor) for label in figure.labels
+    ]
     things = explanations.evidence.settings.players
     note = f"Value and importance (log weight) of the {things}. Those on the right have the most weight."
     drawn = _svg(480, 340, body, "Value of each word against its importance")
@@ -377,7 +422,9 @@ def _facts(explanations: Explanations) -> str:
         *filter(None, map(figures.sampling, explanations.values())),
         *([f"Guaranteed error of the exact attributions: ≤ {max(errors):.1e}."] if errors else []),
     ]
-    methods = _list(f"{e.title} ({e.info.accuracy}): {e.info.summary}" for e in explanations.values())
+    methods = _list(
+        f"{e.title} ({e.info.accuracy}): {e.info.summary}" for e in explanations.values()
+    )
     body = "".join(f"<p>{prose(line)}</p>" for line in lines)
     body += f"<h3>Methods</h3>{methods}<h3>References</h3>{_list(REFERENCES)}"
     return _details("What was explained, and how", body)
@@ -395,9 +442,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
 
 def _bag_body(explanations: Explanations) -> str:
     outputs = explanations.evidence.model.outputs
-    unnamed = (
-        "<p class=note>The classes have no names. Name them with <code>--classes A,B</code> or <code>outputs</code>."
-    )
+    unnamed = "<p class=note>The classes have no names. Name them with <code>--classes A,B</code> or <code>outputs</code>."
     parts = [
         f"<h1>{escape(maps.bag_name(explanations), 80)} <small>{prose(figures.verdict(explanations))}</small></h1>",
         _classes(explanations),
@@ -427,7 +472,9 @@ def _removal(explanations: Explanations) -> str:
     chosen = [method for method in DRAWN if method in curves] or list(curves)[: len(DRAWN)]
     drawn = _deletion({METHODS[method].label: curves[method] for method in chosen}, evidence.scale)
     several = "at least " if evidence.pooled.H > 1 else ""
-    shares = {METHODS[method].label: (c.deletion_share, c.insertion_share) for method, c in curves.items()}
+    shares = {
+        METHODS[method].label: (c.deletion_share, c.insertion_share) for method, c in curves.items()
+    }
     rows = (
         (title, ["–" if np.isnan(share) else f"{several}{percent(share)}" for share in both])
         for title, both in shares.items()
@@ -471,8 +518,16 @@ def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str
         body.append(f'<path {stroke} d="M{points(each.deletion)}"/>')
         row, column = divmod(i, 2)  # position in the legend, below the curves
         at, line = left + 200 * column, bottom + 42 + 20 * row
-        body += [f'<path {stroke} d="M{at} {line - 4}h18"/>', _text(at + 25, line, escape(title, 22))]
-    return _svg(480, bottom + 30 + 20 * -(-len(curves) // 2), body, "The prediction as instances are removed")
+        body += [
+            f'<path {stroke} d="M{at} {line - 4}h18"/>',
+            _text(at + 25, line, escape(title, 22)),
+        ]
+    return _svg(
+        480,
+        bottom + 30 + 20 * -(-len(curves) // 2),
+        body,
+        "The prediction as instances are removed",
+    )
 
 
 def _maps(explanations: Explanations, e: Explanation) -> str:
@@ -483,7 +538,9 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
     panels = []
     for figure in maps.heat_maps([explanations]):
         faint = f"rgba{(*maps.FAINT, maps.FAINTEST)}".replace(" ", "")
-        ramp = ",".join(faint if color == maps.ZERO else css(color) for color in maps.shades(figure.signed))
+        ramp = ",".join(
+            faint if color == maps.ZERO else css(color) for color in maps.shades(figure.signed)
+        )
         end = figure.scale.end(figure.end)
         low, middle, high = (f"−{end}", "0", f"+{end}") if figure.signed else ("0", "", end)
         panels.append(
@@ -496,12 +553,18 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
 
 def _picture(figure: maps.HeatMap, explanations: Explanations) -> str:
     """Return a map, drawn over the thumbnail of the slide if the attributes of the bag name one."""
-    label, source = f"{escape(figure.title)}, one cell per tile", _data(maps.png(figure.over_page()))
+    label, source = (
+        f"{escape(figure.title)}, one cell per tile",
+        _data(maps.png(figure.over_page())),
+    )
     thumbnail = explanations.evidence.units.attrs.get("thumbnail")
     if thumbnail is None:
         return f'<img alt="{label}" src="{source}">'
     left, top, right, bottom = figure.raster.box
-    (width, height), under = maps.slide_size(explanations), _data(regular_file(thumbnail).read_bytes())
+    (width, height), under = (
+        maps.slide_size(explanations),
+        _data(regular_file(thumbnail).read_bytes()),
+    )
     place = f'x="{left:g}" y="{top:g}" width="{right - left:g}" height="{bottom - top:g}" preserveAspectRatio="none"'
     return (
         f'<svg viewBox="{left:g} {top:g} {right - left:g} {bottom - top:g}" role="img" aria-label="{label}">'
@@ -512,7 +575,9 @@ def _picture(figure: maps.HeatMap, explanations: Explanations) -> str:
 
 def _data(image: bytes) -> str:
     """Embed a picture in the page, or raise an error for a file that is neither PNG nor JPEG."""
-    kind = {b"\x89PNG": "png", b"\xff\xd8\xff\xe0": "jpeg", b"\xff\xd8\xff\xe1": "jpeg"}.get(image[:4])
+    kind = {b"\x89PNG": "png", b"\xff\xd8\xff\xe0": "jpeg", b"\xff\xd8\xff\xe1": "jpeg"}.get(
+        image[:4]
+    )
     if kind is None:
         raise ValueError("thumbnail: expected a PNG or JPEG file, which a report can embed")
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
@@ -533,7 +598,9 @@ def _differences(explanations: Explanations, e: Explanation) -> str:
         return ""
     attended = np.argsort(-weight, kind="stable")[:TOP]
     against = int((e.scores[attended] < 0).sum())
-    scores, sizes = ("–" if np.isnan(r) else f"{r:+.2f}" for r in (gap.correlation, gap.magnitude_correlation))
+    scores, sizes = (
+        "–" if np.isnan(r) else f"{r:+.2f}" for r in (gap.correlation, gap.magnitude_correlation)
+    )
     facts = [
         f"{percent(gap.attention_against)} of the attention is on instances that oppose {e.output}.",
         f"Rank correlation of attention with the scores: {scores}; with their magnitudes: {sizes}.",

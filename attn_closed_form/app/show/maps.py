@@ -57,11 +57,15 @@ def place(explanations: Explanations) -> Place:
     """Return the positions of the tiles of a bag, or raise an error if it has no coordinates."""
     units = explanations.evidence.units
     if units.coords is None:
-        raise ValueError("coords: expected a bag with coordinates, because a map needs them; this one has none")
+        raise ValueError(
+            "coords: expected a bag with coordinates, because a map needs them; this one has none"
+        )
     side = units.attrs.get("patch_size")
     if side is None:
         if len(units.coords) > 1 and np.ptp(units.coords):
-            raise ValueError("patch_size: expected the side of a tile among the attributes of the bag; it is missing")
+            raise ValueError(
+                "patch_size: expected the side of a tile among the attributes of the bag; it is missing"
+            )
         side = 1.0
     return Place(np.asarray(units.coords, dtype=np.float64), float(side))
 
@@ -83,7 +87,9 @@ def tile_scores(explanation: Explanation) -> Array:
 def attention(explanations: Explanations) -> Array | None:
     """Return the (n,) attention of the tiles (the mean over the heads of the output), or None if there is none."""
     scores = explanations.evidence.inside(ATTENTION)
-    return None if scores is None else np.asarray(scores[0] if isinstance(scores, tuple) else scores)
+    return (
+        None if scores is None else np.asarray(scores[0] if isinstance(scores, tuple) else scores)
+    )
 
 
 def player_attention(explanations: Explanations) -> Array | None:
@@ -114,7 +120,9 @@ def columns(explanations: Explanations) -> dict[str, Any]:
     table: dict[str, Any] = {"player": np.array(evidence.labels, dtype=np.str_)}
     if evidence.units.coords is not None:
         corners = np.full((evidence.d, 2), np.inf)  # minimum x and y of the tiles of each player
-        np.minimum.at(corners, evidence.player_of, np.asarray(evidence.units.coords, dtype=np.float64))
+        np.minimum.at(
+            corners, evidence.player_of, np.asarray(evidence.units.coords, dtype=np.float64)
+        )
         table |= {"x": whole(corners[:, 0]), "y": whole(corners[:, 1])}
     if evidence.settings.players != evidence.model.groupings[0]:
         table["tiles"] = np.bincount(evidence.player_of, minlength=evidence.d)
@@ -134,7 +142,9 @@ def whole(values: Array) -> Any:
     return values.astype(np.int64) if np.array_equal(values, np.rint(values)) else values
 
 
-def player_table(explanations: Explanations, players: Ids) -> tuple[list[str], list[tuple[str, list[str]]]]:
+def player_table(
+    explanations: Explanations, players: Ids
+) -> tuple[list[str], list[tuple[str, list[str]]]]:
     """Format some rows of the table of a bag: titles, and the name and cells of each player.
 
     Scores are in the unit of their scale, which the title of their column names.
@@ -147,7 +157,12 @@ def player_table(explanations: Explanations, players: Ids) -> tuple[list[str], l
         if e is not None:
             cells.append([e.scale.digits(values[j], "+#.4g") for j in players])
         else:
-            cells.append([percent(values[j], 2) if name == "attention" else f"{values[j]:.0f}" for j in players])
+            cells.append(
+                [
+                    percent(values[j], 2) if name == "attention" else f"{values[j]:.0f}"
+                    for j in players
+                ]
+            )
     return titles, [(str(names[1][j]), list(row)) for j, *row in zip(players, *cells, strict=True)]
 
 
@@ -198,12 +213,17 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
     total, count = np.zeros((rows, columns)), np.zeros((rows, columns))
     for down in range(per_tile):
         for right in range(per_tile):
-            row, column = np.minimum(first[:, 1] + down, rows - 1), np.minimum(first[:, 0] + right, columns - 1)
+            row, column = (
+                np.minimum(first[:, 1] + down, rows - 1),
+                np.minimum(first[:, 0] + right, columns - 1),
+            )
             np.add.at(total, (row, column), values)
             np.add.at(count, (row, column), 1.0)
     cells = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
     left, top = origin
-    return Raster(cells, (float(left), float(top), float(left + columns * cell), float(top + rows * cell)))
+    return Raster(
+        cells, (float(left), float(top), float(left + columns * cell), float(top + rows * cell))
+    )
 
 
 def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
@@ -222,19 +242,28 @@ def shades(signed: bool) -> tuple[tuple[int, int, int], ...]:
 def colors(scores: ArrayLike, end: float, signed: bool = True) -> Pixels:
     """Return red, green and blue of scores, on a scale that ends at `end`."""
     strength = np.nan_to_num(np.asarray(scores, dtype=np.float64)) / end
-    knots, channels = np.linspace(-1 if signed else 0, 1, 3 if signed else 2), np.array(shades(signed)).T
-    return np.stack([np.rint(np.interp(strength, knots, channel)).astype(np.uint8) for channel in channels], axis=-1)
+    knots, channels = (
+        np.linspace(-1 if signed else 0, 1, 3 if signed else 2),
+        np.array(shades(signed)).T,
+    )
+    return np.stack(
+        [np.rint(np.interp(strength, knots, channel)).astype(np.uint8) for channel in channels],
+        axis=-1,
+    )
 
 
 def png(pixels: Pixels) -> bytes:
     r"""Encode an 8-bit picture (rows, columns, 4) as a PNG file."""
     rows, columns = pixels.shape[:2]
-    lines = np.zeros((rows, 1 + 4 * columns), dtype=np.uint8)  # each line starts with its filter, 0 for none
+    lines = np.zeros(
+        (rows, 1 + 4 * columns), dtype=np.uint8
+    )  # each line starts with its filter, 0 for none
     lines[:, 1:] = pixels.reshape(rows, -1)
     header = struct.pack(">IIBBBBB", columns, rows, 8, 6, 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
     )
 
 
@@ -255,7 +284,9 @@ class HeatMap(NamedTuple):
         picture = colors(np.sign(np.nan_to_num(cells)), 1.0, self.signed)
         picture[strength == 0] = FAINT
         opacity = np.where(np.isnan(cells), 0.0, FAINTEST + (1 - FAINTEST) * strength)
-        return np.concatenate([picture, np.rint(255 * opacity).astype(np.uint8)[..., None]], axis=-1)
+        return np.concatenate(
+            [picture, np.rint(255 * opacity).astype(np.uint8)[..., None]], axis=-1
+        )
 
     def pixels(self) -> Pixels:
         """Return (rows, columns, 4) red, green, blue and opacity, transparent outside the tiles."""
@@ -280,5 +311,7 @@ def heat_maps(several: Sequence[Explanations], method: str | None = None) -> lis
     maps = []
     for title, values, stop, signed, scale in panels:
         raster = rasterize(where.coords, values, where.patch_size)
-        maps.append(HeatMap(title, raster, stop, signed, bool((np.abs(values) > stop).any()), scale))
+        maps.append(
+            HeatMap(title, raster, stop, signed, bool((np.abs(values) > stop).any()), scale)
+        )
     return maps

@@ -39,7 +39,9 @@ def package(name: str, extra: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         missing = name.partition(".")[0]
-        raise ImportError(f"{missing} could not be imported ({error}): pip install '.[{extra}]'") from None
+        raise ImportError(
+            f"{missing} could not be imported ({error}): pip install '.[{extra}]'"
+        ) from None
 
 
 def import_matplotlib(module: str) -> Any:
@@ -52,7 +54,9 @@ def _rgb(color: tuple[int, int, int]) -> tuple[float, ...]:
 
 
 def _color_map(*colors: tuple[int, int, int]) -> Any:
-    return import_matplotlib("colors").LinearSegmentedColormap.from_list("acf", [_rgb(color) for color in colors])
+    return import_matplotlib("colors").LinearSegmentedColormap.from_list(
+        "acf", [_rgb(color) for color in colors]
+    )
 
 
 def _plain(words: Iterable[str], longest: int = 18) -> list[str]:
@@ -63,13 +67,19 @@ def _plain(words: Iterable[str], longest: int = 18) -> list[str]:
 def _set_names(axis: Any, words: Sequence[str], upright: bool = False) -> None:
     """Name every tick of an axis; names under a horizontal axis are rotated so that they do not overlap."""
     options = {"rotation": 75, "ha": "right", "rotation_mode": "anchor"} if upright else {}
-    axis.set_ticks(range(len(words)), _plain(words), fontsize=8 if len(words) <= 30 else 6.5, **options)
+    axis.set_ticks(
+        range(len(words)), _plain(words), fontsize=8 if len(words) <= 30 else 6.5, **options
+    )
     axis.set_tick_params(length=0)
 
 
 def plot_table(explanations: Explanations, ax: Any) -> None:
     """Draw all methods with one row per method and one column per player (the strongest if space is short)."""
-    rows, labels, fit = list(explanations.values()), figures.names(explanations.evidence), explanations.fit
+    rows, labels, fit = (
+        list(explanations.values()),
+        figures.names(explanations.evidence),
+        explanations.fit,
+    )
     room = max(4, int(NAMES_PER_INCH * 0.8 * ax.figure.get_figwidth()))
     order = np.sort(figures.strongest_players(explanations, room))
     if room < len(labels):
@@ -93,7 +103,9 @@ def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> Non
     pairs = e.scale.unit["factor"] * e.interactions()[np.ix_(order, order)]
     np.fill_diagonal(pairs, 0.0)
     end = float(np.abs(pairs).max()) or 1.0
-    image = ax.imshow(pairs, interpolation="nearest", cmap=_color_map(AGAINST, WHITE, FOR), vmin=-end, vmax=end)
+    image = ax.imshow(
+        pairs, interpolation="nearest", cmap=_color_map(AGAINST, WHITE, FOR), vmin=-end, vmax=end
+    )
     words = [e.labels[j] for j in order]
     _set_names(ax.xaxis, words, upright=True)
     _set_names(ax.yaxis, words)
@@ -135,9 +147,18 @@ def plot_removal(explanations: Explanations, ax: Any) -> None:
         share = f"{METHODS[method].label}: {several}{each.deletion_share:.1%} of the best possible"
         ax.plot(each.absent, factor * each.deletion, label=share)
     limit, (low, high) = factor * each.bounds.proved_min, ax.get_ylim()
-    ax.fill_between(each.absent, np.minimum(limit.min(), low), limit, color="0.9", label="not reachable in any order")
+    ax.fill_between(
+        each.absent,
+        np.minimum(limit.min(), low),
+        limit,
+        color="0.9",
+        label="not reachable in any order",
+    )
     of_output = visible(explanations.scale.of_output(explanations.output)).removeprefix("the ")
-    ax.set(xlabel=f"{things} removed", ylabel=of_output + (" (%)" if explanations.scale.in_percent else ""))
+    ax.set(
+        xlabel=f"{things} removed",
+        ylabel=of_output + (" (%)" if explanations.scale.in_percent else ""),
+    )
     ax.set_ylim(min(limit.min(), low), high)
     ax.legend(fontsize=8)
 
@@ -150,7 +171,9 @@ FIGURES: dict[str, Plot] = {
 }
 
 
-def make_figure(explanations: Explanations, figure: str = "table", path: str | os.PathLike[str] | None = None) -> Any:
+def make_figure(
+    explanations: Explanations, figure: str = "table", path: str | os.PathLike[str] | None = None
+) -> Any:
     """Draw one of `FIGURES` as a matplotlib Figure without a display, and save it if `path` is given."""
     if figure not in FIGURES:
         raise ValueError(f"figure: expected one of {', '.join(FIGURES)}; got {figure!r}")
@@ -257,9 +280,15 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
     scale = import_matplotlib("colors").Normalize(-end if signed else 0.0, end)
     mappable = import_matplotlib("cm").ScalarMappable(scale, _color_map(*shades(signed)))
     extend = "neither" if not figure.cut else "both" if signed else "max"
-    bar = ax.figure.colorbar(mappable, ax=ax, orientation="horizontal", fraction=0.045, pad=0.02, extend=extend)
+    bar = ax.figure.colorbar(
+        mappable, ax=ax, orientation="horizontal", fraction=0.045, pad=0.02, extend=extend
+    )
     shown = figure.scale.end(end)
-    ticks = {-end: f"-{shown} against", 0: "0", end: f"for +{shown}"} if signed else {0: "0", end: shown}
+    ticks = (
+        {-end: f"-{shown} against", 0: "0", end: f"for +{shown}"}
+        if signed
+        else {0: "0", end: shown}
+    )
     bar.set_ticks(list(ticks), labels=list(ticks.values()), fontsize=8)
     bar.outline.set_visible(False)
 
@@ -270,5 +299,7 @@ def _thumbnail(thumbnail: Any, explanations: Explanations) -> tuple[Any, tuple[f
         thumbnail = import_matplotlib("image").imread(thumbnail)
     image = np.asarray(thumbnail)
     if image.ndim not in (2, 3) or 0 in image.shape:
-        raise ValueError(f"thumbnail: expected an array (rows, columns[, 3 or 4]), got shape {image.shape}")
+        raise ValueError(
+            f"thumbnail: expected an array (rows, columns[, 3 or 4]), got shape {image.shape}"
+        )
     return image, slide_size(explanations)

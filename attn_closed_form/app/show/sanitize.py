@@ -12,7 +12,9 @@ import re
 import unicodedata
 from typing import Any
 
-_HOSTILE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufffe\uffff]")
+_HOSTILE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufffe\uffff]"
+)
 _MINUS, _UNIT = re.compile(r"(?<![\w.])-(?=\d)"), re.compile(r"(?<=\d) (?=%|points)")
 _SPACE = re.compile(r"[\t\n\r\f\v\u2028\u2029 ]+")
 
@@ -66,5 +68,7 @@ def width(text: str) -> int:
     if text.isascii():
         return len(text)
     marks = ("Mn", "Me", "Cf")  # these take no column
-    shown = [c for c in text if not unicodedata.combining(c) and unicodedata.category(c) not in marks]
+    shown = [
+        c for c in text if not unicodedata.combining(c) and unicodedata.category(c) not in marks
+    ]
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown)

@@ -25,7 +25,11 @@ NUMBER_COLUMNS = 22
 NARROWEST = 36
 BAR = "█"
 # The levels 1 to 4 among the 256 colors of a terminal, from light to strong; black text reads on each.
-TERMINAL = {"for": (223, 216, 209, 202), "against": (195, 153, 111, 75), "unsigned": (254, 251, 248, 245)}
+TERMINAL = {
+    "for": (223, 216, 209, 202),
+    "against": (195, 153, 111, 75),
+    "unsigned": (254, 251, 248, 245),
+}
 
 Printed = tuple[str, int]  # a word as it is printed, and the columns that it takes
 
@@ -61,7 +65,11 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     """
     e, fit, evidence = figures.leader(explanations), explanations.fit, explanations.evidence
     verdicts = [] if fit is None else [fit.verdict()]
-    first = [figures.verdict(explanations), *verdicts, explanations.scale.sentence(explanations.output)]
+    first = [
+        figures.verdict(explanations),
+        *verdicts,
+        explanations.scale.sentence(explanations.output),
+    ]
     blocks = ["\n".join(_prose(text, columns) for text in first)]
     if told := figures.notice(explanations):
         return "\n\n".join([*blocks, _prose(told, columns)])
@@ -127,10 +135,16 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
     blocks = []
     for family in families:
         lines = [_prose(f"{family.title}. {family.meaning}", columns)] if len(families) > 1 else []
-        for row in family.rows:  # words follow the title, or start below it if the title is long or the terminal narrow
+        for row in (
+            family.rows
+        ):  # words follow the title, or start below it if the title is long or the terminal narrow
             words = _wrap(_words(explanations[row.methods[0]], color), room, indent)
             beside = width(row.title) <= indent - 2
-            lines += [_padded(row.title, indent) + words[indent:]] if beside else [_prose(row.title, room), words]
+            lines += (
+                [_padded(row.title, indent) + words[indent:]]
+                if beside
+                else [_prose(row.title, room), words]
+            )
         blocks.append("\n".join(lines))
     return "\n\n".join([*blocks, _legend(list(explanations.values()), color, columns)])
 
@@ -141,7 +155,9 @@ def _words(e: Explanation, color: bool) -> list[Printed]:
     words = []
     for piece in text.pieces:
         if piece.player is not None:
-            word = elide(visible(piece.text), LONGEST_WORD) + ("[UNK]" if text.unknown[piece.player] else "")
+            word = elide(visible(piece.text), LONGEST_WORD) + (
+                "[UNK]" if text.unknown[piece.player] else ""
+            )
             words.append(_word(word, text.levels[piece.player], text.signed, color))
     if text.unseen:
         words += _plain(f"… {text.unseen} more not read")
@@ -188,16 +204,25 @@ def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> str:
 
     words = []
     if any(row.info.kind == "signed" for row in rows):
-        words += [sample(4, True), *_plain("raises the prediction,"), sample(-4, True), *_plain("lowers it")]
+        words += [
+            sample(4, True),
+            *_plain("raises the prediction,"),
+            sample(-4, True),
+            *_plain("lowers it"),
+        ]
     if any(row.info.kind != "signed" for row in rows):
         words += [sample(4, False), *_plain("strong, without sign")]
     lines = [_wrap(words, columns)]
     errors = {row.title: row.error for row in rows if row.error is not None}
     if errors:
-        lines.append(_prose(f"guaranteed error: {max(errors.values()):.0e} ({', '.join(errors)})", columns))
+        lines.append(
+            _prose(f"guaranteed error: {max(errors.values()):.0e} ({', '.join(errors)})", columns)
+        )
     lines += [_prose(text, columns) for text in filter(None, map(figures.sampling, rows))]
     if any(any(row.unknown) for row in rows):
-        lines.append(_prose("[UNK]: not in the vocabulary; the model cannot tell these words apart", columns))
+        lines.append(
+            _prose("[UNK]: not in the vocabulary; the model cannot tell these words apart", columns)
+        )
     return "\n".join(lines)
 
 
@@ -231,15 +256,25 @@ def reasons_text(explanations: Explanations, columns: int = 80) -> str:
         sentences = explanations.sentences()
         changes = [explanations.scale.change(score) for score in sentences.scores]
         room = max(map(len, changes))
-        shown = (elide(visible(label).strip(), max(20, columns - room - 2)) for label in sentences.labels)
-        lines += ["", *(f"{number:>{room}}  {text}".rstrip() for number, text in zip(changes, shown, strict=True))]
+        shown = (
+            elide(visible(label).strip(), max(20, columns - room - 2)) for label in sentences.labels
+        )
+        lines += [
+            "",
+            *(
+                f"{number:>{room}}  {text}".rstrip()
+                for number, text in zip(changes, shown, strict=True)
+            ),
+        ]
     return "\n".join(lines)
 
 
 def methods_table() -> str:
     """Format the table of methods, one line per method."""
     spelled = ((f"{m.name} ({m.alias})" if m.alias else m.name, m) for m in METHODS.values())
-    return "\n".join(f"{name:<25} {m.label:<17} {m.accuracy:<11} {m.summary}" for name, m in spelled)
+    return "\n".join(
+        f"{name:<25} {m.label:<17} {m.accuracy:<11} {m.summary}" for name, m in spelled
+    )
 
 
 SIZES = {
@@ -274,7 +309,9 @@ def scores_table(scores: Mapping[str, Any]) -> str:
     for name, row in classes[:MOST_CLASSES]:
         shares = (percent(float(row[kind])) for kind in ("precision", "recall", "f1"))
         rows.append([elide(visible(str(name)), LONGEST_NAME), *shares, f"{int(row['texts']):,}"])
-    more = f"\nand {len(classes) - MOST_CLASSES:,} more classes" if len(classes) > MOST_CLASSES else ""
+    more = (
+        f"\nand {len(classes) - MOST_CLASSES:,} more classes" if len(classes) > MOST_CLASSES else ""
+    )
     total = f"accuracy {percent(float(scores['accuracy']))}, macro-F1 {percent(float(scores['macro_f1']))}"
     return f"{total}\n\n{aligned(rows)}{more}"
 
@@ -284,14 +321,26 @@ def model_card(model: TextClassifier, source: str) -> str:
     w, card = model.weights, model.card or {}
     parameters = sum(array.size for array in w.arrays().values())
     shown = ", ".join(elide(visible(name), LONGEST_NAME) for name in model.outputs[:MOST_CLASSES])
-    more = f" and {len(model.outputs) - MOST_CLASSES:,} more" if len(model.outputs) > MOST_CLASSES else ""
+    more = (
+        f" and {len(model.outputs) - MOST_CLASSES:,} more"
+        if len(model.outputs) > MOST_CLASSES
+        else ""
+    )
     words = [word for i, word in enumerate(model.vocabulary) if i not in (w.cls, w.unk)]
     lines = [
         f"model        {visible(source)}",
         f"classes      {shown}{more}",
         f"temperature  {model.temperature:.4g} (divides the logits in probabilities)",
-        *(f"{name:<11}  {size:<9,} {SIZES[name]}" for name in SIZES if (size := getattr(w, name)) is not None),
-        *(["length       any       number of words: the model has no positions"] if w.T_max is None else []),
+        *(
+            f"{name:<11}  {size:<9,} {SIZES[name]}"
+            for name in SIZES
+            if (size := getattr(w, name)) is not None
+        ),
+        *(
+            ["length       any       number of words: the model has no positions"]
+            if w.T_max is None
+            else []
+        ),
         f"parameters   {parameters:,}",
         f"tokens       {TOKENS}",
         f"first words  {' '.join(elide(visible(word), LONGEST_NAME) for word in words[:12])} …",
@@ -302,14 +351,21 @@ def model_card(model: TextClassifier, source: str) -> str:
     for part, title in (("held_out", "held-out"), ("test", "test")):
         try:
             scores, refit = card[part], ""
-            if part == "held_out" and "refit" in card:  # the stored model was trained again on all texts
+            if (
+                part == "held_out" and "refit" in card
+            ):  # the stored model was trained again on all texts
                 texts, epochs = int(card["refit"]["texts"]), int(card["refit"]["epochs"])
                 refit = f", before training once more on all {texts:,} texts for {epochs} epochs"
-            lines.append(f"\nOn {int(scores['texts']):,} {title} texts{refit}:\n{scores_table(scores)}")
+            lines.append(
+                f"\nOn {int(scores['texts']):,} {title} texts{refit}:\n{scores_table(scores)}"
+            )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             continue
     for part in ("settings", "versions"):
         if isinstance(card.get(part), dict) and card[part]:
-            pairs = (" ".join(elide(visible(str(item)), 32) for item in pair) for pair in card[part].items())
+            pairs = (
+                " ".join(elide(visible(str(item)), 32) for item in pair)
+                for pair in card[part].items()
+            )
             lines.append(f"\n{part:<11}  {elide(', '.join(pairs), 1000)}")
     return "\n".join(lines)

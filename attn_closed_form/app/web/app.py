@@ -41,7 +41,14 @@ from ..show import figures
 from ..show.html import stylesheet
 from ..show.sanitize import elide, visible
 from . import schema
-from .schema import MAX_BYTES, MAX_CHARACTERS, ExplainQuestion, InteractionsQuestion, Question, Refusal
+from .schema import (
+    MAX_BYTES,
+    MAX_CHARACTERS,
+    ExplainQuestion,
+    InteractionsQuestion,
+    Question,
+    Refusal,
+)
 
 THREADS = 8  # threads that compute at the same time
 LARGE = 2_000  # characters; longer texts, and methods that sample, are computed one at a time to bound the memory
@@ -114,7 +121,9 @@ def make_app(
     """
     limits = limits or Limits()
     if model.reads != "a text":  # it would read a text as the name of a file
-        raise ValueError(f"model: expected a model that reads texts, got {model!r}, which reads {model.reads}")
+        raise ValueError(
+            f"model: expected a model that reads texts, got {model!r}, which reads {model.reads}"
+        )
     about = model_answer(model, name, example_text(model) if example is None else example)
 
     @asynccontextmanager
@@ -126,26 +135,50 @@ def make_app(
 
     one_at_a_time, static = anyio.CapacityLimiter(1), files(__package__) / "static"
 
-    async def compute(answer: Callable[[Model, Any], dict[str, Any]], question: Question) -> Response:
+    async def compute(
+        answer: Callable[[Model, Any], dict[str, Any]], question: Question
+    ) -> Response:
         limiter = one_at_a_time if len(question.text) > LARGE or question.samples else None
         try:
             with anyio.fail_after(limits.seconds):
                 body = await anyio.to_thread.run_sync(
-                    lambda: json_bytes(answer(model, question)), abandon_on_cancel=True, limiter=limiter
+                    lambda: json_bytes(answer(model, question)),
+                    abandon_on_cancel=True,
+                    limiter=limiter,
                 )
         except TimeoutError:
-            raise Refusal(504, f"expected an answer within {limits.seconds:g} seconds; try a shorter text") from None
+            raise Refusal(
+                504, f"expected an answer within {limits.seconds:g} seconds; try a shorter text"
+            ) from None
         except anyio.get_cancelled_exc_class():  # only a server that is shutting down cancels
             raise Refusal(503, "the server is shutting down") from None
         return Response(body, media_type="application/json")
 
-    left_out: Any = {"docs_url": None, "redoc_url": None}  # pages that load scripts from another site
-    app = FastAPI(title="attn-closed-form", version=__version__, lifespan=lifespan, redirect_slashes=False, **left_out)
-    constant = {path: Response((static / name).read_bytes(), media_type=kind) for path, (name, kind) in FILES.items()}
+    left_out: Any = {
+        "docs_url": None,
+        "redoc_url": None,
+    }  # pages that load scripts from another site
+    app = FastAPI(
+        title="attn-closed-form",
+        version=__version__,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        **left_out,
+    )
+    constant = {
+        path: Response((static / name).read_bytes(), media_type=kind)
+        for path, (name, kind) in FILES.items()
+    }
     constant["/look.css"] = Response(stylesheet(), media_type="text/css")
-    for path, response in constant.items():  # a response is an application, which can answer many requests
+    for (
+        path,
+        response,
+    ) in constant.items():  # a response is an application, which can answer many requests
         app.router.routes.append(Route(path, response, methods=["GET"]))
-    errors: Any = {status: {"model": schema.Error, "description": text} for status, text in schema.ERRORS.items()}
+    errors: Any = {
+        status: {"model": schema.Error, "description": text}
+        for status, text in schema.ERRORS.items()
+    }
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -183,7 +216,9 @@ def make_app(
             404: "no such address; /openapi.json lists them",
             405: f"this address does not accept {request.method}",
         }
-        response = error_response(Refusal(status, messages.get(status, "the server failed; its log has the details")))
+        response = error_response(
+            Refusal(status, messages.get(status, "the server failed; its log has the details"))
+        )
         response.headers.update(getattr(error, "headers", None) or {})  # such as Allow
         return response
 
@@ -198,15 +233,21 @@ def json_bytes(data: Any) -> bytes:
     try:
         return to_json(data, inf_nan_mode="null")  # several times faster than the standard library
     except PydanticSerializationError:
-        return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+        return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode(
+            "ascii"
+        )
 
 
 def error_response(refusal: Refusal) -> Response:
     """Return the answer to a rejected request."""
     # After 401 to 415 the body may still be arriving, and the server must not read it as the next request.
     headers = {"connection": "close"} if refusal.status in (401, 408, 413, 415) else {}
-    headers |= {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(refusal.status, {})
-    body = {"error": refusal.message, "status": refusal.status} | ({"field": refusal.field} if refusal.field else {})
+    headers |= {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(
+        refusal.status, {}
+    )
+    body = {"error": refusal.message, "status": refusal.status} | (
+        {"field": refusal.field} if refusal.field else {}
+    )
     return Response(json_bytes(body), refusal.status, headers, media_type="application/json")
 
 
@@ -219,10 +260,14 @@ class Guard:
     receive its answer in time is disconnected, so that it does not count any longer.
     """
 
-    def __init__(self, app: ASGIApp, hosts: tuple[str, ...], token: str | None, limits: Limits) -> None:
+    def __init__(
+        self, app: ASGIApp, hosts: tuple[str, ...], token: str | None, limits: Limits
+    ) -> None:
         self.app, self.hosts, self.token, self.limits = app, hosts, token, limits
         self.running = 0
-        self.unread: dict[anyio.CancelScope, None] = {}  # requests whose bodies are arriving, oldest first
+        self.unread: dict[
+            anyio.CancelScope, None
+        ] = {}  # requests whose bodies are arriving, oldest first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -240,17 +285,34 @@ class Guard:
         request = Request(scope, receive)
         counts = request.method == "POST"
         try:
-            named = [re.fullmatch(r"(\[[^]]*\]|[^:]*)(:\d*)?", host) for host in request.headers.getlist("host")]
-            if "*" not in self.hosts and [match and match[1].lower() in self.hosts for match in named] != [True]:
-                raise Refusal(400, f"Host: expected one of {', '.join(self.hosts)}, got another name")
+            named = [
+                re.fullmatch(r"(\[[^]]*\]|[^:]*)(:\d*)?", host)
+                for host in request.headers.getlist("host")
+            ]
+            if "*" not in self.hosts and [
+                match and match[1].lower() in self.hosts for match in named
+            ] != [True]:
+                raise Refusal(
+                    400, f"Host: expected one of {', '.join(self.hosts)}, got another name"
+                )
             # Not `request.url`, which is built from the Host header.
-            if self.token is not None and scope["path"] != "/health" and not self._carries_token(request):
+            if (
+                self.token is not None
+                and scope["path"] != "/health"
+                and not self._carries_token(request)
+            ):
                 if scope["path"] == "/" and self._matches(request.query_params.get("token")):
                     return await self._with_cookie(request)(scope, receive, respond)
-                raise Refusal(401, "token: expected `Authorization: Bearer TOKEN`, or the page opened as /?token=TOKEN")
+                raise Refusal(
+                    401,
+                    "token: expected `Authorization: Bearer TOKEN`, or the page opened as /?token=TOKEN",
+                )
             arrived = [await self._body(request)] if counts else []
             if counts and self.running >= self.limits.queue:
-                raise Refusal(503, f"expected at most {self.limits.queue} requests at a time; try again in a second")
+                raise Refusal(
+                    503,
+                    f"expected at most {self.limits.queue} requests at a time; try again in a second",
+                )
         except Refusal as refusal:
             return await error_response(refusal)(scope, receive, respond)
 
@@ -266,11 +328,15 @@ class Guard:
             self.running -= counts
 
     def _matches(self, value: str | None) -> bool:
-        return value is not None and secrets.compare_digest(value.encode(), (self.token or "").encode())
+        return value is not None and secrets.compare_digest(
+            value.encode(), (self.token or "").encode()
+        )
 
     def _carries_token(self, request: Request) -> bool:
         scheme, _, value = request.headers.get("authorization", "").partition(" ")
-        return (scheme.lower() == "bearer" and self._matches(value)) or self._matches(request.cookies.get(COOKIE))
+        return (scheme.lower() == "bearer" and self._matches(value)) or self._matches(
+            request.cookies.get(COOKIE)
+        )
 
     def _with_cookie(self, request: Request) -> Response:
         """Move the token from the address into a cookie; browsers keep the fragment after the #."""
@@ -285,7 +351,9 @@ class Guard:
         if media != "application/json":
             # This also blocks other sites: a browser sends a preflight request for this type across origins, which is
             # rejected.
-            raise Refusal(415, f"Content-Type: expected application/json, got {media[:40] or 'none'}")
+            raise Refusal(
+                415, f"Content-Type: expected application/json, got {media[:40] or 'none'}"
+            )
         stated = request.headers.get("content-length", "")
         size, body = int(stated[:12]) if stated.isdigit() else 0, bytearray()
         with anyio.move_on_after(self.limits.body_seconds) as scope:
@@ -298,7 +366,9 @@ class Guard:
                 while size <= MAX_BYTES:
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
-                        raise Refusal(400, "body: expected the complete body, but the client disconnected")
+                        raise Refusal(
+                            400, "body: expected the complete body, but the client disconnected"
+                        )
                     body += message.get("body", b"")
                     if not message.get("more_body", False):
                         return {"type": "http.request", "body": bytes(body), "more_body": False}
@@ -306,12 +376,17 @@ class Guard:
             finally:
                 self.unread.pop(scope, None)
             raise Refusal(413, f"body: expected at most {MAX_BYTES:,} bytes, got at least {size:,}")
-        raise Refusal(408, f"body: expected within {self.limits.body_seconds:g} seconds, or sooner on a busy server")
+        raise Refusal(
+            408,
+            f"body: expected within {self.limits.body_seconds:g} seconds, or sooner on a busy server",
+        )
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
 
-CANDIDATES = 3_000  # number of words from which an example is chosen; training orders them by frequency
+CANDIDATES = (
+    3_000  # number of words from which an example is chosen; training orders them by frequency
+)
 EXAMPLE_CLASSES = 4
 
 
@@ -328,7 +403,11 @@ def example_text(model: Model) -> str:
         example = (model.card or {}).get("example")
         if isinstance(example, str) and example.strip():
             return visible(example)[:1_000]
-        words = [word for word in model.vocabulary if word not in (model.vocabulary.cls, model.vocabulary.unk)]
+        words = [
+            word
+            for word in model.vocabulary
+            if word not in (model.vocabulary.cls, model.vocabulary.unk)
+        ]
     elif isinstance(model, MeanPooledText) and isinstance(model.reader, VocabularyReader):
         words = list(model.reader.rows)
     readable, rows = [], []
@@ -360,7 +439,9 @@ def model_answer(model: Model, name: str, example: str) -> dict[str, Any]:
         "absent": list(model.absences),
         "example": example,
         "limits": {"bytes": MAX_BYTES, "characters": MAX_CHARACTERS},
-        "methods": [{field: getattr(method, field) for field in fields} for method in METHODS.values()],
+        "methods": [
+            {field: getattr(method, field) for field in fields} for method in METHODS.values()
+        ],
     }
 
 
@@ -379,20 +460,26 @@ def explain_answer(model: Model, question: ExplainQuestion) -> dict[str, Any]:
     removed = [_player("removed", player, explanations) for player in question.removed]
     return {
         **shared_dict(explanations.evidence),
-        "methods": {name: {**e.own_dict(), "kind": e.info.kind} for name, e in explanations.items()},
+        "methods": {
+            name: {**e.own_dict(), "kind": e.info.kind} for name, e in explanations.items()
+        },
         "removal": figures.removal(explanations, removed) if removed else None,
         "figures": figures.figures_of(explanations),
     }
 
 
-def _explanations(model: Model, question: Question, methods: tuple[Method, ...] = ()) -> Explanations:
+def _explanations(
+    model: Model, question: Question, methods: tuple[Method, ...] = ()
+) -> Explanations:
     try:
         units = model.read(question.text)
         limit, purpose = schema.MAX_TOKENS, ""
         if question.samples:
             limit, purpose = schema.MAX_SAMPLED, " for methods that sample"
         if (n := len(units.labels)) > limit:
-            raise Refusal(413, f"text: expected at most {limit:,} tokens{purpose}, got {n:,}", "text")
+            raise Refusal(
+                413, f"text: expected at most {limit:,} tokens{purpose}, got {n:,}", "text"
+            )
         return explain_units(model, units, methods, question.settings)
     except (ValueError, TypeError) as error:
         raise Refusal(422, str(error), str(error).partition(":")[0]) from None
@@ -420,7 +507,12 @@ def interactions_answer(model: Model, question: InteractionsQuestion) -> dict[st
     evidence, player = explanations.evidence, _player("player", question.player, explanations)
     row, error = evidence.guaranteed(lambda game, tol: interactions(game, player=player, tol=tol))
     values = [None if j == player else value for j, value in enumerate(row.tolist())]
-    answer = {"player": player, "labels": list(evidence.labels), "interactions": values, "error": error}
+    answer = {
+        "player": player,
+        "labels": list(evidence.labels),
+        "interactions": values,
+        "error": error,
+    }
     answer["scale"] = evidence.scale.name
     return answer | {"figures": {"partners": figures.partners(evidence, player, row)}}
 
@@ -431,10 +523,16 @@ def _player(field: str, named: int | list[int], explanations: Explanations) -> i
     if isinstance(named, int):
         if named < len(spans):
             return named
-        raise Refusal(422, f"{field}: expected a player in 0..{len(spans) - 1}, got {elide(str(named), 40)}", field)
+        raise Refusal(
+            422,
+            f"{field}: expected a player in 0..{len(spans) - 1}, got {elide(str(named), 40)}",
+            field,
+        )
     for j, occurrences in enumerate(spans):
         if tuple(named) in occurrences:
             return j
     raise Refusal(
-        422, f"{field}: expected the span of a token that the model reads, got {elide(str(named), 60)}", field
+        422,
+        f"{field}: expected the span of a token that the model reads, got {elide(str(named), 60)}",
+        field,
     )

@@ -14,7 +14,9 @@ from ..explanations.methods import METHODS, as_methods
 from ..explanations.settings import Settings
 from ..show.sanitize import elide
 
-MAX_BYTES = 128 * 1024  # maximum size of a body; a text of MAX_CHARACTERS fits unless it consists of escapes
+MAX_BYTES = (
+    128 * 1024
+)  # maximum size of a body; a text of MAX_CHARACTERS fits unless it consists of escapes
 MAX_CHARACTERS = 20_000  # maximum length of a text
 # Memory grows with the square of the tokens: LIME's limit of 4,400 takes 300 MB, and a sample of 3,000 takes 2 GB.
 MAX_TOKENS = 2_000
@@ -48,7 +50,9 @@ def _known(names: str | list[str] | None) -> str | list[str] | None:
     return names
 
 
-Text = Annotated[str, AfterValidator(_limited), Field(json_schema_extra={"maxLength": MAX_CHARACTERS})]
+Text = Annotated[
+    str, AfterValidator(_limited), Field(json_schema_extra={"maxLength": MAX_CHARACTERS})
+]
 Span = Annotated[list[int], Field(min_length=2, max_length=2)]
 Player = Annotated[int, Field(ge=0)] | Span
 
@@ -59,13 +63,20 @@ class Question(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     text: Text = Field(description="the text to explain")
-    players: str | None = Field(None, description="kind of player that gets a score, one of the model's `players`")
-    absent: str | None = Field(None, description="treatment of removed players, one of the model's `absent`")
-    output: int | str | None = Field(None, description="a class or its index, or margin:A,B; default: the prediction")
+    players: str | None = Field(
+        None, description="kind of player that gets a score, one of the model's `players`"
+    )
+    absent: str | None = Field(
+        None, description="treatment of removed players, one of the model's `absent`"
+    )
+    output: int | str | None = Field(
+        None, description="a class or its index, or margin:A,B; default: the prediction"
+    )
     tol: float = Field(Settings.tol, description="guaranteed accuracy, relative to max|f|")
     seed: int = Field(Settings.seed, description="seed of the sampled methods")
     scale: str | None = Field(
-        Settings.scale, description='"probability" or "logit"; default: the probability if its values are exact'
+        Settings.scale,
+        description='"probability" or "logit"; default: the probability if its values are exact',
     )
 
     @property
@@ -88,14 +99,19 @@ class ExplainQuestion(Question):
     """A text, the methods to run, and the players to remove."""
 
     methods: Annotated[str | list[str] | None, AfterValidator(_known)] = Field(
-        None, description=f'"all" or names among {", ".join(METHODS)}; default: all methods that do not sample'
+        None,
+        description=f'"all" or names among {", ".join(METHODS)}; default: all methods that do not sample',
     )
-    removed: list[Player] = Field([], description="players to remove: indices, or spans [start, end] of an occurrence")
+    removed: list[Player] = Field(
+        [], description="players to remove: indices, or spans [start, end] of an occurrence"
+    )
 
     @property
     def samples(self) -> bool:
         """Whether a method that samples is requested."""
-        return self.methods is not None and any(m.accuracy == "sampled" for m in as_methods(self.methods))
+        return self.methods is not None and any(
+            m.accuracy == "sampled" for m in as_methods(self.methods)
+        )
 
 
 class InteractionsQuestion(Question):
@@ -109,12 +125,16 @@ class ExplainAnswer(BaseModel):
 
     text: str
     labels: list[str] = Field(description="the players as the model reads them")
-    spans: list[list[Span]] = Field(description="per player, [start, end] of its occurrences, in code points")
+    spans: list[list[Span]] = Field(
+        description="per player, [start, end] of its occurrences, in code points"
+    )
     unknown: list[bool] = Field(description="whether each player is outside the vocabulary")
     unseen: list[Span] = Field(description="spans that the model does not read")
     output: str = Field(description="the explained class or margin of two classes")
     scale: str = Field(description="the explained scale: probability or logit")
-    scale_note: str = Field(description="the scale in a sentence, with the reason if it is the logit")
+    scale_note: str = Field(
+        description="the scale in a sentence, with the reason if it is the logit"
+    )
     prediction: float = Field(description="the value of the output on that scale")
     absent_value: float = Field(description="the value of the output with every player absent")
     logit: float = Field(description="the logit of the prediction, before the temperature")
@@ -129,13 +149,17 @@ class ExplainAnswer(BaseModel):
         description="the removed players, the prediction without them, its change, and the forecasts: for each method "
         "minus the sum of the scores, and its error"
     )
-    figures: dict[str, Any] = Field(description="data for drawing: names, colors, positions and ticks")
+    figures: dict[str, Any] = Field(
+        description="data for drawing: names, colors, positions and ticks"
+    )
 
 
 class WhyAnswer(BaseModel):
     """Certified reasons of the prediction, Owen values of the sentences, and the SLALOM plane."""
 
-    reasons: dict[str, Any] = Field(description="sufficient and contrastive reason, bounds, and `sentences` in words")
+    reasons: dict[str, Any] = Field(
+        description="sufficient and contrastive reason, bounds, and `sentences` in words"
+    )
     sentences: dict[str, Any]
     figures: dict[str, Any] = Field(description="data for drawing")
 
@@ -180,7 +204,9 @@ def refusal_of(errors: Sequence[Mapping[str, Any]]) -> Refusal:
     first = errors[0]
     location, kind = first["loc"], first["type"]
     if kind == "json_invalid":
-        return Refusal(400, f"body: expected JSON in UTF-8, got {elide(str(first['ctx']['error']), 80)}")
+        return Refusal(
+            400, f"body: expected JSON in UTF-8, got {elide(str(first['ctx']['error']), 80)}"
+        )
     if kind == "value_error":  # raised by this package, and names its field
         message = str(first["ctx"]["error"])
         return Refusal(422, message, message.partition(":")[0])
@@ -190,8 +216,18 @@ def refusal_of(errors: Sequence[Mapping[str, Any]]) -> Refusal:
     if kind == "string_too_long":
         return Refusal(413, f"{field}: {first['msg']}", field)
     if kind in ("missing", "extra_forbidden"):
-        expected = "a value, got none" if kind == "missing" else "no such field; /openapi.json lists the fields"
+        expected = (
+            "a value, got none"
+            if kind == "missing"
+            else "no such field; /openapi.json lists the fields"
+        )
         return Refusal(422, f"{field}: expected {expected}", field)
-    messages = [re.sub(r"^\w+ should (be|have) ", "", e["msg"]) for e in errors if e["loc"][:2] == location[:2]]
+    messages = [
+        re.sub(r"^\w+ should (be|have) ", "", e["msg"])
+        for e in errors
+        if e["loc"][:2] == location[:2]
+    ]
     expected = " or ".join(dict.fromkeys(messages))
-    return Refusal(422, f"{field}: expected {expected}, got {elide(json.dumps(first['input']), 60)}", field)
+    return Refusal(
+        422, f"{field}: expected {expected}, got {elide(json.dumps(first['input']), 60)}", field
+    )

@@ -61,7 +61,13 @@ def serve(
     name = SHIPPED if path is None else Path(path).name
     shown = f"[{address}]" if ":" in address else address
     hosts = (*LOOPBACK, host, shown) if loopback else ("*",)
-    options = {"path": path, "name": name, "hosts": hosts, "token": token, "limits": asdict(limits or Limits())}
+    options = {
+        "path": path,
+        "name": name,
+        "hosts": hosts,
+        "token": token,
+        "limits": asdict(limits or Limits()),
+    }
     os.environ[OPTIONS] = json.dumps(options)
     application()  # an error in the model is reported before anything starts
     if workers > 1:  # the processes provide the parallelism
@@ -96,7 +102,9 @@ def application() -> ASGIApp:
     if parent is not None:  # the workers of a killed server must not keep running
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     example = REVIEW if path is None else None
-    return make_app(_model(path), options["name"], tuple(options["hosts"]), options["token"], limits, example)
+    return make_app(
+        _model(path), options["name"], tuple(options["hosts"]), options["token"], limits, example
+    )
 
 
 _model = cache(open_model)
@@ -125,7 +133,9 @@ def free_address(host: str, port: int) -> tuple[str, int]:
     '127.0.0.1'
     """
     try:
-        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+            0
+        ]
     except (socket.gaierror, UnicodeError):
         raise OSError(f"--host: expected an address of this machine, got {host!r}") from None
     with socket.socket(*resolved[:3]) as sock:
@@ -136,6 +146,8 @@ def free_address(host: str, port: int) -> tuple[str, int]:
             sock.bind(resolved[4])
             sock.listen(1)
         except OSError as error:
-            raise OSError(f"cannot listen on {host} port {port}: {error.strerror}; choose another --port") from None
+            raise OSError(
+                f"cannot listen on {host} port {port}: {error.strerror}; choose another --port"
+            ) from None
         address, number = sock.getsockname()[:2]
         return str(address), int(number)

@@ -22,7 +22,10 @@ def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("bags")
     rng = np.random.default_rng(0)
     shapes = {"attention.0": (3, 5), "attention.2": (1, 3), "classifier": (2, 5)}
-    np.savez(place / "model.npz", **{f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()})
+    np.savez(
+        place / "model.npz",
+        **{f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()},
+    )
     (place / "slides").mkdir()
     for i in range(2):
         bag = slide(4 + i, 3, seed=i)
@@ -34,7 +37,9 @@ def folder(tmp_path_factory):
 
 def scores(folder, output="tumor", **settings):
     model = BagClassifier.from_state_dict(folder / "model.npz", "xmil", outputs=["normal", "tumor"])
-    return model.explain(load_bag(folder / "slides" / "slide0.npz"), "shapley", output=output, **settings)
+    return model.explain(
+        load_bag(folder / "slides" / "slide0.npz"), "shapley", output=output, **settings
+    )
 
 
 def arguments(folder, *more, bag="slides/slide0.npz"):
@@ -64,14 +69,21 @@ def test_one_bag_to_every_file(folder, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert f"The probability of tumor is {100 * expected.prediction:.1f} %: " in shown
     assert "Explained: the probability of tumor" in shown
-    assert f"{100 * expected['shapley'].scores.max():+.4g}" in shown and "of the attention is on instances" in shown
+    assert (
+        f"{100 * expected['shapley'].scores.max():+.4g}" in shown
+        and "of the attention is on instances" in shown
+    )
 
 
 def test_json_is_one_object_with_both_ends(folder, capsys):
     assert main(arguments(folder, "--output", "margin:tumor,normal", "--json", "--top", "3")) == 0
     found = json.loads(capsys.readouterr().out)
     expected = scores(folder, "margin:tumor,normal")["shapley"].scores
-    assert found["output"] == "tumor against normal" and found["scale"] == "probability" and found["instances"] == 12
+    assert (
+        found["output"] == "tumor against normal"
+        and found["scale"] == "probability"
+        and found["instances"] == 12
+    )
     assert [value for _, value in found["top"]] == sorted(expected[expected > 0], reverse=True)[:3]
     assert [value for _, value in found["bottom"]] == sorted(expected[expected < 0])[:3]
 
@@ -104,7 +116,11 @@ def test_one_map_per_class(folder, tmp_path):
         (["--thumbnail", "x.png"], 2, "--thumbnail: expected --map FILE or --report FILE as well"),
         (["--csv", "MODEL"], 2, "--csv: expected a separate file"),
         (["--csv", "same.out", "--geojson", "same.out"], 2, "--geojson: expected a separate file"),
-        (["--csv", "no/such/folder.csv"], 1, "no/such/folder.csv: expected a file name in an existing folder"),
+        (
+            ["--csv", "no/such/folder.csv"],
+            1,
+            "no/such/folder.csv: expected a file name in an existing folder",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line(folder, capsys, more, status, message):
@@ -131,14 +147,19 @@ def test_no_output_replaces_the_roles_the_logits_or_the_model(folder, tmp_path, 
         with pytest.raises(SystemExit) as stop:
             main(command)
         assert stop.value.code == 2 and "expected a separate file" in capsys.readouterr().err
-    assert (roles.read_text(), logits.read_text()) == ("{}", "bag,normal,tumor\n") and model.read_bytes() == before
+    assert (roles.read_text(), logits.read_text()) == (
+        "{}",
+        "bag,normal,tumor\n",
+    ) and model.read_bytes() == before
 
 
 def test_roles_that_are_nested_too_deeply_are_one_line(folder, tmp_path, capsys):
     (tmp_path / "roles.json").write_text("[" * 100_000, encoding="utf-8")
     assert main(arguments(folder, "--rename", str(tmp_path / "roles.json"))) == 1
     error = capsys.readouterr().err
-    assert "roles.json: expected a JSON object of roles and layers" in error and error.count("\n") == 1
+    assert (
+        "roles.json: expected a JSON object of roles and layers" in error and error.count("\n") == 1
+    )
 
 
 def test_a_map_never_replaces_the_thumbnail(folder, tmp_path, capsys):
@@ -176,10 +197,16 @@ def test_a_folder_resumes(folder, tmp_path, capsys):
     command[2] = str(slides)
     assert main(command) == 0
     printed = capsys.readouterr()
-    assert "worse: " in printed.err and "3 bags, 3 now" in printed.out and "1 with an error" in printed.out
+    assert (
+        "worse: " in printed.err
+        and "3 bags, 3 now" in printed.out
+        and "1 with an error" in printed.out
+    )
     rows = bag_rows(out)
     assert list(rows) == ["slide0", "slide1", "worse"]
-    assert float(rows["slide0"]["prediction"]) == pytest.approx(max(scores(folder).probabilities.values()))
+    assert float(rows["slide0"]["prediction"]) == pytest.approx(
+        max(scores(folder).probabilities.values())
+    )
     assert rows["slide0"]["scale"] == "probability"
     assert rows["slide0"]["instances"] == "12" and float(rows["slide0"]["error_bound"]) < 1e-9
     assert rows["worse"]["error"] and not rows["slide0"]["error"]
@@ -194,8 +221,13 @@ def test_a_folder_resumes(folder, tmp_path, capsys):
     assert "1 of 4 bags are already done" in printed.err and "4 bags, 3 now" in printed.out
     assert (out / "part-000000.parquet").stat().st_mtime_ns == first
     again = bag_rows(out)
-    assert list(again) == ["added", "slide0", "slide1", "worse"] and not any(row["error"] for row in again.values())
-    assert again["worse"]["prediction"] == rows["slide0"]["prediction"] and again["slide1"] == rows["slide1"]
+    assert list(again) == ["added", "slide0", "slide1", "worse"] and not any(
+        row["error"] for row in again.values()
+    )
+    assert (
+        again["worse"]["prediction"] == rows["slide0"]["prediction"]
+        and again["slide1"] == rows["slide1"]
+    )
     # What is done is not mixed with anything else.
     assert main([*command, "--output", "normal"]) == 1
     assert "--output was the default and is normal" in capsys.readouterr().err
@@ -212,8 +244,17 @@ def test_one_worker_and_two_give_the_same_table(folder, tmp_path):
     tables = []
     for workers in "12":
         out = tmp_path / workers
-        assert main(arguments(folder, "--out", str(out), "--files", "csv", "--workers", workers, bag="slides")) == 0
-        tables.append([(out / name).read_bytes() for name in ("bags.csv", "slide0.csv", "slide1.csv")])
+        assert (
+            main(
+                arguments(
+                    folder, "--out", str(out), "--files", "csv", "--workers", workers, bag="slides"
+                )
+            )
+            == 0
+        )
+        tables.append(
+            [(out / name).read_bytes() for name in ("bags.csv", "slide0.csv", "slide1.csv")]
+        )
     assert tables[0] == tables[1]
 
 
@@ -248,7 +289,10 @@ def test_a_folder_says_what_is_wrong_with_it(folder, tmp_path, capsys):
         with pytest.raises(SystemExit) as stop:
             main([*base, str(folder / "slides"), *more])
         assert stop.value.code == 2 and message in capsys.readouterr().err
-    assert main([*base, str(folder / "slides"), "--out", str(tmp_path / "o"), "--files", "csv,gif"]) == 1
+    assert (
+        main([*base, str(folder / "slides"), "--out", str(tmp_path / "o"), "--files", "csv,gif"])
+        == 1
+    )
     assert "files: expected kinds among map, csv" in capsys.readouterr().err
 
 
@@ -260,7 +304,10 @@ def test_assumptions_are_printed_until_a_check_has_passed(folder, tmp_path, caps
     table = tmp_path / "logits.csv"
 
     def write(numbers):
-        lines = [f"{file},{','.join(map(repr, row))}" for file, row in zip(files, numbers.tolist(), strict=True)]
+        lines = [
+            f"{file},{','.join(map(repr, row))}"
+            for file, row in zip(files, numbers.tolist(), strict=True)
+        ]
         table.write_text("\n".join(["bag,normal,tumor", *lines]), encoding="utf-8")
 
     assert main(arguments(folder, "--json")) == 0
@@ -269,9 +316,18 @@ def test_assumptions_are_printed_until_a_check_has_passed(folder, tmp_path, caps
     csv_file, report = tmp_path / "x.csv", tmp_path / "x.html"
     assert main(arguments(folder, "--csv", str(csv_file), "--report", str(report))) == 0
     assert assumed in capsys.readouterr().out
-    assert assumed in csv_file.read_text(encoding="utf-8") and assumed in report.read_text(encoding="utf-8")
+    assert assumed in csv_file.read_text(encoding="utf-8") and assumed in report.read_text(
+        encoding="utf-8"
+    )
     write(logits)
-    assert main(arguments(folder, "--json", "--output", "tumor", "--scale", "logit", "--check", str(table))) == 0
+    assert (
+        main(
+            arguments(
+                folder, "--json", "--output", "tumor", "--scale", "logit", "--check", str(table)
+            )
+        )
+        == 0
+    )
     captured = capsys.readouterr()
     assert json.loads(captured.out)["assumed"] is None and "activation='relu'" in captured.err
     assert json.loads(captured.out)["prediction"] == pytest.approx(logits[0, 1])
@@ -304,7 +360,11 @@ def test_a_network_with_names_of_its_own(folder, tmp_path, capsys):
     given = f"--logits={logits[0]!r},{logits[1]!r}".replace("np.float64(", "").replace(")", "")
     assert main(["roles", str(tmp_path / "mine.pt"), slide_file, given, "--out", roles]) == 0
     named = json.loads((tmp_path / "roles.json").read_text(encoding="utf-8"))
-    assert {role: named[role] for role in ("V", "U", "w")} == {"V": "look", "U": "valve", "w": "rank"}
+    assert {role: named[role] for role in ("V", "U", "w")} == {
+        "V": "look",
+        "U": "valve",
+        "w": "rank",
+    }
     capsys.readouterr()
     assert (
         main(
@@ -340,9 +400,17 @@ def test_layers_that_play_no_part_are_left_out_by_name(folder, tmp_path, capsys)
     roles = {"V": "look.0", "w": "look.2", "classifier": "classifier", "leave": ["teacher."]}
     (tmp_path / "roles.json").write_text(json.dumps(roles), encoding="utf-8")
     slide_file = str(folder / "slides" / "slide0.npz")
-    command = ["bag", str(tmp_path / "two.npz"), slide_file, "--rename", str(tmp_path / "roles.json")]
+    command = [
+        "bag",
+        str(tmp_path / "two.npz"),
+        slide_file,
+        "--rename",
+        str(tmp_path / "roles.json"),
+    ]
     assert main([*command, "--output", "1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["prediction"] == pytest.approx(scores(folder).prediction)
+    assert json.loads(capsys.readouterr().out)["prediction"] == pytest.approx(
+        scores(folder).prediction
+    )
 
 
 def test_no_proposals_are_wrong_usage(folder, capsys):

@@ -52,7 +52,9 @@ def shell(*arguments, stdin="", **options):
 
 
 @pytest.mark.parametrize("loose", ["shapley", "banzhaf"])
-def test_the_accuracy_that_is_printed_is_that_of_the_least_accurate_method(capsys, monkeypatch, loose):
+def test_the_accuracy_that_is_printed_is_that_of_the_least_accurate_method(
+    capsys, monkeypatch, loose
+):
     method = acf.METHODS[loose]
 
     def score(evidence):
@@ -88,7 +90,11 @@ def test_color_can_be_forced_and_the_width_is_the_terminals(capsys, monkeypatch)
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--method", "loo,shapley"], ["--method", "leave-one-out", "--method", "shapley"], ["--method", "loo, shapley"]],
+    [
+        ["--method", "loo,shapley"],
+        ["--method", "leave-one-out", "--method", "shapley"],
+        ["--method", "loo, shapley"],
+    ],
 )
 def test_json_is_all_that_is_printed(capsys, arguments):
     assert main(["explain", REVIEW, "--json", *arguments]) == 0
@@ -151,8 +157,14 @@ def test_a_text_that_is_also_a_file_name(tmp_path, capsys, monkeypatch):
             ["explain", "film", "--output", "7"],
             "output: expected one of negative, positive, or an index below 2, got 7",
         ),
-        (["explain", "film", "--players", "letter"], "players: expected 'words' or 'positions', got 'letter'"),
-        (["explain", "film", "--html", "no/such/folder/x.html"], "no/such/folder/x.html: expected a file name in an"),
+        (
+            ["explain", "film", "--players", "letter"],
+            "players: expected 'words' or 'positions', got 'letter'",
+        ),
+        (
+            ["explain", "film", "--html", "no/such/folder/x.html"],
+            "no/such/folder/x.html: expected a file name in an",
+        ),
         (["model", "none.npz"], "none.npz: no such file"),
     ],
 )
@@ -177,7 +189,12 @@ def test_wrong_usage_is_status_2(capsys, arguments):
         main(arguments)
     assert stop.value.code == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("attn-closed-form") and ": error: " in err and err.count("\n") == 1
+    assert (
+        out == ""
+        and err.startswith("attn-closed-form")
+        and ": error: " in err
+        and err.count("\n") == 1
+    )
 
 
 def test_without_arguments_it_says_in_five_lines_what_it_can_do(capsys):
@@ -248,7 +265,22 @@ def test_what_is_not_seen_is_a_warning_once(capsys, model_file, tmp_path):
 def test_a_report_and_a_figure_are_written(capsys, tmp_path):
     pytest.importorskip("matplotlib")
     page, figure = tmp_path / "r.html", tmp_path / "f.png"
-    assert main(["explain", REVIEW, "--html", str(page), "--plot", str(figure), "--json", "--method", "shapley"]) == 0
+    assert (
+        main(
+            [
+                "explain",
+                REVIEW,
+                "--html",
+                str(page),
+                "--plot",
+                str(figure),
+                "--json",
+                "--method",
+                "shapley",
+            ]
+        )
+        == 0
+    )
     out, err = capsys.readouterr()
     json.loads(out)
     assert err == f"wrote {figure}\nwrote {page}\n"
@@ -261,9 +293,16 @@ def test_a_report_and_a_figure_are_written(capsys, tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if "\x00" not in HOSTILE[name]])
 def test_hostile_texts_are_printed_without_control_characters(capsys, name):
-    assert main(["explain", "--text", HOSTILE[name], "--method", "shapley,alpha-avg", "--top", "2"]) == 0
+    assert (
+        main(["explain", "--text", HOSTILE[name], "--method", "shapley,alpha-avg", "--top", "2"])
+        == 0
+    )
     out = capsys.readouterr().out
-    assert not [c for c in out if (ord(c) < 32 and c != "\n") or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000]
+    assert not [
+        c
+        for c in out
+        if (ord(c) < 32 and c != "\n") or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000
+    ]
 
 
 def test_ten_thousand_words_are_no_trouble(tmp_path):
@@ -331,10 +370,19 @@ def test_one_text_is_read_once_played_once_and_each_method_runs_once(monkeypatch
             return method.score(evidence)
 
         monkeypatch.setitem(acf.METHODS, name, dataclasses.replace(method, score=score))
-    files = ["--html", str(tmp_path / "r.html"), "--plot", str(tmp_path / "f.png"), "--figure", "lime"]
+    files = [
+        "--html",
+        str(tmp_path / "r.html"),
+        "--plot",
+        str(tmp_path / "f.png"),
+        "--figure",
+        "lime",
+    ]
     assert main(["explain", REVIEW, *files]) == 0
     # The report has the Shapley values of the logit, too, from the same game.
-    assert counts == Counter(["read", "logits", "game of words", "game of positions", *DEFAULT_METHODS, "shapley"])
+    assert counts == Counter(
+        ["read", "logits", "game of words", "game of positions", *DEFAULT_METHODS, "shapley"]
+    )
 
 
 def test_no_input_and_no_model_is_overwritten(capsys, tmp_path):
@@ -359,7 +407,10 @@ def test_no_input_and_no_model_is_overwritten(capsys, tmp_path):
     ):
         with pytest.raises(SystemExit) as stop:
             main(command)
-        assert stop.value.code == 2 and f"{option}: expected a separate file" in capsys.readouterr().err
+        assert (
+            stop.value.code == 2
+            and f"{option}: expected a separate file" in capsys.readouterr().err
+        )
     for source in (table, str(tmp_path)):  # table.csv is an input in both cases
         with pytest.raises(SystemExit) as stop:
             main(["corpus", "run", source, str(tmp_path / "table"), "--format", "csv"])
@@ -427,7 +478,9 @@ def test_the_help_of_every_command_needs_no_extra():
         "    with contextlib.suppress(SystemExit): main([*command.split(), '--help'])\n"
         "    print(end='\\0')"
     )
-    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert (run.returncode, run.stderr) == (0, "")
     for command, shown in zip(commands, run.stdout.split("\0"), strict=False):
         assert shown.startswith(f"usage: {PROG} {command}") and "show this help" in shown
@@ -440,7 +493,9 @@ def test_one_command_builds_one_parser():
         "print([name for name in ('bag', 'corpus', 'serve', 'train', 'explain')"
         " if f'attn_closed_form.app.cli.{name}' in sys.modules], file=sys.stderr)"
     )
-    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert run.stderr == "[]\n"
 
 
@@ -465,7 +520,9 @@ def test_a_plain_table_imports_numpy_alone():
         "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(sorted(new - sys.stdlib_module_names - {'numpy'}), file=sys.stderr)"
     )
-    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert run.stderr.strip() == "['attn_closed_form']"
 
 
@@ -475,7 +532,9 @@ def test_the_demonstration_checks_itself(capsys):
     gap = float(out.split("largest difference is ")[1].split()[0].rstrip("."))
     assert gap < 1e-9 and "over all 16,384 coalitions" in out
     e = acf.explain(acf.load_demo_model(), "a slow but fine film", "shapley")["shapley"]
-    assert np.allclose(shapley_by_enumeration(e), enumeration.shapley(e.game).astype(float), atol=1e-13)
+    assert np.allclose(
+        shapley_by_enumeration(e), enumeration.shapley(e.game).astype(float), atol=1e-13
+    )
 
 
 def test_an_interrupt_is_status_130(monkeypatch):

@@ -13,7 +13,11 @@ from tests.pages import ROOT, commands, outputs, problem, run_page
 
 pytest.importorskip("jax")
 
-WORDS = {"Lob": ["schön", "großartig", "👍"], "Frage": ["wie", "wann", "warum"], "Ärger": ["kaputt", "müde", "🙁"]}
+WORDS = {
+    "Lob": ["schön", "großartig", "👍"],
+    "Frage": ["wie", "wann", "warum"],
+    "Ärger": ["kaputt", "müde", "🙁"],
+}
 SMALL = ["--embedding-size", "16", "--heads", "2", "--key-size", "8", "--value-size", "8"]
 
 
@@ -64,7 +68,9 @@ def test_three_commands_from_a_table_to_a_report(trained, capsys):
     card = capsys.readouterr().out
     assert "Frage, Lob, Ärger" in card and "temperature" in card and "On 9 held-out texts" in card
     assert "tickets.csv" in card and "seed 0" in card and "jax" in card
-    assert "T_max " in card and "number of words" not in card  # short texts: the model has positions
+    assert (
+        "T_max " in card and "number of words" not in card
+    )  # short texts: the model has positions
 
 
 def test_the_file_is_whole_and_without_pickle(trained):
@@ -89,7 +95,12 @@ def test_the_card_of_a_hostile_file_is_clean(trained, tmp_path, capsys):
     about["card"] = {
         "data": "\x1b]0;title\x07",
         "held_out": {"texts": "many", "accuracy": [], "classes": 3},
-        "test": {"texts": 1, "accuracy": 1, "macro_f1": 1, "classes": {"\x1b[2J": {"precision": "x"}}},
+        "test": {
+            "texts": 1,
+            "accuracy": 1,
+            "macro_f1": 1,
+            "classes": {"\x1b[2J": {"precision": "x"}},
+        },
         "settings": {"\x1b": {"deep": ["\x1b"] * 9999}},
         "versions": [1],
     }
@@ -115,7 +126,9 @@ def test_a_folder_with_train_and_test_files(tmp_path, capsys):
     assert "On 30 held-out texts, after training on 60" in printed and "On 30 test texts" in printed
     card = load_model(out).card
     assert card["test"]["texts"] == 30
-    assert card["training_texts"] == 60 and "refit" not in card  # dev.txt is for validation and is not trained on
+    assert (
+        card["training_texts"] == 60 and "refit" not in card
+    )  # dev.txt is for validation and is not trained on
 
 
 ROWS = tickets(12)
@@ -124,21 +137,55 @@ ROWS = tickets(12)
 @pytest.mark.parametrize(
     ("content", "flags", "message"),
     [
-        ("body,stars\nx,1\n", [], "got 'body', 'stars'; use --text-column and --label-column to select others"),
-        ("text,label\n" + "a film,x\n" * 9, [], "expected at least two classes, got only 'x' in 9 rows"),
+        (
+            "body,stars\nx,1\n",
+            [],
+            "got 'body', 'stars'; use --text-column and --label-column to select others",
+        ),
+        (
+            "text,label\n" + "a film,x\n" * 9,
+            [],
+            "expected at least two classes, got only 'x' in 9 rows",
+        ),
         ("text,label\n,x\n,y\n", [], "expected rows with a text and a label, got none"),
-        ("text,label\n" + "".join(f"w,{i}.5\n" for i in range(60)) * 2, [], "60 different fractions"),
+        (
+            "text,label\n" + "".join(f"w,{i}.5\n" for i in range(60)) * 2,
+            [],
+            "60 different fractions",
+        ),
         ("text,label\na,b,c\n", [], "line 2: expected 2 cells, got 3"),
         ("", [], "expected a column 'text'"),
-        ("text,label\n" + "a,x\nb,y\n" * 9, ["--heads", "0"], "--heads: expected at least 1, got 0"),
-        ("text,label\n" + "a,x\nb,y\n" * 9, ["--batch-size", "64"], "at most the 16 training texts, got 64"),
+        (
+            "text,label\n" + "a,x\nb,y\n" * 9,
+            ["--heads", "0"],
+            "--heads: expected at least 1, got 0",
+        ),
+        (
+            "text,label\n" + "a,x\nb,y\n" * 9,
+            ["--batch-size", "64"],
+            "at most the 16 training texts, got 64",
+        ),
         ("text,label\n" + "a,x\nb,y\n" * 9, ["--valid", "none.csv"], "none.csv: no such file"),
-        ("text,label\n" + "a,x\nb,y\n" * 9, ["--out", "model.bin"], "--out: expected a file name ending in .npz"),
-        ("text,label\n" + "a,x\nb,y\n" * 9, ["--out", "no/model.npz"], "--out: expected a file in an existing folder"),
-        ("text,label\na,x\nb,y\n", [], "expected a class with at least two texts, got 2 single ones"),
+        (
+            "text,label\n" + "a,x\nb,y\n" * 9,
+            ["--out", "model.bin"],
+            "--out: expected a file name ending in .npz",
+        ),
+        (
+            "text,label\n" + "a,x\nb,y\n" * 9,
+            ["--out", "no/model.npz"],
+            "--out: expected a file in an existing folder",
+        ),
+        (
+            "text,label\na,x\nb,y\n",
+            [],
+            "expected a class with at least two texts, got 2 single ones",
+        ),
     ],
 )
-def test_tables_that_cannot_be_trained_on_say_so_in_one_line(tmp_path, capsys, content, flags, message):
+def test_tables_that_cannot_be_trained_on_say_so_in_one_line(
+    tmp_path, capsys, content, flags, message
+):
     path = tmp_path / "a.csv"
     path.write_text(content)
     assert main(["train", str(path), "--out", str(tmp_path / "m.npz"), *flags]) == 1
@@ -180,7 +227,9 @@ def test_the_page_about_it_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = ROOT / "docs" / "your-texts.md"
     _, shown = run_page(page.read_text(encoding="utf-8"), page)
-    assert any("kaputt" in output for output in outputs(shown)) and (tmp_path / "model.npz").exists()
+    assert (
+        any("kaputt" in output for output in outputs(shown)) and (tmp_path / "model.npz").exists()
+    )
     assert [problem(words) for _, words in commands(page.read_text(encoding="utf-8"))] == [None] * 3
 
 
@@ -194,4 +243,6 @@ def test_an_interrupt_names_resume(tmp_path, monkeypatch, capsys, begun):
     monkeypatch.setattr("jax_model.training.command.run", interrupted)
     assert main(["train", "reviews.csv", "--out", str(tmp_path / "m.npz")]) == 130
     shown = capsys.readouterr().err
-    assert ("with --resume to continue" in shown) == begun and ("no checkpoint yet" in shown) != begun
+    assert ("with --resume to continue" in shown) == begun and (
+        "no checkpoint yet" in shown
+    ) != begun

@@ -24,11 +24,27 @@ def folder(tmp_path_factory):
 def test_a_text_to_a_table_a_report_and_a_file(folder, tmp_path, capsys):
     page, scores = tmp_path / "r.html", tmp_path / "s.csv"
     status = main(
-        ["transformer", str(folder), REVIEW, "--samples", "60", "--html", str(page), "--csv", str(scores), "--top", "2"]
+        [
+            "transformer",
+            str(folder),
+            REVIEW,
+            "--samples",
+            "60",
+            "--html",
+            str(page),
+            "--csv",
+            str(scores),
+            "--top",
+            "2",
+        ]
     )
     out = capsys.readouterr()
-    assert status == 0 and "SLALOM scores are those of the fitted SLALOM" in " ".join(out.out.split())
-    assert "wonderful" in page.read_text(encoding="utf-8") and "sampled, ± standard error" in out.out
+    assert status == 0 and "SLALOM scores are those of the fitted SLALOM" in " ".join(
+        out.out.split()
+    )
+    assert (
+        "wonderful" in page.read_text(encoding="utf-8") and "sampled, ± standard error" in out.out
+    )
     assert scores.read_text(encoding="utf-8-sig").startswith("player,")
     assert "Loading" not in out.err
 
@@ -45,14 +61,36 @@ def test_json_is_what_python_says(folder, capsys):
         "2",
         "--json",
     ]
-    assert main(["transformer", str(folder), REVIEW, *options, "--players", "tokens", "--absent", "mask"]) == 0
+    assert (
+        main(
+            [
+                "transformer",
+                str(folder),
+                REVIEW,
+                *options,
+                "--players",
+                "tokens",
+                "--absent",
+                "mask",
+            ]
+        )
+        == 0
+    )
     told = json.loads(capsys.readouterr().out)
     model = TransformerClassifier.from_folder(folder, samples=60)
     found = model.explain(
-        REVIEW, ["shapley", "leave-one-out"], output="odds:neutral", seed=2, players="tokens", absent="mask"
+        REVIEW,
+        ["shapley", "leave-one-out"],
+        output="odds:neutral",
+        seed=2,
+        players="tokens",
+        absent="mask",
     )
     assert told == json.loads(json.dumps(found.to_dict()))
-    assert list(told["methods"]) == ["shapley", "leave-one-out"] and told["surrogate"]["model_calls"] <= 60
+    assert (
+        list(told["methods"]) == ["shapley", "leave-one-out"]
+        and told["surrogate"]["model_calls"] <= 60
+    )
 
 
 def broken(folder, tmp_path, change):
@@ -82,7 +120,11 @@ def without_tokenizer(path):
 def without_head(path):
     from safetensors.numpy import load_file, save_file
 
-    kept = {k: v for k, v in load_file(path / "model.safetensors").items() if not k.startswith("classifier")}
+    kept = {
+        k: v
+        for k, v in load_file(path / "model.safetensors").items()
+        if not k.startswith("classifier")
+    }
     save_file(kept, path / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -93,11 +135,17 @@ def cut_short(path):
 
 BROKEN = {
     "no config": (lambda path: (path / "config.json").unlink(), "without config.json"),
-    "config no JSON": (lambda path: (path / "config.json").write_text("{"), "expected a JSON object"),
+    "config no JSON": (
+        lambda path: (path / "config.json").write_text("{"),
+        "expected a JSON object",
+    ),
     "code": (config_with(auto_map={"AutoModel": "evil.Model"}), "contains Python code to run"),
     "unknown kind": (config_with(model_type="nonesuch"), "does not load"),
     "pickle": (pickled, "a pickle can run any code"),
-    "no weights": (lambda path: (path / "model.safetensors").unlink(), "expected weights as model.safetensors"),
+    "no weights": (
+        lambda path: (path / "model.safetensors").unlink(),
+        "expected weights as model.safetensors",
+    ),
     "cut weights": (cut_short, "does not load"),
     "no tokenizer": (without_tokenizer, "of a tokenizer next to the model"),
     "no head": (without_head, "expected a model with a trained classification head"),
@@ -111,7 +159,12 @@ def test_a_broken_folder_is_one_line(name, folder, tmp_path, capsys):
     assert main(["transformer", str(path), "a film", "--samples", "20"]) == 1
     out, err = capsys.readouterr()
     last = err.strip().splitlines()[-1]
-    assert last.startswith("attn-closed-form: error: ") and message in last and "Traceback" not in err and not out
+    assert (
+        last.startswith("attn-closed-form: error: ")
+        and message in last
+        and "Traceback" not in err
+        and not out
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,11 +176,17 @@ def test_a_broken_folder_is_one_line(name, folder, tmp_path, capsys):
         (["{}", "film", "--players", "sentences"], "players: expected 'words' or 'tokens'", 1),
         (["{}", "film", "--absent", "unk"], "absent: expected 'deleted' or 'mask' or 'pad'", 1),
         (["{}", "film", "--device", "nonsense"], "device: expected one that torch can use", 1),
-        (["{}", "film", "--method", "gradient-x-input"], "'gradient-x-input' needs attention or gradients", 1),
+        (
+            ["{}", "film", "--method", "gradient-x-input"],
+            "'gradient-x-input' needs attention or gradients",
+            1,
+        ),
     ],
 )
 def test_wrong_arguments_are_one_line(arguments, message, status, folder, capsys):
-    assert main(["transformer", *[a.format(folder) for a in arguments], "--samples", "20"]) == status
+    assert (
+        main(["transformer", *[a.format(folder) for a in arguments], "--samples", "20"]) == status
+    )
     err = capsys.readouterr().err.strip().splitlines()
     assert message in err[-1] and "Traceback" not in "".join(err)
 
@@ -140,5 +199,21 @@ def test_too_few_samples(wrong, folder, capsys):
 
 
 def test_a_text_that_is_too_long_is_cut_with_a_warning(folder, capsys):
-    assert main(["transformer", str(folder), "film " * 50, "--samples", "20", "--method", "leave-one-out"]) == 0
-    assert "text of 50 tokens: the model has room for 38; the last 12 are not read" in capsys.readouterr().err
+    assert (
+        main(
+            [
+                "transformer",
+                str(folder),
+                "film " * 50,
+                "--samples",
+                "20",
+                "--method",
+                "leave-one-out",
+            ]
+        )
+        == 0
+    )
+    assert (
+        "text of 50 tokens: the model has room for 38; the last 12 are not read"
+        in capsys.readouterr().err
+    )

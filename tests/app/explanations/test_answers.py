@@ -18,7 +18,21 @@ REVIEW = "A slow start, but a wonderful film. I liked the actors. The end was du
 WORDS = [
     "[CLS]",
     "[UNK]",
-    *["a", "slow", "start", "but", "wonderful", "film", "i", "liked", "the", "actors", "end", "was", "dull"],
+    *[
+        "a",
+        "slow",
+        "start",
+        "but",
+        "wonderful",
+        "film",
+        "i",
+        "liked",
+        "the",
+        "actors",
+        "end",
+        "was",
+        "dull",
+    ],
 ]
 
 
@@ -86,9 +100,15 @@ def test_nothing_to_say_on_the_threshold():
 
 def test_words_add_up_to_their_sentence_and_sentences_to_the_prediction(found):
     scores = found.sentences()
-    assert scores.labels == ("A slow start, but a wonderful film.", "I liked the actors.", "The end was dull.")
+    assert scores.labels == (
+        "A slow start, but a wonderful film.",
+        "I liked the actors.",
+        "The end was dull.",
+    )
     for m in range(3):
-        assert scores.scores[m] == pytest.approx(scores.unit_scores[scores.numbers == m].sum(), abs=1e-12)
+        assert scores.scores[m] == pytest.approx(
+            scores.unit_scores[scores.numbers == m].sum(), abs=1e-12
+        )
     assert scores.base_value + scores.scores.sum() == pytest.approx(found.prediction, abs=1e-8)
     positions = load_demo_model().explain(REVIEW, "shapley", players="positions").evidence.game
     merged = positions.merge([np.flatnonzero(scores.numbers == m) for m in range(3)])
@@ -99,7 +119,9 @@ def test_groupings_of_the_model_and_unknown_ones(found):
     # Words are no groups of tokens that come together, but they partition the tokens all the same.
     words = found.grouped("words")
     assert len(words.labels) == found.evidence.game.d
-    with pytest.raises(ValueError, match="grouping: expected one of words, positions, sentences, got 'regions'"):
+    with pytest.raises(
+        ValueError, match="grouping: expected one of words, positions, sentences, got 'regions'"
+    ):
         found.grouped("regions")
 
 
@@ -128,7 +150,9 @@ def test_terminal(found, capsys):
 
 def test_labels_with_control_characters_are_made_visible():
     found = load_demo_model().explain("fine \x1b[31m film", "shapley")
-    evil = replace(found.evidence.pooled, labels=tuple(f"\x1b{label}" for label in found.evidence.labels))
+    evil = replace(
+        found.evidence.pooled, labels=tuple(f"\x1b{label}" for label in found.evidence.labels)
+    )
     found.evidence.__dict__["pooled"] = evil
     assert "\x1b" not in reasons_text(found)
 
@@ -145,7 +169,11 @@ def test_bags_have_reasons_and_regions():
     why = found.reasons()
     assert why.sufficient.prediction == pytest.approx(margin.prediction)
     assert why.sides == ("normal", "tumor") and why.things == "instances"
-    kept = [margin.evidence.game.value(m) for m in enumeration.coalitions(6) if m[list(why.sufficient.players)].all()]
+    kept = [
+        margin.evidence.game.value(m)
+        for m in enumeration.coalitions(6)
+        if m[list(why.sufficient.players)].all()
+    ]
     assert (np.sign(kept) == np.sign(margin.prediction)).all()
     regions = found.grouped("regions")
     exact = enumeration.owen_by_orders(found.evidence.game, [[0, 2, 5], [1, 4], [3]])
@@ -157,7 +185,9 @@ def test_reasons_name_what_their_numbers_are():
     text = "A slow start. A wonderful film!"
     several = model_for(text, C=3).explain(text, "shapley").reasons()
     assert "for the difference of the two logits)" in several.sentences()[0]
-    assert several.range_sentence().startswith("Over all subsets of the words, the difference of the two logits ranges")
+    assert several.range_sentence().startswith(
+        "Over all subsets of the words, the difference of the two logits ranges"
+    )
     two = model_for(text, K=1).explain(text, "shapley")
     assert "difference" not in " ".join(two.reasons().sentences())
     assert f"the probability of {two.output} ranges from" in two.reasons().range_sentence()

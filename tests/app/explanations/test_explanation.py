@@ -54,7 +54,12 @@ GAME_METHODS = {
 def test_every_method_is_compared_and_all_but_the_sampled_ones_are_run_by_default():
     others = {"slalom-value", "slalom-importance", "slalom-linear", "flip-order", "single"}
     assert {*POSITION_METHODS, *GAME_METHODS, *others} == set(METHODS)
-    assert set(METHODS) - set(DEFAULT_METHODS) == {"lime-sampled", "shapley-sampled", "flip-order", "single"}
+    assert set(METHODS) - set(DEFAULT_METHODS) == {
+        "lime-sampled",
+        "shapley-sampled",
+        "flip-order",
+        "single",
+    }
 
 
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
@@ -68,13 +73,17 @@ def test_flip_order_is_the_order_of_the_contrastive_reason_and_needs_no_player_m
     rng = np.random.default_rng(0)
     for _ in range(20):
         s, v = rng.normal(size=11), rng.normal(size=11) + 0.8
-        model = acf.BagClassifier.from_attention(s, np.stack([-v, v + 0.3], axis=1), bias=[0.1, 0.4])
+        model = acf.BagClassifier.from_attention(
+            s, np.stack([-v, v + 0.3], axis=1), bias=[0.1, 0.4]
+        )
         found = explain(model, model.bag, "flip-order", output=1)
         reason = found.reasons().contrastive
         if found.probabilities["1"] <= 0.5 or reason.players is None:
             continue
         order = np.argsort(-found["flip-order"].scores)
-        flipped = [found.reasons().game.value(~np.isin(np.arange(11), order[:k])) < 0 for k in range(12)]
+        flipped = [
+            found.reasons().game.value(~np.isin(np.arange(11), order[:k])) < 0 for k in range(12)
+        ]
         assert flipped.index(True) == len(reason.players)
 
 
@@ -98,7 +107,10 @@ def test_scores_of_positions_are_those_of_the_function_and_words_add_them_up(nam
     vocabulary = model.vocabulary
     direct = POSITION_METHODS[name](weights, vocabulary.encode(text))
     scores = explain(model, text, name, players="positions", output=1)[name].scores
-    if name in ("alpha-mean", "alpha-max"):  # attention is computed from the scores of the units, in another order
+    if name in (
+        "alpha-mean",
+        "alpha-max",
+    ):  # attention is computed from the scores of the units, in another order
         assert_algebraic(scores, direct)
     else:
         assert np.array_equal(scores, direct)
@@ -132,7 +144,9 @@ def test_scores_that_should_add_up_do(name, players, make):
     deleted = weights.T_max is None and name == "shapley"
     nobody = [] if deleted else np.full(len(vocabulary.encode(REVIEW)), weights.unk)
     logit = acf.predict(weights, nobody)[0]
-    expected = 1 / (1 + np.exp(-logit / model.temperature)) if e.scale.name == "probability" else logit
+    expected = (
+        1 / (1 + np.exp(-logit / model.temperature)) if e.scale.name == "probability" else logit
+    )
     assert (e.scale.name == "probability") == (make is load_demo_model and name == "shapley")
     assert_algebraic(e.base_value, expected, scale=1.0)
 
@@ -170,8 +184,28 @@ def test_spans_point_at_every_occurrence():
     assert [[text[a:b] for a, b in spans] for spans in e.spans] == [
         ["Film", "FILM", "film"], ["a", "a"], ["not"], ["?"], ["Café"], ["!"],
     ]  # fmt: skip
-    assert [text[p.start : p.end] for p in e.occurrences] == ["Film", "a", "FILM", "not", "a", "film", "?", "Café", "!"]
-    assert [e.labels[p.player] for p in e.occurrences] == ["film", "a", "film", "not", "a", "film", "?", "café", "!"]
+    assert [text[p.start : p.end] for p in e.occurrences] == [
+        "Film",
+        "a",
+        "FILM",
+        "not",
+        "a",
+        "film",
+        "?",
+        "Café",
+        "!",
+    ]
+    assert [e.labels[p.player] for p in e.occurrences] == [
+        "film",
+        "a",
+        "film",
+        "not",
+        "a",
+        "film",
+        "?",
+        "café",
+        "!",
+    ]
 
 
 def test_words_outside_the_vocabulary_are_one_player_called_unk():
@@ -199,7 +233,11 @@ def test_what_the_model_cannot_see_is_said_and_marked():
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "an empty text"), (" \n", "only white space"), ("... <br/> ;", "at least one word, got '... <br/> ;'")],
+    [
+        ("", "an empty text"),
+        (" \n", "only white space"),
+        ("... <br/> ;", "at least one word, got '... <br/> ;'"),
+    ],
 )
 def test_a_text_without_words_is_an_error_that_says_so(text, message):
     model = model_for("film")
@@ -236,7 +274,9 @@ def test_one_head_without_positions_is_the_slalom_of_the_weights():
     vocabulary = model.vocabulary
     weights = dataclasses.replace(weights, W_p=np.zeros_like(weights.W_p))
     model = acf.TextClassifier(weights, vocabulary)
-    found = explain(model, REVIEW, ["slalom-value", "slalom-importance"], players="positions", output=1)
+    found = explain(
+        model, REVIEW, ["slalom-value", "slalom-importance"], players="positions", output=1
+    )
     slalom = slalom_from_weights(weights).slalom
     at = np.searchsorted(slalom.ids, vocabulary.encode(REVIEW))
     s, v = slalom.s[at], np.ravel(slalom.v)[at]
@@ -247,13 +287,19 @@ def test_one_head_without_positions_is_the_slalom_of_the_weights():
 @pytest.mark.parametrize("players", ["words", "positions"])
 def test_slalom_of_several_heads_gives_everyone_their_share_and_the_true_derivative(players):
     model = model_for(REVIEW, K=3)
-    found = explain(model, REVIEW, ["slalom-value", "slalom-importance", "slalom-linear"], players=players)
+    found = explain(
+        model, REVIEW, ["slalom-value", "slalom-importance", "slalom-linear"], players=players
+    )
     value, importance, linear = (e.scores for e in found.values())
     assert abs(importance.sum()) < 1e-12
     game = found["slalom-value"].game
-    alpha = np.exp(game.s - np.logaddexp(np.logaddexp.reduce(game.s, axis=1), game.s_background)[:, None])
+    alpha = np.exp(
+        game.s - np.logaddexp(np.logaddexp.reduce(game.s, axis=1), game.s_background)[:, None]
+    )
     weight = np.exp(importance) / np.exp(importance).sum() * alpha.mean(axis=0).sum()
-    assert_algebraic(weight * (value - game.bias), (alpha * game.v).sum(axis=0), scale=1.0, condition=8)
+    assert_algebraic(
+        weight * (value - game.bias), (alpha * game.v).sum(axis=0), scale=1.0, condition=8
+    )
 
     def f(j, shift):
         s = np.array(game.s)
@@ -261,7 +307,9 @@ def test_slalom_of_several_heads_gives_everyone_their_share_and_the_true_derivat
         return dataclasses.replace(game, s=s).value(np.ones(game.d, dtype=bool))
 
     h = 1e-3
-    slope = [(8 * (f(j, h) - f(j, -h)) - (f(j, 2 * h) - f(j, -2 * h))) / (12 * h) for j in range(game.d)]
+    slope = [
+        (8 * (f(j, h) - f(j, -h)) - (f(j, 2 * h) - f(j, -2 * h))) / (12 * h) for j in range(game.d)
+    ]
     assert_difference(linear, slope, scale=1.0)
 
 
@@ -311,7 +359,9 @@ def test_an_explanation_is_plain_data():
 
 @pytest.mark.parametrize("scale", ["logit", "probability"])
 def test_explanations_are_freed_without_the_garbage_collector(scale):
-    explanations = load_demo_model().explain("A fine, fine film", ["shapley", "lime", "gradient-l2"], scale=scale)
+    explanations = load_demo_model().explain(
+        "A fine, fine film", ["shapley", "lime", "gradient-l2"], scale=scale
+    )
     kept = [weakref.ref(explanations.evidence), weakref.ref(explanations.evidence.pooled)]
     gc.disable()
     try:

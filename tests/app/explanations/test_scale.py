@@ -36,7 +36,9 @@ def probabilities(game, temperature):
 
 def linked(explanations):
     """The explained game, made from the raw arrays of the logits alone."""
-    return explanations.evidence.pooled.through("sigmoid", 1 / explanations.evidence.model.temperature)
+    return explanations.evidence.pooled.through(
+        "sigmoid", 1 / explanations.evidence.model.temperature
+    )
 
 
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
@@ -44,7 +46,9 @@ def linked(explanations):
 def test_values_are_those_of_all_probabilities(absent, output):
     found = calibrated().explain(TEXT, ["shapley", "banzhaf", "loo"], absent=absent, output=output)
     game = linked(found)
-    assert found.scale.name == "probability" and found.prediction == pytest.approx(found.probabilities[output])
+    assert found.scale.name == "probability" and found.prediction == pytest.approx(
+        found.probabilities[output]
+    )
     for name, oracle in (
         ("shapley", enumeration.shapley),
         ("banzhaf", enumeration.banzhaf),
@@ -53,7 +57,9 @@ def test_values_are_those_of_all_probabilities(absent, output):
         np.testing.assert_allclose(found[name].scores, oracle(game).astype(float), **CLOSE)
     every = probabilities(found.evidence.pooled, 1.7)
     assert found.evidence.absent_value == pytest.approx(float(every[0]), abs=1e-12)
-    assert found["shapley"].base_value + found["shapley"].scores.sum() == pytest.approx(found.prediction, abs=1e-9)
+    assert found["shapley"].base_value + found["shapley"].scores.sum() == pytest.approx(
+        found.prediction, abs=1e-9
+    )
     assert found["shapley"].error <= 1e-10
     pairs = enumeration.interactions(game).astype(float)
     off = ~np.eye(len(pairs), dtype=bool)
@@ -67,11 +73,17 @@ def test_two_logits_are_the_logistic_function_of_their_difference():
     bag = Bag(np.random.default_rng(4).normal(size=(7, 5)))
     found = model.explain(bag, ["shapley"], output="tumor")
     assert found.evidence.settings.coefficients == (-1.0, 1.0)
-    np.testing.assert_allclose(found["shapley"].scores, enumeration.shapley(linked(found)).astype(float), **CLOSE)
+    np.testing.assert_allclose(
+        found["shapley"].scores, enumeration.shapley(linked(found)).astype(float), **CLOSE
+    )
     assert found.prediction == pytest.approx(model.predict_proba([bag])[0, 1])
     logit = model.explain(bag, ["shapley"], output="tumor", scale="logit")
-    assert logit.evidence.settings.coefficients == (0.0, 1.0), "the logit of a class is explained as it stands"
-    assert on_logits(found, "shapley")["shapley"].scores.tolist() == logit["shapley"].scores.tolist()
+    assert logit.evidence.settings.coefficients == (0.0, 1.0), (
+        "the logit of a class is explained as it stands"
+    )
+    assert (
+        on_logits(found, "shapley")["shapley"].scores.tolist() == logit["shapley"].scores.tolist()
+    )
     assert on_logits(logit, "shapley") is None
 
 
@@ -80,21 +92,34 @@ def test_an_explicit_margin_is_one_class_against_another():
     found = model.explain(TEXT, "shapley", output="margin:class 0,class 2")
     assert found.output == "class 0 against class 2" and found.scale.name == "probability"
     chances = found.probabilities
-    assert found.prediction == pytest.approx(chances["class 0"] / (chances["class 0"] + chances["class 2"]))
+    assert found.prediction == pytest.approx(
+        chances["class 0"] / (chances["class 0"] + chances["class 2"])
+    )
     assert "class 2 over class 0" in " ".join(found.reasons().sentences()) or found.prediction > 0.5
     logit = model.explain(TEXT, "shapley", output="margin:class 0,class 2", scale="logit")
-    assert logit.output == "class 0 - class 2" and logit.prediction == pytest.approx(logit.evidence.logit)
+    assert logit.output == "class 0 - class 2" and logit.prediction == pytest.approx(
+        logit.evidence.logit
+    )
 
 
 def test_labels_with_probabilities_of_their_own():
     rng = np.random.default_rng(2)
     reader = VocabularyReader({"good": 0, "bad": 1, "film": 2})
-    model = MeanPooledText(rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), np.zeros(3), reader, loss="sigmoid")
+    model = MeanPooledText(
+        rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), np.zeros(3), reader, loss="sigmoid"
+    )
     found = model.explain("good bad film", "shapley", output="1")
-    assert found.scale.name == "probability" and found.prediction == pytest.approx(found.probabilities["1"])
-    np.testing.assert_allclose(found["shapley"].scores, enumeration.shapley(linked(found)).astype(float), **CLOSE)
+    assert found.scale.name == "probability" and found.prediction == pytest.approx(
+        found.probabilities["1"]
+    )
+    np.testing.assert_allclose(
+        found["shapley"].scores, enumeration.shapley(linked(found)).astype(float), **CLOSE
+    )
     margin = model.explain("good bad film", "shapley", output="margin:0,1")
-    assert margin.scale.name == "logit" and "a margin of labels has no probability" in margin.scale.note
+    assert (
+        margin.scale.name == "logit"
+        and "a margin of labels has no probability" in margin.scale.note
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +135,11 @@ def test_without_exact_probabilities_the_logit_is_explained_and_says_so(model, r
     assert found.scale.name == "logit" and why in found.scale.sentence(found.output)
     assert found.prediction == found.evidence.logit
     views = [answer(found, 1000), report(found), found["shapley"]._repr_html_(), notebook(found)]
-    for view in [*views, json.dumps(found.to_dict(), ensure_ascii=False), str(figures_of(found)["scale"])]:
+    for view in [
+        *views,
+        json.dumps(found.to_dict(), ensure_ascii=False),
+        str(figures_of(found)["scale"]),
+    ]:
         assert why in view.replace("&#x27;", "'")
     with pytest.raises(ValueError, match="scale: "):
         model.explain(raw, "shapley", scale="probability")
@@ -118,12 +147,16 @@ def test_without_exact_probabilities_the_logit_is_explained_and_says_so(model, r
 
 def test_several_heads_name_the_sampled_way_which_works():
     model = calibrated(K=3)
-    with pytest.raises(ValueError, match="need one head, and this output has 3; the methods shapley-sampled, "):
+    with pytest.raises(
+        ValueError, match="need one head, and this output has 3; the methods shapley-sampled, "
+    ):
         model.explain(TEXT, "shapley", scale="probability")
     found = model.explain(TEXT, ["shapley-sampled", "lime-sampled", "loo"], scale="probability")
     every = probabilities(found.evidence.pooled, 1.7).astype(float)
     assert found.prediction == pytest.approx(every[-1])
-    np.testing.assert_allclose(found["loo"].scores, [every[-1] - every[-1 - 2**j] for j in range(found.evidence.d)])
+    np.testing.assert_allclose(
+        found["loo"].scores, [every[-1] - every[-1 - 2**j] for j in range(found.evidence.d)]
+    )
     sampled, masks = found["shapley-sampled"], enumeration.coalitions(found.evidence.d)
     exact = shapley_of(every, masks)
     assert (np.abs(sampled.scores - exact) <= 6 * sampled.standard_error + 1e-9).all()
@@ -139,17 +172,28 @@ def test_the_softmax_of_three_classes_is_sampled(K):
     object.__setattr__(model, "samples", 300)  # fewer than there are coalitions
     found = model.explain(TEXT, output="class 1", scale="probability")
     masks = enumeration.coalitions(found.evidence.d)
-    of_class = [model.explain(TEXT, "loo", output=name, scale="logit").evidence.pooled for name in model.outputs]
+    of_class = [
+        model.explain(TEXT, "loo", output=name, scale="logit").evidence.pooled
+        for name in model.outputs
+    ]
     logits = np.stack([game.value(masks) for game in of_class]) / model.temperature
     every = (np.exp(logits) / np.exp(logits).sum(axis=0))[1]
     assert found.prediction == pytest.approx(every[-1]) == found.probabilities["class 1"]
-    assert next(iter(found)) == "shapley-sampled" and {"shapley", "lime", "banzhaf"}.isdisjoint(found)
+    assert next(iter(found)) == "shapley-sampled" and {"shapley", "lime", "banzhaf"}.isdisjoint(
+        found
+    )
     sampled = found["shapley-sampled"]
-    assert (np.abs(sampled.scores - shapley_of(every, masks)) <= 6 * sampled.standard_error + 1e-9).all()
+    assert (
+        np.abs(sampled.scores - shapley_of(every, masks)) <= 6 * sampled.standard_error + 1e-9
+    ).all()
     assert sampled.base_value == pytest.approx(every[0]) and 0 < sampled.standard_error.max() < 0.01
     assert found["slalom-value"].prediction == pytest.approx(of_class[1].value(masks[-1]))
-    assert "sampled, ± standard error" in report(found) and "sampled, ± standard error" in answer(found)
-    assert found.reasons().sentences() == model.explain(TEXT, output="class 1").reasons().sentences()
+    assert "sampled, ± standard error" in report(found) and "sampled, ± standard error" in answer(
+        found
+    )
+    assert (
+        found.reasons().sentences() == model.explain(TEXT, output="class 1").reasons().sentences()
+    )
 
 
 def shapley_of(values, masks):
@@ -159,14 +203,19 @@ def shapley_of(values, masks):
     scores = []
     for j in range(d):
         without = np.flatnonzero(~masks[:, j])
-        scores.append((weight[size[without]] * (values[without | (1 << j)] - values[without])).sum())
+        scores.append(
+            (weight[size[without]] * (values[without | (1 << j)] - values[without])).sum()
+        )
     return np.array(scores)
 
 
 def test_log_odds_stay_log_odds():
     model = calibrated()
     assert model.explain(TEXT, "loo", output="odds:positive").scale.name == "logit"
-    assert model.explain(TEXT, "loo", output="odds:positive", scale="probability").scale.name == "probability"
+    assert (
+        model.explain(TEXT, "loo", output="odds:positive", scale="probability").scale.name
+        == "probability"
+    )
 
 
 def test_predictions_that_are_too_large_for_exact_probabilities_are_explained_as_logits():
@@ -174,7 +223,10 @@ def test_predictions_that_are_too_large_for_exact_probabilities_are_explained_as
     model = ScoreTable(outputs=("no", "yes"))
     found = model.explain(scores, "shapley")
     assert found.scale.name == "logit" and "up to a modulus of" in found.scale.note
-    assert model.explain(scores, "shapley", output="yes").evidence.settings.coefficients == (0.0, 1.0)
+    assert model.explain(scores, "shapley", output="yes").evidence.settings.coefficients == (
+        0.0,
+        1.0,
+    )
 
 
 def test_methods_that_live_on_logits_stay_there_and_say_so():
@@ -185,16 +237,28 @@ def test_methods_that_live_on_logits_stay_there_and_say_so():
         assert e.scale.name == ("logit" if on_logits else "probability") == e.own_dict()["scale"]
         assert np.array_equal(e.scores, logit[name].scores) == on_logits
     ig = found["ig"]
-    assert ig.base_value + ig.scores.sum() == pytest.approx(ig.prediction) == pytest.approx(found.evidence.logit)
+    assert (
+        ig.base_value + ig.scores.sum()
+        == pytest.approx(ig.prediction)
+        == pytest.approx(found.evidence.logit)
+    )
     said = "computed from the logit, not from the probability"
-    assert table(found, 1000).count(said) == 3 and said in report(found) and said not in table(logit, 1000)
+    assert (
+        table(found, 1000).count(said) == 3
+        and said in report(found)
+        and said not in table(logit, 1000)
+    )
     without = {forecast["method"]: forecast for forecast in removal(found, [1])["forecasts"]}
     present = np.ones(found.evidence.d, dtype=bool)
     present[1] = False
     after = float(found.evidence.pooled.value(present))
     assert without["slalom-linear"]["did"] == pytest.approx(after - found.evidence.logit)
-    assert without["shapley"]["did"] == pytest.approx(float(found.scale.of(after)) - found.prediction)
-    assert without["shapley"]["error"] == pytest.approx(without["shapley"]["change"] - without["shapley"]["did"])
+    assert without["shapley"]["did"] == pytest.approx(
+        float(found.scale.of(after)) - found.prediction
+    )
+    assert without["shapley"]["error"] == pytest.approx(
+        without["shapley"]["change"] - without["shapley"]["did"]
+    )
 
 
 def test_reasons_and_bounds_pass_through_the_link():
@@ -203,10 +267,20 @@ def test_reasons_and_bounds_pass_through_the_link():
     ours, theirs = found.reasons(), logit.reasons()
     every = probabilities(found.evidence.pooled, 1.7).astype(float)
     bounds = ours.to_dict()["bounds"]
-    assert bounds["attained_min"] == pytest.approx(every.min()) and bounds["attained_max"] == pytest.approx(every.max())
-    assert ours.sufficient.players == theirs.sufficient.players and ours.to_dict()["threshold"] == 0.5
-    assert ours.to_dict()["sufficient"]["worst"] == pytest.approx(float(found.scale.of(theirs.sufficient.worst)))
-    assert " %" in ours.sentences()[0] and "+" not in ours.sentences()[0] and " %" in ours.range_sentence()
+    assert bounds["attained_min"] == pytest.approx(every.min()) and bounds[
+        "attained_max"
+    ] == pytest.approx(every.max())
+    assert (
+        ours.sufficient.players == theirs.sufficient.players and ours.to_dict()["threshold"] == 0.5
+    )
+    assert ours.to_dict()["sufficient"]["worst"] == pytest.approx(
+        float(found.scale.of(theirs.sufficient.worst))
+    )
+    assert (
+        " %" in ours.sentences()[0]
+        and "+" not in ours.sentences()[0]
+        and " %" in ours.range_sentence()
+    )
     low, high = (float(text) / 100 for text in re.findall(r"([\d.]+) %", ours.range_sentence()))
     assert low <= every.min() <= every.max() <= high, "what is written is certified as well"
     threshold = float((every.min() + every[-1]) / 2)
@@ -222,7 +296,11 @@ def test_reasons_and_bounds_pass_through_the_link():
 
 def test_a_prediction_on_the_threshold_says_so():
     found = ScoreTable(outputs=("no", "yes")).explain({"s": [0.0], "v": [[1.0], [1.0]]}, "shapley")
-    assert found.reasons().sentences()[0].startswith("The prediction is 50.0 %, which is on neither side")
+    assert (
+        found.reasons()
+        .sentences()[0]
+        .startswith("The prediction is 50.0 %, which is on neither side")
+    )
 
 
 def test_every_view_says_which_scale_it_shows():
@@ -242,14 +320,18 @@ def test_every_view_says_which_scale_it_shows():
             assert said in text, view
         assert found.to_dict()["scale"] == name
         titles = numbers(found, 3, 1000).splitlines()[0]
-        assert ("shapley (points)" in titles) == (name == "probability") and "slalom-value (" not in titles
+        assert ("shapley (points)" in titles) == (
+            name == "probability"
+        ) and "slalom-value (" not in titles
         assert (" points" in reasons_text(found)) == (name == "probability")
 
 
 def test_the_waterfall_is_in_per_cent_and_points():
     found = calibrated().explain(TEXT, "shapley")
     first, *words, last = waterfall(found["shapley"])
-    assert first.text == f"{100 * first.end:.1f} %" and last.text == f"{100 * found.prediction:.1f} %"
+    assert (
+        first.text == f"{100 * first.end:.1f} %" and last.text == f"{100 * found.prediction:.1f} %"
+    )
     assert all(step.text.endswith(" points") for step in words)
     assert f"{words[0].text}" in answer(found, 100) and f">{words[0].text}<" in typed(report(found))
     assert verdict(found) == f"{found.output}, {100 * found.prediction:.0f} %"
@@ -287,11 +369,20 @@ def test_the_command_line_switches(tmp_path, capsys):
 
 def test_numbers_read_well():
     scale = ExplainedScale("probability", 2.0)
-    assert (scale.level(0.999996), scale.level(1e-5), scale.level(1.0)) == ("99.9996 %", "0.001 %", "100.0 %")
+    assert (scale.level(0.999996), scale.level(1e-5), scale.level(1.0)) == (
+        "99.9996 %",
+        "0.001 %",
+        "100.0 %",
+    )
     assert (scale.change(-0.0001), scale.change(0.0123)) == ("0.0 points", "+1.2 points")
-    assert (scale.bound(0.7149, upper=False), scale.bound(0.7141, upper=True)) == ("71.4 %", "71.5 %")
+    assert (scale.bound(0.7149, upper=False), scale.bound(0.7141, upper=True)) == (
+        "71.4 %",
+        "71.5 %",
+    )
     for p in (1e-9, 0.3, 0.5, 0.999):
         assert float(scale.of(scale.logit_of(p))) == pytest.approx(p)
     assert LOGIT.of([1.5]).tolist() == [1.5] and LOGIT.logit_of(-2.0) == -2.0
-    with pytest.raises(ValueError, match="scale: expected 'probability' or 'risk' or 'logit', got 'odds'"):
+    with pytest.raises(
+        ValueError, match="scale: expected 'probability' or 'risk' or 'logit', got 'odds'"
+    ):
         Settings(scale="odds")

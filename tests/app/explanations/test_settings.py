@@ -56,18 +56,24 @@ def test_a_class_whose_name_is_a_number_is_found_by_its_name():
     assert choose_output(("1", "2", "0"), LOGITS, 0) == ("1", (1, 0, 0))
 
 
-@pytest.mark.parametrize("output", ["tennis", 3, -1, "margin:sport", "margin:sport,sport", "margin:sport,tennis"])
+@pytest.mark.parametrize(
+    "output", ["tennis", 3, -1, "margin:sport", "margin:sport,sport", "margin:sport,tennis"]
+)
 def test_what_is_no_output_is_an_error_that_names_the_classes(output):
     with pytest.raises(ValueError, match="output: expected"):
         choose_output(CLASSES, LOGITS, output)
 
 
-@pytest.mark.parametrize(("output", "sign"), [("yes", 1), ("no", -1), ("margin:no,yes", -1), (0, -1), ("odds:yes", 1)])
+@pytest.mark.parametrize(
+    ("output", "sign"), [("yes", 1), ("no", -1), ("margin:no,yes", -1), (0, -1), ("odds:yes", 1)]
+)
 def test_one_logit_is_the_log_odds_of_the_second_class(output, sign):
     assert choose_output(("no", "yes"), np.array([-3.0]), output)[1] == (sign,)
 
 
-@pytest.mark.parametrize(("logit", "name", "sign"), [(-3.0, "no", -1), (0.0, "no", -1), (3.0, "yes", 1)])
+@pytest.mark.parametrize(
+    ("logit", "name", "sign"), [(-3.0, "no", -1), (0.0, "no", -1), (3.0, "yes", 1)]
+)
 def test_the_predicted_class_of_one_logit_is_explained(logit, name, sign):
     assert choose_output(("no", "yes"), np.array([logit])) == (name, (sign,))
 
@@ -81,11 +87,17 @@ def test_a_margin_is_the_difference_of_two_explanations():
     model = TextClassifier(random_weights(seed=1, D=6, C=3), Vocabulary(words), CLASSES)
     scores = {
         output: model.explain(
-            "a fine dull film", ["shapley", "gradient-x-input", "integrated-gradients"], output=output
+            "a fine dull film",
+            ["shapley", "gradient-x-input", "integrated-gradients"],
+            output=output,
         )
         for output in ("sport", "crops", "margin:sport,crops")
     }
     for method in ("shapley", "gradient-x-input", "integrated-gradients"):
         both = scores["sport"][method].scores - scores["crops"][method].scores
-        np.testing.assert_allclose(scores["margin:sport,crops"][method].scores, both, rtol=0, atol=1e-9)
-    assert scores["sport"].output == "sport" and scores["margin:sport,crops"].output == "sport - crops"
+        np.testing.assert_allclose(
+            scores["margin:sport,crops"][method].scores, both, rtol=0, atol=1e-9
+        )
+    assert (
+        scores["sport"].output == "sport" and scores["margin:sport,crops"].output == "sport - crops"
+    )

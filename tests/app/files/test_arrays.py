@@ -43,13 +43,22 @@ def test_round_trip(suffix: str, tmp_path: Path) -> None:
 
 def test_safetensors_are_those_of_the_package(tmp_path: Path) -> None:
     """The witness is the safetensors package, which reads what we write and writes what we read."""
-    package = pytest.importorskip("safetensors.numpy", reason="the witness is the safetensors package")
+    package = pytest.importorskip(
+        "safetensors.numpy", reason="the witness is the safetensors package"
+    )
     numbers = {name: array for name, array in ARRAYS.items() if array.dtype.kind != "U"}
     write_arrays(ARRAYS, tmp_path / "ours.safetensors")
     assert_same(package.load_file(tmp_path / "ours.safetensors"), numbers)
-    plain = {name: np.array(array, dtype=array.dtype.newbyteorder("="), order="C") for name, array in numbers.items()}
-    package.save_file(plain, tmp_path / "theirs.safetensors", metadata={"outputs": '["a", "b"]', "format": "[pt"})
-    assert_same(read_arrays(tmp_path / "theirs.safetensors"), {**plain, "outputs": np.array(["a", "b"])})
+    plain = {
+        name: np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+        for name, array in numbers.items()
+    }
+    package.save_file(
+        plain, tmp_path / "theirs.safetensors", metadata={"outputs": '["a", "b"]', "format": "[pt"}
+    )
+    assert_same(
+        read_arrays(tmp_path / "theirs.safetensors"), {**plain, "outputs": np.array(["a", "b"])}
+    )
 
 
 def test_numpy_reads_what_we_read(tmp_path: Path) -> None:
@@ -64,11 +73,15 @@ def test_numpy_reads_what_we_read(tmp_path: Path) -> None:
 
 def npy_header(shape: tuple[int, ...]) -> bytes:
     stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        stream, {"descr": "<f8", "fortran_order": False, "shape": shape}
+    )
     return stream.getvalue()
 
 
-def test_a_small_file_does_not_become_a_large_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_file_does_not_become_a_large_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The traced memory shows that claims are refused before anything is allocated."""
     monkeypatch.setattr(atomic, "ALWAYS_ALLOWED", 1 << 20)
     np.savez_compressed(tmp_path / "bomb.npz", features=np.zeros((4, 1 << 20)))
@@ -94,7 +107,9 @@ def test_a_small_file_does_not_become_a_large_array(tmp_path: Path, monkeypatch:
 
 
 def test_bfloat16(tmp_path: Path) -> None:
-    numbers = np.array([1.0, -2.5, 3.140625], dtype=np.float32)  # three numbers that bfloat16 holds exactly
+    numbers = np.array(
+        [1.0, -2.5, 3.140625], dtype=np.float32
+    )  # three numbers that bfloat16 holds exactly
     body = (numbers.view(np.uint32) >> 16).astype("<u2").tobytes()
     header = b'{"w":{"dtype":"BF16","shape":[3],"data_offsets":[0,6]}}'
     (tmp_path / "b.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + body)
@@ -115,8 +130,14 @@ def test_bfloat16(tmp_path: Path) -> None:
             b'{"v":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}',
             "overlap",
         ),
-        (b'{"w":{"dtype":[],"shape":[2],"data_offsets":[0,2]}}', "has no dtype, shape and data_offsets"),
-        (b'{"w":{"dtype":"F8","shape":[2],"data_offsets":[0,2]}}', "has no dtype, shape and data_offsets"),
+        (
+            b'{"w":{"dtype":[],"shape":[2],"data_offsets":[0,2]}}',
+            "has no dtype, shape and data_offsets",
+        ),
+        (
+            b'{"w":{"dtype":"F8","shape":[2],"data_offsets":[0,2]}}',
+            "has no dtype, shape and data_offsets",
+        ),
     ],
 )
 def test_damaged(header: bytes, message: str, tmp_path: Path) -> None:
@@ -127,10 +148,17 @@ def test_damaged(header: bytes, message: str, tmp_path: Path) -> None:
 
 
 def test_every_array_of_a_safetensors_file_is_aligned(tmp_path: Path) -> None:
-    arrays = {"a": np.zeros(3, np.int8), "b": np.zeros(2), "c": np.zeros(5, np.int16), "d": np.zeros(3, np.float32)}
+    arrays = {
+        "a": np.zeros(3, np.int8),
+        "b": np.zeros(2),
+        "c": np.zeros(5, np.int16),
+        "d": np.zeros(3, np.float32),
+    }
     write_arrays(arrays, tmp_path / "a.safetensors")
     data = (tmp_path / "a.safetensors").read_bytes()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
     assert length % 8 == 0
-    assert all(header[name]["data_offsets"][0] % array.itemsize == 0 for name, array in arrays.items())
+    assert all(
+        header[name]["data_offsets"][0] % array.itemsize == 0 for name, array in arrays.items()
+    )

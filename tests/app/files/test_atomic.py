@@ -49,7 +49,10 @@ def test_names_as_long_as_the_system_allows(tmp_path: Path) -> None:
 
 def test_folders_and_devices_are_not_replaced(tmp_path: Path) -> None:
     for path in (tmp_path, Path(os.devnull)):
-        with pytest.raises(ValueError, match="expected the name of a file to write"), replacing(path):
+        with (
+            pytest.raises(ValueError, match="expected the name of a file to write"),
+            replacing(path),
+        ):
             pass
     assert not Path(os.devnull).is_file()
 
@@ -65,5 +68,11 @@ def test_pipes_are_refused_and_not_waited_for(tmp_path: Path) -> None:
 
 def test_the_reason_of_an_error_is_its_last_text() -> None:
     """An error of decoding begins with the name of the codec."""
-    assert first_line(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")) == "invalid start byte"
-    assert first_line(OSError(2, "No such file")) == "No such file" and first_line(KeyError(3)) == "KeyError"
+    assert (
+        first_line(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"))
+        == "invalid start byte"
+    )
+    assert (
+        first_line(OSError(2, "No such file")) == "No such file"
+        and first_line(KeyError(3)) == "KeyError"
+    )

@@ -27,7 +27,14 @@ def write_h5(path: Path, **datasets: Any) -> None:
 
 def test_clam(tmp_path: Path) -> None:
     path = tmp_path / "slide_7.h5"
-    attrs = {"coords": {"patch_size": 256, "patch_level": 1, "downsample": np.array([2.0, 2.0]), "name": "slide 7"}}
+    attrs = {
+        "coords": {
+            "patch_size": 256,
+            "patch_level": 1,
+            "downsample": np.array([2.0, 2.0]),
+            "name": "slide 7",
+        }
+    }
     write_h5(path, features=FEATURES, coords=COORDS, attrs=attrs)
     bag = load_bag(path)
     assert np.array_equal(bag.features, FEATURES) and bag.features.dtype == np.float32
@@ -37,11 +44,17 @@ def test_clam(tmp_path: Path) -> None:
 
 def test_trident_three_axes(tmp_path: Path) -> None:
     path = tmp_path / "slide.h5"
-    attrs = {"coords": {"patch_size_level0": 512, "level0_magnification": 40, "target_magnification": 20}}
+    attrs = {
+        "coords": {"patch_size_level0": 512, "level0_magnification": 40, "target_magnification": 20}
+    }
     write_h5(path, features=FEATURES[None], coords=COORDS[None], attrs=attrs)
     bag = load_bag(path)
     assert bag.features.shape == (N, D) and bag.coords is not None and bag.coords.shape == (N, 2)
-    assert bag.patch_size == 512.0 and bag.attrs["level0_magnification"] == 40 and bag.attrs["name"] == "slide"
+    assert (
+        bag.patch_size == 512.0
+        and bag.attrs["level0_magnification"] == 40
+        and bag.attrs["name"] == "slide"
+    )
 
 
 def test_features_of_one_number(tmp_path: Path) -> None:
@@ -54,21 +67,35 @@ def test_stamp(tmp_path: Path) -> None:
     attrs = {"": {"unit": "um", "tile_size_um": 256.0, "tile_size_px": 224}}
     write_h5(path, feats=FEATURES.astype(np.float16), coords=COORDS / 2.0, attrs=attrs)
     bag = load_bag(path)
-    assert bag.features.dtype == np.float16 and bag.patch_size == 256.0 and bag.attrs["unit"] == "um"
+    assert (
+        bag.features.dtype == np.float16 and bag.patch_size == 256.0 and bag.attrs["unit"] == "um"
+    )
 
 
 def test_npy_npz_safetensors(tmp_path: Path) -> None:
     np.save(tmp_path / "bag.npy", FEATURES)
     assert np.array_equal(load_bag(tmp_path / "bag.npy").features, FEATURES)
     np.savez(
-        tmp_path / "bag.npz", feats=FEATURES, coords=COORDS, ids=np.array(list("abcdefg")), regions=[1] * 3 + [0] * 4
+        tmp_path / "bag.npz",
+        feats=FEATURES,
+        coords=COORDS,
+        ids=np.array(list("abcdefg")),
+        regions=[1] * 3 + [0] * 4,
     )
     bag = load_bag(tmp_path / "bag.npz")
-    assert bag.ids == tuple("abcdefg") and bag.regions is not None and bag.regions.tolist() == [1, 1, 1, 0, 0, 0, 0]
+    assert (
+        bag.ids == tuple("abcdefg")
+        and bag.regions is not None
+        and bag.regions.tolist() == [1, 1, 1, 0, 0, 0, 0]
+    )
     np.savez(tmp_path / "odd.npz", my_vectors=FEATURES, coords=COORDS)
-    assert np.array_equal(load_bag(tmp_path / "odd.npz").features, FEATURES)  # the only other matrix
+    assert np.array_equal(
+        load_bag(tmp_path / "odd.npz").features, FEATURES
+    )  # the only other matrix
     assert np.array_equal(load_bag(tmp_path / "odd.npz", features="my_vectors").features, FEATURES)
-    safetensors = pytest.importorskip("safetensors.numpy", reason="the safetensors package writes the file")
+    safetensors = pytest.importorskip(
+        "safetensors.numpy", reason="the safetensors package writes the file"
+    )
     safetensors.save_file({"features": FEATURES}, tmp_path / "bag.safetensors")
     assert np.array_equal(load_bag(tmp_path / "bag.safetensors").features, FEATURES)
 
@@ -77,7 +104,10 @@ def test_pt(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="torch writes the file (extra bench)")
     torch.save(torch.from_numpy(FEATURES), tmp_path / "bag.pt")
     assert np.array_equal(load_bag(tmp_path / "bag.pt").features, FEATURES)
-    torch.save({"feats": torch.from_numpy(FEATURES)[None], "coords": torch.from_numpy(COORDS)}, tmp_path / "both.pt")
+    torch.save(
+        {"feats": torch.from_numpy(FEATURES)[None], "coords": torch.from_numpy(COORDS)},
+        tmp_path / "both.pt",
+    )
     both = load_bag(tmp_path / "both.pt")
     assert np.array_equal(both.features, FEATURES) and np.array_equal(both.coords, COORDS)
 
@@ -94,10 +124,16 @@ def test_pt(tmp_path: Path) -> None:
         ("a.npy", "vector", r"features: expected shape \(n, D\)"),
         ("a.npy", "text", "features: expected an array of real numbers, got dtype <U1"),
         ("a.npz", "two matrices", "expected an array called features or feats, got only"),
-        ("a.npz", "coords of another bag", r"coords: expected shape \(7, 2\), one row per instance, got \(3, 2\)"),
+        (
+            "a.npz",
+            "coords of another bag",
+            r"coords: expected shape \(7, 2\), one row per instance, got \(3, 2\)",
+        ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(name: str, content: bytes | str, message: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_said_in_one_line(
+    name: str, content: bytes | str, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else _wrong(content))
     if name.endswith(".h5"):
@@ -132,7 +168,15 @@ def test_truncated_h5_files(tmp_path: Path) -> None:
 
 def outside(h5py: Any, file: Any, folder: Path, kind: str) -> None:
     """A file whose features or names lie elsewhere, or claim more than they have."""
-    if kind not in ("link", "soft link", "storage of features", "virtual", "claim", "chunk", "references"):
+    if kind not in (
+        "link",
+        "soft link",
+        "storage of features",
+        "virtual",
+        "claim",
+        "chunk",
+        "references",
+    ):
         file["features"] = FEATURES
     if kind == "link":
         file["features"] = h5py.ExternalLink(str(folder / "private.h5"), "/features")
@@ -141,17 +185,25 @@ def outside(h5py: Any, file: Any, folder: Path, kind: str) -> None:
     elif kind == "link of names":
         file["ids"] = h5py.ExternalLink(str(folder / "private.h5"), "/ids")
     elif kind == "storage of names":
-        file.create_dataset("ids", shape=(N,), dtype="S4", external=[(str(folder / "secret.txt"), 0, 4 * N)])
+        file.create_dataset(
+            "ids", shape=(N,), dtype="S4", external=[(str(folder / "secret.txt"), 0, 4 * N)]
+        )
     elif kind == "storage of features":
-        file.create_dataset("features", shape=(3, 8), dtype="u1", external=[(str(folder / "secret.txt"), 0, 24)])
+        file.create_dataset(
+            "features", shape=(3, 8), dtype="u1", external=[(str(folder / "secret.txt"), 0, 24)]
+        )
     elif kind == "virtual":
         layout = h5py.VirtualLayout(shape=(N, D), dtype="f4")
         layout[:] = h5py.VirtualSource(str(folder / "private.h5"), "features", shape=(N, D))
         file.create_virtual_dataset("features", layout)
     elif kind == "claim":
-        file.create_dataset("features", shape=(100_000, 8000), dtype="f4", chunks=(1000, 8000), compression="gzip")
+        file.create_dataset(
+            "features", shape=(100_000, 8000), dtype="f4", chunks=(1000, 8000), compression="gzip"
+        )
     elif kind == "chunk":
-        file.create_dataset("features", shape=(1, 8), maxshape=(None, 8), dtype="f8", chunks=(1 << 25, 8))
+        file.create_dataset(
+            "features", shape=(1, 8), maxshape=(None, 8), dtype="f8", chunks=(1 << 25, 8)
+        )
     elif kind == "references":
         file.create_dataset("features", shape=(2, 3), dtype=h5py.vlen_dtype(np.float64))
     else:
@@ -173,20 +225,26 @@ def outside(h5py: Any, file: Any, folder: Path, kind: str) -> None:
         ("attribute", "attribute 'name' has more than 10000 bytes"),
     ],
 )
-def test_hdf5_files_reach_nothing_outside_and_claim_nothing_large(kind: str, message: str, tmp_path: Path) -> None:
+def test_hdf5_files_reach_nothing_outside_and_claim_nothing_large(
+    kind: str, message: str, tmp_path: Path
+) -> None:
     h5py = pytest.importorskip("h5py", reason="HDF5 files need h5py (extra bags)")
     (tmp_path / "secret.txt").write_text("SECRET" * 20)
     write_h5(tmp_path / "private.h5", features=FEATURES, ids=np.array([b"patient"] * N))
     with h5py.File(tmp_path / "slide.h5", "w") as file:
         outside(h5py, file, tmp_path, kind)
-    with pytest.raises(ValueError, match=rf"slide\.h5: expected a readable HDF5 file: .*{message}") as caught:
+    with pytest.raises(
+        ValueError, match=rf"slide\.h5: expected a readable HDF5 file: .*{message}"
+    ) as caught:
         load_bag(tmp_path / "slide.h5")
     assert "\n" not in str(caught.value) and "SECRET" not in str(caught.value)
 
 
 def test_hdf5_attributes_and_names_that_are_used(tmp_path: Path) -> None:
     names = np.array(list("abcdefg"), dtype=object)
-    write_h5(tmp_path / "a.h5", feats=FEATURES, ids=names, attrs={"": {"unit": "um", "anything": 3}})
+    write_h5(
+        tmp_path / "a.h5", feats=FEATURES, ids=names, attrs={"": {"unit": "um", "anything": 3}}
+    )
     bag = load_bag(tmp_path / "a.h5")
     assert bag.ids == tuple("abcdefg") and bag.attrs == {"name": "a", "unit": "um"}
 
@@ -198,7 +256,11 @@ def test_regions_from_coordinates_and_given() -> None:
     assert found is not None and found[0].tolist() == [0, 0, 0, 0, 0, 1, 1]
     assert bag.in_regions(1024).regions.tolist() == [0, 0, 1, 0, 0, 2, 2]  # type: ignore[union-attr]
     named = Bag(FEATURES, regions=np.array(list("bbaabbc"))).region_numbers()
-    assert named is not None and named[0].tolist() == [0, 0, 1, 1, 0, 0, 2] and named[1] == ("b", "a", "c")
+    assert (
+        named is not None
+        and named[0].tolist() == [0, 0, 1, 1, 0, 0, 2]
+        and named[1] == ("b", "a", "c")
+    )
     assert Bag(FEATURES).region_numbers() is None
     with pytest.raises(ValueError, match="expected coordinates"):
         Bag(FEATURES).in_regions(3)
@@ -207,8 +269,12 @@ def test_regions_from_coordinates_and_given() -> None:
 def test_subset_takes_everything_along() -> None:
     bag = Bag(FEATURES, COORDS, tuple("abcdefg"), {"name": "x"}, np.arange(N))
     part = bag.subset([4, 1])
-    assert part.ids == ("e", "b") and part.regions.tolist() == [4, 1] and part.attrs == {"name": "x"}  # type: ignore[union-attr]
-    assert np.array_equal(part.features, FEATURES[[4, 1]]) and np.array_equal(part.coords, COORDS[[4, 1]])
+    assert (
+        part.ids == ("e", "b") and part.regions.tolist() == [4, 1] and part.attrs == {"name": "x"}
+    )  # type: ignore[union-attr]
+    assert np.array_equal(part.features, FEATURES[[4, 1]]) and np.array_equal(
+        part.coords, COORDS[[4, 1]]
+    )
     assert len(bag.subset(np.arange(N) > 4)) == 2
 
 

@@ -20,14 +20,25 @@ EXACT = 1e-12
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fasttext")
-    lines = ["__label__good a fine good film", "__label__bad a poor bad film", "__label__odd strange odd thing"]
+    lines = [
+        "__label__good a fine good film",
+        "__label__bad a poor bad film",
+        "__label__odd strange odd thing",
+    ]
     (folder / "train.txt").write_text("\n".join(lines * 30) + "\n", encoding="utf-8")
     return folder
 
 
 def train(folder: Path, name: str = "model", **options: Any) -> Path:
     model = fasttext.train_supervised(
-        str(folder / "train.txt"), dim=7, epoch=15, lr=0.5, thread=1, verbose=0, bucket=200, **options
+        str(folder / "train.txt"),
+        dim=7,
+        epoch=15,
+        lr=0.5,
+        thread=1,
+        verbose=0,
+        bucket=200,
+        **options,
     )
     path = folder / f"{name}.bin"
     model.save_model(str(path))
@@ -49,8 +60,14 @@ def test_agrees_with_fasttext_on_every_sub_text(options: dict[str, Any], folder:
         except ValueError:
             assert not [w for w in chosen if w != "unheardof"]
             continue
-        found = {label.removeprefix("__label__"): p for p, label in theirs.f.predict(text + "\n", -1, 0.0, "strict")}
-        for label, p in found.items():  # float32, and fastText's table for the sigmoid and the exponential
+        found = {
+            label.removeprefix("__label__"): p
+            for p, label in theirs.f.predict(text + "\n", -1, 0.0, "strict")
+        }
+        for (
+            label,
+            p,
+        ) in found.items():  # float32, and fastText's table for the sigmoid and the exponential
             assert abs(mine[label] - p) < (5e-3 if "loss" in options else 1e-4)
 
 
@@ -81,7 +98,9 @@ def test_pickles_and_opens(folder: Path) -> None:
     model = open_model(path)
     assert isinstance(model, MeanPooledText)
     again = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(again.predict_logits(["a fine film"])[0], model.predict_logits(["a fine film"])[0])
+    assert np.array_equal(
+        again.predict_logits(["a fine film"])[0], model.predict_logits(["a fine film"])[0]
+    )
 
 
 def test_refuses_what_is_no_pooled_game(folder: Path, tmp_path: Path) -> None:

@@ -29,7 +29,10 @@ def test_classifiers_of_version_11_have_no_n_grams(tmp_path: Path) -> None:
     data = fasttext(tmp_path)
     (tmp_path / "old.bin").write_bytes(data[:4] + (11).to_bytes(4, "little") + data[8:])
     (tmp_path / "none.bin").write_bytes(fasttext(tmp_path, maxn=0))
-    old, none = (load_fasttext(tmp_path / f"{name}.bin").predict_logits(["fine film"]) for name in ("old", "none"))
+    old, none = (
+        load_fasttext(tmp_path / f"{name}.bin").predict_logits(["fine film"])
+        for name in ("old", "none")
+    )
     assert np.array_equal(old, none)
 
 

@@ -80,14 +80,19 @@ def test_parquet_gives_the_same_rows(tmp_path):
 
 def test_fasttext_lines(tmp_path):
     path = tmp_path / "train.txt"
-    path.write_text("__label__good a fine film\r\n\n__label__bad\tdull\n__label__bad\n", encoding="utf-8")
+    path.write_text(
+        "__label__good a fine film\r\n\n__label__bad\tdull\n__label__bad\n", encoding="utf-8"
+    )
     assert table_format(path) == "fasttext"
     assert list(read_rows(path)) == [
         {"text": "a fine film", "label": "good"},
         {"text": "dull", "label": "bad"},
         {"text": "", "label": "bad"},
     ]
-    for line, message in (("no label", "line 1: expected __label__NAME TEXT, got 'no'"), ("__label__ x", "line 1")):
+    for line, message in (
+        ("no label", "line 1: expected __label__NAME TEXT, got 'no'"),
+        ("__label__ x", "line 1"),
+    ):
         (tmp_path / "a.ft").write_text(line)
         with pytest.raises(ValueError, match=message):
             list(read_rows(tmp_path / "a.ft"))
@@ -122,14 +127,26 @@ def test_utf8_cut_in_a_block_is_still_utf8(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", b"body,stars\nx,1\n", r"a\.csv: expected a column 'text' and one 'label', got 'body', 'stars'"),
+        (
+            "a.csv",
+            b"body,stars\nx,1\n",
+            r"a\.csv: expected a column 'text' and one 'label', got 'body', 'stars'",
+        ),
         ("a.csv", b"", "expected a column 'text' and one 'label', got $"),
         ("a.csv", b"n" * 41 + b",m\n1,2\n", f"got '{'n' * 39}…', 'm'$"),
-        ("a.csv", b"text,label\na,b,c\n", "line 2: expected 2 cells, got 3; a text with delimiters"),
+        (
+            "a.csv",
+            b"text,label\na,b,c\n",
+            "line 2: expected 2 cells, got 3; a text with delimiters",
+        ),
         ("a.jsonl", b'{"text": "a", "label": 1}\n{"text": ', "line 2: expected JSON, got"),
         ("a.jsonl", b"[1, 2]", "expected a JSON object, got int"),
         ("a.jsonl", b'{"text": "a"}', "expected a column 'label', got 'text'"),
-        ("a.csv.gz", gzip.compress(b"text,label\n" * 999, mtime=0)[:-9], "expected a readable csv file: Comp"),
+        (
+            "a.csv.gz",
+            gzip.compress(b"text,label\n" * 999, mtime=0)[:-9],
+            "expected a readable csv file: Comp",
+        ),
         ("a.docx", b"PK..", "expected a CSV, TSV, Parquet or JSON Lines file"),
         ("a.jsonl", b"[" * 100_000, "expected JSON"),
     ],
@@ -148,7 +165,9 @@ def test_no_such_file(tmp_path):
 
 
 def write_labels(path, labels):
-    path.write_text("text,label\n" + "".join(f"word{i},{label}\n" for i, label in enumerate(labels)))
+    path.write_text(
+        "text,label\n" + "".join(f"word{i},{label}\n" for i, label in enumerate(labels))
+    )
     return path
 
 
@@ -180,8 +199,14 @@ def test_names_and_order_of_classes(tmp_path, labels, classes):
     ("labels", "message"),
     [
         (["a"] * 3, "expected at least two classes, got only 'a' in 3 rows"),
-        ([f"{i / 100}" for i in range(50)] * 2, "expected classes, got 50 different fractions such as '0.0"),
-        ([f"id{i}" for i in range(9)], "9 distinct ones in 9 rows; is this the column of the labels"),
+        (
+            [f"{i / 100}" for i in range(50)] * 2,
+            "expected classes, got 50 different fractions such as '0.0",
+        ),
+        (
+            [f"id{i}" for i in range(9)],
+            "9 distinct ones in 9 rows; is this the column of the labels",
+        ),
         ([""], "expected rows with a text and a label, got none"),
     ],
 )
@@ -193,7 +218,11 @@ def test_labels_that_are_none(tmp_path, labels, message):
 
 
 def test_labels_of_parquet_keep_their_kind_apart(tmp_path):
-    rows = [{"text": "a", "label": 1.0}, {"text": "b", "label": None}, {"text": None, "label": 2.0}] * 2
+    rows = [
+        {"text": "a", "label": 1.0},
+        {"text": "b", "label": None},
+        {"text": None, "label": 2.0},
+    ] * 2
     write_parquet(tmp_path / "a.parquet", [*rows, {"text": "c", "label": 2.0}])
     with pytest.warns(TableWarning, match="omitted 4 of 7"):
         assert read_labelled(tmp_path / "a.parquet").classes == ("1", "2")
@@ -205,12 +234,20 @@ def test_labels_of_parquet_keep_their_kind_apart(tmp_path):
 def test_a_part_to_score_on_has_no_new_classes(tmp_path):
     path = write_labels(tmp_path / "a.csv", ["b", "b", "c"])
     np.testing.assert_array_equal(read_labelled(path, classes=("a", "b", "c")).labels, [1, 1, 2])
-    with pytest.raises(ValueError, match="expected only classes of the training part, got 'c' in 1 rows"):
+    with pytest.raises(
+        ValueError, match="expected only classes of the training part, got 'c' in 1 rows"
+    ):
         read_labelled(path, classes=("a", "b"))
 
 
 def test_a_folder_by_the_names_of_its_files(tmp_path):
-    names = ["train-00000-of-00002.parquet", "train-00001-of-00002.parquet", "dev.tsv", "My_Test.csv.gz", "restrain.md"]
+    names = [
+        "train-00000-of-00002.parquet",
+        "train-00001-of-00002.parquet",
+        "dev.tsv",
+        "My_Test.csv.gz",
+        "restrain.md",
+    ]
     for name in names:
         (tmp_path / name).touch()
     found = {part: [file.name for file in files] for part, files in split_files(tmp_path).items()}
@@ -226,7 +263,9 @@ def test_columns_at_once(tmp_path):
     (tmp_path / "b.jsonl").write_text('{"s": 1.5}\n{"s": 2, "v": 1}\n')
     assert read_columns(tmp_path / "b.jsonl") == {"s": [1.5, 2]}
     (tmp_path / "c.csv").write_text("s,v\n")
-    with pytest.raises(ValueError, match=r"c\.csv: expected a header and at least one row, got none"):
+    with pytest.raises(
+        ValueError, match=r"c\.csv: expected a header and at least one row, got none"
+    ):
         read_columns(tmp_path / "c.csv")
 
 

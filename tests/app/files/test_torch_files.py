@@ -17,7 +17,11 @@ from attn_closed_form.app.files.open_model import open_model
 from attn_closed_form.app.files.torch_files import MAX_INSTRUCTIONS, load_torch
 from tests.attacks.hostile_files import build_files, legacy, payloads, tensor_pickle, zipped
 
-DOORS = {"from_state_dict": BagClassifier.from_state_dict, "open_model": open_model, "load_bag": load_bag}
+DOORS = {
+    "from_state_dict": BagClassifier.from_state_dict,
+    "open_model": open_model,
+    "load_bag": load_bag,
+}
 
 
 def outcomes(paths: list[Path], door: Any, trap: Path) -> list[str]:
@@ -30,7 +34,12 @@ def outcomes(paths: list[Path], door: Any, trap: Path) -> list[str]:
             wrong.append(f"{path.name}: was loaded")
         except ValueError as error:
             text = str(error)
-            if "\n" in text or path.name not in text or len(text) < len(str(path)) + 20 or error.__cause__ is not None:
+            if (
+                "\n" in text
+                or path.name not in text
+                or len(text) < len(str(path)) + 20
+                or error.__cause__ is not None
+            ):
                 wrong.append(f"{path.name}: {text!r}")
         except BaseException as error:
             wrong.append(f"{path.name}: {type(error).__name__}: {error}")
@@ -44,9 +53,15 @@ def outcomes(paths: list[Path], door: Any, trap: Path) -> list[str]:
 
 # All doors read PyTorch files by the same reader, so one of them is enough for a quick run.
 @pytest.mark.parametrize(
-    "door", [name if name == "open_model" else pytest.param(name, marks=pytest.mark.slow) for name in DOORS]
+    "door",
+    [
+        name if name == "open_model" else pytest.param(name, marks=pytest.mark.slow)
+        for name in DOORS
+    ],
 )
-def test_at_least_200_hostile_or_damaged_files_are_refused_in_one_line(door: str, tmp_path: Path) -> None:
+def test_at_least_200_hostile_or_damaged_files_are_refused_in_one_line(
+    door: str, tmp_path: Path
+) -> None:
     """In a process of its own, because a file that hangs or crashes the reader would take the tests with it."""
     (tmp_path / "files").mkdir()
     paths = build_files(tmp_path / "files", tmp_path / "trap")
@@ -58,7 +73,9 @@ def test_at_least_200_hostile_or_damaged_files_are_refused_in_one_line(door: str
         "print('\\n'.join(wrong) or 'all refused')"
     )
     command = [sys.executable, "-c", code, str(tmp_path), door]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[3])
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[3]
+    )
     assert done.stdout == "all refused\n", done.stdout + done.stderr[-2000:]
 
 
@@ -82,7 +99,9 @@ def test_a_pickle_of_endless_instructions_is_refused(tmp_path: Path) -> None:
     """Half a million instructions are more than any state dict has; those of this file would go on for longer."""
     path = tmp_path / "model.pt"
     path.write_bytes(zipped(b"N0" * (MAX_INSTRUCTIONS // 2 + 1) + b"}."))
-    with pytest.raises(ValueError, match=f"has a pickle of more than {MAX_INSTRUCTIONS} instructions"):
+    with pytest.raises(
+        ValueError, match=f"has a pickle of more than {MAX_INSTRUCTIONS} instructions"
+    ):
         load_torch(path)
     path.write_bytes(zipped(b"N0" * (MAX_INSTRUCTIONS // 2 - 1) + b"}."))
     assert load_torch(path) == {}
@@ -102,7 +121,9 @@ def test_records_of_another_shape_are_refused(tmp_path: Path) -> None:
 def test_nothing_is_imported(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     path.write_bytes(zipped(b"cantigravity\nfly\n(tR."))
-    with pytest.raises(ValueError, match=r"names 'antigravity\.fly', which a state dict does not need"):
+    with pytest.raises(
+        ValueError, match=r"names 'antigravity\.fly', which a state dict does not need"
+    ):
         load_torch(path)
     assert "antigravity" not in sys.modules
 
@@ -120,7 +141,15 @@ def torch() -> Any:
 @pytest.mark.parametrize("new", [True, False])
 def test_every_type_and_stride(new: bool, torch: Any, tmp_path: Path) -> None:
     base = torch.arange(24).reshape(4, 6)
-    kinds = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16)
+    kinds = (
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+    )
     saved = {str(kind): base.to(kind) for kind in (*kinds, torch.int8, torch.uint8)}
     saved["bool"] = base > 5
     saved["transposed"] = base.double().T
@@ -165,7 +194,9 @@ def test_a_training_checkpoint(new: bool, torch: Any, tmp_path: Path) -> None:
 def test_a_whole_model_is_refused(torch: Any, tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     torch.save(torch.nn.Linear(2, 2), path)
-    with pytest.raises(ValueError, match=r"torch.nn.modules.linear.Linear.*Save model.state_dict\(\)"):
+    with pytest.raises(
+        ValueError, match=r"torch.nn.modules.linear.Linear.*Save model.state_dict\(\)"
+    ):
         load_torch(path)
 
 
@@ -190,7 +221,10 @@ def test_real_checkpoints_have_the_arrays_that_torch_reads(name: str, torch: Any
     arrays, tensors = (found.get("model_state_dict", found) for found in (arrays, tensors))
     assert list(arrays) == list(tensors)
     for key, tensor in tensors.items():
-        assert np.array_equal(arrays[key], tensor.numpy()) and arrays[key].dtype == tensor.numpy().dtype, key
+        assert (
+            np.array_equal(arrays[key], tensor.numpy())
+            and arrays[key].dtype == tensor.numpy().dtype
+        ), key
 
 
 @pytest.mark.parametrize("wrap", [zipped, legacy])

@@ -68,7 +68,11 @@ def test_arrays_that_are_not_contiguous(tmp_path, suffix, layout):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_float32_files_and_files_without_biases(tmp_path, suffix):
-    arrays = {name: a.astype(np.float32) if a.ndim else a for name, a in contents().items() if name not in BIASES}
+    arrays = {
+        name: a.astype(np.float32) if a.ndim else a
+        for name, a in contents().items()
+        if name not in BIASES
+    }
     got = load_weights(write(tmp_path / f"model{suffix}", arrays))
     assert np.array_equal(got.W_v, WEIGHTS.W_v.astype(np.float32))
     assert not got.b_q.any()
@@ -80,7 +84,9 @@ def test_a_missing_array(tmp_path, suffix, missing):
     arrays = contents()
     del arrays[missing]
     path = write(tmp_path / f"model{suffix}", arrays)
-    with pytest.raises(ValueError, match=rf"model\{suffix}: expected an array '{missing}', got only"):
+    with pytest.raises(
+        ValueError, match=rf"model\{suffix}: expected an array '{missing}', got only"
+    ):
         load_weights(path)
 
 
@@ -128,7 +134,9 @@ def test_damage_inside_an_npz_is_noticed(tmp_path):
 
 
 def test_a_member_of_the_archive_that_is_no_array(tmp_path):
-    path = write(tmp_path / "model.npz", {name: a for name, a in contents().items() if name != "cls"})
+    path = write(
+        tmp_path / "model.npz", {name: a for name, a in contents().items() if name != "cls"}
+    )
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("cls", b"0")
     with pytest.raises(ValueError, match=r"model\.npz: .*'cls' is not an array"):
@@ -194,7 +202,9 @@ def test_object_arrays_are_not_written(tmp_path):
 @pytest.mark.parametrize("name", ["model", "model.pt", "model.npy", "model.npz.bak"])
 def test_wrong_suffix(tmp_path, name):
     for act in (load_weights, lambda path: save_weights(WEIGHTS, path)):
-        with pytest.raises(ValueError, match=r"expected a file name ending in \.npz or \.safetensors, got"):
+        with pytest.raises(
+            ValueError, match=r"expected a file name ending in \.npz or \.safetensors, got"
+        ):
             act(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
@@ -207,7 +217,9 @@ def test_no_such_file(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("interruption", [OSError("disk full"), KeyboardInterrupt()])
-def test_an_interrupted_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, suffix, interruption):
+def test_an_interrupted_save_leaves_the_old_file_and_nothing_else(
+    tmp_path, monkeypatch, suffix, interruption
+):
     path = tmp_path / f"model{suffix}"
     save_weights(WEIGHTS, path)
     before = path.read_bytes()
@@ -254,7 +266,9 @@ def test_state_dict_biases_of_the_heads_are_averaged():
 def test_state_dict_makes_the_authors_positions():
     got = from_torch_state_dict(state_dict(WEIGHTS), T_max=13)
     assert np.array_equal(got.W_p, sinusoidal_positions(13, 7, base=10000.0))
-    assert np.array_equal(from_torch_state_dict(state_dict(WEIGHTS), T_max=13, base=None).W_p, WEIGHTS.W_p)
+    assert np.array_equal(
+        from_torch_state_dict(state_dict(WEIGHTS), T_max=13, base=None).W_p, WEIGHTS.W_p
+    )
 
 
 class Tensor:
@@ -281,20 +295,35 @@ def test_state_dict_of_tensors():
     ("change", "message"),
     [
         (lambda s: s.pop("embedding.weight"), r"expected weights 'embedding\.weight', got only"),
-        (lambda s: s.pop("heads.0.query.weight"), r"expected weights 'heads\.0\.query\.weight', got only"),
+        (
+            lambda s: s.pop("heads.0.query.weight"),
+            r"expected weights 'heads\.0\.query\.weight', got only",
+        ),
         (lambda s: s.pop("heads.1.key.bias"), r"expected weights 'heads\.1\.key\.bias', got only"),
         (
             lambda s: s.update({"heads.99999999999.query.weight": np.zeros((3, 7))}),
             r"expected weights 'heads\.2\.query",
         ),
-        (lambda s: s.update({"heads.3.query.weight": np.zeros((3, 7))}), r"expected weights 'heads\.2\.query\.weight'"),
-        (lambda s: s.update({"encoder.weight": np.zeros(2)}), r"has weights that .* does not have: encoder\.weight"),
+        (
+            lambda s: s.update({"heads.3.query.weight": np.zeros((3, 7))}),
+            r"expected weights 'heads\.2\.query\.weight'",
+        ),
+        (
+            lambda s: s.update({"encoder.weight": np.zeros(2)}),
+            r"has weights that .* does not have: encoder\.weight",
+        ),
         (
             lambda s: s.update({"heads.0.query.scale": np.zeros(2)}),
             r"has weights .*: heads\.0\.query\.scale",
         ),
-        (lambda s: s.update({"heads.1.value.weight": np.zeros((5, 8))}), r"heads\.1\.value\.weight: expected shape"),
-        (lambda s: s.update({"heads.1.value.weight": "no"}), r"expected weights 'heads\.1\.value\.weight', got only"),
+        (
+            lambda s: s.update({"heads.1.value.weight": np.zeros((5, 8))}),
+            r"heads\.1\.value\.weight: expected shape",
+        ),
+        (
+            lambda s: s.update({"heads.1.value.weight": "no"}),
+            r"expected weights 'heads\.1\.value\.weight', got only",
+        ),
     ],
 )
 def test_state_dict_with_wrong_keys(change, message):
@@ -312,7 +341,9 @@ def test_state_dict_without_heads():
 def test_state_dict_shapes_are_checked_across_fields():
     state = state_dict(WEIGHTS)
     state["embedding.weight"] = np.zeros((17, 6))
-    with pytest.raises(ValueError, match=r"W_q: expected shape \(K, d_att, d_e=6\), got \(2, 3, 7\)"):
+    with pytest.raises(
+        ValueError, match=r"W_q: expected shape \(K, d_att, d_e=6\), got \(2, 3, 7\)"
+    ):
         from_torch_state_dict(state, T_max=13)
 
 
@@ -321,7 +352,9 @@ def authors_output(state, ids, positions, cls_at, scaled, output):
     e = state["embedding.weight"][ids] + positions
     heads = []
     for i in range(WEIGHTS.K):
-        q, k, v, last = (state[f"heads.{i}.{name}.weight"] for name in ("query", "key", "value", "classifier"))
+        q, k, v, last = (
+            state[f"heads.{i}.{name}.weight"] for name in ("query", "key", "value", "classifier")
+        )
         logits = (q @ e[cls_at]) @ (k @ e.T)
         g = np.exp(logits / np.sqrt(len(q)) if scaled else logits)
         heads.append(last @ (v @ e.T) @ (g / g.sum()))
@@ -334,8 +367,14 @@ def authors_output(state, ids, positions, cls_at, scaled, output):
 def test_what_the_state_dict_does_not_say_are_arguments(scaled, positions, cls_at):
     state = state_dict(WEIGHTS, bias=False)
     T_max = 11
-    W_p = sinusoidal_positions(T_max, WEIGHTS.d_e, 10000.0) if positions else np.zeros((T_max, WEIGHTS.d_e))
-    weights = from_torch_state_dict(state, T_max=T_max, cls=4, unk=2, scale=scaled, pos=positions, cls_position=cls_at)
+    W_p = (
+        sinusoidal_positions(T_max, WEIGHTS.d_e, 10000.0)
+        if positions
+        else np.zeros((T_max, WEIGHTS.d_e))
+    )
+    weights = from_torch_state_dict(
+        state, T_max=T_max, cls=4, unk=2, scale=scaled, pos=positions, cls_position=cls_at
+    )
     tokens = [6, 1, 5, 6, 3]
     ids = np.insert(np.r_[tokens, [2] * (T_max - 1 - len(tokens))], cls_at, 4)
     expected = [authors_output(state, ids, W_p, cls_at, scaled, c) for c in range(WEIGHTS.C)]
@@ -350,10 +389,22 @@ def test_what_the_state_dict_does_not_say_are_arguments(scaled, positions, cls_a
     [
         ({"state": Path("absent.pt")}, FileNotFoundError, r"absent\.pt: no such file"),
         ({"T_max": 6.0}, ValueError, "T_max: expected an integer of at least 1, got 6.0"),
-        ({"T_max": 9, "W_p": WEIGHTS.W_p}, ValueError, "T_max: expected 13, the rows of W_p, got 9"),
+        (
+            {"T_max": 9, "W_p": WEIGHTS.W_p},
+            ValueError,
+            "T_max: expected 13, the rows of W_p, got 9",
+        ),
         ({"W_p": WEIGHTS.W_p[0]}, ValueError, r"W_p: expected shape \(T_max, 7\), got \(7,\)"),
-        ({"cls_position": 13, "T_max": 13}, ValueError, r"cls_position: expected an integer in 0\.\.12, got 13"),
-        ({"cls_position": 1.0, "T_max": 13}, ValueError, "cls_position: expected an integer .*, got 1.0"),
+        (
+            {"cls_position": 13, "T_max": 13},
+            ValueError,
+            r"cls_position: expected an integer in 0\.\.12, got 13",
+        ),
+        (
+            {"cls_position": 1.0, "T_max": 13},
+            ValueError,
+            "cls_position: expected an integer .*, got 1.0",
+        ),
     ],
 )
 def test_arguments_of_the_state_dict_that_cannot_be(arguments, error, message):
@@ -363,5 +414,8 @@ def test_arguments_of_the_state_dict_that_cannot_be(arguments, error, message):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_missing_folder_is_named(tmp_path, suffix):
-    with pytest.raises(FileNotFoundError, match=rf"nowhere.model{suffix}: expected a file name in an existing folder"):
+    with pytest.raises(
+        FileNotFoundError,
+        match=rf"nowhere.model{suffix}: expected a file name in an existing folder",
+    ):
         save_weights(WEIGHTS, tmp_path / "nowhere" / f"model{suffix}")

@@ -20,7 +20,9 @@ def network(H: int = 1, C: int = 2, gated: bool = True, seed: int = 0) -> BagNet
     rng = np.random.default_rng(seed)
     draw = rng.normal
     gate = Layer(draw(size=(K, E)), draw(size=K), "sigmoid") if gated else None
-    attention = Attention(draw(size=(H, K)), draw(size=H), Layer(draw(size=(K, E)), draw(size=K), "tanh"), gate)
+    attention = Attention(
+        draw(size=(H, K)), draw(size=H), Layer(draw(size=(K, E)), draw(size=K), "tanh"), gate
+    )
     several = {"value_class": np.repeat(np.arange(C), H), "value_head": np.tile(np.arange(H), C)}
     return BagNetwork(
         attention,
@@ -35,8 +37,13 @@ def by_hand(net: BagNetwork, x: Any) -> Any:
     """The formula of the module docstring, instance by instance."""
     layer, a = net.embed[0], net.attention
     h = [np.maximum(layer.W @ row + layer.b, 0) for row in x]
-    gate = [1.0 if a.gate is None else 1 / (1 + np.exp(-(a.gate.W @ each + a.gate.b))) for each in h]
-    s = [a.w @ (np.tanh(a.hidden.W @ each + a.hidden.b) * g) + a.c for each, g in zip(h, gate, strict=True)]
+    gate = [
+        1.0 if a.gate is None else 1 / (1 + np.exp(-(a.gate.W @ each + a.gate.b))) for each in h
+    ]
+    s = [
+        a.w @ (np.tanh(a.hidden.W @ each + a.hidden.b) * g) + a.c
+        for each, g in zip(h, gate, strict=True)
+    ]
     mass = np.exp(np.array(s) - np.max(s, axis=0))
     alpha = mass / mass.sum(axis=0)
     out = net.bias.copy()
@@ -83,7 +90,11 @@ def test_regions_are_groups_of_instances() -> None:
     game = found.evidence.game
     for mask in enumeration.coalitions(3)[1:]:
         kept = np.isin(regions, np.array(["b", "a", "c"])[mask])
-        expected = model.predict_logits([given.subset(kept)])[0][1] if kept.any() else model.network.bias[1]
+        expected = (
+            model.predict_logits([given.subset(kept)])[0][1]
+            if kept.any()
+            else model.network.bias[1]
+        )
         assert float(game.value(mask)) == pytest.approx(expected, abs=1e-12)
 
 
@@ -105,7 +116,10 @@ def test_outputs() -> None:
             BagClassifier(network(), outputs=names)
     assert np.allclose(
         BagClassifier(network(), temperature=2.0).predict_proba([bag()])[0][1],
-        1 / (1 + np.exp(-np.diff(BagClassifier(network()).predict_logits([bag()])[0])[0] * -0.5 * -1)),
+        1
+        / (
+            1 + np.exp(-np.diff(BagClassifier(network()).predict_logits([bag()])[0])[0] * -0.5 * -1)
+        ),
     )
 
 
@@ -120,20 +134,26 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_bad_features_are_named() -> None:
     model, x = BagClassifier(network()), bag().features.copy()
-    with pytest.raises(ValueError, match=r"expected real numbers of shape \(n, 7\), n >= 1, got float64 \(6, 6\)"):
+    with pytest.raises(
+        ValueError, match=r"expected real numbers of shape \(n, 7\), n >= 1, got float64 \(6, 6\)"
+    ):
         model.predict_logits([x[:, 1:]])[0]
     x[3, 2] = np.nan
     with pytest.raises(ValueError, match="got nan in instance 3"):
         model.predict_logits([x])[0]
     x[3] = 1e308 * np.sign(model.network.embed[0].W[0])
-    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"instance 3 has a .* that is not finite"):
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(ValueError, match=r"instance 3 has a .* that is not finite"),
+    ):
         model.predict_logits([x])[0]
 
 
 def test_pickles_for_processes() -> None:
     model = BagClassifier(network(), outputs=("a", "b"))
     assert np.array_equal(
-        pickle.loads(pickle.dumps(model)).predict_logits([bag()])[0], model.predict_logits([bag()])[0]
+        pickle.loads(pickle.dumps(model)).predict_logits([bag()])[0],
+        model.predict_logits([bag()])[0],
     )
 
 
@@ -158,7 +178,10 @@ BAGS = [bag(6), bag(9, seed=6), bag(4, seed=7)]
 class TestCheck:
     def test_agreement(self) -> None:
         model = BagClassifier.from_state_dict(state())
-        assert "assumed: tanh attention, sigmoid gate, ReLU embedding, temperature 1 (not checked)" in repr(model)
+        assert (
+            "assumed: tanh attention, sigmoid gate, ReLU embedding, temperature 1 (not checked)"
+            in repr(model)
+        )
         found = model.check(BAGS, model.predict_logits(BAGS) * (1 + 1e-6))
         assert found and found.agrees and found.cause == "" and 0 < found.difference < 1e-4
         assert found.model is model and model.doubts == "" and "assumed" not in repr(model)
@@ -181,26 +204,50 @@ class TestCheck:
         found = model.check(BAGS, yours)
         assert not found.agrees and found.options == options and model.doubts
         assert all(f"{name}={value!r}" in found.cause for name, value in options.items())
-        assert np.allclose(found.model.predict_logits(BAGS), yours, atol=1e-12) and found.model.doubts == ""
+        assert (
+            np.allclose(found.model.predict_logits(BAGS), yours, atol=1e-12)
+            and found.model.doubts == ""
+        )
 
     def test_finds_the_last_activation_and_the_epsilon(self) -> None:
         rng = np.random.default_rng(1)
-        torchmil = {"feat_ext.0": (E, D), "feat_ext.2": (E, E), "pool.fc1": (K, E), "pool.fc2": (1, K)}
+        torchmil = {
+            "feat_ext.0": (E, D),
+            "feat_ext.2": (E, E),
+            "pool.fc1": (K, E),
+            "pool.fc2": (1, K),
+        }
         weights = {f"{name}.weight": rng.normal(size=shape) for name, shape in torchmil.items()}
         weights["classifier.weight"] = rng.normal(size=(1, E))
-        for options in ({"last_activation": "identity"}, {"embed_activation": "relu", "last_activation": "gelu"}):
+        for options in (
+            {"last_activation": "identity"},
+            {"embed_activation": "relu", "last_activation": "gelu"},
+        ):
             yours = BagClassifier.from_state_dict(weights, **options).predict_logits(BAGS)
             mended = BagClassifier.from_state_dict(weights).check(BAGS, yours).model
             assert np.allclose(mended.predict_logits(BAGS), yours, atol=1e-12)
-        marugoto = {"encoder.0": (E, D), "attention.0": (K, E), "attention.2": (1, K), "head.3": (2, E)}
+        marugoto = {
+            "encoder.0": (E, D),
+            "attention.0": (K, E),
+            "attention.2": (1, K),
+            "head.3": (2, E),
+        }
         weights = {f"{name}.weight": rng.normal(size=shape) for name, shape in marugoto.items()}
-        weights |= {"head.1.running_mean": rng.normal(size=E), "head.1.running_var": 0.01 + rng.random(E) / 50}
+        weights |= {
+            "head.1.running_mean": rng.normal(size=E),
+            "head.1.running_var": 0.01 + rng.random(E) / 50,
+        }
         yours = BagClassifier.from_state_dict(weights, epsilon=1e-3).predict_logits(BAGS)
-        assert BagClassifier.from_state_dict(weights).check(BAGS, yours).options == {"epsilon": 1e-3}
+        assert BagClassifier.from_state_dict(weights).check(BAGS, yours).options == {
+            "epsilon": 1e-3
+        }
 
     def test_takes_the_best_fit_not_the_first(self) -> None:
         """Weak attention: several activations are within the tolerance, and one is right."""
-        weak = {name: array * (1e-3 if "attention_c" in name else 1.0) for name, array in state().items()}
+        weak = {
+            name: array * (1e-3 if "attention_c" in name else 1.0)
+            for name, array in state().items()
+        }
         yours = BagClassifier.from_state_dict(weak, activation="relu").predict_logits(BAGS)
         for tol in (1e-9, 1e-5):
             found = BagClassifier.from_state_dict(weak).check(BAGS, yours, tol=tol)
@@ -217,11 +264,16 @@ class TestCheck:
         """The root of n in the softmax is not a pooled game: one bag would agree with some temperature."""
 
         def yours(several: list[Any]) -> Any:
-            models = (BagClassifier.from_state_dict(state(), attention_temperature=len(x) ** 0.5) for x in several)
+            models = (
+                BagClassifier.from_state_dict(state(), attention_temperature=len(x) ** 0.5)
+                for x in several
+            )
             return [model.predict_logits([x])[0] for model, x in zip(models, several, strict=True)]
 
         for found in (
-            BagClassifier.from_state_dict(state()).check(BAGS, yours([each.features for each in BAGS])),
+            BagClassifier.from_state_dict(state()).check(
+                BAGS, yours([each.features for each in BAGS])
+            ),
             BagClassifier.from_state_dict(state()).check([bag(9)], yours),  # asked for sub-bags
         ):
             assert not found and "not a pooled game" in found.cause
@@ -242,21 +294,31 @@ class TestCheck:
     def test_finds_the_order_of_classes(self) -> None:
         model = BagClassifier.from_state_dict(state())
         found = model.check(BAGS, model.predict_logits(BAGS)[:, [2, 0, 1]])
-        assert found.cause == "the order of the classes: yours are the classes [2, 0, 1] of this model"
+        assert (
+            found.cause == "the order of the classes: yours are the classes [2, 0, 1] of this model"
+        )
         assert found.mended is None
 
     def test_finds_the_order_of_classes_whose_ranks_change_from_bag_to_bag(self) -> None:
         """The smallest bag is not the first one, and the classes have other ranks in it."""
         model = BagClassifier.from_state_dict(state())
-        several = [bag(6, seed=seed) for seed in range(20)] + [bag(4, seed=seed) for seed in range(20)]
+        several = [bag(6, seed=seed) for seed in range(20)] + [
+            bag(4, seed=seed) for seed in range(20)
+        ]
         ranks = model.predict_logits(several).argsort(axis=1)
-        i, j = next((i, j) for i in range(20) for j in range(20, 40) if (ranks[i] != ranks[j]).any())
+        i, j = next(
+            (i, j) for i in range(20) for j in range(20, 40) if (ranks[i] != ranks[j]).any()
+        )
         bags = [several[i], several[j]]
         found = model.check(bags, model.predict_logits(bags)[:, [2, 0, 1]])
-        assert found.cause == "the order of the classes: yours are the classes [2, 0, 1] of this model"
+        assert (
+            found.cause == "the order of the classes: yours are the classes [2, 0, 1] of this model"
+        )
 
     def test_finds_probabilities_sign_bias_and_count(self) -> None:
-        model = BagClassifier.from_state_dict({**state(), "classifiers.bias": np.array([1.0, 2.0, -1.0])})
+        model = BagClassifier.from_state_dict(
+            {**state(), "classifiers.bias": np.array([1.0, 2.0, -1.0])}
+        )
         logits = model.predict_logits(BAGS)
         assert "these are probabilities" in model.check(BAGS, model.predict_proba(BAGS)).cause
         assert "the sign" in model.check(BAGS, -logits).cause
@@ -265,7 +327,12 @@ class TestCheck:
 
     def test_finds_the_number_of_heads(self) -> None:
         rng = np.random.default_rng(0)
-        probe = {"k.weight": (12, 12), "v.weight": (12, 12), "linear.weight": (3, 12), "cls_token": (1, 1, 12)}
+        probe = {
+            "k.weight": (12, 12),
+            "v.weight": (12, 12),
+            "linear.weight": (3, 12),
+            "cls_token": (1, 1, 12),
+        }
         weights = {name: rng.normal(size=shape) for name, shape in probe.items()}
         x = [rng.normal(size=(n, 12)) for n in (6, 8)]
         yours = BagClassifier.from_state_dict(weights, num_heads=4).predict_logits(x)
@@ -281,14 +348,29 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("names", "message"),
         [
-            (["i_classifier.fc.0.weight", "b_classifier.q.0.weight"], "DSMIL.*highest-scoring instance"),
-            (["pos_layer.proj.weight", "layer1.attn.to_qkv.weight", "_fc2.weight"], "TransMIL.*depend on each other"),
-            (["encoder.layers.0.self_attn.in_proj_weight", "head.weight"], "a transformer.*depend on each other"),
+            (
+                ["i_classifier.fc.0.weight", "b_classifier.q.0.weight"],
+                "DSMIL.*highest-scoring instance",
+            ),
+            (
+                ["pos_layer.proj.weight", "layer1.attn.to_qkv.weight", "_fc2.weight"],
+                "TransMIL.*depend on each other",
+            ),
+            (
+                ["encoder.layers.0.self_attn.in_proj_weight", "head.weight"],
+                "a transformer.*depend on each other",
+            ),
             (["gru.weight_ih_l0", "gru.weight_hh_l0"], "a recurrent network"),
             (["additive_function.0.weight"], "Additive MIL.*not linear in the attention"),
-            (["linear_layers.0.0.weight", "out_layers.0.0.weight", "classifier.weight"], "not linear"),
+            (
+                ["linear_layers.0.0.weight", "out_layers.0.0.weight", "classifier.weight"],
+                "not linear",
+            ),
             (["gcn1.weight"], "a graph network"),
-            (["fc.weight"], r"no layout of .* fits; it has fc.weight \(2, 2\).*game_from_black_box"),
+            (
+                ["fc.weight"],
+                r"no layout of .* fits; it has fc.weight \(2, 2\).*game_from_black_box",
+            ),
         ],
     )
     def test_says_why(self, names: list[str], message: str) -> None:
@@ -296,20 +378,28 @@ class TestRefusals:
             BagClassifier.from_state_dict({name: np.ones((2, 2)) for name in names})
 
     def test_weights_that_nobody_reads_are_named(self) -> None:
-        with pytest.raises(ValueError, match=r"are not part of the layout 'clam': norm.weight \(5,\)"):
+        with pytest.raises(
+            ValueError, match=r"are not part of the layout 'clam': norm.weight \(5,\)"
+        ):
             BagClassifier.from_state_dict({**state(), "norm.weight": np.ones(E)})
 
     def test_network_after_the_pooling(self) -> None:
         mlp = {"mlp.0.0.weight": np.ones((2, 3)), "mlp.1.weight": np.ones((1, 2))}
         with pytest.raises(ValueError, match="what follows the pooling is not linear"):
             BagClassifier.from_state_dict(mlp)
-        pool = {"latent": np.ones((1, 1, 4)), "kv.weight": np.ones((8, 4)), "head.weight": np.ones((2, 4))}
+        pool = {
+            "latent": np.ones((1, 1, 4)),
+            "kv.weight": np.ones((8, 4)),
+            "head.weight": np.ones((2, 4)),
+        }
         with pytest.raises(ValueError, match=r"mlp\.fc1\.weight.*after the pooling"):
             BagClassifier.from_state_dict({**pool, "mlp.fc1.weight": np.ones((4, 4))}, num_heads=2)
 
     def test_quantile_gate(self) -> None:
         with pytest.raises(ValueError, match=r"attention_gate: expected 0, got 0\.75"):
-            BagClassifier.from_state_dict({"x.weight": np.ones((1, 1))}, layout="marugoto", attention_gate=0.75)
+            BagClassifier.from_state_dict(
+                {"x.weight": np.ones((1, 1))}, layout="marugoto", attention_gate=0.75
+            )
 
     def test_options_and_layouts_are_checked(self) -> None:
         with pytest.raises(ValueError, match="num_heads: expected one of activation, gate"):
@@ -331,24 +421,37 @@ class TestRefusals:
         readout = weights.pop("classifiers.weight")
         several = {f"classifiers.{i}.weight": readout[i : i + 1] for i in range(3)}
         with pytest.raises(
-            ValueError, match="one last layer of one output per branch, got 1 branches and 3 layers of 3"
+            ValueError,
+            match="one last layer of one output per branch, got 1 branches and 3 layers of 3",
         ):
             BagClassifier.from_state_dict({**weights, **several})
 
     def test_shapes_are_checked(self) -> None:
         wrong = {**state(), "classifiers.weight": np.ones((3, E + 1))}
-        with pytest.raises(ValueError, match=r"state: layout 'clam': readout: expected shape \(any, 5\), got \(3, 6\)"):
+        with pytest.raises(
+            ValueError,
+            match=r"state: layout 'clam': readout: expected shape \(any, 5\), got \(3, 6\)",
+        ):
             BagClassifier.from_state_dict(wrong)
 
 
 def test_prefixes_and_nesting() -> None:
     expected = BagClassifier.from_state_dict(state()).predict_logits([bag()])[0]
     prefixed = {f"module.model.{name}": value for name, value in state().items()}
-    for saved in (prefixed, {"state_dict": prefixed, "epoch": 3}, {"model_state_dict": state(), "optimizer": {}}):
-        assert np.array_equal(BagClassifier.from_state_dict(saved).predict_logits([bag()])[0], expected)
+    for saved in (
+        prefixed,
+        {"state_dict": prefixed, "epoch": 3},
+        {"model_state_dict": state(), "optimizer": {}},
+    ):
+        assert np.array_equal(
+            BagClassifier.from_state_dict(saved).predict_logits([bag()])[0], expected
+        )
     lightning = {f"model.{name}": value for name, value in state().items()}
     lightning |= {"criterion.weight": np.ones(3), "val_auroc.confmat": np.ones((2, 2))}
-    assert np.array_equal(BagClassifier.from_state_dict({"state_dict": lightning}).predict_logits([bag()])[0], expected)
+    assert np.array_equal(
+        BagClassifier.from_state_dict({"state_dict": lightning}).predict_logits([bag()])[0],
+        expected,
+    )
     with pytest.raises(ValueError, match="expected a state dict"):
         BagClassifier.from_state_dict({"epoch": 3})
 
@@ -361,7 +464,9 @@ def test_a_pooling_that_was_saved_alone_is_read() -> None:
     keys, values = np.split(x @ pool["kv.weight"].T, 2, axis=1)
     mass = np.exp(keys @ pool["latent"][0, 0] / 2)
     expected = pool["head.weight"] @ (mass @ values / mass.sum())
-    assert np.allclose(BagClassifier.from_state_dict(pool, num_heads=1).predict_logits([x])[0], expected)
+    assert np.allclose(
+        BagClassifier.from_state_dict(pool, num_heads=1).predict_logits([x])[0], expected
+    )
     with pytest.raises(ValueError, match=r"are not part of the layout .*: norm\.weight \(4,\)"):
         BagClassifier.from_state_dict({**pool, "norm.weight": np.ones(4)}, num_heads=1)
 
@@ -374,7 +479,8 @@ def test_the_exponential_of_a_risk_has_exact_shapley_values() -> None:
     f, masks = np.exp(enumeration.values(found.game).astype(float)), enumeration.coalitions(N)
     weights = [1 / (N * math.comb(N - 1, k)) for k in range(N)]
     exact = [
-        sum(weights[int(m.sum())] * (f[k | 1 << j] - f[k]) for k, m in enumerate(masks) if not m[j]) for j in range(N)
+        sum(weights[int(m.sum())] * (f[k | 1 << j] - f[k]) for k, m in enumerate(masks) if not m[j])
+        for j in range(N)
     ]
     assert np.abs(shapley(found.game.through("exp")) - exact).max() < 1e-8
 
@@ -390,7 +496,9 @@ FORMULAS: dict[str, Any] = {
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
     "relu": lambda x: max(x, 0.0),
     "gelu": lambda x: x * phi(x),
-    "gelu_tanh": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "gelu_tanh": lambda x: (
+        0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    ),
     "silu": lambda x: x / (1 + math.exp(-x)),
     "elu": lambda x: x if x > 0 else math.exp(x) - 1,
     "selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * (math.exp(x) - 1)),
@@ -402,8 +510,12 @@ FORMULAS: dict[str, Any] = {
 def test_activations_are_their_formulas_and_slopes_are_differences(name: str) -> None:
     value, slope = ACTIVATIONS[name]
     x, step = np.linspace(-3.01, 3.02, 41), 1e-5
-    np.testing.assert_allclose(value(x), [FORMULAS[name](each) for each in x], rtol=1e-13, atol=1e-13)
-    np.testing.assert_allclose(slope(x), (value(x + step) - value(x - step)) / (2 * step), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(
+        value(x), [FORMULAS[name](each) for each in x], rtol=1e-13, atol=1e-13
+    )
+    np.testing.assert_allclose(
+        slope(x), (value(x + step) - value(x - step)) / (2 * step), rtol=0, atol=1e-8
+    )
 
 
 def test_roles_of_attention_without_a_hidden_layer() -> None:
@@ -416,10 +528,14 @@ def test_roles_of_attention_without_a_hidden_layer() -> None:
 
 @pytest.mark.parametrize("width", [D - 1, D + 1])
 def test_features_of_another_width_are_refused(width: int) -> None:
-    with pytest.raises(ValueError, match=rf"features: expected real numbers of shape \(n, {D}\), n >= 1"):
+    with pytest.raises(
+        ValueError, match=rf"features: expected real numbers of shape \(n, {D}\), n >= 1"
+    ):
         BagClassifier.from_state_dict(state()).predict_logits([np.ones((3, width))])
 
 
 def test_what_is_neither_a_file_nor_a_state_dict_is_named():
-    with pytest.raises(TypeError, match="state: expected a file, a state dict or a module, got object"):
+    with pytest.raises(
+        TypeError, match="state: expected a file, a state dict or a module, got object"
+    ):
         BagClassifier.from_state_dict(object())

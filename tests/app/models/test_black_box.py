@@ -52,7 +52,10 @@ def test_finds_the_game_in_2n_minus_1_queries(C: int) -> None:
 def test_importances_far_apart_are_refined() -> None:
     """50 log units apart: 2n - 1 queries beside two references show some of them not at all."""
     s, v = random_bag(60, 2, spread=12.0)
-    coarse, fine = recover(pooled(s, v), np.arange(60), refine=False), recover(pooled(s, v), np.arange(60))
+    coarse, fine = (
+        recover(pooled(s, v), np.arange(60), refine=False),
+        recover(pooled(s, v), np.arange(60)),
+    )
 
     def error(found: Any) -> float:
         return float(np.abs((found - found[0]) - (s - s[0])).max())
@@ -93,7 +96,9 @@ def two_heads(bags: list[Any]) -> Any:
 
 @pytest.mark.parametrize("f", [relu_after, largest, summed, two_heads])
 def test_what_is_no_pooled_game_raises(f: Pool) -> None:
-    with pytest.raises(ValueError, match="expected a model that pools with one softmax; on 40 random sub-bags"):
+    with pytest.raises(
+        ValueError, match="expected a model that pools with one softmax; on 40 random sub-bags"
+    ):
         game_from_black_box(f, 20)
 
 
@@ -111,7 +116,11 @@ def test_wrong_outputs_are_named(f: Pool, message: str) -> None:
 
 def test_wrong_arguments_are_named() -> None:
     f = pooled(*random_bag(4, 2))
-    for options, message in [({"n": 0}, "n: "), ({"output": 2}, "output: "), ({"batch_size": 0}, "batch_size: ")]:
+    for options, message in [
+        ({"n": 0}, "n: "),
+        ({"output": 2}, "output: "),
+        ({"batch_size": 0}, "batch_size: "),
+    ]:
         with pytest.raises(ValueError, match=message):
             game_from_black_box(f, **{"n": 4, **options})
 
@@ -120,9 +129,13 @@ class TestFromAttention:
     def test_agrees_and_explains(self) -> None:
         s, v = random_bag(9, 3)
         coords = np.arange(18).reshape(9, 2)
-        model = BagClassifier.from_attention(s, v, pooled(s, v), outputs=["a", "b", "c"], coords=coords)
+        model = BagClassifier.from_attention(
+            s, v, pooled(s, v), outputs=["a", "b", "c"], coords=coords
+        )
         assert model.deviation is not None and model.deviation < 1e-14
-        assert np.allclose(model.predict_logits([model.bag])[0], pooled(s, v)([np.arange(9)])[0], atol=1e-13)
+        assert np.allclose(
+            model.predict_logits([model.bag])[0], pooled(s, v)([np.arange(9)])[0], atol=1e-13
+        )
         found = model.explain(model.bag, ["shapley", "alpha-mean"], output="b")
         assert np.isclose(found["shapley"].scores.sum(), model.predict_logits([model.bag])[0][1])
         assert np.allclose(found["alpha-mean"].scores, np.exp(s) / np.exp(s).sum())
@@ -133,7 +146,9 @@ class TestFromAttention:
         model = BagClassifier.from_attention(s, v, pooled(s, v), bias=[0.5, -0.25])
         found = model.explain(model.bag, "shapley", output=1, scale="logit")
         assert found["shapley"].base_value == -0.25
-        assert np.isclose(found["shapley"].scores.sum(), model.predict_logits([model.bag])[0][1] + 0.25)
+        assert np.isclose(
+            found["shapley"].scores.sum(), model.predict_logits([model.bag])[0][1] + 0.25
+        )
 
     def test_one_attention_per_class(self) -> None:
         s, v = np.random.default_rng(1).normal(size=(2, 7)), random_bag(7, 2)[1]
@@ -153,6 +168,8 @@ class TestFromAttention:
     def test_unchecked_is_reported(self) -> None:
         s, v = random_bag(5, 1)
         model = BagClassifier.from_attention(s, v[:, 0])
-        assert model.deviation is None and "one softmax over the instances (not checked)" in repr(model)
+        assert model.deviation is None and "one softmax over the instances (not checked)" in repr(
+            model
+        )
         with pytest.raises(ValueError, match=r"raw_attention: expected shape \(n,\) or \(C, n\)"):
             BagClassifier.from_attention(s[:4], v)

@@ -16,7 +16,10 @@ import torch  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore::attn_closed_form.SlalomWarning")
 TEXT = "The film was slow, but the leads are"
 #: Continuations of one token and of several, by family.
-CONTINUATIONS = {"gpt2": (" film", " was", " a slow start"), "llama": ("good", "bad", "wonderful film")}
+CONTINUATIONS = {
+    "gpt2": (" film", " was", " a slow start"),
+    "llama": ("good", "bad", "wonderful film"),
+}
 
 
 def chance(model, tokenizer, text, continuation):
@@ -37,7 +40,9 @@ def test_the_logit_is_the_log_odds_of_the_continuation(family, batch_size):
     model, tokenizer = LANGUAGE_MODELS[family]()
     texts = [TEXT, "a film", "a slow film", "the bad film was"]
     for continuation in CONTINUATIONS[family]:
-        wrapped = TransformerClassifier(model, tokenizer, continuations=(continuation,), batch_size=batch_size)
+        wrapped = TransformerClassifier(
+            model, tokenizer, continuations=(continuation,), batch_size=batch_size
+        )
         expected = np.array([chance(model, tokenizer, text, continuation) for text in texts])
         assert np.allclose(wrapped.predict_proba(texts)[:, 1], expected, atol=1e-6)
         assert wrapped.outputs == ("another token", f'"{continuation}"')
@@ -48,8 +53,12 @@ def test_two_continuations_are_compared_with_each_other(family):
     model, tokenizer = LANGUAGE_MODELS[family]()
     for first, second in product(CONTINUATIONS[family], repeat=2):
         if first != second:
-            logit = TransformerClassifier(model, tokenizer, continuations=(first, second)).predict_logits([TEXT])
-            expected = np.log(chance(model, tokenizer, TEXT, first) / chance(model, tokenizer, TEXT, second))
+            logit = TransformerClassifier(
+                model, tokenizer, continuations=(first, second)
+            ).predict_logits([TEXT])
+            expected = np.log(
+                chance(model, tokenizer, TEXT, first) / chance(model, tokenizer, TEXT, second)
+            )
             assert logit[0, 0] == pytest.approx(expected, abs=1e-4)
 
 
@@ -57,7 +66,9 @@ def test_two_continuations_are_compared_with_each_other(family):
 def test_shapley_values_of_a_token_add_up_from_the_empty_text(family):
     model, tokenizer = LANGUAGE_MODELS[family]()
     token = CONTINUATIONS[family][0]
-    found = TransformerClassifier(model, tokenizer, samples=300).explain(TEXT, output=f"token:{token}")
+    found = TransformerClassifier(model, tokenizer, samples=300).explain(
+        TEXT, output=f"token:{token}"
+    )
     headline = found["shapley-sampled"]
     assert found.output == f'"{token}"' and found.scale.name == "probability"
     assert found.prediction == pytest.approx(chance(model, tokenizer, TEXT, token), abs=1e-6)
@@ -75,7 +86,9 @@ def test_shapley_values_of_a_token_add_up_from_the_empty_text(family):
 def test_without_an_output_the_most_probable_token_is_explained(family):
     model, tokenizer = LANGUAGE_MODELS[family]()
     found = TransformerClassifier(model, tokenizer, samples=60).explain(TEXT, "leave-one-out")
-    frame = [i for i in tokenizer(TEXT)["input_ids"] if tokenizer.convert_ids_to_tokens(i) != "[SEP]"]
+    frame = [
+        i for i in tokenizer(TEXT)["input_ids"] if tokenizer.convert_ids_to_tokens(i) != "[SEP]"
+    ]
     with torch.inference_mode():
         chances = torch.softmax(model(input_ids=torch.tensor([frame])).logits[0, -1], dim=0).numpy()
     best = int(chances.argmax())
@@ -119,5 +132,8 @@ def test_a_trained_decoder_gets_its_verdict_from_the_right_word(reviewer, capsys
     told = json.loads(capsys.readouterr().out)
     scores = dict(zip(told["labels"], told["methods"]["shapley-sampled"]["scores"], strict=True))
     assert max(scores, key=scores.get) == "wonderful" and told["prediction"] > 0.9
-    assert main(["transformer", str(reviewer), text, "--output", "token:good", "--samples", "300"]) == 0
+    assert (
+        main(["transformer", str(reviewer), text, "--output", "token:good", "--samples", "300"])
+        == 0
+    )
     assert '"good"' in capsys.readouterr().out

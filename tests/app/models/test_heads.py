@@ -64,7 +64,9 @@ def test_shapley_values_are_those_of_enumeration(background):
         game, players = games.game(h, q)
         np.testing.assert_allclose(phi[h, q, players], enumeration.shapley(game), atol=1e-9)
         others = np.setdiff1d(np.arange(N), players)
-        assert (phi[h, q, others] == 0).all() and (background is None or set(background) <= set(others.tolist()))
+        assert (phi[h, q, others] == 0).all() and (
+            background is None or set(background) <= set(others.tolist())
+        )
         empty = output(scores, values, direction, h, q, ~games.always) if background else 0.0
         assert phi[h, q].sum() == pytest.approx(games.values()[h, q] - empty, abs=1e-9)
 
@@ -75,7 +77,10 @@ def test_first_order_is_the_derivative():
     for j in range(N):
         moved = scores.copy()
         moved[:, :, j] += step
-        change = head_games(moved, values, direction).values() - head_games(scores, values, direction).values()
+        change = (
+            head_games(moved, values, direction).values()
+            - head_games(scores, values, direction).values()
+        )
         np.testing.assert_allclose(
             head_games(scores, values, direction).first_order()[..., j], change / step, atol=1e-5
         )
@@ -93,9 +98,14 @@ def test_smallest_knock_outs_are_smallest(threshold, background):
             movable = np.flatnonzero((scores[h, q] > -np.inf) & ~games.always)
             best = -1
             for k in range(1, movable.size + 1):
-                sets = (np.isin(np.arange(N), chosen) for chosen in itertools.combinations(movable, k))
+                sets = (
+                    np.isin(np.arange(N), chosen) for chosen in itertools.combinations(movable, k)
+                )
                 left = [r for r in sets if (~r & (scores[h, q] > -np.inf)).any()]
-                if any((output(scores, values, direction, h, q, r) - threshold) * side[h, q] < 0 for r in left):
+                if any(
+                    (output(scores, values, direction, h, q, r) - threshold) * side[h, q] < 0
+                    for r in left
+                ):
                     best = k
                     break
             assert size[h, q] == best
@@ -111,7 +121,9 @@ def test_directions_of_every_shape():
     scores, values, direction = random_heads()
     same = head_games(scores, values, direction)
     for shape in ((HEADS, E), (HEADS, QUERIES, E)):
-        np.testing.assert_allclose(head_games(scores, values, np.broadcast_to(direction, shape)).u, same.u)
+        np.testing.assert_allclose(
+            head_games(scores, values, np.broadcast_to(direction, shape)).u, same.u
+        )
     np.testing.assert_allclose(head_games(scores, values @ direction).u, same.u)
     with pytest.raises(ValueError, match="scores_or_weights: expected"):
         head_games(scores[:2], values, direction)
@@ -137,12 +149,21 @@ def small_model(family):
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
     sizes = {"vocab_size": 23, "max_position_embeddings": 17, "attn_implementation": "eager"}
-    wide = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 6, "intermediate_size": 20}
+    wide = {
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 6,
+        "intermediate_size": 20,
+    }
     ends = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
     if family == "BERT":
-        return transformers.BertForSequenceClassification(transformers.BertConfig(**sizes, **wide)).eval()
+        return transformers.BertForSequenceClassification(
+            transformers.BertConfig(**sizes, **wide)
+        ).eval()
     if family == "GPT-2":
-        config = transformers.GPT2Config(vocab_size=23, n_positions=17, n_embd=24, n_layer=2, n_head=6, **ends)
+        config = transformers.GPT2Config(
+            vocab_size=23, n_positions=17, n_embd=24, n_layer=2, n_head=6, **ends
+        )
         config._attn_implementation = "eager"
         return transformers.GPT2LMHeadModel(config).eval()
     return transformers.LlamaForCausalLM(
@@ -158,7 +179,10 @@ def test_layers_of_models(family, layer):
     import torch
 
     ids = torch.arange(3, 12)[None]
-    paths = {"BERT": f"encoder.layer.{layer}.attention.output.dense", "GPT-2": f"h.{layer}.attn.c_proj"}
+    paths = {
+        "BERT": f"encoder.layer.{layer}.attention.output.dense",
+        "GPT-2": f"h.{layer}.attn.c_proj",
+    }
     module = model.base_model.get_submodule(paths.get(family, f"layers.{layer}.self_attn.o_proj"))
 
     def target(out):
@@ -171,7 +195,9 @@ def test_layers_of_models(family, layer):
     hook.remove()
     bias = 0.0 if module.bias is None else module.bias
     expected = ((kept[0] - bias) * gradient)[0].sum(dim=1).detach().numpy()
-    np.testing.assert_allclose(games.values().sum(axis=0), expected, atol=1e-5 * max(1.0, np.abs(expected).max()))
+    np.testing.assert_allclose(
+        games.values().sum(axis=0), expected, atol=1e-5 * max(1.0, np.abs(expected).max())
+    )
     assert games.s.shape == (6, 9, 9)
 
 

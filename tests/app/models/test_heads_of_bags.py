@@ -13,7 +13,12 @@ N, D = 9, 7
 
 def state(C, seed=0):
     rng = np.random.default_rng(seed)
-    shapes = {"linear_layers.0.0": (5, D), "attention.0": (3, 5), "attention.2": (1, 3), "classifier": (C, 5)}
+    shapes = {
+        "linear_layers.0.0": (5, D),
+        "attention.0": (3, 5),
+        "attention.2": (1, 3),
+        "classifier": (C, 5),
+    }
     arrays = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
     return {**arrays, "classifier.bias": rng.normal(size=C)}
 
@@ -56,7 +61,9 @@ def test_shapley_values_equal_enumeration(head, C, function, scale, bag):
     for output in range(C):
         explanations = model.explain(bag, "shapley", output=output)
         e = explanations["shapley"]
-        np.testing.assert_allclose(e.scores, by_enumeration(model, bag, output, function), atol=1e-8, rtol=0)
+        np.testing.assert_allclose(
+            e.scores, by_enumeration(model, bag, output, function), atol=1e-8, rtol=0
+        )
         assert explanations.scale.name == scale
         assert e.base_value == pytest.approx(float(function(model.network.bias[output])))
         assert e.prediction == pytest.approx(e.base_value + e.scores.sum())
@@ -69,7 +76,11 @@ def test_a_risk_is_called_a_risk_in_every_view(bag):
     assert model.outputs == ("risk",) and explanations.probabilities is None
     assert explanations.scale.sentence("risk") == "Explained: the risk."
     page = explanations.report()
-    assert "Explained: the risk." in page and f"The risk is {risk:.4f}" in page and "Show log-risks" in page
+    assert (
+        "Explained: the risk." in page
+        and f"The risk is {risk:.4f}" in page
+        and "Show log-risks" in page
+    )
     assert "probability" not in page.lower() and " %" not in page and "percentage" not in page
     assert explanations.to_dict()["scale"] == "risk"
     sufficient, contrastive = explanations.reasons().sentences()
@@ -82,7 +93,9 @@ def test_a_risk_is_called_a_risk_in_every_view(bag):
 def test_a_regression_is_a_value_and_never_a_logit(bag):
     model = BagClassifier.from_state_dict(state(2), head="regression", outputs=["age", "purity"])
     page = model.explain(bag, "shapley", output="age").report().partition("</style>")[2]
-    assert "Explained: the value of age." in page and "logit" not in page and "probability" not in page
+    assert (
+        "Explained: the value of age." in page and "logit" not in page and "probability" not in page
+    )
     alone = BagClassifier.from_state_dict(state(1), outputs=["age"])  # one name: no probability
     assert "the value of age" in alone.explain(bag, "shapley").scale.sentence("age")
     for wrong in ("probability", "risk"):
@@ -95,7 +108,9 @@ def test_ordered_grades_are_cumulative(bag):
     assert model.outputs == ("above G1", "above G2")
     logits = model.predict_logits([bag])[0]
     np.testing.assert_allclose(model.predict_proba([bag])[0], logistic(logits))
-    assert "the probability of above G2" in model.explain(bag, "shapley", output="above G2").report()
+    assert (
+        "the probability of above G2" in model.explain(bag, "shapley", output="above G2").report()
+    )
 
 
 def test_several_heads_explain_the_log_risk_and_say_why(bag):
@@ -110,7 +125,10 @@ def test_several_heads_explain_the_log_risk_and_say_why(bag):
         head="survival",
     )
     explanations = model.explain(bag, "shapley")
-    assert explanations.scale.name == "log-risk" and "exact risks need one head" in explanations.report()
+    assert (
+        explanations.scale.name == "log-risk"
+        and "exact risks need one head" in explanations.report()
+    )
     with pytest.raises(ValueError, match="one head"):
         model.explain(bag, "shapley", scale="risk")
 
@@ -126,5 +144,7 @@ def test_a_check_keeps_the_head(bag):
     arrays = state(1)
     yours = BagClassifier.from_state_dict(arrays, activation="relu")
     bags = [bag, bag.subset(np.arange(5))]
-    result = BagClassifier.from_state_dict(arrays, head="survival").check(bags, yours.predict_logits(bags))
+    result = BagClassifier.from_state_dict(arrays, head="survival").check(
+        bags, yours.predict_logits(bags)
+    )
     assert result.model.loss == "exp" and result.model.outputs == ("risk",)

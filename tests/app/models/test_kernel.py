@@ -20,7 +20,9 @@ def data(seed=0, classes=3):
 
 def weights_by_hand(predictor, x, X):
     if predictor.kernel == "gaussian":
-        return np.array([math.exp(-sum((x - row) ** 2) / (2 * predictor.bandwidth**2)) for row in X])
+        return np.array(
+            [math.exp(-sum((x - row) ** 2) / (2 * predictor.bandwidth**2)) for row in X]
+        )
     cos = np.array([x @ row / math.sqrt(x @ x) / math.sqrt(row @ row) for row in X])
     return np.exp(cos / predictor.bandwidth)
 
@@ -54,24 +56,38 @@ def test_predictions_are_weighted_means(kernel, prior):
     X, y, numbers, queries = data()
     classes = KernelPredictor(kernel, 0.7, prior=prior).fit(X, y)
     regression = KernelPredictor(kernel, 0.7, prior=prior).fit(X, numbers)
-    for x, row, number in zip(queries, classes.predict_proba(queries), regression.predict(queries), strict=True):
+    for x, row, number in zip(
+        queries, classes.predict_proba(queries), regression.predict(queries), strict=True
+    ):
         w = weights_by_hand(classes, x, X)
         expected = [(w[y == c].sum() + prior / 3) / (w.sum() + prior) for c in "abc"]
         np.testing.assert_allclose(row, expected, rtol=1e-12)
-        np.testing.assert_allclose(number, (w @ numbers + prior * numbers.mean()) / (w.sum() + prior), rtol=1e-12)
+        np.testing.assert_allclose(
+            number, (w @ numbers + prior * numbers.mean()) / (w.sum() + prior), rtol=1e-12
+        )
     best = classes.predict_proba(queries).argmax(axis=1)
     assert classes.predict(queries).tolist() == ["abc"[i] for i in best]
 
 
 @pytest.mark.parametrize(
     ("utility", "prior"),
-    [("probability", 0.0), ("probability", 0.2), ("log_loss", 0.2), ("squared_error", 0.0), ("squared_error", 0.2)],
+    [
+        ("probability", 0.0),
+        ("probability", 0.2),
+        ("log_loss", 0.2),
+        ("squared_error", 0.0),
+        ("squared_error", 0.2),
+    ],
 )
 def test_data_values_of_classes_are_those_of_enumeration(utility, prior):
     X, y, _, queries = data()
     predictor = KernelPredictor(bandwidth=0.8, prior=prior).fit(X, y)
     labels = ["a", "c"]
-    link = {"probability": lambda p: p, "log_loss": math.log, "squared_error": lambda p: -((p - 1) ** 2)}[utility]
+    link = {
+        "probability": lambda p: p,
+        "log_loss": math.log,
+        "squared_error": lambda p: -((p - 1) ** 2),
+    }[utility]
     expected = np.zeros(N)
     for x, label in zip(queries, labels, strict=True):
         f = probability(weights_by_hand(predictor, x, X), (y == label).astype(float), prior, 1 / 3)
@@ -100,10 +116,18 @@ def test_efficiency_with_neighbors_and_in_parallel(utility):
     predictor = KernelPredictor(bandwidth=0.5, k=17, prior=0.1).fit(X, y)
     queries, labels = rng.normal(size=(5, 4)), rng.integers(0, 3, size=5)
     seen = []
-    values = predictor.data_values(queries, labels, utility, progress=lambda *stage: seen.append(stage))
+    values = predictor.data_values(
+        queries, labels, utility, progress=lambda *stage: seen.append(stage)
+    )
     chance = predictor.predict_proba(queries)[np.arange(5), labels]
-    link = {"probability": lambda p: p, "log_loss": np.log, "squared_error": lambda p: -((p - 1) ** 2)}[utility]
-    np.testing.assert_allclose(values.sum(), (link(chance) - link(1 / 3)).sum(), atol=5 * 60 * 1e-8 * 5)
+    link = {
+        "probability": lambda p: p,
+        "log_loss": np.log,
+        "squared_error": lambda p: -((p - 1) ** 2),
+    }[utility]
+    np.testing.assert_allclose(
+        values.sum(), (link(chance) - link(1 / 3)).sum(), atol=5 * 60 * 1e-8 * 5
+    )
     assert seen[-1] == ("test points", 5, 5)
     assert np.array_equal(values, predictor.data_values(queries, labels, utility, n_jobs=2))
 
@@ -123,7 +147,9 @@ def test_explanations_are_of_the_probability():
     e = predictor.explain(queries[0], "shapley", output="b")
     f = probability(weights_by_hand(predictor, queries[0], X), (y == "b").astype(float), 0.0, 1 / 3)
     np.testing.assert_allclose(e["shapley"].scores, enumerated(f), atol=1e-9)
-    assert e.output == "b" and e["shapley"].labels == tuple(f"{i}: {label}" for i, label in enumerate(y))
+    assert e.output == "b" and e["shapley"].labels == tuple(
+        f"{i}: {label}" for i, label in enumerate(y)
+    )
     assert e.prediction == pytest.approx(predictor.predict_proba(queries[:1])[0, 1])
     assert e.probabilities is None  # so no view calls the probability a logit
     regression = KernelPredictor(bandwidth=0.8).fit(X, numbers)
@@ -139,7 +165,9 @@ def test_a_function_as_kernel_and_neighbors():
     nearest = np.sort(np.argsort(-s)[:4])
     w = np.exp(s[nearest])
     np.testing.assert_allclose(
-        own.predict_proba(queries[:1])[0], [w[y[nearest] == c].sum() / w.sum() for c in "abc"], rtol=1e-12
+        own.predict_proba(queries[:1])[0],
+        [w[y[nearest] == c].sum() / w.sum() for c in "abc"],
+        rtol=1e-12,
     )
     assert (own.data_values(queries[:1], ["a"]) != 0).sum() <= 4
 
@@ -152,12 +180,22 @@ def test_scikit_learn_takes_it():
     from sklearn.preprocessing import StandardScaler
 
     X, y = load_iris(return_X_y=True)
-    pipeline = make_pipeline(StandardScaler(), KernelPredictor(bandwidth=0.4, task="classification"))
+    pipeline = make_pipeline(
+        StandardScaler(), KernelPredictor(bandwidth=0.4, task="classification")
+    )
     assert model_selection.cross_val_score(pipeline, X, y).mean() > 0.9
-    search = model_selection.GridSearchCV(KernelPredictor(task="classification"), {"bandwidth": [0.2, 20.0]}, cv=3)
+    search = model_selection.GridSearchCV(
+        KernelPredictor(task="classification"), {"bandwidth": [0.2, 20.0]}, cv=3
+    )
     assert search.fit(X, y).best_params_ == {"bandwidth": 0.2}
     again = clone(KernelPredictor("cosine", k=3))
-    assert again.get_params() == {"kernel": "cosine", "bandwidth": 1.0, "k": 3, "prior": 0.0, "task": "auto"}
+    assert again.get_params() == {
+        "kernel": "cosine",
+        "bandwidth": 1.0,
+        "k": 3,
+        "prior": 0.0,
+        "task": "auto",
+    }
 
 
 @pytest.mark.parametrize(
@@ -185,7 +223,10 @@ def test_wrong_questions():
         (lambda: fitted.data_values(queries, ["a"]), "y_test: expected 2 labels"),
         (lambda: fitted.data_values(queries, ["a", "b"], "log_loss"), "needs a prior above 0"),
         (lambda: fitted.data_values(queries, ["a", "b"], "accuracy"), "utility: expected one of"),
-        (lambda: regression.data_values(queries, [0.0, 1.0], "probability"), "fitted for regression"),
+        (
+            lambda: regression.data_values(queries, [0.0, 1.0], "probability"),
+            "fitted for regression",
+        ),
         (lambda: regression.predict_proba(queries), "fitted for regression"),
         (lambda: fitted.predict(queries[:, :2]), "expected 3 numbers"),
         (lambda: fitted.set_params(width=1.0), "width: expected parameters among"),

@@ -11,7 +11,22 @@ from attn_closed_form.app.explanations.settings import Settings
 from attn_closed_form.app.models.text import Token, Vocabulary, tokenize
 from attn_closed_form.attention import random_weights
 
-COMMON = ["the", "film", "was", "Wonderful", "dull", "don't", "8/10", "<br />", "!", "CAFÉ", "x2", "a", "zzyzx", "it's"]
+COMMON = [
+    "the",
+    "film",
+    "was",
+    "Wonderful",
+    "dull",
+    "don't",
+    "8/10",
+    "<br />",
+    "!",
+    "CAFÉ",
+    "x2",
+    "a",
+    "zzyzx",
+    "it's",
+]
 RARE = ["", "   ", "…", "one", "<b>", "1/2/3", "dull", "word " * 3000]
 RARE += ["映画は最高、本当に", "ดีมาก", "👍🏽👍", "naïve cafe\u0301"]
 
@@ -27,11 +42,29 @@ def by_spaces(text):
     """A tokenizer of the user's own."""
     words = text.split(" ")
     ends = np.cumsum([len(word) + 1 for word in words]) - 1
-    return [Token(word.lower(), int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True) if word]
+    return [
+        Token(word.lower(), int(end) - len(word), int(end))
+        for word, end in zip(words, ends, strict=True)
+        if word
+    ]
 
 
 def random_model(C, T_max, K=1, tokenizer=tokenize):
-    words = ["[CLS]", "[UNK]", "the", "film", "wonderful", "dull", "don't", "!", "café", "8/10", "映", "👍", "word"]
+    words = [
+        "[CLS]",
+        "[UNK]",
+        "the",
+        "film",
+        "wonderful",
+        "dull",
+        "don't",
+        "!",
+        "café",
+        "8/10",
+        "映",
+        "👍",
+        "word",
+    ]
     weights = random_weights(seed=7, D=len(words), T_max=T_max, K=K, C=C, biases=True)
     return TextClassifier(weights, Vocabulary(words), tokenizer=tokenizer)
 
@@ -45,7 +78,9 @@ MODELS = {
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize("settings", [Settings(), Settings(players="positions"), Settings(absent="unk")], ids=str)
+@pytest.mark.parametrize(
+    "settings", [Settings(), Settings(players="positions"), Settings(absent="unk")], ids=str
+)
 def test_many_texts_are_read_and_scored_as_one_by_one(model, settings):
     raws = [*texts(200), None]
     many = model.read_many(raws)
@@ -64,19 +99,28 @@ def test_many_texts_are_read_and_scored_as_one_by_one(model, settings):
             assert getattr(units, name) == getattr(single, name)
         assert units.places.tolist() == [list(span) for span in units.spans]
         assert units.players(resolved.players)[1] == single.players(resolved.players)[1]
-        np.testing.assert_array_equal(units.players(resolved.players)[0], single.players(resolved.players)[0])
+        np.testing.assert_array_equal(
+            units.players(resolved.players)[0], single.players(resolved.players)[0]
+        )
         assert resolved.of_game in units._results and resolved.of_game not in single._results
         assert model.logits(units).tobytes() == model.logits(single).tobytes()
-        assert pickle.dumps(model.pooled_game(units, resolved)) == pickle.dumps(model.pooled_game(single, resolved))
+        assert pickle.dumps(model.pooled_game(units, resolved)) == pickle.dumps(
+            model.pooled_game(single, resolved)
+        )
 
 
 def nonsense(n, seed=0):
     """Texts of characters that begin, end and join tokens; without "é" and "1/2" they are read as bytes."""
     rng = np.random.default_rng(seed)
-    return ["".join(rng.choice([*"ab Z9!?'<>/._\n\tbx<b >\x00", "'", " "], size=rng.integers(0, 30))) for _ in range(n)]
+    return [
+        "".join(rng.choice([*"ab Z9!?'<>/._\n\tbx<b >\x00", "'", " "], size=rng.integers(0, 30)))
+        for _ in range(n)
+    ]
 
 
-@pytest.mark.parametrize("raws", [texts(50), nonsense(1500), [text + "é 1/2" for text in nonsense(300)]])
+@pytest.mark.parametrize(
+    "raws", [texts(50), nonsense(1500), [text + "é 1/2" for text in nonsense(300)]]
+)
 def test_the_tokens_are_those_of_tokenize(raws):
     model = MODELS["shipped"]
     for raw, units in zip(raws, model.read_many(raws), strict=True):
@@ -96,7 +140,9 @@ def test_runs_are_numbered_one_by_one(monkeypatch):
     ends = np.cumsum(lengths)
     runs = [slice(int(end - n), int(end)) for end, n in zip(ends, lengths, strict=True)]
     np.testing.assert_array_equal(numbers, np.concatenate([numbered(ids[run])[0] for run in runs]))
-    np.testing.assert_array_equal(first, np.concatenate([run.start + numbered(ids[run])[1] for run in runs]))
+    np.testing.assert_array_equal(
+        first, np.concatenate([run.start + numbered(ids[run])[1] for run in runs])
+    )
     assert [part.size for part in numbered_in_runs(ids[:0], np.zeros(3, dtype=int), 11)] == [0, 0]
 
 

@@ -88,7 +88,8 @@ class RecordedForSequenceClassification:
             end = np.flatnonzero(seen)[-1] + 1  # [SEP] is always seen; what follows is padding
             assert (ids[end:] == self.about["pad_token_id"]).all() and not seen[end:].any()
             assert (
-                ids[:before].tolist() == self.about["before"] and ids[end - after : end].tolist() == self.about["after"]
+                ids[:before].tolist() == self.about["before"]
+                and ids[end - after : end].tolist() == self.about["after"]
             )
             inner = np.where(seen, ids, make.HIDDEN)[before : end - after]
             rows.append(self.answers[tuple(inner.tolist())])
@@ -128,7 +129,9 @@ class RecordedTokenizer:
 def model(monkeypatch):
     torch = SimpleNamespace(inference_mode=nullcontext, from_numpy=Tensor)
     monkeypatch.setattr(transformer, "_package", lambda name: torch)
-    return TransformerClassifier(RecordedForSequenceClassification(), RecordedTokenizer(), samples=200)
+    return TransformerClassifier(
+        RecordedForSequenceClassification(), RecordedTokenizer(), samples=200
+    )
 
 
 def value(present, absent, output):
@@ -136,9 +139,13 @@ def value(present, absent, output):
     about, answers = record()
     ids = about["ids"]
     if absent == "deleted":
-        return answers[tuple(token for token, here in zip(ids, present, strict=True) if here)][output]
+        return answers[tuple(token for token, here in zip(ids, present, strict=True) if here)][
+            output
+        ]
     stand_in = make.HIDDEN if absent == "pad" else about["mask_token_id"]
-    return answers[tuple(token if here else stand_in for token, here in zip(ids, present, strict=True))][output]
+    return answers[
+        tuple(token if here else stand_in for token, here in zip(ids, present, strict=True))
+    ][output]
 
 
 def test_logits_and_units_are_those_of_the_record(model):

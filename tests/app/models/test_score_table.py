@@ -12,7 +12,11 @@ from tests import enumeration
 from tests.tolerances import assert_algebraic
 
 RNG = np.random.default_rng(5)
-TABLE = {"label": list("uvwxyz"), "s": RNG.normal(size=6).tolist(), "v": RNG.normal(size=6).tolist()}
+TABLE = {
+    "label": list("uvwxyz"),
+    "s": RNG.normal(size=6).tolist(),
+    "v": RNG.normal(size=6).tolist(),
+}
 
 
 def test_scores_are_those_of_the_game():
@@ -57,9 +61,14 @@ def test_groups_outputs_and_replacements():
         "v_absent_no": np.zeros(6),
         "v_absent_yes": np.ones(6),
     }
-    model = ScoreTable(outputs=("no", "yes"), bias=(0.5, -0.5), s_background=0.3, v_background=(1.0, 2.0))
+    model = ScoreTable(
+        outputs=("no", "yes"), bias=(0.5, -0.5), s_background=0.3, v_background=(1.0, 2.0)
+    )
     found = model.explain(raw, "shapley", players="groups", output="margin:yes,no", scale="logit")
-    assert found["shapley"].labels == ("a", "b", "c") and found["shapley"].spans[0] == ((0, 1), (4, 5))
+    assert found["shapley"].labels == ("a", "b", "c") and found["shapley"].spans[0] == (
+        (0, 1),
+        (4, 5),
+    )
     value = np.asarray(raw["v_yes"]) - np.asarray(raw["v_no"])
     game = PooledGame.from_scores(raw["s"], value, raw["s_absent"], np.ones(6), 0.3, 1.0, bias=-1.0)
     expected = enumeration.shapley(game.merge([[0, 2], [1, 4, 5], [3]]))
@@ -70,11 +79,17 @@ def test_groups_outputs_and_replacements():
 def test_tables_in_files(tmp_path):
     path = tmp_path / "scores.csv"
     path.write_text("label,s,v\nx,0.0,1.0\ny,1.0,-1.0\n", encoding="utf-8-sig")
-    expected = ScoreTable().explain({"label": ["x", "y"], "s": [0, 1], "v": [1, -1]}, "shapley")["shapley"]
-    assert ScoreTable().explain(path, "shapley")["shapley"].scores.tolist() == expected.scores.tolist()
+    expected = ScoreTable().explain({"label": ["x", "y"], "s": [0, 1], "v": [1, -1]}, "shapley")[
+        "shapley"
+    ]
+    assert (
+        ScoreTable().explain(path, "shapley")["shapley"].scores.tolist() == expected.scores.tolist()
+    )
     pa = pytest.importorskip("pyarrow", reason="needs the corpus extra")
     parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(pa.table({"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -1.0]}), tmp_path / "s.parquet")
+    parquet.write_table(
+        pa.table({"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -1.0]}), tmp_path / "s.parquet"
+    )
     assert ScoreTable().explain(tmp_path / "s.parquet", "shapley")["shapley"].labels == ("x", "y")
 
 
@@ -85,7 +100,11 @@ def test_tables_in_files(tmp_path):
         ({"s": [0.0, 1.0], "v": [1.0]}, ValueError, r"v: expected shape \(1, 2\)"),
         ({"s": ["a"], "v": [1.0]}, ValueError, "s: expected an array of real numbers"),
         ({"s": [0.0], "v": [1.0], "w": [1.0]}, ValueError, "got w"),
-        ({"s": [0.0], "v": [1.0], "s_absent": [1.0]}, ValueError, "s_absent, v_absent: expected both or neither"),
+        (
+            {"s": [0.0], "v": [1.0], "s_absent": [1.0]},
+            ValueError,
+            "s_absent, v_absent: expected both or neither",
+        ),
         ([1.0], TypeError, "expected a mapping of columns"),
         ("scores.txt", FileNotFoundError, "scores.txt: no such file; expected a CSV"),
     ],

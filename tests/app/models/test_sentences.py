@@ -46,7 +46,13 @@ def test_bracketed_sentence_stands_alone():
 
 def test_chinese_and_japanese_have_no_spaces():
     text = "很好看。真的吗？是的！「好。」他说"
-    assert [text[a:b] for a, b in sentences(text)] == ["很好看。", "真的吗？", "是的！", "「好。」", "他说"]
+    assert [text[a:b] for a, b in sentences(text)] == [
+        "很好看。",
+        "真的吗？",
+        "是的！",
+        "「好。」",
+        "他说",
+    ]
 
 
 def test_line_breaks():
@@ -72,7 +78,9 @@ def test_spans_are_ordered_and_leave_nothing_but_space_and_breaks(text):
     assert flat == sorted(flat)
     assert all(start < end and text[start:end] == text[start:end].strip() for start, end in spans)
     words = tokenize(text)
-    numbers, found = sentence_numbers(text, [(token.start, token.end) for token in words]) if words else ([], [])
+    numbers, found = (
+        sentence_numbers(text, [(token.start, token.end) for token in words]) if words else ([], [])
+    )
     for token, number in zip(words, numbers, strict=True):
         assert found[number][0] <= token.start < found[number][1]
 

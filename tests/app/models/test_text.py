@@ -59,7 +59,8 @@ def test_spans_point_at_the_letters_that_the_reader_sees():
 
 
 TEXTS = st.text(
-    st.sampled_from("aZé\u0301ß’'_/1.5!?<br >&;👍映İﬁ\n-\ud800🏽\ufe0f\u200d🇩ﾞดี") | st.characters(), max_size=60
+    st.sampled_from("aZé\u0301ß’'_/1.5!?<br >&;👍映İﬁ\n-\ud800🏽\ufe0f\u200d🇩ﾞดี") | st.characters(),
+    max_size=60,
 )
 
 
@@ -84,7 +85,9 @@ def test_the_pattern_for_ascii_finds_what_the_general_one_finds(text):
 def test_encode_is_one_id_a_token(text):
     vocabulary = Vocabulary(WORDS)
     tokens = tokenize(text)
-    np.testing.assert_array_equal(vocabulary.encode(text), vocabulary.encode_words([token.word for token in tokens]))
+    np.testing.assert_array_equal(
+        vocabulary.encode(text), vocabulary.encode_words([token.word for token in tokens])
+    )
     assert len(vocabulary.encode(text)) == len(tokens)
     assert not np.any(vocabulary.encode(text) == vocabulary.cls_id)
 
@@ -96,8 +99,18 @@ def test_tokenize_wants_a_string():
 
 def test_vocabulary_is_a_sequence_with_ids():
     vocabulary = Vocabulary(WORDS)
-    assert list(vocabulary) == WORDS and len(vocabulary) == 8 and "café" in vocabulary and "cafe" not in vocabulary
-    assert vocabulary.decode(vocabulary.encode("CAFÉ don’t exist!")) == ["café", "don't", "[UNK]", "!"]
+    assert (
+        list(vocabulary) == WORDS
+        and len(vocabulary) == 8
+        and "café" in vocabulary
+        and "cafe" not in vocabulary
+    )
+    assert vocabulary.decode(vocabulary.encode("CAFÉ don’t exist!")) == [
+        "café",
+        "don't",
+        "[UNK]",
+        "!",
+    ]
     assert Vocabulary(WORDS) == vocabulary and hash(Vocabulary(WORDS)) == hash(vocabulary)
     assert Vocabulary(WORDS[:-1]) != vocabulary
     with pytest.raises(ValueError, match=r"ids: expected ids in 0\.\.7, got 8"):
@@ -125,7 +138,13 @@ def test_build_counts_and_breaks_ties_by_the_alphabet():
     assert list(Vocabulary.build(texts, size=9, min_count=1))[2:] == ["c", "b", "a", "once"]
     assert Vocabulary.build(texts) == Vocabulary.build(reversed(texts))
     assert list(Vocabulary.build(texts))[2:] == ["c", "b"]
-    assert list(Vocabulary.build(["a b c d e f"], size=7, min_count=1))[2:] == ["a", "b", "c", "d", "e"]
+    assert list(Vocabulary.build(["a b c d e f"], size=7, min_count=1))[2:] == [
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+    ]
     with pytest.raises(ValueError, match="size: expected an integer of at least 2"):
         Vocabulary.build(texts, size=1)
 
@@ -135,7 +154,11 @@ def test_build_by_groups_counts_a_word_once_a_group():
     assert list(Vocabulary.build(texts, min_count=2, groups=[0, 0, 1, 2]))[2:] == ["dull"]
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8"), min_size=1), unique=True))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="\n", codec="utf-8"), min_size=1), unique=True
+    )
+)
 def test_vocabulary_round_trip(words):
     words = ["[CLS]", "[UNK]", *(w for w in words if w not in ("[CLS]", "[UNK]"))]
     assert list(Vocabulary.from_array(Vocabulary(words).to_array())) == words
@@ -188,18 +211,29 @@ def test_model_files_that_do_not_fit(tmp_path):
     vocabulary = Vocabulary(WORDS)
     with pytest.raises(ValueError, match=r"expected D=9 words.*got 8"):
         save_model(TextClassifier(random_weights(seed=0, D=9), vocabulary), path)
-    with pytest.raises(ValueError, match=r"expected \[CLS\] at id 0 and \[UNK\] at id 1, got 1 and 0"):
-        save_model(TextClassifier(random_weights(seed=0, D=2), Vocabulary(["[UNK]", "[CLS]"])), path)
+    with pytest.raises(
+        ValueError, match=r"expected \[CLS\] at id 0 and \[UNK\] at id 1, got 1 and 0"
+    ):
+        save_model(
+            TextClassifier(random_weights(seed=0, D=2), Vocabulary(["[UNK]", "[CLS]"])), path
+        )
     with pytest.raises(ValueError, match="dtype: expected float64, float32 or float16, got int64"):
         save_model(TextClassifier(random_weights(seed=0, D=8), vocabulary), path, dtype=np.int64)
     with pytest.raises(ValueError, match=r"dtype: W_q has numbers up to .*too large for float16"):
-        save_model(TextClassifier(random_weights(seed=0, D=8, score_scale=1e6), vocabulary), path, dtype=np.float16)
+        save_model(
+            TextClassifier(random_weights(seed=0, D=8, score_scale=1e6), vocabulary),
+            path,
+            dtype=np.float16,
+        )
     assert not path.exists()
     save_weights(random_weights(seed=0, D=8), path)
     with pytest.raises(ValueError, match=r"model\.npz: expected an array 'vocabulary'"):
         load_model(path)
     save_model(TextClassifier(random_weights(seed=0, D=8), vocabulary), path)
-    write_arrays({**read_arrays(path), "vocabulary": np.frombuffer(b"[CLS]\n[UNK]\na\na", dtype=np.uint8)}, path)
+    write_arrays(
+        {**read_arrays(path), "vocabulary": np.frombuffer(b"[CLS]\n[UNK]\na\na", dtype=np.uint8)},
+        path,
+    )
     with pytest.raises(ValueError, match=r"model\.npz: .*words: expected different words"):
         load_model(path)
     with pytest.raises(FileNotFoundError, match="nowhere"):

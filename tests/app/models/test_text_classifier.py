@@ -20,7 +20,9 @@ def test_probabilities_are_a_softmax_with_the_temperature():
     assert model.predict(texts).tolist() == [("x", "y", "z")[i] for i in logits.argmax(axis=1)]
     found = model.explain("a fine film", "leave-one-out")
     np.testing.assert_allclose(list(found.probabilities.values()), expected[0], rtol=1e-14)
-    assert found.prediction == pytest.approx(logits[0].max())  # explanations are of the logits, not divided by it
+    assert found.prediction == pytest.approx(
+        logits[0].max()
+    )  # explanations are of the logits, not divided by it
 
 
 def test_the_shipped_model_names_its_sides():
@@ -28,7 +30,8 @@ def test_the_shipped_model_names_its_sides():
     chances = model.predict_proba(["A wonderful film.", "A waste of time."])
     assert model.outputs == ("negative", "positive") and chances[0, 1] > 0.5 > chances[1, 1]
     positive, negative = (
-        model.explain("A wonderful film.", "shapley", output=name) for name in ("positive", "negative")
+        model.explain("A wonderful film.", "shapley", output=name)
+        for name in ("positive", "negative")
     )
     np.testing.assert_allclose(positive["shapley"].scores, -negative["shapley"].scores, atol=1e-9)
 
@@ -37,7 +40,9 @@ def test_a_tokenizer_of_ones_own():
     def letters(text):
         return [Token(character, i, i + 1) for i, character in enumerate(text) if character.strip()]
 
-    model = TextClassifier(WEIGHTS, Vocabulary(["[CLS]", "[UNK]", "a", "b", "c"]), tokenizer=letters)
+    model = TextClassifier(
+        WEIGHTS, Vocabulary(["[CLS]", "[UNK]", "a", "b", "c"]), tokenizer=letters
+    )
     e = model.explain("ab c", "leave-one-out")["leave-one-out"]
     assert e.labels == ("a", "b", "c") and e.spans[2] == ((3, 4),)
 
@@ -48,7 +53,11 @@ def test_special_words_may_be_spelt_differently(tmp_path):
     assert model.explain("odd film", "leave-one-out")["leave-one-out"].labels == ("UNK", "film")
     model.save(tmp_path / "model.npz")
     again = load_model(tmp_path / "model.npz")
-    assert (again.outputs, again.temperature, again.card) == (("x", "y", "z"), 1.5, {"accuracy": 0.5})
+    assert (again.outputs, again.temperature, again.card) == (
+        ("x", "y", "z"),
+        1.5,
+        {"accuracy": 0.5},
+    )
     assert again.vocabulary.unk_id == 1 and again.explain("odd film", "loo")["loo"].labels == (
         "UNK",
         "film",
@@ -59,11 +68,20 @@ def test_special_words_may_be_spelt_differently(tmp_path):
     ("arguments", "message"),
     [
         ((WEIGHTS, Vocabulary(WORDS), ("x",)), "outputs: expected 3 class names, got 1"),
-        ((WEIGHTS, Vocabulary(WORDS), ("x", "x", "y")), "outputs: expected different, non-empty names"),
-        ((WEIGHTS, Vocabulary(WORDS), ("x", "y", "z"), 0.0), "temperature: expected a positive number"),
+        (
+            (WEIGHTS, Vocabulary(WORDS), ("x", "x", "y")),
+            "outputs: expected different, non-empty names",
+        ),
+        (
+            (WEIGHTS, Vocabulary(WORDS), ("x", "y", "z"), 0.0),
+            "temperature: expected a positive number",
+        ),
         ((WEIGHTS, Vocabulary(WORDS[:4])), "vocabulary: expected D=5 words"),
         ((random_weights(seed=0, D=5, T_max=1), Vocabulary(WORDS)), "T_max = 1"),
-        ((WEIGHTS, Vocabulary(["[UNK]", "[CLS]", *WORDS[2:]])), r"vocabulary: expected \[CLS\] at id 0"),
+        (
+            (WEIGHTS, Vocabulary(["[UNK]", "[CLS]", *WORDS[2:]])),
+            r"vocabulary: expected \[CLS\] at id 0",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(arguments, message):
@@ -86,5 +104,7 @@ def test_swapped_arguments_are_named():
         explain(lambda documents: np.zeros(len(documents)), "a fine film")
     with pytest.raises(TypeError, match="text: expected a string, got NoneType"):
         load_demo_model().explain(None)
-    with pytest.raises(TypeError, match="inputs: expected a list of inputs, got one text; put it in a list"):
+    with pytest.raises(
+        TypeError, match="inputs: expected a list of inputs, got one text; put it in a list"
+    ):
         load_demo_model().predict("a fine film")

@@ -10,7 +10,17 @@ from attn_closed_form import TransformerClassifier, TruncationWarning, explain
 from attn_closed_form.app.explanations.settings import Settings
 from attn_closed_form.app.models.protocol import Model
 from attn_closed_form.app.models.transformer import HIDDEN
-from tests.tiny_transformers import CLASSES, FAMILIES, REVIEW, WORDS, bert, byte_pairs, gpt2, need_torch, word_pieces
+from tests.tiny_transformers import (
+    CLASSES,
+    FAMILIES,
+    REVIEW,
+    WORDS,
+    bert,
+    byte_pairs,
+    gpt2,
+    need_torch,
+    word_pieces,
+)
 
 need_torch()
 import torch  # noqa: E402
@@ -29,7 +39,11 @@ def texts(n=24, longest=30):
 def own_logits(model, tokenizer, text):
     """What transformers itself says of one text, without padding."""
     with torch.inference_mode():
-        return model(**tokenizer(text, return_tensors="pt", truncation=True, max_length=40)).logits[0].numpy()
+        return (
+            model(**tokenizer(text, return_tensors="pt", truncation=True, max_length=40))
+            .logits[0]
+            .numpy()
+        )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -56,7 +70,10 @@ def test_token_types_are_those_of_the_tokenizer():
     tokenizer = word_pieces(model_input_names=["input_ids", "token_type_ids", "attention_mask"])
     wrapped = TransformerClassifier(model, tokenizer)
     assert wrapped.frame.types == ((0,), 0, (0,))
-    assert np.abs(wrapped.predict_logits([REVIEW])[0] - own_logits(model, tokenizer, REVIEW)).max() < SAME_LOGITS
+    assert (
+        np.abs(wrapped.predict_logits([REVIEW])[0] - own_logits(model, tokenizer, REVIEW)).max()
+        < SAME_LOGITS
+    )
 
 
 def test_ids_go_in_as_they_are():
@@ -129,7 +146,10 @@ def test_unknown_words_are_marked():
 
 def test_long_texts_are_cut_with_a_warning_that_counts():
     model = TransformerClassifier(*bert(positions=12), samples=40)
-    with pytest.warns(TruncationWarning, match="text of 15 tokens: the model has room for 10; the last 5 are not read"):
+    with pytest.warns(
+        TruncationWarning,
+        match="text of 15 tokens: the model has room for 10; the last 5 are not read",
+    ):
         found = explain(model, "the film was good . " * 3, "slalom-value")
     assert len(found["slalom-value"].scores) == 10 and len(found["slalom-value"].unseen) == 5
     with pytest.raises(ValueError, match="sequences: expected at most 10 tokens, got 11"):
@@ -159,7 +179,10 @@ def test_a_decoder_that_pads_on_the_left_is_not_padded():
     model, tokenizer = gpt2(pad=0)
     expected = TransformerClassifier(model, tokenizer).predict_logits(texts(6, 8))
     tokenizer.padding_side = "left"
-    assert np.abs(TransformerClassifier(model, tokenizer).predict_logits(texts(6, 8)) - expected).max() < SAME_LOGITS
+    assert (
+        np.abs(TransformerClassifier(model, tokenizer).predict_logits(texts(6, 8)) - expected).max()
+        < SAME_LOGITS
+    )
 
 
 def test_the_empty_text_of_a_decoder_is_its_first_token():
@@ -173,7 +196,9 @@ def test_the_empty_text_of_a_decoder_is_its_first_token():
 
 @pytest.mark.parametrize("text", ["", "  \n "])
 def test_an_empty_text_is_refused_in_one_line(text):
-    with pytest.raises(ValueError, match=r"text: expected at least one token, got (an empty text|only white space)"):
+    with pytest.raises(
+        ValueError, match=r"text: expected at least one token, got (an empty text|only white space)"
+    ):
         TransformerClassifier(*bert()).explain(text)
 
 
@@ -275,9 +300,17 @@ def test_a_slow_tokenizer_has_tokens_as_players():
 
 
 WRONG = {
-    "no tokenizer": (lambda: (bert()[0], None), TypeError, "tokenizer: expected the tokenizer of the model"),
+    "no tokenizer": (
+        lambda: (bert()[0], None),
+        TypeError,
+        "tokenizer: expected the tokenizer of the model",
+    ),
     "no model": (lambda: ("bert", bert()[1]), TypeError, "model: expected a sequence classifier"),
-    "no head": (lambda: (bert()[0].bert, bert()[1]), TypeError, "model: expected .*ForSequenceClassification"),
+    "no head": (
+        lambda: (bert()[0].bert, bert()[1]),
+        TypeError,
+        "model: expected .*ForSequenceClassification",
+    ),
     "a model of masked words": (
         lambda: (__import__("transformers").BertForMaskedLM(bert()[0].config), bert()[1]),
         TypeError,
@@ -326,4 +359,7 @@ def test_progress_is_reported():
 
 
 def test_byte_pairs_have_no_special_tokens():
-    assert byte_pairs()("a film")["input_ids"] == byte_pairs()("a film", add_special_tokens=False)["input_ids"]
+    assert (
+        byte_pairs()("a film")["input_ids"]
+        == byte_pairs()("a film", add_special_tokens=False)["input_ids"]
+    )

@@ -40,7 +40,8 @@ def black_box(model, settings, players, kept, scale="logit"):
 
 @pytest.mark.parametrize("players", ["words", "tokens"])
 @pytest.mark.parametrize(
-    ("absent", "scale"), [("deleted", None), ("mask", None), ("pad", None), ("deleted", "logit"), ("mask", "logit")]
+    ("absent", "scale"),
+    [("deleted", None), ("mask", None), ("pad", None), ("deleted", "logit"), ("mask", "logit")],
 )
 def test_methods_of_the_model_evaluate_the_model(players, absent, scale):
     model = TransformerClassifier(*bert(), samples=120)
@@ -56,8 +57,14 @@ def test_methods_of_the_model_evaluate_the_model(players, absent, scale):
     assert found.to_dict()["absent_value"] == pytest.approx(nobody, abs=1e-5)
     assert found["shapley-sampled"].scores.sum() == pytest.approx(everyone - nobody, abs=1e-5)
     assert found["shapley-sampled"].base_value == pytest.approx(nobody, abs=1e-5)
-    assert found["leave-one-out"].model_calls == d + 1 and not found["leave-one-out"].standard_error.any()
-    assert found["lime-sampled"].model_calls == 120 and (found["lime-sampled"].standard_error > 0).all()
+    assert (
+        found["leave-one-out"].model_calls == d + 1
+        and not found["leave-one-out"].standard_error.any()
+    )
+    assert (
+        found["lime-sampled"].model_calls == 120
+        and (found["lime-sampled"].standard_error > 0).all()
+    )
 
 
 @pytest.mark.parametrize("absent", ["deleted", "mask", "pad"])
@@ -67,7 +74,9 @@ def test_methods_of_the_game_are_exact_of_the_fit_and_the_error_is_what_it_says(
     game, fit = found.evidence.game, found.evidence.fit
     assert isinstance(game, PooledGame) and np.array_equal(found["shapley"].scores, shapley(game))
     everyone = np.ones(game.d, dtype=bool)
-    assert fit.at_text == pytest.approx(found.evidence.logit - float(game.value(everyone)), abs=1e-9)
+    assert fit.at_text == pytest.approx(
+        found.evidence.logit - float(game.value(everyone)), abs=1e-9
+    )
     # Samples of our own, with up to five tokens absent: the error that the fit claims is the error that it has.
     rng = np.random.default_rng(7)
     kept = np.array([rng.permutation(game.d) >= rng.integers(1, 6) for _ in range(300)])
@@ -82,13 +91,17 @@ def test_a_transformer_that_is_a_slalom_is_found_exactly():
 
     class Fake(TransformerClassifier):
         def __call__(self, sequences):
-            return np.array([[0.0, 0.0, truth.predict(ids) if len(ids) else 0.5] for ids in sequences])
+            return np.array(
+                [[0.0, 0.0, truth.predict(ids) if len(ids) else 0.5] for ids in sequences]
+            )
 
     model = Fake(*bert(), samples=400)
     ids = model.encode(REVIEW)
     rng = np.random.default_rng(0)
     distinct = np.unique(ids)
-    truth = Slalom(distinct, rng.normal(size=distinct.size), rng.normal(size=distinct.size), 0.0, 1.0, 0.5)
+    truth = Slalom(
+        distinct, rng.normal(size=distinct.size), rng.normal(size=distinct.size), 0.0, 1.0, 0.5
+    )
     units = model.read(REVIEW)
     from attn_closed_form.app.explanations.explain import explain_units
     from attn_closed_form.app.explanations.methods import as_methods
@@ -123,7 +136,10 @@ def test_every_sequence_is_asked_once():
 def test_the_sampled_values_alone_need_no_fit():
     found = TransformerClassifier(*bert(), samples=100).explain(REVIEW, "shapley-sampled")
     found.report()
-    assert "surrogate" not in found.to_dict() and len(found.evidence.units.cached("outputs", dict)) <= 102
+    assert (
+        "surrogate" not in found.to_dict()
+        and len(found.evidence.units.cached("outputs", dict)) <= 102
+    )
     assert not any(key[0] == "fit" for key in found.evidence.units._results)
 
 
@@ -133,18 +149,28 @@ def test_every_view_shows_the_sampled_values_first_with_their_standard_errors():
     e = found["shapley-sampled"]
     assert e.scale.name == "probability" and found["slalom-value"].scale.name == "logit"
     steps = waterfall(e, top=3)
-    assert steps[0].end == pytest.approx(found.evidence.absent_value) and steps[-1].end == e.prediction
+    assert (
+        steps[0].end == pytest.approx(found.evidence.absent_value) and steps[-1].end == e.prediction
+    )
     strongest = int(np.abs(e.scores).argmax())
-    assert steps[1].text == f"{100 * e.scores[strongest]:+.1f} ± {100 * e.standard_error[strongest]:.1f} points"
+    assert (
+        steps[1].text
+        == f"{100 * e.scores[strongest]:+.1f} ± {100 * e.standard_error[strongest]:.1f} points"
+    )
     page, text = typed(found.report()), " ".join(answer(found, 300).split())
     for view in (page, text):
-        assert "Shapley (sampled) of the model: sampled, ± standard error" in view and steps[1].text in view
+        assert (
+            "Shapley (sampled) of the model: sampled, ± standard error" in view
+            and steps[1].text in view
+        )
     assert len(re.findall(r"class=.?error", page)) >= 2 * 8  # error bars on both scales
 
 
 def test_more_calls_shrink_the_standard_errors():
     small, large = (
-        TransformerClassifier(*bert(), samples=samples).explain(REVIEW, "shapley-sampled")["shapley-sampled"]
+        TransformerClassifier(*bert(), samples=samples).explain(REVIEW, "shapley-sampled")[
+            "shapley-sampled"
+        ]
         for samples in (100, 1600)
     )
     assert large.standard_error.mean() < 0.5 * small.standard_error.mean()
@@ -154,7 +180,10 @@ def test_more_calls_shrink_the_standard_errors():
 def test_every_view_says_whose_scores_they_are():
     found = explained()
     said = found.evidence.fit.sentences()[0]
-    assert "The Shapley values are those of the model itself." in said and f"{found.evidence.fit.error:.2g}" in said
+    assert (
+        "The Shapley values are those of the model itself." in said
+        and f"{found.evidence.fit.error:.2g}" in said
+    )
     page, text = typed(found.report()), " ".join(answer(found).split())
     assert said in page.replace("&#x27;", "'") and said in text
     assert "Of the fitted SLALOM, not of the model" in page
@@ -175,17 +204,27 @@ def test_the_verdict_does_not_depend_on_what_was_sampled_before():
         TransformerClassifier(*bert(), samples=100).explain(REVIEW, methods).fit
         for methods in (["slalom-value"], ["shapley-sampled", "slalom-value"])
     )
-    assert alone.spread == pytest.approx(after.spread, rel=1e-4)  # batches of other texts round otherwise
-    assert alone.spread_any_size == pytest.approx(after.spread_any_size, rel=1e-4) and alone.grade == after.grade
+    assert alone.spread == pytest.approx(
+        after.spread, rel=1e-4
+    )  # batches of other texts round otherwise
+    assert (
+        alone.spread_any_size == pytest.approx(after.spread_any_size, rel=1e-4)
+        and alone.grade == after.grade
+    )
 
 
 def test_the_agreement_is_that_of_all_coalitions():
     """With a budget for all coalitions, the rank correlation with the enumerated values; it costs no further calls."""
     model = TransformerClassifier(*bert(), samples=600)
-    found = model.explain("the film was not very good", ["shapley-sampled", "shapley"], scale="logit")
+    found = model.explain(
+        "the film was not very good", ["shapley-sampled", "shapley"], scale="logit"
+    )
     before = len(found.evidence.units.cached("outputs", dict))
     own = SimpleNamespace(d=found.evidence.d, value=found.evidence.value)
-    ranks = [np.argsort(np.argsort(scores)) for scores in (found["shapley"].scores, enumeration.shapley(own))]
+    ranks = [
+        np.argsort(np.argsort(scores))
+        for scores in (found["shapley"].scores, enumeration.shapley(own))
+    ]
     assert found.fit.agreement == pytest.approx(np.corrcoef(ranks)[0, 1], abs=1e-9)
     assert len(found.evidence.units.cached("outputs", dict)) == before
 
@@ -209,15 +248,22 @@ def report_of(error, spread=1.0, agreement=0.95):
 )
 def test_the_verdict_has_a_grade_and_one_number(fit, grade, share):
     assert fit.grade == grade == fit.to_dict()["grade"]
-    assert fit.verdict().startswith(f"{grade.capitalize()} fit: the fitted SLALOM explains {share} % of the variation")
+    assert fit.verdict().startswith(
+        f"{grade.capitalize()} fit: the fitted SLALOM explains {share} % of the variation"
+    )
     assert ("do not trust" in fit.verdict()) == (grade == "poor")
-    assert any("rank correlation" in text for text in fit.sentences()) == (fit.agreement == fit.agreement)
+    assert any("rank correlation" in text for text in fit.sentences()) == (
+        fit.agreement == fit.agreement
+    )
 
 
 def test_a_poor_fit_is_gray_and_has_no_reasons_of_its_own():
     found = TransformerClassifier(*bert(), samples=60).explain(REVIEW)
     assert found.fit.grade == "poor"
-    assert not colored_text(found["slalom-value"]).signed and colored_text(found["shapley-sampled"]).signed
+    assert (
+        not colored_text(found["slalom-value"]).signed
+        and colored_text(found["shapley-sampled"]).signed
+    )
     page, text = typed(found.report()), answer(found, 300)
     assert text.splitlines()[1] == found.fit.verdict() and found.fit.verdict() in page
     assert text.count(found.fit.verdict()) == 1  # said once
@@ -238,10 +284,17 @@ def test_reasons_are_checked_by_running_the_model():
         chosen = np.zeros(len(labels), dtype=bool)
         chosen[order[:k]] = True
         removed = names.startswith("Without ")
-        output = black_box(model, found.evidence.settings, "words", ~chosen if removed else chosen, "probability")
+        output = black_box(
+            model, found.evidence.settings, "words", ~chosen if removed else chosen, "probability"
+        )
         assert names.endswith(", ".join(f"“{labels[j]}”" for j in order[:k]))
-        assert f"the output is {100 * output:.1f} %" in sentence and (side * (output - 0.5) < 0) == removed
-        assert sentence in typed(found.report()).replace("&#x27;", "'") and sentence in answer(found, 500)
+        assert (
+            f"the output is {100 * output:.1f} %" in sentence
+            and (side * (output - 0.5) < 0) == removed
+        )
+        assert sentence in typed(found.report()).replace("&#x27;", "'") and sentence in answer(
+            found, 500
+        )
 
 
 def test_the_waterfall_ends_at_the_model_with_what_the_fit_misses():
@@ -256,7 +309,9 @@ def test_the_waterfall_ends_at_the_model_with_what_the_fit_misses():
 def test_tables_and_figures(tmp_path):
     found = explained()
     write_csv(found, tmp_path / "scores.csv")
-    rows = list(csv.DictReader((tmp_path / "scores.csv").read_text(encoding="utf-8-sig").splitlines()))
+    rows = list(
+        csv.DictReader((tmp_path / "scores.csv").read_text(encoding="utf-8-sig").splitlines())
+    )
     assert [row["player"] for row in rows] == list(found.evidence.labels)
     assert float(rows[0]["lime-sampled_standard_error"]) == found["lime-sampled"].standard_error[0]
     pytest.importorskip("matplotlib", reason="the figures need matplotlib")
@@ -287,16 +342,23 @@ def test_a_decoder_without_special_tokens_has_an_empty_text():
 
 
 def test_a_text_of_one_word():
-    found = TransformerClassifier(*bert(), samples=60).explain("film", ["shapley", "leave-one-out", "slalom-value"])
+    found = TransformerClassifier(*bert(), samples=60).explain(
+        "film", ["shapley", "leave-one-out", "slalom-value"]
+    )
     assert found["shapley"].scores.shape == (1,) and "film" in found.report()
 
 
 def test_the_same_seed_gives_the_same_scores():
     first, second = (
-        TransformerClassifier(*bert(), samples=80).explain("the film was not good", "all", seed=seed) for seed in (3, 3)
+        TransformerClassifier(*bert(), samples=80).explain(
+            "the film was not good", "all", seed=seed
+        )
+        for seed in (3, 3)
     )
     assert all(np.array_equal(first[name].scores, second[name].scores) for name in first)
-    other = TransformerClassifier(*bert(), samples=80).explain("the film was not good", "lime-sampled", seed=4)
+    other = TransformerClassifier(*bert(), samples=80).explain(
+        "the film was not good", "lime-sampled", seed=4
+    )
     assert not np.array_equal(other["lime-sampled"].scores, first["lime-sampled"].scores)
 
 

@@ -14,7 +14,22 @@ from attn_closed_form.app.run.runner import run
 from attn_closed_form.app.run.task import Task
 from tests.patience import PATIENCE
 
-WORDS = ["the", "film", "was", "a", "slow", "but", "wonderful", "story", "with", "bad", "acting", "so", "dull", "fine"]
+WORDS = [
+    "the",
+    "film",
+    "was",
+    "a",
+    "slow",
+    "but",
+    "wonderful",
+    "story",
+    "with",
+    "bad",
+    "acting",
+    "so",
+    "dull",
+    "fine",
+]
 ROOT = Path(__file__).parents[3]
 
 
@@ -24,12 +39,16 @@ def texts(n, seed=0):
 
 
 def write(path, values, column="text", **options):
-    pq.write_table(pa.table({"id": pa.array(range(len(values))), column: pa.array(values)}), path, **options)
+    pq.write_table(
+        pa.table({"id": pa.array(range(len(values))), column: pa.array(values)}), path, **options
+    )
     return path
 
 
 def read(folder):
-    return pa.concat_tables([pq.read_table(part) for part in sorted(Path(folder).glob("part-*.parquet"))])
+    return pa.concat_tables(
+        [pq.read_table(part) for part in sorted(Path(folder).glob("part-*.parquet"))]
+    )
 
 
 def parts_of(rows):

@@ -32,7 +32,14 @@ class Processes:
         settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
         self.environment = os.environ | settings
         self.scheduler = self.start(
-            "dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(self.info)
+            "dask_scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+            "--scheduler-file",
+            str(self.info),
         )
         self.workers = []
         wait_for(self.info.exists)
@@ -40,7 +47,9 @@ class Processes:
 
     def start(self, name, *arguments):
         command = [sys.executable, "-m", "distributed.cli." + name, *arguments]
-        return subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=self.log, stderr=self.log)
+        return subprocess.Popen(
+            command, cwd=ROOT, env=self.environment, stdout=self.log, stderr=self.log
+        )
 
     def add_worker(self, nanny=False):
         options = [
@@ -112,7 +121,10 @@ def test_a_lost_scheduler_is_one_line_and_the_run_resumes(cluster, tmp_path, cap
         assert main(["corpus", "run", str(source), str(out), "--cluster", cluster.address]) == 1
     killer.join()
     err = capsys.readouterr().err
-    assert f"scheduler {cluster.address}: lost during the run" in err and "repeat the command to resume" in err
+    assert (
+        f"scheduler {cluster.address}: lost during the run" in err
+        and "repeat the command to resume" in err
+    )
     assert "Traceback" not in err
     done = len(part_bytes(out))
     assert 3 <= done < 50

@@ -34,16 +34,22 @@ def source(tmp_path):
 
 
 def test_rows_are_explain_itself(source, tmp_path):
-    task = Task(methods=("shapley", "alpha-mean"), settings=Settings(players="positions", absent="deleted"))
+    task = Task(
+        methods=("shapley", "alpha-mean"), settings=Settings(players="positions", absent="deleted")
+    )
     assert run_all(source, tmp_path / "out", task).rows == 23
     table = read(tmp_path / "out").to_pylist()
     model = load_demo_model()
     assert [row["row"] for row in table] == [row["id"] for row in table] == list(range(23))
     for row, text in zip(table, texts(23), strict=True):
-        expected = explain(model, text, ["shapley", "alpha-mean"], players="positions", absent="deleted")
+        expected = explain(
+            model, text, ["shapley", "alpha-mean"], players="positions", absent="deleted"
+        )
         first = expected["shapley"]
         assert row["labels"] == list(first.labels)
-        assert [[(s["start"], s["end"]) for s in spans] for spans in row["spans"]] == [list(s) for s in first.spans]
+        assert [[(s["start"], s["end"]) for s in spans] for spans in row["spans"]] == [
+            list(s) for s in first.spans
+        ]
         assert row["shapley"] == first.scores.tolist()
         assert row["alpha-mean"] == expected["alpha-mean"].scores.tolist()
         assert (row["shapley_base"], row["shapley_error"]) == (first.base_value, first.error)
@@ -103,7 +109,9 @@ def test_a_folder_of_files_of_several_formats(tmp_path):
     (tmp_path / "in").mkdir()
     for k in range(2):
         write(tmp_path / "in" / f"{k}.parquet", texts(5, seed=k))
-    (tmp_path / "in" / "2.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts(5)))
+    (tmp_path / "in" / "2.jsonl").write_text(
+        "".join(json.dumps({"text": t}) + "\n" for t in texts(5))
+    )
     (tmp_path / "in" / "_notes.csv").write_text("not,a,table\n")
     run_all(tmp_path / "in", tmp_path / "out")
     found = read(tmp_path / "out").to_pydict()
@@ -113,21 +121,29 @@ def test_a_folder_of_files_of_several_formats(tmp_path):
 
 
 def as_csv(rows):
-    return "".join(f'{r["id"]},"{r["text"]}"\n' for r in [{"id": "id", "text": "text"}, *rows]).encode()
+    return "".join(
+        f'{r["id"]},"{r["text"]}"\n' for r in [{"id": "id", "text": "text"}, *rows]
+    ).encode()
 
 
 def as_tsv(rows):
-    return "".join(f"{r['id']}\t{r['text']}\n" for r in [{"id": "id", "text": "text"}, *rows]).encode()
+    return "".join(
+        f"{r['id']}\t{r['text']}\n" for r in [{"id": "id", "text": "text"}, *rows]
+    ).encode()
 
 
 def as_json(rows):
     return "".join(json.dumps(r) + "\n" for r in rows).encode()
 
 
-@pytest.mark.parametrize(("name", "make"), [("a.csv", as_csv), ("a.tsv", as_tsv), ("a.jsonl", as_json)])
+@pytest.mark.parametrize(
+    ("name", "make"), [("a.csv", as_csv), ("a.tsv", as_tsv), ("a.jsonl", as_json)]
+)
 @pytest.mark.parametrize("compressed", [False, True])
 def test_other_formats_give_the_rows_of_parquet(tmp_path, monkeypatch, name, make, compressed):
-    monkeypatch.setattr(planning, "BATCH", 8)  # several batches, so that parts begin in the middle of one
+    monkeypatch.setattr(
+        planning, "BATCH", 8
+    )  # several batches, so that parts begin in the middle of one
     rows = [{"id": f"no. {i}", "text": text} for i, text in enumerate(texts(23))]
     data = make(rows)
     file = tmp_path / (name + ".gz" * compressed)
@@ -143,7 +159,8 @@ def test_columns_of_json_become_text(tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "BATCH", 2)
     values = [1, 2, 2.5, None, "x", [1]]
     lines = [
-        json.dumps({"text": "fine", "mixed": value} | ({"n": i} if i > 3 else {})) for i, value in enumerate(values)
+        json.dumps({"text": "fine", "mixed": value} | ({"n": i} if i > 3 else {}))
+        for i, value in enumerate(values)
     ]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     run_all(tmp_path / "in.jsonl", tmp_path / "out")
@@ -164,7 +181,9 @@ def test_own_columns_travel_along(tmp_path):
     assert read(tmp_path / "some").column_names[:4] == ["row", "text", "label", "labels"]
     run_all(tmp_path / "in.parquet", tmp_path / "none", Task(columns=()))
     assert read(tmp_path / "none").column_names[:2] == ["row", "labels"]
-    with pytest.raises(RunError, match="--columns: expected names among label, text, number, tags, got 'no'"):
+    with pytest.raises(
+        RunError, match="--columns: expected names among label, text, number, tags, got 'no'"
+    ):
         run_all(tmp_path / "in.parquet", tmp_path / "wrong", Task(columns=("no",)))
 
 
@@ -182,8 +201,12 @@ def test_the_folder_is_a_dataset_for_every_reader(source, tmp_path):
     places = read(out)["spans"].to_pylist()
     assert polars.scan_parquet(out).sort("row").collect()["spans"].to_list() == places
     duckdb = pytest.importorskip("duckdb")
-    assert duckdb.sql(f"select count(*), min(id), max(row) from '{out}/*.parquet'").fetchall() == [(23, 0, 22)]
-    assert [row for (row,) in duckdb.sql(f"select spans from '{out}/*.parquet' order by row").fetchall()] == places
+    assert duckdb.sql(f"select count(*), min(id), max(row) from '{out}/*.parquet'").fetchall() == [
+        (23, 0, 22)
+    ]
+    assert [
+        row for (row,) in duckdb.sql(f"select spans from '{out}/*.parquet' order by row").fetchall()
+    ] == places
 
 
 def test_large_parts_are_written_in_groups(source, tmp_path, monkeypatch):
@@ -210,7 +233,9 @@ def test_a_parquet_file_with_long_row_groups_is_copied(source, tmp_path, monkeyp
 
 def test_bags_by_their_paths(tmp_path):
     rng = np.random.default_rng(0)
-    attention = Attention(w=rng.normal(size=(1, 3)), hidden=Layer(rng.normal(size=(3, 5)), activation="tanh"))
+    attention = Attention(
+        w=rng.normal(size=(1, 3)), hidden=Layer(rng.normal(size=(3, 5)), activation="tanh")
+    )
     network = BagNetwork(attention, rng.normal(size=(2, 5)), bias=[0.5, -0.5])
     model = BagClassifier(network, ("normal", "tumor"))
     (tmp_path / "slides").mkdir()
@@ -238,7 +263,9 @@ def test_scores_in_a_column_of_structs(tmp_path):
     pq.write_table(pa.table({"game": values}), tmp_path / "in.parquet")
     run_all(tmp_path / "in.parquet", tmp_path / "out", Task(column="game", model="scores"))
     rows = read(tmp_path / "out").to_pylist()
-    assert rows[0]["shapley"] == ScoreTable().explain(values[0], "shapley")["shapley"].scores.tolist()
+    assert (
+        rows[0]["shapley"] == ScoreTable().explain(values[0], "shapley")["shapley"].scores.tolist()
+    )
     assert rows[1]["prediction"] == 2.0
 
 
@@ -253,8 +280,12 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads(tmp_path):
     """Products of large matrices round differently with one thread and with two."""
     threadpoolctl = pytest.importorskip("threadpoolctl", reason="needs the corpus extra")
     rng = np.random.default_rng(0)
-    attention = Attention(w=rng.normal(size=(1, 64)), hidden=Layer(rng.normal(size=(64, 512)) / 20, activation="tanh"))
-    model = BagClassifier(BagNetwork(attention, rng.normal(size=(2, 512)), bias=[0.0, 0.0]), ("normal", "tumor"))
+    attention = Attention(
+        w=rng.normal(size=(1, 64)), hidden=Layer(rng.normal(size=(64, 512)) / 20, activation="tanh")
+    )
+    model = BagClassifier(
+        BagNetwork(attention, rng.normal(size=(2, 512)), bias=[0.0, 0.0]), ("normal", "tumor")
+    )
     (tmp_path / "slides").mkdir()
     np.save(tmp_path / "slides" / "a.npy", rng.normal(size=(3000, 512)).astype(np.float32))
     for threads in (1, 2):
@@ -283,13 +314,22 @@ def test_an_interrupted_run_goes_on(source, tmp_path):
     ("change", "message"),
     [
         (lambda folder: {"source": folder / "none.parquet"}, "no such file"),
-        (lambda folder: {"task": Task(column="review")}, "expected a column 'review', got 'id', 'text'; use --column"),
+        (
+            lambda folder: {"task": Task(column="review")},
+            "expected a column 'review', got 'id', 'text'; use --column",
+        ),
         (lambda folder: {"source": folder / "text.parquet"}, "not a readable Parquet file"),
         (lambda folder: {"source": folder / "empty.csv"}, "at least one row"),
         (lambda folder: {"source": folder / "nothing"}, "expected tables"),
         (lambda folder: {"folder": folder}, "expected a new or empty folder"),
-        (lambda folder: {"folder": folder / "text.parquet"}, "expected a folder for the results, got a file"),
-        (lambda folder: {"source": folder / "clash.csv"}, "column 'error': the results have a column of this name"),
+        (
+            lambda folder: {"folder": folder / "text.parquet"},
+            "expected a folder for the results, got a file",
+        ),
+        (
+            lambda folder: {"source": folder / "clash.csv"},
+            "column 'error': the results have a column of this name",
+        ),
     ],
 )
 def test_what_cannot_start_says_why_and_leaves_nothing(source, tmp_path, change, message):
@@ -313,14 +353,19 @@ def test_bad_settings(option):
 
 
 def test_a_worker_of_another_version_refuses(source, tmp_path):
-    with planned(source, tmp_path / "out", Task()) as plan, pytest.raises(RunError, match=r"was started by 9\.9"):
+    with (
+        planned(source, tmp_path / "out", Task()) as plan,
+        pytest.raises(RunError, match=r"was started by 9\.9"),
+    ):
         explain_part(Task(version="9.9"), plan.missing[0])
 
 
 @pytest.mark.parametrize("system", ["with locks of folders", "without"])
 def test_a_folder_belongs_to_one_run_at_a_time(source, tmp_path, monkeypatch, system):
     if system == "without":
-        monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows, which also removes the file by itself
+        monkeypatch.setitem(
+            sys.modules, "fcntl", None
+        )  # as on Windows, which also removes the file by itself
     with planned(source, tmp_path / "out", Task(), workers=1) as plan:
         assert len(plan.missing) >= 1
         with (
@@ -340,7 +385,9 @@ def test_a_manifest_with_a_damaged_footer_is_named(source, tmp_path):
     content = manifest.read_bytes()
     footer = int.from_bytes(content[-8:-4], "little")
     manifest.write_bytes(content[: -8 - footer] + b"\xff" * footer + content[-8:])
-    with pytest.raises(RunError, match=f"{MANIFEST}: not the manifest of a run; use --restart to start again"):
+    with pytest.raises(
+        RunError, match=f"{MANIFEST}: not the manifest of a run; use --restart to start again"
+    ):
         run_all(source, tmp_path / "out")
 
 
@@ -358,7 +405,10 @@ def test_errors_of_workers_are_one_line_with_the_file():
         == "a.csv: No such file or directory"
     )
     assert runner._one_line(OSError(28, "No space left on device")) == "No space left on device"
-    assert runner._one_line(ValueError("first\nsecond")) == "first" and runner._one_line(KeyError()) == "KeyError"
+    assert (
+        runner._one_line(ValueError("first\nsecond")) == "first"
+        and runner._one_line(KeyError()) == "KeyError"
+    )
 
 
 def test_a_missing_package_is_named(source, tmp_path, monkeypatch):

@@ -19,14 +19,31 @@ from attn_closed_form.attention import random_weights
 from jax_model.device import engine as device
 from tests.app.run.corpora import WORDS, texts, write
 
-METHODS = ["shapley", "lime", "gradient-mean", "gradient-l1", "gradient-l2", "gradient-x-input", "leave-one-out"]
+METHODS = [
+    "shapley",
+    "lime",
+    "gradient-mean",
+    "gradient-l1",
+    "gradient-l2",
+    "gradient-x-input",
+    "leave-one-out",
+]
 AGREE = 1e-9
-TEXTS = [*texts(12, seed=1), "", None, " ".join(f"word{i}" for i in range(80)), " ".join(WORDS * 5), "fine"]
+TEXTS = [
+    *texts(12, seed=1),
+    "",
+    None,
+    " ".join(f"word{i}" for i in range(80)),
+    " ".join(WORDS * 5),
+    "fine",
+]
 
 
 def model(T_max, C):
     words = Vocabulary(["[CLS]", "[UNK]", *WORDS])
-    weights = random_weights(2, D=len(words), d_e=6, T_max=T_max, K=2, d_att=4, d_out=3, C=C, biases=True)
+    weights = random_weights(
+        2, D=len(words), d_e=6, T_max=T_max, K=2, d_att=4, d_out=3, C=C, biases=True
+    )
     return TextClassifier(weights, words, tuple(map(str, range(C))))
 
 
@@ -35,12 +52,16 @@ def differences(one, other):
     assert one.column_names == other.column_names
     found = {}
     for name in one.column_names:
-        pairs = [(a, b) for a, b in zip(one[name].to_pylist(), other[name].to_pylist(), strict=True)]
+        pairs = [
+            (a, b) for a, b in zip(one[name].to_pylist(), other[name].to_pylist(), strict=True)
+        ]
         assert all((a is None) == (b is None) for a, b in pairs), name
         if "double" not in str(one[name].type):
             assert one[name] == other[name], name
         else:
-            found[name] = max((np.abs(np.subtract(a, b)).max() for a, b in pairs if a is not None), default=0.0)
+            found[name] = max(
+                (np.abs(np.subtract(a, b)).max() for a, b in pairs if a is not None), default=0.0
+            )
     return found
 
 
@@ -56,7 +77,9 @@ def differences(one, other):
 )
 def test_both_engines_give_the_same_rows(explained, settings):
     core, jax = (
-        explain_table(explained, {"text": TEXTS}, methods=METHODS, form="wide", engine=name, **settings)
+        explain_table(
+            explained, {"text": TEXTS}, methods=METHODS, form="wide", engine=name, **settings
+        )
         for name in ("numpy", "jax")
     )
     found = differences(core, jax)
@@ -69,17 +92,44 @@ def test_the_device_computes_all_that_it_can():
     shipped, task = load_demo_model(), Task(methods=tuple(METHODS))
     units = [shipped.read(" ".join(words)) for words in (WORDS, WORDS[2:], WORDS[:9])]
     engine = device.Engine()
-    for scale, expected in (("logit", set(METHODS[:6])), ("probability", {"shapley", *METHODS[2:6]})):
+    for scale, expected in (
+        ("logit", set(METHODS[:6])),
+        ("probability", {"shapley", *METHODS[2:6]}),
+    ):
         evidences = [gather_evidence(shipped, one, Settings(scale=scale)) for one in units]
         assert all(set(scores) == expected for scores in engine.scored(evidences, task.methods))
 
 
 def test_a_document_that_cannot_keep_its_tol_goes_to_the_core(capsys, tmp_path):
     source = write(tmp_path / "in.parquet", texts(3))
-    command = ["corpus", "run", str(source), str(tmp_path / "out"), "--engine", "jax", "--scale", "logit"]
+    command = [
+        "corpus",
+        "run",
+        str(source),
+        str(tmp_path / "out"),
+        "--engine",
+        "jax",
+        "--scale",
+        "logit",
+    ]
     assert main([*command, "--tol", "1e-15", "--workers", "1", "--progress", "none"]) == 0
     assert "3 of them by the core" in capsys.readouterr().out
-    assert main([*command[:-2], "--scale", "logit", "--workers", "1", "--progress", "none", "--engine", "numpy"]) == 1
+    assert (
+        main(
+            [
+                *command[:-2],
+                "--scale",
+                "logit",
+                "--workers",
+                "1",
+                "--progress",
+                "none",
+                "--engine",
+                "numpy",
+            ]
+        )
+        == 1
+    )
     assert "--engine was jax and is numpy" in capsys.readouterr().err
 
 
@@ -89,7 +139,14 @@ def test_float32_keeps_its_tolerance(monkeypatch):
     tasks._engine.cache_clear()
     tol = device.FLOAT32_TOL
     core, jax = (
-        explain_table(model(60, 3), {"text": texts(6)}, form="wide", engine=name, tol=tol, methods=["shapley", "lime"])
+        explain_table(
+            model(60, 3),
+            {"text": texts(6)},
+            form="wide",
+            engine=name,
+            tol=tol,
+            methods=["shapley", "lime"],
+        )
         for name in ("numpy", "jax")
     )
     for method in ("shapley", "lime"):

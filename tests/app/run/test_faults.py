@@ -119,7 +119,9 @@ def test_stop_of_main(whole, tmp_path, number, status):
     assert (code, out) == (status, "")
     assert "Traceback" not in err
     done = PART_ROWS * len(part_bytes(tmp_path / "out"))
-    assert f"stopped: {done:,} of {ROWS:,} documents are in" in err.replace(f"{done} of", f"{done:,} of")
+    assert f"stopped: {done:,} of {ROWS:,} documents are in" in err.replace(
+        f"{done} of", f"{done:,} of"
+    )
     assert "repeat the command to resume" in err
     check_all_gone(processes)
     check_resumes(whole, tmp_path / "out")
@@ -216,8 +218,12 @@ def test_other_options_are_refused_by_name(tmp_path):
     source, out = write(tmp_path / "in.parquet", texts(9)), tmp_path / "out"
     run_all(source, out)
     changes = {
-        r"--absent was the default and is deleted": {"task": Task(settings=Settings(absent="deleted"))},
-        r"--method was shapley and is shapley,leave-one-out": {"task": Task(methods=("shapley", "leave-one-out"))},
+        r"--absent was the default and is deleted": {
+            "task": Task(settings=Settings(absent="deleted"))
+        },
+        r"--method was shapley and is shapley,leave-one-out": {
+            "task": Task(methods=("shapley", "leave-one-out"))
+        },
         r"was made by version 0\.0; this is": {"task": Task(), "forge": True},
         r"the input files are different": {"source": write(tmp_path / "other.parquet", texts(9))},
         r"the model is a different one": {"task": Task(model=Killer("x", "y"))},

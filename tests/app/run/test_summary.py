@@ -26,15 +26,24 @@ def test_the_commands(tmp_path, capsys):
     command = ["corpus", "run", str(source), out, "--column", "review", "--workers", "1"]
     assert main([*command, "--progress", "none"]) == 0
     printed = capsys.readouterr()
-    assert "21 documents, 21 now" in printed.out and "1 with an error" in printed.out and printed.err == ""
+    assert (
+        "21 documents, 21 now" in printed.out
+        and "1 with an error" in printed.out
+        and printed.err == ""
+    )
     assert "workers lost" not in printed.out
     assert main(command) == 0
     printed = capsys.readouterr()
-    assert "21 documents, 0 now" in printed.out and "21 of 21 documents are already done" in printed.err
+    assert (
+        "21 documents, 0 now" in printed.out
+        and "21 of 21 documents are already done" in printed.err
+    )
     assert main([*command, "--tol", "1e-6"]) == 1
     printed = capsys.readouterr()
     assert printed.err.count("\n") == 1 and "--tol was 1e-10 and is 1e-06" in printed.err
-    assert main([*command, "--tol", "1e-6", "--restart", "--columns", "", "--progress", "none"]) == 0
+    assert (
+        main([*command, "--tol", "1e-6", "--restart", "--columns", "", "--progress", "none"]) == 0
+    )
     assert capsys.readouterr().err == ""
     assert read(out).column_names[:2] == ["row", "labels"]
     assert main(["corpus", "summary", out, "--json", "--top", "5"]) == 0
@@ -43,7 +52,10 @@ def test_the_commands(tmp_path, capsys):
     assert {each["output"] for each in found["outputs"]} == {"negative", "positive"}
     assert sum(each["documents"] for each in found["outputs"]) == 20
     only = found["outputs"][0]
-    assert 5 < len(only["words"]) <= 10 and [word["total"] > 0 for word in only["words"]][:5] == [True] * 5
+    assert (
+        5 < len(only["words"]) <= 10
+        and [word["total"] > 0 for word in only["words"]][:5] == [True] * 5
+    )
     assert all(word["total"] < 0 for word in only["words"][5:])
     assert main(["corpus", "summary", out]) == 0
     printed = capsys.readouterr().out
@@ -52,7 +64,11 @@ def test_the_commands(tmp_path, capsys):
     assert main(["corpus", "summary", out, "--html", str(tmp_path / "words.html")]) == 0
     page = (tmp_path / "words.html").read_text(encoding="utf-8")
     shown = {word["word"] for each in found["outputs"] for word in each["words"]}
-    assert all(f">{word}</th>" in page for word in shown) and "against negative" in page and "<script" not in page
+    assert (
+        all(f">{word}</th>" in page for word in shown)
+        and "against negative" in page
+        and "<script" not in page
+    )
     capsys.readouterr()
     assert main(["corpus", "summary", str(tmp_path / "nothing")]) == 1
     assert "expected the parts" in capsys.readouterr().err
@@ -76,7 +92,9 @@ def three_classes():
 @pytest.mark.parametrize("players", ["words", "positions"])
 def test_a_summary_adds_up_class_by_class(tmp_path, players):
     source = write(tmp_path / "in.parquet", [*texts(30), None])
-    run_all(source, tmp_path / "out", Task(model=three_classes(), settings=Settings(players=players)))
+    run_all(
+        source, tmp_path / "out", Task(model=three_classes(), settings=Settings(players=players))
+    )
     summary = summarize(tmp_path / "out")
     table = [row for row in read(tmp_path / "out").to_pylist() if row["error"] is None]
     total, documents = {}, {}
@@ -89,21 +107,27 @@ def test_a_summary_adds_up_class_by_class(tmp_path, players):
     for o, output in enumerate(summary.outputs):
         assert summary.documents[o] == sum(row["output"] == output for row in table)
         for w, word in enumerate(summary.words):
-            assert np.isclose(summary.sums[w, o], total.get((output, word), 0.0), rtol=1e-12, atol=1e-12)
+            assert np.isclose(
+                summary.sums[w, o], total.get((output, word), 0.0), rtol=1e-12, atol=1e-12
+            )
             assert summary.counts[w, o] == documents.get((output, word), 0)
         by_mean = summary.top(output, 3, by="mean", least_documents=2)
         assert all(word.documents >= 2 for word in by_mean)
         most = int(summary.counts[:, o].max())
         often = {summary.words[w] for w in np.flatnonzero(summary.counts[:, o] == most)}
         assert {word.word for word in summary.top(output, 100, least_documents=most)} == often
-        assert [abs(w.mean) for w in by_mean] == sorted((abs(w.mean) for w in by_mean), reverse=True)
+        assert [abs(w.mean) for w in by_mean] == sorted(
+            (abs(w.mean) for w in by_mean), reverse=True
+        )
     with pytest.raises(ValueError, match="by"):
         summary.top(output, by="x")
     with pytest.raises(ValueError, match="side"):
         summary.top(output, side="x")
     sides = {side: summary.top(output, 10**6, side=side) for side in ("supports", "opposes")}
     assert sides["supports"] and sides["opposes"]
-    assert all(word.total > 0 for word in sides["supports"]) and all(word.total < 0 for word in sides["opposes"])
+    assert all(word.total > 0 for word in sides["supports"]) and all(
+        word.total < 0 for word in sides["opposes"]
+    )
     assert list(summary.sides(output, n=3).items()) == [
         ("for", sides["supports"][:3]),
         ("against", sides["opposes"][:3]),
@@ -114,10 +138,14 @@ def test_a_summary_adds_up_class_by_class(tmp_path, players):
             (abs(score), row["row"], score)
             for row in table
             if row["output"] == output and word.word in row["labels"]
-            for score in [sum(s for w, s in zip(row["labels"], row["shapley"], strict=True) if w == word.word)]
+            for score in [
+                sum(s for w, s in zip(row["labels"], row["shapley"], strict=True) if w == word.word)
+            ]
         ]
         largest, number, score = max(scores, key=lambda entry: (entry[0], entry[1]))
-        assert abs(word.example_score) == pytest.approx(largest) and (word.example == number or len(scores) > 1)
+        assert abs(word.example_score) == pytest.approx(largest) and (
+            word.example == number or len(scores) > 1
+        )
         values = [entry[2] for entry in scores]
         if len(values) > 1:
             expected = 1.96 * np.std(values, ddof=1) / np.sqrt(len(values))
@@ -141,7 +169,9 @@ def test_the_chart_draws_what_it_is_ordered_by(tmp_path, by):
     lengths = [bar.get_width() for bar in sorted(ax.patches, key=lambda bar: -bar.get_y())]
     factor = summary.scale("positive").unit["factor"]
     assert lengths == [factor * getattr(word, by) for word in words]
-    assert [label.get_text().split()[0] for label in ax.get_yticklabels()] == [word.word for word in words]
+    assert [label.get_text().split()[0] for label in ax.get_yticklabels()] == [
+        word.word for word in words
+    ]
     assert np.all(np.diff(np.abs(lengths)) <= 0)
 
 
@@ -164,8 +194,12 @@ def test_progress_tells_rows_rate_time_and_errors(capsys):
             show(Progress(done, failed=3, note="a worker was lost" if second == 5 else ""))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "a worker was lost"
-    assert lines[1] == "120 of 1,000 documents (12 %), 2 per second, 7 min 20 s left, 3 with an error"
-    assert rate == 10 and lines[-1].startswith("460 of 1,000 documents (46 %), 10 per second, 55 s left")
+    assert (
+        lines[1] == "120 of 1,000 documents (12 %), 2 per second, 7 min 20 s left, 3 with an error"
+    )
+    assert rate == 10 and lines[-1].startswith(
+        "460 of 1,000 documents (46 %), 10 per second, 55 s left"
+    )
     assert len(lines) == 7
 
 
@@ -176,13 +210,17 @@ def test_columns_and_summary_say_the_scale(tmp_path, capsys):
     for scale in ("probability", "logit"):
         out = tmp_path / scale
         task = Task(
-            model=str(tmp_path / "model.npz"), methods=("shapley", "slalom-value"), settings=Settings(scale=scale)
+            model=str(tmp_path / "model.npz"),
+            methods=("shapley", "slalom-value"),
+            settings=Settings(scale=scale),
         )
         run_all(source, out, task)
         rows = read(out).to_pylist()
         assert {row["scale"] for row in rows} == {scale}
         for row in rows:
-            assert row["shapley_base"] + sum(row["shapley"]) == pytest.approx(row["prediction"], abs=1e-9)
+            assert row["shapley_base"] + sum(row["shapley"]) == pytest.approx(
+                row["prediction"], abs=1e-9
+            )
             chance = row["probability"]
             assert row["prediction"] == pytest.approx(
                 chance if scale == "probability" else np.log(chance / (1 - chance))
@@ -193,7 +231,9 @@ def test_columns_and_summary_say_the_scale(tmp_path, capsys):
         word = summary.top(summary.outputs[0], 1)[0]
         assert main(["corpus", "summary", str(out)]) == 0
         printed = capsys.readouterr().out
-        assert f"{scale} explained in" in printed and ("in percentage points" in printed) == (scale == "probability")
+        assert f"{scale} explained in" in printed and ("in percentage points" in printed) == (
+            scale == "probability"
+        )
         assert f"{(100 if scale == 'probability' else 1) * word.total:+.2f}" in printed
         assert main(["corpus", "summary", str(out), "--json"]) == 0
         assert {each["scale"] for each in json.loads(capsys.readouterr().out)["outputs"]} == {scale}
@@ -202,19 +242,34 @@ def test_columns_and_summary_say_the_scale(tmp_path, capsys):
 def test_rows_on_another_scale_are_apart(tmp_path):
     for scale, name in (("probability", "part-000000.parquet"), ("logit", "part-000001.parquet")):
         outputs, labels = pa.array(["yes", "no"]), pa.array([["a"], ["b"]])
-        columns = {"labels": labels, "shapley": pa.array([[0.5], [0.25]]), "shapley_base": [0.0, 0.0]}
+        columns = {
+            "labels": labels,
+            "shapley": pa.array([[0.5], [0.25]]),
+            "shapley_base": [0.0, 0.0],
+        }
         columns |= {"shapley_error": [0.0, 0.0], "output": outputs, "scale": [scale, scale]}
-        pa.parquet.write_table(pa.table({**columns, "error": pa.array([None, None], pa.string())}), tmp_path / name)
+        pa.parquet.write_table(
+            pa.table({**columns, "error": pa.array([None, None], pa.string())}), tmp_path / name
+        )
     summary = summarize(tmp_path)
     assert summary.outputs == ("yes", "no", "yes (logit)", "no (logit)")
-    assert [scale.name for scale in summary.scales] == ["probability", "probability", "logit", "logit"]
+    assert [scale.name for scale in summary.scales] == [
+        "probability",
+        "probability",
+        "logit",
+        "logit",
+    ]
     assert summary.top("yes")[0].total == summary.top("yes (logit)")[0].total == 0.5
 
 
 def test_the_interval_of_a_word_in_many_documents(tmp_path):
     source = write(tmp_path / "in.parquet", [f"film {word}" for word in WORDS[:7]])
     run_all(source, tmp_path / "out", Task(settings=Settings(output="positive")))
-    values = [row["shapley"][row["labels"].index("film")] for row in read(tmp_path / "out").to_pylist()]
-    (film,) = [word for word in summarize(tmp_path / "out").top("positive", 100) if word.word == "film"]
+    values = [
+        row["shapley"][row["labels"].index("film")] for row in read(tmp_path / "out").to_pylist()
+    ]
+    (film,) = [
+        word for word in summarize(tmp_path / "out").top("positive", 100) if word.word == "film"
+    ]
     assert film.documents == 7
     assert film.half_width == pytest.approx(1.96 * np.std(values, ddof=1) / np.sqrt(7), rel=1e-6)

@@ -24,13 +24,21 @@ TEXTS = ["A wonderful film, wonderful.", None, "=Dull; dull\x07 «été»"]
 
 def test_the_long_form_has_a_row_per_word_and_one_per_error():
     rows = explain_table(load_demo_model(), {"id": [7, 8, 9], "text": TEXTS}).to_pylist()
-    expected = [explain(load_demo_model(), text, "shapley")["shapley"] for text in (TEXTS[0], TEXTS[2])]
+    expected = [
+        explain(load_demo_model(), text, "shapley")["shapley"] for text in (TEXTS[0], TEXTS[2])
+    ]
     first = [row for row in rows if row["id"] == 7]
     assert [row["word"] for row in first] == list(expected[0].labels) == ["a", "wonderful", "film"]
     assert [row["shapley"] for row in first] == expected[0].scores.tolist()
     assert [row["position"] for row in first] == [0, 1, 2]
-    assert [(row["start"], row["end"], row["occurrences"]) for row in first] == [(0, 1, 1), (2, 11, 2), (12, 16, 1)]
-    assert {(row["output"], row["prediction"]) for row in first} == {("positive", expected[0].prediction)}
+    assert [(row["start"], row["end"], row["occurrences"]) for row in first] == [
+        (0, 1, 1),
+        (2, 11, 2),
+        (12, 16, 1),
+    ]
+    assert {(row["output"], row["prediction"]) for row in first} == {
+        ("positive", expected[0].prediction)
+    }
     (failed,) = [row for row in rows if row["id"] == 8]
     assert failed["word"] is None and failed["shapley"] is None and "null" in failed["error"]
     last = [row for row in rows if row["id"] == 9]
@@ -102,16 +110,31 @@ def test_a_script_without_a_main_guard_may_use_several_workers(tmp_path):
         "print(len(table))\n"
     )
     done = subprocess.run(
-        [sys.executable, script], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+        [sys.executable, script],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stdout) == (0, "started\n150\n"), done.stderr
 
 
 def test_the_command_writes_the_table_beside_the_folder(tmp_path, capsys):
     source = write(tmp_path / "in.parquet", ["A fine film", "Dull"])
-    command = ["corpus", "run", str(source), str(tmp_path / "out"), "--workers", "1", "--progress", "none"]
+    command = [
+        "corpus",
+        "run",
+        str(source),
+        str(tmp_path / "out"),
+        "--workers",
+        "1",
+        "--progress",
+        "none",
+    ]
     assert main([*command, "--format", "csv", "--separator", ";"]) == 0
-    assert (tmp_path / "out.csv").read_text(encoding="utf-8-sig").startswith("row;id;position;word;")
+    assert (
+        (tmp_path / "out.csv").read_text(encoding="utf-8-sig").startswith("row;id;position;word;")
+    )
     assert main([*command, "--format", "jsonl"]) == 0  # nothing is explained again
     assert "0 now" in capsys.readouterr().out
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2

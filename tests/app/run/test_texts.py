@@ -37,7 +37,10 @@ class WholeTexts(Model):
 @pytest.mark.parametrize(
     ("model", "labels"),
     [
-        (MeanPooledText.from_state_dict(STATE, ["good", "bad", "film"], outputs=["no", "yes"]), ["good", "film"]),
+        (
+            MeanPooledText.from_state_dict(STATE, ["good", "bad", "film"], outputs=["no", "yes"]),
+            ["good", "film"],
+        ),
         (WholeTexts(), ["A good film"]),
     ],
     ids=["mean of vectors", "whole texts"],
@@ -48,22 +51,37 @@ def test_the_folder_of_a_table_is_not_part_of_its_texts(model, labels, tmp_path)
     source = write(folder / "reviews.parquet", ["A good film"])
     run_all(source, tmp_path / "out", Task(model=model))
     (row,) = read(tmp_path / "out").to_pylist()
-    assert (row["labels"], row["prediction"], row["error"]) == (labels, pytest.approx(1 / (1 + np.exp(-1))), None)
+    assert (row["labels"], row["prediction"], row["error"]) == (
+        labels,
+        pytest.approx(1 / (1 + np.exp(-1))),
+        None,
+    )
 
 
 @pytest.mark.parametrize(("scale", "count"), [("logit", 200), ("probability", 30)])
 def test_a_row_does_not_depend_on_the_rows_beside_it(scale, count):
-    model, task = load_demo_model(), Task(methods=("shapley", "leave-one-out"), settings=Settings(scale=scale))
+    model, task = (
+        load_demo_model(),
+        Task(methods=("shapley", "leave-one-out"), settings=Settings(scale=scale)),
+    )
     raws = [None, *generated(count)]
-    raws = [raw for raw in raws if scale == "logit" or len(raw or "") < 1000]  # probabilities of long texts take long
+    raws = [
+        raw for raw in raws if scale == "logit" or len(raw or "") < 1000
+    ]  # probabilities of long texts take long
     together = explain_inputs(task, raws)
     assert sum(isinstance(outcome, Reason) for outcome in together) >= 5
     for raw, outcome in zip(raws, together, strict=True):
         assert pickle.dumps(outcome) == pickle.dumps(explain_inputs(task, [raw])[0])
         if not isinstance(outcome, Reason):
             explanations = model.explain(raw, task.methods, scale=scale)
-            assert outcome.labels == explanations.labels and outcome.cells["prediction"] == explanations.prediction
-            assert all(outcome.scores[name].tobytes() == each.scores.tobytes() for name, each in explanations.items())
+            assert (
+                outcome.labels == explanations.labels
+                and outcome.cells["prediction"] == explanations.prediction
+            )
+            assert all(
+                outcome.scores[name].tobytes() == each.scores.tobytes()
+                for name, each in explanations.items()
+            )
 
 
 def fastidious(text):
@@ -75,6 +93,8 @@ def fastidious(text):
 
 def test_a_text_that_a_tokenizer_refuses_is_an_error_of_its_row_alone():
     model = dataclasses.replace(load_demo_model(), tokenizer=fastidious)
-    first, refused, last = explain_inputs(Task(model=model), ["A fine film", "refused", "A dull film"])
+    first, refused, last = explain_inputs(
+        Task(model=model), ["A fine film", "refused", "A dull film"]
+    )
     assert isinstance(refused, Reason) and refused == "refused by the tokenizer"
     assert (first.cells["output"], last.cells["output"]) == ("positive", "negative")

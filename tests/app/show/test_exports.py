@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Bag
-from attn_closed_form.app.show.exports import columns, row, write_csv, write_geojson, write_h5, write_parquet
+from attn_closed_form.app.show.exports import (
+    columns,
+    row,
+    write_csv,
+    write_geojson,
+    write_h5,
+    write_parquet,
+)
 from attn_closed_form.app.show.figures import AGAINST, FOR
 from attn_closed_form.app.show.maps import disagreement, strongest
 from tests.bags import bag_model, slide
@@ -16,14 +23,25 @@ from tests.bags import bag_model, slide
 
 @pytest.fixture(scope="module")
 def found():
-    return bag_model().explain(slide(name="s1", patch_level=0), ["shapley", "banzhaf", "alpha-mean"], output="tumor")
+    return bag_model().explain(
+        slide(name="s1", patch_level=0), ["shapley", "banzhaf", "alpha-mean"], output="tumor"
+    )
 
 
 def test_a_csv_has_one_row_per_instance_with_all_digits(found, tmp_path):
     write_csv(found, tmp_path / "scores.csv")
     with (tmp_path / "scores.csv").open(encoding="utf-8-sig", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    assert list(rows[0]) == ["player", "x", "y", "attention", "shapley", "banzhaf", "scale", "assumed"]
+    assert list(rows[0]) == [
+        "player",
+        "x",
+        "y",
+        "attention",
+        "shapley",
+        "banzhaf",
+        "scale",
+        "assumed",
+    ]
     assert {row["assumed"] for row in rows} == {found.evidence.model.doubts}
     assert [float(row["shapley"]) for row in rows] == found["shapley"].scores.tolist()
     assert [float(row["attention"]) for row in rows] == found["alpha-mean"].scores.tolist()
@@ -48,7 +66,9 @@ def test_regions_are_rows_with_their_number_of_tiles():
 
 
 def test_parquet_says_what_was_explained(found, tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed (extra: corpus)")
+    parquet = pytest.importorskip(
+        "pyarrow.parquet", reason="pyarrow is not installed (extra: corpus)"
+    )
     write_parquet(found, tmp_path / "scores.parquet")
     table = parquet.read_table(tmp_path / "scores.parquet")
     np.testing.assert_array_equal(table["shapley"], found["shapley"].scores)
@@ -77,20 +97,28 @@ def test_geojson_has_a_closed_polygon_per_tile(found, tmp_path):
         measured = properties["measurements"]
         assert measured["shapley probability of tumor"] == score
         assert measured["banzhaf probability of tumor"] == found["banzhaf"].scores[i]
-        assert set(measured) == {"shapley probability of tumor", "banzhaf probability of tumor", "attention"}
+        assert set(measured) == {
+            "shapley probability of tumor",
+            "banzhaf probability of tumor",
+            "attention",
+        }
 
 
 def test_geojson_turns_micrometers_into_pixels(tmp_path):
     bag = slide(side=100)
     stamp = Bag(bag.features, bag.coords, attrs={"tile_size_um": 100.0, "unit": "um"})
     found = bag_model().explain(stamp, ["shapley"])
-    with pytest.raises(ValueError, match="microns_per_pixel: the coordinates of this bag are micrometers"):
+    with pytest.raises(
+        ValueError, match="microns_per_pixel: the coordinates of this bag are micrometers"
+    ):
         write_geojson(found, tmp_path / "slide.geojson")
     write_geojson(found, tmp_path / "slide.geojson", microns_per_pixel=0.5)
     first = json.loads((tmp_path / "slide.geojson").read_text(encoding="utf-8"))["features"][0]
     assert first["geometry"]["coordinates"][0][2] == [2200, 4200]
     with pytest.raises(ValueError, match="this bag has pixels"):
-        write_geojson(bag_model().explain(bag, ["shapley"]), tmp_path / "x.geojson", microns_per_pixel=0.5)
+        write_geojson(
+            bag_model().explain(bag, ["shapley"]), tmp_path / "x.geojson", microns_per_pixel=0.5
+        )
 
 
 def test_geojson_of_hostile_class_names_is_json(tmp_path):
@@ -105,10 +133,17 @@ def test_h5_has_the_names_of_clam(found, tmp_path):
     write_h5(found, tmp_path / "blockmap.h5", "banzhaf")
     with h5py.File(tmp_path / "blockmap.h5") as file:
         scores, coords = file["attention_scores"][:], file["coords"][:]
-        assert scores.shape == (12, 1) and coords.dtype.kind == "i" and file.attrs["method"] == "banzhaf"
+        assert (
+            scores.shape == (12, 1)
+            and coords.dtype.kind == "i"
+            and file.attrs["method"] == "banzhaf"
+        )
         np.testing.assert_allclose(scores[:, 0], found["banzhaf"].scores, rtol=1e-6)
         np.testing.assert_array_equal(coords, found.evidence.units.coords)
-        assert file["coords"].attrs["patch_size_level0"] == 256 and file["coords"].attrs["patch_level"] == 0
+        assert (
+            file["coords"].attrs["patch_size_level0"] == 256
+            and file["coords"].attrs["patch_level"] == 0
+        )
         assert file.attrs["output"] == "tumor"
 
 
@@ -122,7 +157,9 @@ def test_a_file_that_cannot_be_written_leaves_nothing_and_names_itself(found, tm
 
 @pytest.mark.parametrize("seed", range(6))
 def test_attention_against_does_not_depend_on_the_rounding_of_the_sum(seed):
-    found = bag_model(seed=seed).explain(slide(seed=seed), ["shapley", "alpha-mean"], output="tumor")
+    found = bag_model(seed=seed).explain(
+        slide(seed=seed), ["shapley", "alpha-mean"], output="tumor"
+    )
     weight, scores = found["alpha-mean"].scores, found["shapley"].scores
     assert disagreement(found).attention_against == pytest.approx(weight[scores < 0].sum())
 
@@ -133,12 +170,17 @@ def test_attention_against_counts_the_attention_on_negative_scores(found):
     expected = sum(w for w, score in zip(weight, scores, strict=True) if score < 0) / sum(weight)
     gap = disagreement(found)
     assert gap.attention_against == pytest.approx(expected)
-    assert (row(found)["attention_against"], row(found)["rank_correlation"]) == (gap.attention_against, gap.correlation)
+    assert (row(found)["attention_against"], row(found)["rank_correlation"]) == (
+        gap.attention_against,
+        gap.correlation,
+    )
     alone = bag_model().explain(slide(), ["shapley"], output="tumor")
     assert (disagreement(alone) is None) == (row(alone)["attention_against"] is None)
     stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
     assert gap.correlation == pytest.approx(stats.spearmanr(weight, scores).statistic)
-    assert gap.magnitude_correlation == pytest.approx(stats.spearmanr(weight, np.abs(scores)).statistic)
+    assert gap.magnitude_correlation == pytest.approx(
+        stats.spearmanr(weight, np.abs(scores)).statistic
+    )
 
 
 def test_strongest_never_crosses_zero():
@@ -148,18 +190,33 @@ def test_strongest_never_crosses_zero():
 
 # The fields that QuPath documents for objects in GeoJSON.
 QUPATH_OBJECTS = {"annotation", "detection", "cell", "tile", "tma_core"}
-QUPATH_PROPERTIES = {"objectType", "name", "color", "classification", "isLocked", "measurements", "metadata"}
+QUPATH_PROPERTIES = {
+    "objectType",
+    "name",
+    "color",
+    "classification",
+    "isLocked",
+    "measurements",
+    "metadata",
+}
 
 
 def is_color(value):
-    return isinstance(value, list) and len(value) == 3 and all(type(c) is int and 0 <= c <= 255 for c in value)
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and all(type(c) is int and 0 <= c <= 255 for c in value)
+    )
 
 
 def check_qupath(document):
     """Whether QuPath's GeoJSON reader has a documented meaning for every field of every feature."""
     assert document["type"] == "FeatureCollection" and document["features"]
     for feature in document["features"]:
-        assert set(feature) <= {"type", "id", "geometry", "properties"} and feature["type"] == "Feature"
+        assert (
+            set(feature) <= {"type", "id", "geometry", "properties"}
+            and feature["type"] == "Feature"
+        )
         geometry, properties = feature["geometry"], feature["properties"]
         assert geometry["type"] == "Polygon" and len(geometry["coordinates"]) == 1
         ring = geometry["coordinates"][0]
@@ -169,7 +226,9 @@ def check_qupath(document):
         assert set(properties) <= QUPATH_PROPERTIES and properties["objectType"] in QUPATH_OBJECTS
         assert is_color(properties["color"])
         assert set(properties["classification"]) <= {"name", "names", "color"}
-        assert is_color(properties["classification"]["color"]) and properties["classification"]["name"]
+        assert (
+            is_color(properties["classification"]["color"]) and properties["classification"]["name"]
+        )
         for name, number in properties["measurements"].items():
             assert isinstance(name, str) and isinstance(number, float) and np.isfinite(number)
 

@@ -46,14 +46,25 @@ def test_scales_hold_their_values_and_their_ticks_are_round_and_inside():
         assert scale.low < low and scale.high > high and 0 < scale.unit(low) <= scale.unit(high) < 1
         assert 1 <= len(scale.ticks) <= 9
         assert all(scale.low - 1e-12 <= number <= scale.high for _, number in scale.ticks)
-    assert [number for _, number in Scale.around([-0.7, 2.2]).ticks] == [-0.5, 0.0, 0.5, 1.0, 1.5, 2.0]
+    assert [number for _, number in Scale.around([-0.7, 2.2]).ticks] == [
+        -0.5,
+        0.0,
+        0.5,
+        1.0,
+        1.5,
+        2.0,
+    ]
 
 
 @pytest.mark.parametrize("top", [1, 3, 10, 100])
 def test_a_waterfall_goes_from_nobody_to_the_prediction_without_a_gap(found, top):
     e = found["shapley"]
     steps = waterfall(e, top)
-    assert steps[0].end == e.base_value and steps[-1].end == e.prediction and steps[0].label == "baseline"
+    assert (
+        steps[0].end == e.base_value
+        and steps[-1].end == e.prediction
+        and steps[0].label == "baseline"
+    )
     assert steps[-1].label == e.output and sum(step.members for step in steps) == len(e.scores)
     assert [step.kind for step in (steps[0], steps[-1])] == ["end", "end"]
     for before, after in pairwise(steps[:-1]):
@@ -61,7 +72,9 @@ def test_a_waterfall_goes_from_nobody_to_the_prediction_without_a_gap(found, top
     assert steps[-2].end == pytest.approx(e.prediction, abs=1e-9)
     order = np.argsort(-np.abs(e.scores), kind="stable")
     for step, j in zip(steps[1:], order[:top], strict=False):
-        assert step.label == e.labels[j] and step.end - step.start == pytest.approx(e.scores[j], abs=1e-12)
+        assert step.label == e.labels[j] and step.end - step.start == pytest.approx(
+            e.scores[j], abs=1e-12
+        )
         assert step.kind == ("for" if e.scores[j] >= 0 else "against")
     for step in steps:
         assert 0 <= step.left <= step.right <= 1
@@ -89,7 +102,9 @@ def test_pieces_and_tail_are_the_text(name):
     e = explain(model_for("fine film bad"), HOSTILE[name], "shapley")["shapley"]
     text = colored_text(e)
     assert "".join(piece.text for piece in text.pieces) + text.tail == e.text
-    assert [piece.player for piece in text.pieces if piece.player is not None] == [p.player for p in e.occurrences]
+    assert [piece.player for piece in text.pieces if piece.player is not None] == [
+        p.player for p in e.occurrences
+    ]
 
 
 def test_levels_have_the_sign_of_the_scores(found):
@@ -108,7 +123,9 @@ def test_the_slalom_plane_has_importance_to_the_right_and_value_upwards(found):
     assert 0 < x.min() < x.max() < 1 and 0 < y.min() < y.max() < 1
     assert ((y > plane.zero) == (value > 0)).all()
     for scale in (plane.across, plane.up):
-        assert [at for at, _ in scale.ticks] == pytest.approx([scale.unit(number) for _, number in scale.ticks])
+        assert [at for at, _ in scale.ticks] == pytest.approx(
+            [scale.unit(number) for _, number in scale.ticks]
+        )
     assert slalom_plane(explain(model_for(REVIEW), REVIEW, "shapley")) is None
 
 
@@ -123,7 +140,10 @@ def test_labels_of_the_plane_cover_no_label_and_no_point():
         boxes.append((left, label.y, left + width, label.y + 0.7 * LINE / PLANE[1]))
         assert left >= 0 and left + width <= 1 and 0 <= label.y <= 1
         x, y = plane.x[label.player], plane.y[label.player]
-        assert abs(x - (left if label.anchor == "start" else left + width)) < 0.03 and abs(y - label.y) < 0.06
+        assert (
+            abs(x - (left if label.anchor == "start" else left + width)) < 0.03
+            and abs(y - label.y) < 0.06
+        )
     for i, a in enumerate(boxes):
         for b in [*boxes[i + 1 :], *zip(plane.x, plane.y, plane.x, plane.y, strict=True)]:
             assert a[2] < b[0] or b[2] < a[0] or a[3] < b[1] or b[3] < a[1]
@@ -136,7 +156,11 @@ def test_classes_are_ranked_and_the_others_are_summed():
     bars = class_bars(found)
     chances = sorted(found.probabilities.values(), reverse=True)
     assert [bar.end for bar in bars[:6]] == chances[:6]
-    assert bars[6].label == "3 others" and bars[6].end == pytest.approx(sum(chances[6:])) and bars[6].members == 3
+    assert (
+        bars[6].label == "3 others"
+        and bars[6].end == pytest.approx(sum(chances[6:]))
+        and bars[6].members == 3
+    )
     assert sum(bar.end for bar in bars) == pytest.approx(1)
     assert all((bar.left, bar.right, bar.text) == (0, bar.end, percent(bar.end)) for bar in bars)
 
@@ -147,8 +171,12 @@ def test_rows_hold_every_method_once_and_share_only_equal_levels(found):
     for row in rows:
         for name in row.methods:
             e = found[name]
-            assert tuple(levels(e.strength)) == row.levels and (e.info.kind == "signed") == row.signed
-    keys = [(METHODS[row.methods[0]].family, METHODS[row.methods[0]].kind, row.levels) for row in rows]
+            assert (
+                tuple(levels(e.strength)) == row.levels and (e.info.kind == "signed") == row.signed
+            )
+    keys = [
+        (METHODS[row.methods[0]].family, METHODS[row.methods[0]].kind, row.levels) for row in rows
+    ]
     assert len(set(keys)) == len(keys)
 
 
@@ -156,17 +184,25 @@ def test_a_removal_is_what_the_game_does_beside_what_was_forecast(found):
     without = removal(found, [2, 0, 2])
     e, present = found["shapley"], np.ones(found.evidence.game.d, dtype=bool)
     present[[0, 2]] = False
-    assert without["players"] == [0, 2] and without["prediction"] == found.evidence.game.value(present)
+    assert without["players"] == [0, 2] and without["prediction"] == found.evidence.game.value(
+        present
+    )
     assert without["change"] == without["prediction"] - found.prediction
     by_name = {forecast["method"]: forecast for forecast in without["forecasts"]}
     assert set(by_name) == {name for name in found if METHODS[name].forecasts}
     assert list(by_name)[:3] == ["shapley", "lime", "slalom-linear"]
     assert by_name["shapley"]["change"] == pytest.approx(-(e.scores[0] + e.scores[2]))
-    assert by_name["shapley"]["error"] == pytest.approx(by_name["shapley"]["change"] - without["change"])
+    assert by_name["shapley"]["error"] == pytest.approx(
+        by_name["shapley"]["change"] - without["change"]
+    )
     largest = max(abs(without["change"]), *(abs(f["change"]) for f in without["forecasts"]))
-    for forecast in without["forecasts"]:  # bars start in the middle and end where the largest change has 0 or 1
+    for forecast in without[
+        "forecasts"
+    ]:  # bars start in the middle and end where the largest change has 0 or 1
         assert forecast["bar"]["kind"] == ("for" if forecast["change"] >= 0 else "against")
-        length = (forecast["bar"]["right"] - forecast["bar"]["left"]) * (1 if forecast["change"] >= 0 else -1)
+        length = (forecast["bar"]["right"] - forecast["bar"]["left"]) * (
+            1 if forecast["change"] >= 0 else -1
+        )
         assert length == pytest.approx(forecast["change"] / largest / 2)
         assert forecast["mark"] - 0.5 == pytest.approx(forecast["did"] / largest / 2)
 
@@ -197,7 +233,9 @@ def test_a_text_without_a_known_word_gets_a_notice_instead_of_an_explanation(tex
     if count is None:
         assert told == ""
     else:
-        assert told.startswith(f"None of the {count} words" if count > 1 else "The only word of this text is not")
+        assert told.startswith(
+            f"None of the {count} words" if count > 1 else "The only word of this text is not"
+        )
         assert told in answer(found, 1000) and "baseline" not in answer(found, 1000)
         assert "How it adds up" not in report(found) and told in report(found)
 
@@ -205,7 +243,9 @@ def test_a_text_without_a_known_word_gets_a_notice_instead_of_an_explanation(tex
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_data_is_json_and_names_are_safe_on_one_line(name):
     found = explain(model_for("fine film bad"), HOSTILE[name])
-    data, plane = json.loads(json.dumps([figures_of(found), plain(slalom_plane(found))], allow_nan=False))
+    data, plane = json.loads(
+        json.dumps([figures_of(found), plain(slalom_plane(found))], allow_nan=False)
+    )
     assert not any("\x1b" in label or "\n" in label or "\u202e" in label for label in data["names"])
     assert data["strongest"] == list(strongest_players(found)) and data["leader"] == "shapley"
     assert len(plane["x"]) == len(data["names"])
@@ -217,8 +257,13 @@ def test_the_verdict_is_the_most_probable_class():
     headline = figures_of(found)["headline"]
     chance = found.probabilities["negative"]
     assert headline == f"negative, {percent(chance, 0)} (positive {percent(found.prediction)})"
-    logit = load_demo_model().explain("A dull and terrible film", "shapley", output="positive", scale="logit")
-    assert verdict(logit) == f"negative, {percent(chance, 0)} (logit of positive {logit.prediction:+.4f})"
+    logit = load_demo_model().explain(
+        "A dull and terrible film", "shapley", output="positive", scale="logit"
+    )
+    assert (
+        verdict(logit)
+        == f"negative, {percent(chance, 0)} (logit of positive {logit.prediction:+.4f})"
+    )
 
 
 def test_an_axis_whose_length_leaves_float64_has_no_ticks():

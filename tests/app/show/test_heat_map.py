@@ -32,7 +32,9 @@ def test_pixels_are_scores_and_attention_stands_beside_them():
     assert signed.get_images()[0].get_extent() == [1000, 2024, 2768, 2000]
     assert "tumor" in signed.get_title() and attention.get_title() == "attention"
     weight = found.evidence.inside("alpha-mean").reshape(3, 4)
-    darkest = np.unravel_index(np.argmin(attention.get_images()[0].get_array().sum(axis=-1)), (3, 4))
+    darkest = np.unravel_index(
+        np.argmin(attention.get_images()[0].get_array().sum(axis=-1)), (3, 4)
+    )
     assert darkest == np.unravel_index(np.argmax(weight), (3, 4))
 
 
@@ -61,10 +63,14 @@ def test_a_binary_logit_has_one_map_and_its_other_class_the_opposite_one():
 
 
 def test_tiles_of_a_region_have_the_color_of_the_region():
-    found = bag_model().explain(slide().in_regions(512), ["shapley"], players="regions", output="tumor")
+    found = bag_model().explain(
+        slide().in_regions(512), ["shapley"], players="regions", output="tumor"
+    )
     pixels = panels(heat_map(found))[0].get_images()[0].get_array()[..., :3]
     shades = colors(found["shapley"].scores, scale_end(tile_scores(found["shapley"]))).tolist()
-    assert len(shades) == 4 and {tuple(p) for p in pixels.reshape(-1, 3).tolist()} == set(map(tuple, shades))
+    assert len(shades) == 4 and {tuple(p) for p in pixels.reshape(-1, 3).tolist()} == set(
+        map(tuple, shades)
+    )
     assert (pixels[0, 0] == pixels[1, 1]).all() and (pixels[0, 2] == pixels[1, 3]).all()
 
 

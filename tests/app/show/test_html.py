@@ -30,7 +30,14 @@ class Page(HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.open, self.cells, self.scripts, self.words, self.text, self.divs = [], [], [], [], [], []
+        self.open, self.cells, self.scripts, self.words, self.text, self.divs = (
+            [],
+            [],
+            [],
+            [],
+            [],
+            [],
+        )
         self.answer = None
         self.feed(page)
         self.close()
@@ -176,7 +183,9 @@ def test_every_class_can_be_looked_at():
         prediction = explain(model, REVIEW, "leave-one-out", output=name).prediction
         assert f"{prediction:+.4f}" in html
     chances = found.probabilities
-    others = sorted((name for name in model.outputs if name != found.output), key=lambda name: -chances[name])
+    others = sorted(
+        (name for name in model.outputs if name != found.output), key=lambda name: -chances[name]
+    )
     titles = re.findall(r"<details name=class><summary>([^<]*)</summary>", html)
     assert len(titles) == 2
     for title, name in zip(titles, others, strict=True):
@@ -216,9 +225,14 @@ def test_the_slalom_plane_has_importance_to_the_right_and_value_upwards():
     found = explain(model_for(REVIEW), REVIEW)
     value, importance = found["slalom-value"].scores, found["slalom-importance"].scores
     places = circles(report(found))
-    tips = [f"{w} s={s:.3g} v={v:.3g}" for w, s, v in zip(found["slalom-value"].labels, importance, value, strict=True)]
+    tips = [
+        f"{w} s={s:.3g} v={v:.3g}"
+        for w, s, v in zip(found["slalom-value"].labels, importance, value, strict=True)
+    ]
     x, y = np.array([places[tip] for tip in tips]).T
-    assert np.corrcoef(x, importance)[0, 1] > 0.99999 and np.corrcoef(y, value)[0, 1] < -0.99999  # SVG counts downwards
+    assert (
+        np.corrcoef(x, importance)[0, 1] > 0.99999 and np.corrcoef(y, value)[0, 1] < -0.99999
+    )  # SVG counts downwards
 
 
 def test_bars_of_the_waterfall_lie_where_the_scores_put_them():
@@ -230,16 +244,27 @@ def test_bars_of_the_waterfall_lie_where_the_scores_put_them():
     assert np.corrcoef(widths, np.abs(e.scores[order]))[0, 1] > 0.999
     assert [kind == "for" for kind, _, _ in bars] == (e.scores[order] > 0).tolist()
     edges = [(float(left), float(left) + float(width)) for _, left, width in bars]
-    ways = [edge if kind == "for" else edge[::-1] for edge, (kind, _, _) in zip(edges, bars, strict=True)]
-    gaps = [start - end for (_, end), (start, _) in itertools.pairwise(ways)]  # each begins where the one before ends
+    ways = [
+        edge if kind == "for" else edge[::-1]
+        for edge, (kind, _, _) in zip(edges, bars, strict=True)
+    ]
+    gaps = [
+        start - end for (_, end), (start, _) in itertools.pairwise(ways)
+    ]  # each begins where the one before ends
     assert np.abs(gaps).max() < 0.2  # per cent, of numbers with one digit
 
 
 def test_a_constant_model_has_a_page():
     model = model_for(REVIEW)
     weights = model.weights
-    flat = dataclasses.replace(weights, W_v=np.zeros_like(weights.W_v), b_v=np.zeros_like(weights.b_v))
-    page = Page(report(explain(dataclasses.replace(model, weights=flat), REVIEW, ["shapley", "lime", "loo"])))
+    flat = dataclasses.replace(
+        weights, W_v=np.zeros_like(weights.W_v), b_v=np.zeros_like(weights.b_v)
+    )
+    page = Page(
+        report(
+            explain(dataclasses.replace(model, weights=flat), REVIEW, ["shapley", "lime", "loo"])
+        )
+    )
     assert {mark for mark, _ in page.words if mark} == set()
 
 
@@ -247,5 +272,7 @@ def test_the_guaranteed_error_is_the_largest_of_the_methods():
     found = explain(load_demo_model(), REVIEW, ["shapley", "banzhaf", "alpha-mean"])
     for small, large in (("shapley", "banzhaf"), ("banzhaf", "shapley")):
         errors = {small: 2e-13, large: 7e-9}
-        found |= {name: dataclasses.replace(found[name], error=error) for name, error in errors.items()}
+        found |= {
+            name: dataclasses.replace(found[name], error=error) for name, error in errors.items()
+        }
         assert "Guaranteed error of the exact attributions: ≤ 7.0e-09." in report(found)

@@ -31,13 +31,17 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def found():
-    return bag_model().explain(slide(name="slide 7"), ["shapley", "banzhaf", "alpha-mean"], output="tumor")
+    return bag_model().explain(
+        slide(name="slide 7"), ["shapley", "banzhaf", "alpha-mean"], output="tumor"
+    )
 
 
 def test_pictures_are_the_tiles(found):
     image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
     pictures = re.findall(r"data:image/png;base64,([^\"]+)", report(found))
-    assert len(pictures) == 4, "scores and attention, on the probability scale and on that of logits"
+    assert len(pictures) == 4, (
+        "scores and attention, on the probability scale and on that of logits"
+    )
     pixels = np.rint(255 * image.imread(io.BytesIO(base64.b64decode(pictures[0])))).astype(int)
     assert pixels.shape == (3, 4, 4)
     strongest = np.unravel_index(np.argmax(found["shapley"].scores), (3, 4))
@@ -61,21 +65,32 @@ def test_the_numbers_are_the_scores(found):
     up, down = scores[scores > 0], scores[scores < 0]
     assert f"{100 * up.sum():+.1f} points from the {up.size} instances that support it" in page
     assert f"{100 * down.sum():+.1f} points from the" in page
-    assert "slide 7" in page and f"The probability of tumor is {100 * found.prediction:.1f} %:" in page
+    assert (
+        "slide 7" in page and f"The probability of tumor is {100 * found.prediction:.1f} %:" in page
+    )
 
 
 def test_the_logit_is_one_switch_away(found):
-    page, logit = typed(report(found)), bag_model().explain(slide(), "shapley", output="tumor", scale="logit")
+    page, logit = (
+        typed(report(found)),
+        bag_model().explain(slide(), "shapley", output="tumor", scale="logit"),
+    )
     probability, logits = page.split('<div class="logit">')
     assert "Show logits" in probability and "Explained: the logit of tumor" not in probability
-    assert "Explained: the logit of tumor" in logits and f"tumor is {logit.prediction:+.4f}:" in logits
+    assert (
+        "Explained: the logit of tumor" in logits and f"tumor is {logit.prediction:+.4f}:" in logits
+    )
     assert f"{logit['shapley'].scores.max():+#.4g}" in logits
 
 
 def test_a_bag_without_coordinates_has_tables_but_no_map():
     found = bag_model().explain(np.random.default_rng(0).normal(size=(7, 5)), ["shapley"])
     page = report(found)
-    assert "<img" not in page and "The strongest instances" in page and "What attention does not show" in page
+    assert (
+        "<img" not in page
+        and "The strongest instances" in page
+        and "What attention does not show" in page
+    )
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -86,7 +101,9 @@ def test_names_of_strangers_stay_text(text):
     found = model.explain(Bag(bag.features, bag.coords, ids, bag.attrs), ["shapley"], output=1)
     page = Page(report(found))
     assert {tag for tag, _ in page.tags}.isdisjoint({"script", "iframe", "object", "a", "link"})
-    assert all(attrs["src"].startswith("data:image/png") for tag, attrs in page.tags if tag == "img")
+    assert all(
+        attrs["src"].startswith("data:image/png") for tag, attrs in page.tags if tag == "img"
+    )
     assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
 
 
@@ -107,16 +124,24 @@ def test_deletion_curves_are_drawn_above_the_certified_limit(found):
     page = typed(report(found))
     shares = [found[name].removal_curves().deletion_share for name in found]
     assert all(percent(share) in page for share in shares) and "share of the best possible" in page
-    picture = page[page.index('aria-label="The prediction as instances are removed"') :].partition("</svg>")[0]
+    picture = page[page.index('aria-label="The prediction as instances are removed"') :].partition(
+        "</svg>"
+    )[0]
     paths = [re.findall(r"[\d.]+ [\d.]+", path) for path in re.findall(r'd="M([^"]+)"', picture)]
-    limit, *curves = [[float(point.split()[1]) for point in path] for path in paths if len(path) > 10]
-    assert len(curves) == 3  # the flip order, Shapley values and attention; Banzhaf values are in the table only
+    limit, *curves = [
+        [float(point.split()[1]) for point in path] for path in paths if len(path) > 10
+    ]
+    assert (
+        len(curves) == 3
+    )  # the flip order, Shapley values and attention; Banzhaf values are in the table only
     for curve in curves:  # heights grow downwards; the limit begins with a corner
         assert all(y <= low + 0.11 for y, low in zip(curve, limit[-len(curve) :], strict=True))
     keys = re.findall(r'd="M([\d.]+) ([\d.]+)h18"/><text x="([\d.]+)" y="([\d.]+)"', picture)
     lines = [(float(x), float(y)) for x, y, *_ in keys]
     titles = [(float(x), float(y)) for *_, x, y in keys]
-    assert len(set(lines)) == 3 and titles == [(x + 25, y + 4) for x, y in lines]  # each title is beside its line
+    assert len(set(lines)) == 3 and titles == [
+        (x + 25, y + 4) for x, y in lines
+    ]  # each title is beside its line
 
 
 def test_maps_are_laid_over_a_light_or_a_dark_page(found):
@@ -130,7 +155,9 @@ def test_maps_are_laid_over_a_light_or_a_dark_page(found):
 
 def test_classes_without_names_are_asked_for(found):
     note = "The classes have no names"
-    assert note not in report(found) and note in report(bag_model(outputs=()).explain(slide(), ["shapley"]))
+    assert note not in report(found) and note in report(
+        bag_model(outputs=()).explain(slide(), ["shapley"])
+    )
 
 
 def test_a_thumbnail_lies_under_the_maps(tmp_path):
@@ -139,8 +166,17 @@ def test_a_thumbnail_lies_under_the_maps(tmp_path):
 
     picture = png(np.full((4, 6, 4), 200, dtype=np.uint8))
     (tmp_path / "slide.png").write_bytes(picture)
-    attrs = {"patch_size": 10, "level0_width": 600, "level0_height": 400, "thumbnail": tmp_path / "slide.png"}
-    bag = Bag(np.random.default_rng(0).normal(size=(4, 5)), [[100, 50], [110, 50], [100, 60], [110, 60]], attrs=attrs)
+    attrs = {
+        "patch_size": 10,
+        "level0_width": 600,
+        "level0_height": 400,
+        "thumbnail": tmp_path / "slide.png",
+    }
+    bag = Bag(
+        np.random.default_rng(0).normal(size=(4, 5)),
+        [[100, 50], [110, 50], [100, 60], [110, 60]],
+        attrs=attrs,
+    )
     network = {
         "attention.0.weight": np.ones((3, 5)),
         "attention.2.weight": np.ones((1, 3)),
@@ -149,7 +185,12 @@ def test_a_thumbnail_lies_under_the_maps(tmp_path):
     found = BagClassifier.from_state_dict(network, layout="xmil").explain(bag, "shapley")
     page = found.report()
     under = f'<image href="data:image/png;base64,{base64.b64encode(picture).decode()}" width="600" height="400"'
-    assert page.count(under) == page.count('<svg viewBox="100 50 20 20"') == page.count("one cell per tile") > 1
+    assert (
+        page.count(under)
+        == page.count('<svg viewBox="100 50 20 20"')
+        == page.count("one cell per tile")
+        > 1
+    )
     (tmp_path / "slide.png").write_bytes(b"<script>")
     with pytest.raises(ValueError, match="expected a PNG or JPEG file"):
         found.report()

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from attn_closed_form.app.show.figures import AGAINST, FOR, UNSIGNED
-from attn_closed_form.app.show.maps import MOST_CELLS, ZERO, HeatMap, colors, png, rasterize, scale_end
+from attn_closed_form.app.show.maps import (
+    MOST_CELLS,
+    ZERO,
+    HeatMap,
+    colors,
+    png,
+    rasterize,
+    scale_end,
+)
 
 
 def test_tiles_on_a_grid_get_one_cell_each():
@@ -36,7 +44,9 @@ def test_overlapping_tiles_share_cells_by_their_mean():
 
 def test_the_picture_stays_small_for_a_huge_slide_and_every_tile_counts():
     rng = np.random.default_rng(0)
-    coords = rng.permutation(10**6)[:20_000, None] * [1, 0] + rng.integers(0, 10**6, (20_000, 1)) * [0, 1]
+    coords = rng.permutation(10**6)[:20_000, None] * [1, 0] + rng.integers(
+        0, 10**6, (20_000, 1)
+    ) * [0, 1]
     raster = rasterize(coords, np.ones(20_000), 3.0)
     assert max(raster.cells.shape) <= 2 * MOST_CELLS + 1 and np.nansum(raster.cells) > 19_000
     assert rasterize([[5, 5]], [1.0], 2).cells.shape == (1, 1)
@@ -67,4 +77,8 @@ def test_the_png_holds_the_pixels():
     assert png(pixels)[16:29] == size + bytes((depth, rgba, *methods))
     found = np.rint(255 * image.imread(io.BytesIO(png(pixels)))).astype(int)
     np.testing.assert_array_equal(found, pixels)
-    assert found[0, 0].tolist() == [*FOR, 255] and found[1, 2].tolist() == [*AGAINST, 255] and found[0, 1, 3] == 0
+    assert (
+        found[0, 0].tolist() == [*FOR, 255]
+        and found[1, 2].tolist() == [*AGAINST, 255]
+        and found[0, 1, 3] == 0
+    )

@@ -93,7 +93,9 @@ def test_every_figure_goes_to_a_file(tmp_path, model, figure, suffix):
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")  # the font of a machine may lack an emoji
-@pytest.mark.parametrize("name", ["template", "emoji", "escape sequence", "one word", "unknown", "right to left"])
+@pytest.mark.parametrize(
+    "name", ["template", "emoji", "escape sequence", "one word", "unknown", "right to left"]
+)
 def test_hostile_texts_are_drawn(tmp_path, name):
     found = explain(model_for("fine film bad"), HOSTILE[name])
     for figure in ("table", "interactions"):
@@ -116,7 +118,9 @@ def test_long_texts_show_the_strongest_and_name_each():
 
 def test_a_figure_whose_method_was_not_run_is_an_error():
     found = acf.ScoreTable().explain({"s": [0.0, 1.0], "v": [1.0, -1.0]}, "shapley")
-    with pytest.raises(ValueError, match="expected the method 'lime' among the explanations, got shapley"):
+    with pytest.raises(
+        ValueError, match="expected the method 'lime' among the explanations, got shapley"
+    ):
         plots.make_figure(found, "lime")
 
 

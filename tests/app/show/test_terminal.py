@@ -37,7 +37,10 @@ def test_colors_paint_the_same_words_and_leave_no_marks():
     found = found_for(REVIEW, "shapley")
     e = found["shapley"]
     painted = table(found, 10_000, color=True).splitlines()[0]
-    assert ANSI.sub("", painted).split() == ["Shapley", *(REVIEW[p.start : p.end] for p in e.occurrences)]
+    assert ANSI.sub("", painted).split() == [
+        "Shapley",
+        *(REVIEW[p.start : p.end] for p in e.occurrences),
+    ]
     level = levels(e.strength)
     assert painted.count("\x1b[38;5") == sum(level[p.player] != 0 for p in e.occurrences)
 
@@ -64,8 +67,13 @@ def test_the_answer_says_what_adds_up_to_the_prediction():
     found = found_for(REVIEW, "shapley")
     top, words, bars, *reasons = answer(found, 100).split("\n\n")
     assert [" ".join(text.split()) for text in reasons] == found.reasons().sentences()
-    assert top == f"{verdict(found)}\n{found.scale.sentence(found.output)}" and words.split()[0].startswith("A")
-    numbers_shown = [float(line.split("  ")[1]) for line in (re.sub("   +", "  ", line) for line in bars.splitlines())]
+    assert top == f"{verdict(found)}\n{found.scale.sentence(found.output)}" and words.split()[
+        0
+    ].startswith("A")
+    numbers_shown = [
+        float(line.split("  ")[1])
+        for line in (re.sub("   +", "  ", line) for line in bars.splitlines())
+    ]
     assert numbers_shown[-1] == pytest.approx(sum(numbers_shown[:-1]), abs=2e-3)
     assert numbers_shown[-1] == pytest.approx(found.prediction, abs=1e-4)
 
@@ -91,7 +99,9 @@ def test_unknown_and_unseen_words_are_named():
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_cannot_steer_the_terminal(name):
     shown = table(found_for(HOSTILE[name], ["shapley", "alpha-mean"]), 80)
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", shown)
+    assert not re.search(
+        r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", shown
+    )
     shown.encode("utf-8")
 
 
@@ -111,9 +121,16 @@ def test_a_guaranteed_error_is_printed_with_its_methods():
 
 
 def test_the_legend_has_the_marks_that_are_used():
-    for methods, signed, unsigned in (("shapley", 1, 0), ("alpha-mean", 0, 1), (["shapley", "alpha-mean"], 1, 1)):
+    for methods, signed, unsigned in (
+        ("shapley", 1, 0),
+        ("alpha-mean", 0, 1),
+        (["shapley", "alpha-mean"], 1, 1),
+    ):
         legend = table(found_for(REVIEW, methods))
-        assert (legend.count("raises the prediction"), legend.count("strong, without sign")) == (signed, unsigned)
+        assert (legend.count("raises the prediction"), legend.count("strong, without sign")) == (
+            signed,
+            unsigned,
+        )
 
 
 def test_numbers_are_those_of_the_strongest_words():
@@ -128,10 +145,22 @@ def test_numbers_are_those_of_the_strongest_words():
 
 
 def test_strength_and_levels():
-    assert METHODS["slalom-importance"].strength(np.array([-3.0, 0.0, 1.0])).tolist() == [0.0, 0.75, 1.0]
+    assert METHODS["slalom-importance"].strength(np.array([-3.0, 0.0, 1.0])).tolist() == [
+        0.0,
+        0.75,
+        1.0,
+    ]
     assert METHODS["shapley"].strength(np.zeros(2)).tolist() == [0.0, 0.0]
     assert METHODS["slalom-importance"].strength(np.ones(2)).tolist() == [0.0, 0.0]
-    assert levels(np.array([0.0, 0.124, 0.125, -0.3, 0.5, -0.75, 1.0])).tolist() == [0, 0, 1, -2, 3, -4, 4]
+    assert levels(np.array([0.0, 0.124, 0.125, -0.3, 0.5, -0.75, 1.0])).tolist() == [
+        0,
+        0,
+        1,
+        -2,
+        3,
+        -4,
+        4,
+    ]
 
 
 class Terminal(io.StringIO):
@@ -170,13 +199,26 @@ def test_visible_and_escape():
 
 def test_words_for_are_painted_in_the_colors_for():
     """The first level has the lightest color of its side."""
-    for level, signed, side in ((1, True, "for"), (4, True, "for"), (-2, True, "against"), (3, False, "unsigned")):
+    for level, signed, side in (
+        (1, True, "for"),
+        (4, True, "for"),
+        (-2, True, "against"),
+        (3, False, "unsigned"),
+    ):
         painted, columns = terminal._word("film", level, signed, color=True)
         assert f"48;5;{terminal.TERMINAL[side][abs(level) - 1]}m" in painted and columns == 4
 
 
 def test_a_table_of_very_many_classes_is_cut():
     line = {"precision": 0.5, "recall": 1.0, "f1": 2 / 3, "texts": 4}
-    scores = {"accuracy": 0.75, "macro_f1": 2 / 3, "classes": {f"class {i}": line for i in range(100)}}
+    scores = {
+        "accuracy": 0.75,
+        "macro_f1": 2 / 3,
+        "classes": {f"class {i}": line for i in range(100)},
+    }
     shown = terminal.scores_table(scores)
-    assert shown.count("66.7 %") == 1 + terminal.MOST_CLASSES and "class 39" in shown and "class 40" not in shown
+    assert (
+        shown.count("66.7 %") == 1 + terminal.MOST_CLASSES
+        and "class 39" in shown
+        and "class 40" not in shown
+    )

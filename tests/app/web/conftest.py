@@ -17,9 +17,19 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 def start(*options, port=0):
     """The process and the address of `serve`."""
-    command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", str(port), *map(str, options)]
+    command = [
+        sys.executable,
+        "-m",
+        "attn_closed_form",
+        "serve",
+        "--port",
+        str(port),
+        *map(str, options),
+    ]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    return server, next(part for part in server.stdout.readline().split() if part.startswith("http"))
+    return server, next(
+        part for part in server.stdout.readline().split() if part.startswith("http")
+    )
 
 
 @contextlib.contextmanager

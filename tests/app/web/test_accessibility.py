@@ -57,14 +57,21 @@ def test_a_report_reads_by_day_and_night_and_on_a_phone(browser, reports, name, 
     context = browser.new_context(color_scheme=scheme, viewport={"width": 390, "height": 800})
     page = context.new_page()
     complaints = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console",
+        lambda message: complaints.append(message.text) if message.type == "error" else None,
+    )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto((reports / f"{name}.html").as_uri())
-    page.evaluate("document.querySelectorAll('details').forEach((d) => { d.removeAttribute('name'); d.open = true; })")
+    page.evaluate(
+        "document.querySelectorAll('details').forEach((d) => { d.removeAttribute('name'); d.open = true; })"
+    )
     ratio, text = page.evaluate(CONTRAST)
     assert ratio >= 4.5, f"{text!r} has a contrast of {ratio:.2f}"
     assert page.evaluate(NAMELESS) == []
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), "the page scrolls sideways"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), (
+        "the page scrolls sideways"
+    )
     assert complaints == []
     context.close()
 
@@ -83,7 +90,9 @@ def test_the_keyboard_reaches_every_word_of_a_report(browser, reports):
 
 def test_the_checks_can_fail(browser):
     page = browser.new_page()
-    page.set_content('<p style="color:#999;background:#fff">faint</p><button></button><input id="x">')
+    page.set_content(
+        '<p style="color:#999;background:#fff">faint</p><button></button><input id="x">'
+    )
     ratio, text = page.evaluate(CONTRAST)
     assert ratio < 4.5 and text == "faint"
     assert len(page.evaluate(NAMELESS)) == 2
@@ -99,5 +108,7 @@ def test_the_page_reads_by_day_and_night_and_on_a_phone(browser, address, scheme
     ratio, text = page.evaluate(CONTRAST)
     assert ratio >= 4.5, f"{text!r} has a contrast of {ratio:.2f}"
     assert page.evaluate(NAMELESS) == []
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), "the page scrolls sideways"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), (
+        "the page scrolls sideways"
+    )
     context.close()

@@ -7,11 +7,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attn_closed_form import METHODS, MeanPooledText, ScoreTable, TextClassifier, explain, interactions, load_demo_model
+from attn_closed_form import (
+    METHODS,
+    MeanPooledText,
+    ScoreTable,
+    TextClassifier,
+    explain,
+    interactions,
+    load_demo_model,
+)
 from attn_closed_form.app.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.app.models.mean_text import VocabularyReader
 from attn_closed_form.app.models.text import Vocabulary
-from attn_closed_form.app.web.app import example_text, explain_answer, interactions_answer, make_app, why_answer
+from attn_closed_form.app.web.app import (
+    example_text,
+    explain_answer,
+    interactions_answer,
+    make_app,
+    why_answer,
+)
 from attn_closed_form.app.web.schema import (
     ExplainAnswer,
     ExplainQuestion,
@@ -29,7 +43,9 @@ from tests.web_client import MODEL, TEXT, post, raw, send
 @pytest.mark.parametrize("players", ["words", "positions"])
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
 def test_the_api_says_what_the_library_says(players, absent):
-    got = post({"text": TEXT, "methods": "all", "players": players, "absent": absent, "output": 1}).json()
+    got = post(
+        {"text": TEXT, "methods": "all", "players": players, "absent": absent, "output": 1}
+    ).json()
     expected = explain(MODEL, TEXT, "all", players=players, absent=absent, output=1)
     assert list(got["methods"]) == list(METHODS)
     for name, e in expected.items():
@@ -40,13 +56,18 @@ def test_the_api_says_what_the_library_says(players, absent):
     assert got["removal"] is None
     assert (got["players"], got["absent"], got["output"]) == (players, absent, "fine")
     # Spans count code points, whatever lies beyond the basic plane.
-    assert ["".join(TEXT[slice(*span)] for span in spans).lower() for spans in got["spans"]][1] == "fine"
+    assert ["".join(TEXT[slice(*span)] for span in spans).lower() for spans in got["spans"]][
+        1
+    ] == "fine"
 
 
 def test_without_methods_all_that_do_not_sample():
     assert list(post({"text": TEXT}).json()["methods"]) == list(DEFAULT_METHODS)
     assert list(post({"text": TEXT, "methods": None}).json()["methods"]) == list(DEFAULT_METHODS)
-    assert list(post({"text": TEXT, "methods": ["lime", "shapley", "lime"]}).json()["methods"]) == ["lime", "shapley"]
+    assert list(post({"text": TEXT, "methods": ["lime", "shapley", "lime"]}).json()["methods"]) == [
+        "lime",
+        "shapley",
+    ]
 
 
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
@@ -59,8 +80,12 @@ def test_removing_words_moves_the_prediction_exactly(absent):
     removal = got["removal"]
     assert removal["players"] == [1, 4]
     assert_algebraic(removal["prediction"], game.value(present))
-    assert_algebraic(removal["change"], game.value(present) - got["prediction"], scale=abs(got["prediction"]))
-    assert {f["method"] for f in removal["forecasts"]} == {name for name in DEFAULT_METHODS if METHODS[name].forecasts}
+    assert_algebraic(
+        removal["change"], game.value(present) - got["prediction"], scale=abs(got["prediction"])
+    )
+    assert {f["method"] for f in removal["forecasts"]} == {
+        name for name in DEFAULT_METHODS if METHODS[name].forecasts
+    }
     for forecast in removal["forecasts"]:
         scores = got["methods"][forecast["method"]]["scores"]
         assert_algebraic(forecast["change"], -(scores[1] + scores[4]), scale=1.0)
@@ -124,18 +149,24 @@ GERMAN = ["[CLS]", "[UNK]", "die", "rechnung", "zahlung", "paket", "lieferung", 
 
 def test_words_that_the_tokenizer_does_not_make_are_no_examples():
     words = [*GERMAN, "...", "<br>"]
-    model = TextClassifier(random_weights(seed=3, D=len(words), T_max=17, C=2), Vocabulary(words), ("a", "b"))
+    model = TextClassifier(
+        random_weights(seed=3, D=len(words), T_max=17, C=2), Vocabulary(words), ("a", "b")
+    )
     assert set(example_text(model).split()) <= set(GERMAN[2:])
 
 
 def test_the_page_greets_with_an_example_of_its_own_model():
     W_e = np.zeros((len(GERMAN), 2))
     W_e[GERMAN.index("rechnung"), 0] = W_e[GERMAN.index("paket"), 1] = 3.0
-    weights = replace(random_weights(seed=3, D=len(GERMAN), T_max=17, C=2, d_e=2, d_out=2, K=1), W_e=W_e)
+    weights = replace(
+        random_weights(seed=3, D=len(GERMAN), T_max=17, C=2, d_e=2, d_out=2, K=1), W_e=W_e
+    )
     model = TextClassifier(weights, Vocabulary(GERMAN), ("Zahlung", "Lieferung"))
     words = example_text(model).split()
     assert set(words) <= set(GERMAN[2:]) and {"rechnung", "paket"} <= set(words)
-    assert send("GET", "/api/model", app=make_app(model, "tickets")).json()["example"] == " ".join(words)
+    assert send("GET", "/api/model", app=make_app(model, "tickets")).json()["example"] == " ".join(
+        words
+    )
     carded = replace(model, card={"example": "Die Rechnung \x1b[31mfehlt."})
     assert example_text(carded) == "Die Rechnung \ufffd[31mfehlt."
     mean = MeanPooledText(
@@ -158,7 +189,9 @@ def test_what_the_model_does_not_see_is_said_without_a_warning():
     assert got.json()["labels"] == ["fine"]
 
 
-@pytest.mark.parametrize("text", ["\ud83d fine \udc00", "\x00\x1b[31mfine\u202e", "</script><b>fine", "ﬁne ＦＩＮＥ"])
+@pytest.mark.parametrize(
+    "text", ["\ud83d fine \udc00", "\x00\x1b[31mfine\u202e", "</script><b>fine", "ﬁne ＦＩＮＥ"]
+)
 def test_any_text_comes_back_as_it_was(text):
     got = raw(json.dumps({"text": text}).encode())
     assert got.status_code == 200
@@ -167,26 +200,50 @@ def test_any_text_comes_back_as_it_was(text):
 
 
 def test_the_shipped_model_answers():
-    got = post({"text": "A wonderful film, but the ending is terrible."}, app=make_app(load_demo_model(), "shipped"))
-    scores = dict(zip(got.json()["labels"], got.json()["methods"]["shapley"]["scores"], strict=True))
+    got = post(
+        {"text": "A wonderful film, but the ending is terrible."},
+        app=make_app(load_demo_model(), "shipped"),
+    )
+    scores = dict(
+        zip(got.json()["labels"], got.json()["methods"]["shapley"]["scores"], strict=True)
+    )
     assert scores["terrible"] < 0 < scores["wonderful"]
 
 
 def test_the_scale_is_a_field_of_questions_and_answers():
     model = model_for("a fine dull film", K=1)
     question = {"text": "a fine film"}
-    answers = {scale: explain_answer(model, ExplainQuestion(**question, scale=scale)) for scale in (None, "logit")}
+    answers = {
+        scale: explain_answer(model, ExplainQuestion(**question, scale=scale))
+        for scale in (None, "logit")
+    }
     assert answers[None]["scale"] == "probability" and answers["logit"]["scale"] == "logit"
     assert answers[None]["logit"] == answers["logit"]["prediction"]
-    assert answers[None]["prediction"] == pytest.approx(answers[None]["probabilities"][answers[None]["output"]])
+    assert answers[None]["prediction"] == pytest.approx(
+        answers[None]["probabilities"][answers[None]["output"]]
+    )
     assert set(answers[None]["figures"]["units"]) == {"logit", "probability"}
-    assert {method["scale"] for method in answers[None]["methods"].values()} == {"logit", "probability"}
+    assert {method["scale"] for method in answers[None]["methods"].values()} == {
+        "logit",
+        "probability",
+    }
     why = {scale: why_answer(model, Question(**question, scale=scale)) for scale in (None, "logit")}
-    assert "%" in why[None]["reasons"]["sentences"][0] and "%" not in why["logit"]["reasons"]["sentences"][0]
-    assert (why[None]["sentences"]["scale"], why["logit"]["sentences"]["scale"]) == ("probability", "logit")
-    assert why[None]["figures"] == why["logit"]["figures"] and len(why[None]["figures"]["slalom_plane"]["x"]) == 3
+    assert (
+        "%" in why[None]["reasons"]["sentences"][0]
+        and "%" not in why["logit"]["reasons"]["sentences"][0]
+    )
+    assert (why[None]["sentences"]["scale"], why["logit"]["sentences"]["scale"]) == (
+        "probability",
+        "logit",
+    )
+    assert (
+        why[None]["figures"] == why["logit"]["figures"]
+        and len(why[None]["figures"]["slalom_plane"]["x"]) == 3
+    )
     pairs = interactions_answer(model, InteractionsQuestion(**question, player=0))
     linked = model.explain("a fine film", "shapley")["shapley"].interactions()
-    assert pairs["scale"] == "probability" and pairs["interactions"][1] == pytest.approx(linked[0, 1], abs=1e-9)
+    assert pairs["scale"] == "probability" and pairs["interactions"][1] == pytest.approx(
+        linked[0, 1], abs=1e-9
+    )
     refused = post({"text": TEXT, "scale": "odds"})
     assert refused.status_code == 422 and refused.json()["field"] == "scale"

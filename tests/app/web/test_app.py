@@ -36,13 +36,17 @@ def test_only_the_table_of_addresses_is_served(path):
     assert got.json() == {"error": "no such address; /openapi.json lists them", "status": 404}
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "/api/explain"), ("OPTIONS", "/api/explain"), ("DELETE", "/")])
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/api/explain"), ("OPTIONS", "/api/explain"), ("DELETE", "/")]
+)
 def test_a_wrong_method_is_405(method, path):
     got = send(method, path)
     assert got.status_code == 405
     assert got.json()["error"] == f"this address does not accept {method}"
     assert got.headers["allow"]
-    assert "access-control-allow-origin" not in got.headers  # so no other site's script may read or send JSON
+    assert (
+        "access-control-allow-origin" not in got.headers
+    )  # so no other site's script may read or send JSON
 
 
 PAGES = [*FILES, "/look.css", "/health", "/openapi.json", "/api/model", "/nowhere", "/api/explain"]
@@ -52,30 +56,51 @@ PAGES = [*FILES, "/look.css", "/health", "/openapi.json", "/api/model", "/nowher
 def test_every_answer_has_the_security_headers(path):
     got = send("GET", path)
     policy = got.headers["content-security-policy"]
-    assert "default-src 'self'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+    assert (
+        "default-src 'self'" in policy
+        and "unsafe" not in policy
+        and "frame-ancestors 'none'" in policy
+    )
     assert got.headers["x-content-type-options"] == "nosniff"
     assert got.headers["referrer-policy"] == "no-referrer"
     assert got.headers["cache-control"] == "no-store"
     assert got.headers["x-frame-options"] == "DENY"  # for browsers that do not know frame-ancestors
-    assert got.headers["cross-origin-opener-policy"] == got.headers["cross-origin-resource-policy"] == "same-origin"
+    assert (
+        got.headers["cross-origin-opener-policy"]
+        == got.headers["cross-origin-resource-policy"]
+        == "same-origin"
+    )
     assert "server" not in got.headers
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:9", "localhost:8000", "[::1]:8000", "LOCALHOST"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:9", "localhost:8000", "[::1]:8000", "LOCALHOST"]
+)
 def test_names_of_this_machine_are_answered(host):
     assert send("GET", "/", headers={"host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "127.0.0.1.evil.example:8000", "localhost.evil.example", "", "10.0.0.1", "localhost:80@evil"],
+    [
+        "evil.example",
+        "127.0.0.1.evil.example:8000",
+        "localhost.evil.example",
+        "",
+        "10.0.0.1",
+        "localhost:80@evil",
+    ],
 )
 def test_other_names_are_not(host):
     got = send("GET", "/", headers={"host": host})
-    assert got.status_code == 400 and got.json()["error"].startswith("Host: expected one of localhost")
+    assert got.status_code == 400 and got.json()["error"].startswith(
+        "Host: expected one of localhost"
+    )
     assert got.headers["content-security-policy"]
     for second in ("evil.example", host, "localhost"):  # one name, not the first of two
-        assert send("GET", "/", headers=[("host", "localhost"), ("host", second)]).status_code == 400
+        assert (
+            send("GET", "/", headers=[("host", "localhost"), ("host", second)]).status_code == 400
+        )
     open_app = make_app(MODEL, "open", hosts=("*",))
     assert send("GET", "/", app=open_app, headers={"host": host}).status_code == 200
 
@@ -101,7 +126,15 @@ def test_the_page_has_nothing_inline_and_nothing_from_elsewhere():
             assert attributes.get(name, "/").startswith(("/", "#"))
 
 
-MARKUP = ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "Function(", "DOMParser")
+MARKUP = (
+    "innerHTML",
+    "outerHTML",
+    "insertAdjacent",
+    "document.write",
+    "eval(",
+    "Function(",
+    "DOMParser",
+)
 
 
 def test_scripts_never_turn_text_into_markup_and_styles_load_nothing():
@@ -130,26 +163,61 @@ def test_the_model_is_described():
 
 def test_the_documentation_lists_every_address_and_field():
     api = send("GET", "/openapi.json").json()
-    assert sorted(api["paths"]) == ["/api/explain", "/api/interactions", "/api/model", "/api/why", "/health"]
-    given = {"text": "fine", "players": "words", "absent": "unk", "output": 1, "tol": 1e-6, "seed": 1, "scale": "logit"}
+    assert sorted(api["paths"]) == [
+        "/api/explain",
+        "/api/interactions",
+        "/api/model",
+        "/api/why",
+        "/health",
+    ]
+    given = {
+        "text": "fine",
+        "players": "words",
+        "absent": "unk",
+        "output": 1,
+        "tol": 1e-6,
+        "seed": 1,
+        "scale": "logit",
+    }
     given |= {"methods": ["lime"], "removed": [0], "player": 0}
     for path in ("/api/explain", "/api/interactions", "/api/why"):
         operation = api["paths"][path]["post"]
-        assert set(operation["responses"]) == {"200", "400", "401", "408", "413", "415", "422", "503", "504"}
-        name = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        assert set(operation["responses"]) == {
+            "200",
+            "400",
+            "401",
+            "408",
+            "413",
+            "415",
+            "422",
+            "503",
+            "504",
+        }
+        name = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition(
+            "/"
+        )[2]
         request = api["components"]["schemas"][name]
         assert request["additionalProperties"] is False and "text" in request["required"]
         assert request["properties"]["text"]["maxLength"] == MAX_CHARACTERS
-        assert post({field: given[field] for field in request["properties"]}, path).status_code == 200
+        assert (
+            post({field: given[field] for field in request["properties"]}, path).status_code == 200
+        )
 
 
 def test_eight_clients_at_once_all_get_their_own_answer():
     texts = [f"a {word} film {'and tears ' * n}" for n, word in enumerate(WORDS[3:7])] * 10
-    expected = {text: explain(MODEL, text, "shapley")["shapley"].scores.tolist() for text in set(texts)}
+    expected = {
+        text: explain(MODEL, text, "shapley")["shapley"].scores.tolist() for text in set(texts)
+    }
 
     async def client(own):
         return [
-            (text, await send_async(APP, "POST", "/api/explain", json={"text": text, "methods": ["shapley"]}))
+            (
+                text,
+                await send_async(
+                    APP, "POST", "/api/explain", json={"text": text, "methods": ["shapley"]}
+                ),
+            )
             for text in own
         ]
 
@@ -175,11 +243,16 @@ def test_a_slow_request_blocks_nobody_and_too_many_are_told_so(monkeypatch):
     app = make_app(MODEL, "slow", limits=Limits(queue=3))
 
     async def scene():
-        stuck = [asyncio.create_task(send_async(app, "POST", "/api/explain", json={"text": "dull"})) for _ in range(2)]
+        stuck = [
+            asyncio.create_task(send_async(app, "POST", "/api/explain", json={"text": "dull"}))
+            for _ in range(2)
+        ]
         await asyncio.sleep(0.1)
         meanwhile = await send_async(app, "POST", "/api/explain", json={"text": "fine"})
         page = await send_async(app, "GET", "/")
-        stuck.append(asyncio.create_task(send_async(app, "POST", "/api/explain", json={"text": "dull"})))
+        stuck.append(
+            asyncio.create_task(send_async(app, "POST", "/api/explain", json={"text": "dull"}))
+        )
         await asyncio.sleep(0.1)
         refused = await send_async(app, "POST", "/api/explain", json={"text": "fine"})
         open_until_here = [task.done() for task in stuck]
@@ -219,7 +292,9 @@ def test_half_sent_requests_block_nobody():
 
         json_type = {"content-type": "application/json"}
         stuck = [
-            asyncio.create_task(send_async(app, "POST", "/api/explain", content=half(), headers=json_type))
+            asyncio.create_task(
+                send_async(app, "POST", "/api/explain", content=half(), headers=json_type)
+            )
             for _ in range(5)
         ]
         await asyncio.sleep(0.1)
@@ -245,7 +320,9 @@ def test_too_many_half_sent_bodies_cost_the_oldest():
 
         async def begin():
             headers = {"content-type": "application/json"}
-            task = asyncio.create_task(send_async(app, "POST", "/api/explain", content=half(), headers=headers))
+            task = asyncio.create_task(
+                send_async(app, "POST", "/api/explain", content=half(), headers=headers)
+            )
             await asyncio.sleep(0.05)
             return task
 
@@ -265,7 +342,9 @@ def test_too_many_half_sent_bodies_cost_the_oldest():
     ],
 )
 def test_texts_with_too_many_tokens_are_refused(tokens, options, limit):
-    model = TextClassifier(random_weights(seed=3, D=len(WORDS), T_max=MAX_TOKENS + 9, C=2), Vocabulary(WORDS))
+    model = TextClassifier(
+        random_weights(seed=3, D=len(WORDS), T_max=MAX_TOKENS + 9, C=2), Vocabulary(WORDS)
+    )
     app = make_app(model, "long")
     got = post({"text": "fine " * tokens, **options}, app=app)
     assert got.status_code == 413 and got.json()["field"] == "text"
@@ -277,7 +356,13 @@ def test_a_client_that_does_not_take_its_answer_is_given_up():
     app = make_app(MODEL, "patient", limits=Limits(queue=1, body_seconds=0.05))
     body = b'{"text": "fine", "methods": ["shapley"]}'
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": "/api/explain", "query_string": b"", "headers": headers}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/explain",
+        "query_string": b"",
+        "headers": headers,
+    }
 
     async def receive():
         return {"type": "http.request", "body": body, "more_body": False}
@@ -306,12 +391,25 @@ WRONG_TOKENS = [
     {"authorization": f"Bearer {TOKEN}x"},
     {"authorization": f"Basic {TOKEN}"},
 ]
-WRONG_TOKENS += [{"authorization": "Bearer \xe9".encode("latin-1")}, {"cookie": f"{COOKIE}={TOKEN[:-1]}"}]
+WRONG_TOKENS += [
+    {"authorization": "Bearer \xe9".encode("latin-1")},
+    {"cookie": f"{COOKIE}={TOKEN[:-1]}"},
+]
 
 
 @pytest.mark.parametrize("headers", WRONG_TOKENS)
 @pytest.mark.parametrize(
-    "path", ["/", "/app.js", "/api/model", "/openapi.json", "/api/explain", "/nowhere", "/?token=", "/?token=wrong"]
+    "path",
+    [
+        "/",
+        "/app.js",
+        "/api/model",
+        "/openapi.json",
+        "/api/explain",
+        "/nowhere",
+        "/?token=",
+        "/?token=wrong",
+    ],
 )
 def test_nothing_is_answered_without_the_token(guarded, path, headers):
     method = "POST" if path == "/api/explain" else "GET"
@@ -323,25 +421,42 @@ def test_nothing_is_answered_without_the_token(guarded, path, headers):
 
 def test_the_token_opens_as_a_header_and_as_a_cookie(guarded):
     for headers in ({"authorization": f"Bearer {TOKEN}"}, {"cookie": f"{COOKIE}={TOKEN}"}):
-        got = send("POST", "/api/explain", app=guarded, headers=headers, json={"text": "fine", "methods": ["shapley"]})
+        got = send(
+            "POST",
+            "/api/explain",
+            app=guarded,
+            headers=headers,
+            json={"text": "fine", "methods": ["shapley"]},
+        )
         assert got.status_code == 200
     assert send("GET", "/health", app=guarded).json() == {"status": "ok"}
-    assert send("POST", f"/api/explain?token={TOKEN}", app=guarded, json={"text": "fine"}).status_code == 401
+    assert (
+        send("POST", f"/api/explain?token={TOKEN}", app=guarded, json={"text": "fine"}).status_code
+        == 401
+    )
 
 
 def test_a_link_with_the_token_becomes_a_cookie(guarded):
     got = send("GET", f"/?token={TOKEN}", app=guarded, follow_redirects=False)
     assert (got.status_code, got.headers["location"]) == (303, "/")
     cookie = got.headers["set-cookie"]
-    assert cookie.startswith(f"{COOKIE}={TOKEN};") and "HttpOnly" in cookie and "SameSite=lax" in cookie
+    assert (
+        cookie.startswith(f"{COOKIE}={TOKEN};")
+        and "HttpOnly" in cookie
+        and "SameSite=lax" in cookie
+    )
     assert send("GET", f"/?token={TOKEN}", app=guarded, follow_redirects=True).status_code == 200
     assert send("GET", f"/api/model?token={TOKEN}", app=guarded).status_code == 401
-    assert send("GET", "/", app=guarded, headers={"host": "x/health?"}).status_code == 401  # the path is not the Host's
+    assert (
+        send("GET", "/", app=guarded, headers={"host": "x/health?"}).status_code == 401
+    )  # the path is not the Host's
 
 
 def test_tokens_are_compared_in_constant_time(guarded, monkeypatch):
     compared = []
-    monkeypatch.setattr(web_app.secrets, "compare_digest", lambda a, b: compared.append((a, b)) or a == b)
+    monkeypatch.setattr(
+        web_app.secrets, "compare_digest", lambda a, b: compared.append((a, b)) or a == b
+    )
     send("GET", "/", app=guarded, headers={"authorization": "Bearer guess"})
     assert (b"guess", TOKEN.encode()) in compared
 

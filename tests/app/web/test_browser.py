@@ -25,7 +25,10 @@ def page(browser, address):
     page.set_default_timeout(1000 * PATIENCE)
     page.complaints, page.asked = [], []
     page.on("pageerror", lambda error: page.complaints.append(str(error)))
-    page.on("console", lambda message: page.complaints.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console",
+        lambda message: page.complaints.append(message.text) if message.type == "error" else None,
+    )
     page.on("request", lambda request: page.asked.append(request.url))
     page.goto(address)
     yield page
@@ -78,9 +81,15 @@ def check_table(page, answer):
             [...row.querySelectorAll("i")].map(i => [i.textContent, Number(i.dataset.player), i.title, i.className]),
         ])""",
     )
-    assert sorted(name for names, _, _ in rows for name in names.split()) == sorted(answer["methods"])
-    occurrences = sorted((*span, player) for player, spans in enumerate(answer["spans"]) for span in spans)
-    drawn = {" ".join(row["methods"]): row for f in answer["figures"]["methods"] for row in f["rows"]}
+    assert sorted(name for names, _, _ in rows for name in names.split()) == sorted(
+        answer["methods"]
+    )
+    occurrences = sorted(
+        (*span, player) for player, spans in enumerate(answer["spans"]) for span in spans
+    )
+    drawn = {
+        " ".join(row["methods"]): row for f in answer["figures"]["methods"] for row in f["rows"]
+    }
     for names, label, words in rows:
         assert label == ", ".join(answer["methods"][name]["label"] for name in names.split())
         method = answer["methods"][names.split()[0]]
@@ -90,7 +99,9 @@ def check_table(page, answer):
         for _, player, title, marks in words:
             score = factor(answer, method["scale"]) * method["scores"][player]
             level = drawn[names]["levels"][player]
-            assert number(title.split(",")[0]) == pytest.approx(score, rel=0.05 if abs(score) < 1e-3 else 0.006)
+            assert number(title.split(",")[0]) == pytest.approx(
+                score, rel=0.05 if abs(score) < 1e-3 else 0.006
+            )
             sign = "u" if method["kind"] != "signed" else "p" if level > 0 else "n"
             assert (f"{sign}{abs(level)}" in marks.split()) == (level != 0)
 
@@ -108,18 +119,23 @@ def test_typing_changes_the_table_to_what_the_api_says(page, address):
         )
         check_table(page, answer)
     cells = page.eval_on_selector_all(
-        "#numbers tbody td", "cells => cells.map(c => [c.parentNode.dataset.player, c.dataset.method, c.textContent])"
+        "#numbers tbody td",
+        "cells => cells.map(c => [c.parentNode.dataset.player, c.dataset.method, c.textContent])",
     )
     assert len(cells) == 5 * len(answer["methods"])
     for player, name, shown in cells:
         method = answer["methods"][name]
-        assert number(shown) == pytest.approx(factor(answer, method["scale"]) * method["scores"][int(player)], rel=0.05)
+        assert number(shown) == pytest.approx(
+            factor(answer, method["scale"]) * method["scores"][int(player)], rel=0.05
+        )
     wait_for_plane(page, 5)
 
 
 def wait_for_plane(page, words):
     """The plane follows after a pause, with the reasons; a timeout of the wait fails the test."""
-    page.wait_for_function("n => document.querySelectorAll('#plane circle').length === n", arg=words)
+    page.wait_for_function(
+        "n => document.querySelectorAll('#plane circle').length === n", arg=words
+    )
 
 
 def check_forecasts(page, answer):
@@ -164,7 +180,9 @@ def test_clicking_a_word_removes_it_and_clicking_again_restores_it(page, address
 
 
 def wait_to_hear(page, words):
-    page.wait_for_function("words => document.getElementById('live').textContent.startsWith(words)", arg=words)
+    page.wait_for_function(
+        "words => document.getElementById('live').textContent.startsWith(words)", arg=words
+    )
 
 
 def test_everything_works_from_the_keyboard(page):
@@ -174,7 +192,12 @@ def test_everything_works_from_the_keyboard(page):
     page.keyboard.press("Tab")  # the words, one stop for all
     focused = "document.activeElement.textContent"
     assert page.evaluate(focused) == "The"
-    for key, expected in (("ArrowRight", "plot"), ("End", "!"), ("ArrowLeft", "mess"), ("Home", "The")):
+    for key, expected in (
+        ("ArrowRight", "plot"),
+        ("End", "!"),
+        ("ArrowLeft", "mess"),
+        ("Home", "The"),
+    ):
         page.keyboard.press(key)
         assert page.evaluate(focused) == expected
     page.keyboard.press("ArrowRight")
@@ -225,9 +248,12 @@ def test_interactions_of_a_chosen_word(page, address):
         player = int(page.input_value("#chosen"))
         answer = api(address, "interactions", text=TEXT, player=player)
         assert answer["labels"][player] == label
-        strongest = max((value, j) for j, value in enumerate(map(abs, filled(answer["interactions"]))))[1]
+        strongest = max(
+            (value, j) for j, value in enumerate(map(abs, filled(answer["interactions"])))
+        )[1]
         page.wait_for_function(
-            "player => document.querySelector('#pairs tbody tr')?.dataset.player === player", arg=str(strongest)
+            "player => document.querySelector('#pairs tbody tr')?.dataset.player === player",
+            arg=str(strongest),
         )
         for row in page.locator("#pairs tbody tr").all():
             expected = answer["interactions"][int(row.get_attribute("data-player"))]
@@ -270,7 +296,9 @@ def test_the_policy_would_stop_a_script_that_got_in(page):
     page.complaints.clear()
 
 
-def test_the_link_carries_sentence_and_switches_and_the_server_never_sees_it(page, address, browser):
+def test_the_link_carries_sentence_and_switches_and_the_server_never_sees_it(
+    page, address, browser
+):
     write(page, "Ein schöner Film & 100 % fun? #1 👍")
     page.check("input[value=positions]")
     wait(page, "Ein schöner Film & 100 % fun? #1 👍", "positions")
@@ -305,7 +333,9 @@ def tickets(tmp_path_factory):
     """The address of a server with a German model of three classes, whose names are markup, and a token."""
     path = tmp_path_factory.mktemp("models") / "tickets.npz"
     vocabulary = Vocabulary(["[CLS]", "[UNK]", "rechnung", "paket", "störung", "und"])
-    model = TextClassifier(random_weights(seed=1, D=6, C=3), vocabulary, ("Zahlung", "<img src=x>", "Technik"))
+    model = TextClassifier(
+        random_weights(seed=1, D=6, C=3), vocabulary, ("Zahlung", "<img src=x>", "Technik")
+    )
     model.save(path)
     with serving("--model", path, "--token", TOKEN) as address:
         yield address
@@ -326,11 +356,15 @@ def test_the_page_greets_in_the_words_of_its_own_model(browser, tickets):
         "Technik",
     ]
     page.select_option("#output", "<img src=x>")
-    page.wait_for_function("() => document.getElementById('prediction').textContent.includes('<img')")
+    page.wait_for_function(
+        "() => document.getElementById('prediction').textContent.includes('<img')"
+    )
     assert page.locator("main img").count() == 0
     page.goto(f"{tickets}#text=paket&output=Technik")
     page.reload()
-    page.wait_for_function("() => document.getElementById('prediction').textContent.includes('Technik')")
+    page.wait_for_function(
+        "() => document.getElementById('prediction').textContent.includes('Technik')"
+    )
     assert page.input_value("#output") == "Technik"
     page.close()
 
@@ -362,9 +396,13 @@ def test_a_replacement_says_its_exact_change(page, address):
     write(page, TEXT)
     page.select_option("#replaced", label="wonderful")
     page.fill("#replacement", "dull")
-    page.wait_for_function("() => document.getElementById('replaced-change').textContent.includes('a change of')")
+    page.wait_for_function(
+        "() => document.getElementById('replaced-change').textContent.includes('a change of')"
+    )
     other = api(address, text=TEXT.replace("wonderful", "dull"))["prediction"]
-    assert number(page.get_attribute("#replaced-change", "data-value")) == pytest.approx(other, abs=1e-6)
+    assert number(page.get_attribute("#replaced-change", "data-value")) == pytest.approx(
+        other, abs=1e-6
+    )
 
 
 @pytest.fixture
@@ -384,18 +422,26 @@ def test_the_logit_is_one_switch_away(browser, one_head):
     answer = api(address, text=TEXT)
     check_table(page, answer)
     steps = page.locator("#waterfall span").all_text_contents()
-    assert steps[1] == answer["figures"]["waterfall"][0]["text"] and steps[1].endswith(" %") and "points" in steps[3]
+    assert (
+        steps[1] == answer["figures"]["waterfall"][0]["text"]
+        and steps[1].endswith(" %")
+        and "points" in steps[3]
+    )
     word(page, "mess").click()
     wait(page, TEXT, removed=[4])
     check_forecasts(page, api(address, text=TEXT, removed=[4]))
     assert "%" in page.inner_text("#moved")
     page.wait_for_selector("#reasons li >> text=%")
     page.check("input[value=logit]")
-    page.wait_for_function("() => document.getElementById('explained').textContent.includes('the logit of')")
+    page.wait_for_function(
+        "() => document.getElementById('explained').textContent.includes('the logit of')"
+    )
     check_forecasts(page, api(address, text=TEXT, removed=[4], scale="logit"))
     assert "scale=logit" in page.url and "points" not in page.text_content("#waterfall")
     page.check("input[value=probability]")
-    page.wait_for_function("() => document.getElementById('explained').textContent.includes('the probability of')")
+    page.wait_for_function(
+        "() => document.getElementById('explained').textContent.includes('the probability of')"
+    )
     page.close()
 
 
@@ -441,7 +487,9 @@ def test_a_late_answer_does_not_overwrite_a_newer_one(page):
             new MutationObserver(() => window.shown.push(strip.textContent)).observe(strip, {childList: true});
         }"""
     )
-    page.route("**/api/explain", lambda route: held.append(route) if not held else route.continue_())
+    page.route(
+        "**/api/explain", lambda route: held.append(route) if not held else route.continue_()
+    )
     page.fill("#text", "second text")
     while not held:
         page.wait_for_timeout(10)

@@ -76,7 +76,10 @@ def test_64_half_sent_requests_delay_nobody(server, kind, record_property):
         start = time.perf_counter()
         got = server.explain(TEXT)
         seconds, after = time.perf_counter() - start, rss(server.process)
-    record_property("shown", f"64 half-sent ({kind}): {seconds:.3f} s, RSS {before / 1e6:.0f} -> {after / 1e6:.0f} MB")
+    record_property(
+        "shown",
+        f"64 half-sent ({kind}): {seconds:.3f} s, RSS {before / 1e6:.0f} -> {after / 1e6:.0f} MB",
+    )
     assert got.json()["methods"]["shapley"]["scores"] == EXPECTED
     assert after < MEMORY
 
@@ -86,7 +89,9 @@ def test_memory_is_bounded_for_the_largest_questions(record_property):
     words = [word for word in load_demo_model().vocabulary if word.isalpha()]
     rng = np.random.default_rng(0)
     texts = {
-        "positions": " ".join(rng.choice([word for word in words if len(word) <= 8], 2000))[:20_000],
+        "positions": " ".join(rng.choice([word for word in words if len(word) <= 8], 2000))[
+            :20_000
+        ],
         "words": " ".join(rng.choice(words, 180, replace=False)),
         "samples": " ".join(rng.choice(words, 400, replace=False)),
         "short words": "a " * 990,
@@ -106,13 +111,22 @@ def test_memory_is_bounded_for_the_largest_questions(record_property):
     ]
     with Server() as server:
         before, peak, end = rss(server.process), 0, time.monotonic() + PATIENCE
-        pairs = [2 * part for part in complete]  # two requests on each connection: the second waits for the reader
+        pairs = [
+            2 * part for part in complete
+        ]  # two requests on each connection: the second waits for the reader
         with sockets(server, itertools.islice(itertools.cycle([*pairs, *endless]), 64)) as opened:
-            waited_for = opened[:4] if DESK else opened[:12]  # answers of every kind have been computed when these come
-            while len(select.select(waited_for, [], [], 0.05)[0]) < len(waited_for) and time.monotonic() < end:
+            waited_for = (
+                opened[:4] if DESK else opened[:12]
+            )  # answers of every kind have been computed when these come
+            while (
+                len(select.select(waited_for, [], [], 0.05)[0]) < len(waited_for)
+                and time.monotonic() < end
+            ):
                 peak = max(peak, rss(server.process))
             assert server.client.get("/health").status_code == 200
-        record_property("shown", f"64 greedy clients: RSS {before / 1e6:.0f} -> at most {peak / 1e6:.0f} MB")
+        record_property(
+            "shown", f"64 greedy clients: RSS {before / 1e6:.0f} -> at most {peak / 1e6:.0f} MB"
+        )
         assert peak < MEMORY
 
 
@@ -129,7 +143,9 @@ def test_many_requests_with_a_worker_killed_twice(small, record_property):  # no
                 if next(numbers, None) is None:
                     return connection.close()
             try:
-                connection.request("POST", "/api/explain", body, {"Content-Type": "application/json"})
+                connection.request(
+                    "POST", "/api/explain", body, {"Content-Type": "application/json"}
+                )
                 response = connection.getresponse()
                 status, content = response.status, response.read()
             except (OSError, HTTPException) as error:
@@ -156,7 +172,9 @@ def test_many_requests_with_a_worker_killed_twice(small, record_property):  # no
                 memory.append({worker.pid: rss(worker) for worker in server.workers()})
             victim = first.pop()
             victim.suspend()  # what it holds now is what it can lose: a connection has one request at a time
-            held = sum(link.status == psutil.CONN_ESTABLISHED for link in victim.net_connections("tcp"))
+            held = sum(
+                link.status == psutil.CONN_ESTABLISHED for link in victim.net_connections("tcp")
+            )
             kills.append((time.monotonic(), held))
             victim.kill()
             wait_for(lambda victim=victim: len(ws := server.workers()) == 2 and victim not in ws)
@@ -167,7 +185,9 @@ def test_many_requests_with_a_worker_killed_twice(small, record_property):  # no
     (_, _), (second, _) = kills
     losses = [sum(when < second for when, _ in lost), sum(when >= second for when, _ in lost)]
     shown = [sorted(f"{size / 1e6:.0f}" for size in sizes.values()) for sizes in memory]
-    seen = dict(Counter(what for _, what in lost))  # a dead process sends no status: connections that end
+    seen = dict(
+        Counter(what for _, what in lost)
+    )  # a dead process sends no status: connections that end
     record_property(
         "shown",
         f"{REQUESTS:,} requests of {CLIENTS} clients in {seconds:.0f} s, two workers killed: {len(answers):,} answers, "
@@ -178,4 +198,7 @@ def test_many_requests_with_a_worker_killed_twice(small, record_property):  # no
     assert not wrong and len(answers) + len(lost) == REQUESTS
     assert all(count <= held for count, (_, held) in zip(losses, kills, strict=True)), lost
     assert all(when >= kills[0][0] for when, _ in lost), lost
-    assert max(memory[1].values()) < max(memory[0].values()) + 30e6 and max(memory[1].values()) < MEMORY
+    assert (
+        max(memory[1].values()) < max(memory[0].values()) + 30e6
+        and max(memory[1].values()) < MEMORY
+    )

@@ -10,7 +10,13 @@ from pydantic import ValidationError
 
 from attn_closed_form import Settings
 from attn_closed_form.app.web.app import Limits, make_app
-from attn_closed_form.app.web.schema import MAX_BYTES, MAX_CHARACTERS, ExplainQuestion, InteractionsQuestion, refusal_of
+from attn_closed_form.app.web.schema import (
+    MAX_BYTES,
+    MAX_CHARACTERS,
+    ExplainQuestion,
+    InteractionsQuestion,
+    refusal_of,
+)
 from tests.texts import model_for
 from tests.web_client import MODEL, post, raw
 
@@ -50,7 +56,10 @@ REFUSED = [
 
 
 def test_the_smaller_limit_is_for_methods_that_sample():
-    words, app = "fine film " * 250, make_app(model_for("fine film", T_max=None), "a model without positions")
+    words, app = (
+        "fine film " * 250,
+        make_app(model_for("fine film", T_max=None), "a model without positions"),
+    )
     assert post({"text": words, "player": 0}, "/api/interactions", app=app).status_code == 200
     assert post({"text": words, "methods": ["shapley"]}, app=app).status_code == 200
     refused = post({"text": words, "methods": ["shapley-sampled"]}, app=app)
@@ -65,13 +74,24 @@ def test_a_wrong_field_is_named(data, status, field):
     assert "expected" in answer["error"] and len(answer["error"]) < 400
 
 
-@pytest.mark.parametrize("data", [{"text": "fine"}, {"text": "fine", "player": 1}, {"text": "fine", "player": "fine"}])
+@pytest.mark.parametrize(
+    "data", [{"text": "fine"}, {"text": "fine", "player": 1}, {"text": "fine", "player": "fine"}]
+)
 def test_interactions_need_a_player(data):
     got = post(data, "/api/interactions")
     assert (got.status_code, got.json()["field"]) == (422, "player")
 
 
-BODIES = [b"", b"{", b"[]", b'"text"', b"null", b'\xff{"text": "fine"}', b"[" * 100_000, b"9" * 5000]
+BODIES = [
+    b"",
+    b"{",
+    b"[]",
+    b'"text"',
+    b"null",
+    b'\xff{"text": "fine"}',
+    b"[" * 100_000,
+    b"9" * 5000,
+]
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body[:12].decode("latin-1"))
@@ -81,7 +101,9 @@ def test_a_body_that_is_no_object_is_400(body):
     assert got.json()["error"].startswith("body: expected")
 
 
-@pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"])
+@pytest.mark.parametrize(
+    "media_type", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"]
+)
 def test_only_json_is_taken(media_type):
     assert raw(b'{"text": "fine"}', media_type).status_code == 415
 
@@ -112,19 +134,31 @@ def test_a_body_that_does_not_come_is_408():
         yield b'{"text"'
         await asyncio.sleep(5)
 
-    assert raw(slow(), app=make_app(MODEL, "x", limits=Limits(body_seconds=0.02))).status_code == 408
+    assert (
+        raw(slow(), app=make_app(MODEL, "x", limits=Limits(body_seconds=0.02))).status_code == 408
+    )
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["words", "all"]),
-    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=5), children, max_size=2),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["words", "all"]),
+    lambda children: (
+        st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=5), children, max_size=2)
+    ),
     max_leaves=5,
 )
-names = st.sampled_from(["text", "methods", "players", "absent", "output", "removed", "player"]) | st.text(max_size=5)
+names = st.sampled_from(
+    ["text", "methods", "players", "absent", "output", "removed", "player"]
+) | st.text(max_size=5)
 
 
 @given(
-    data=st.dictionaries(names, json_values, max_size=5), kind=st.sampled_from([ExplainQuestion, InteractionsQuestion])
+    data=st.dictionaries(names, json_values, max_size=5),
+    kind=st.sampled_from([ExplainQuestion, InteractionsQuestion]),
 )
 def test_no_object_gets_past_the_door_by_accident(data, kind):
     try:

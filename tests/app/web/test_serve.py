@@ -46,14 +46,27 @@ def test_a_strange_host_or_model_is_one_line_and_status_1(capsys, tmp_path):
     assert "none.npz" in refused(capsys, "--port", "0", "--model", str(tmp_path / "none.npz"))
     assert "reads texts" in refused(capsys, "--port", "0", "--model", "scores")
     rng = np.random.default_rng(0)
-    shapes = {"0": (6, 5), "2.attention_a.0": (4, 6), "2.attention_b.0": (4, 6), "2.attention_c": (1, 4)}
-    layers = {f"attention_net.{name}": shape for name, shape in shapes.items()} | {"classifiers": (2, 6)}
+    shapes = {
+        "0": (6, 5),
+        "2.attention_a.0": (4, 6),
+        "2.attention_b.0": (4, 6),
+        "2.attention_c": (1, 4),
+    }
+    layers = {f"attention_net.{name}": shape for name, shape in shapes.items()} | {
+        "classifiers": (2, 6)
+    }
     state = {f"{name}.weight": rng.normal(size=shape) for name, shape in layers.items()}
-    np.savez(tmp_path / "bags.npz", **state, **{f"{name}.bias": np.zeros(shape[0]) for name, shape in layers.items()})
+    np.savez(
+        tmp_path / "bags.npz",
+        **state,
+        **{f"{name}.bias": np.zeros(shape[0]) for name, shape in layers.items()},
+    )
     assert "reads texts" in refused(capsys, "--port", "0", "--model", str(tmp_path / "bags.npz"))
 
 
-@pytest.mark.parametrize("token", [(), ("--token", "short"), ("--token", "with spaces and more than 16")])
+@pytest.mark.parametrize(
+    "token", [(), ("--token", "short"), ("--token", "with spaces and more than 16")]
+)
 def test_another_host_needs_a_token(capsys, token, monkeypatch):
     monkeypatch.delenv("ATTN_CLOSED_FORM_TOKEN", raising=False)
     line = refused(capsys, "--host", "0.0.0.0", "--port", "0", *token)
@@ -61,7 +74,13 @@ def test_another_host_needs_a_token(capsys, token, monkeypatch):
     assert not token or token[1] not in line
 
 
-WRONG = [["--port", "65536"], ["--port", "-1"], ["--port", "http"], ["--port", "٣"], ["--workers", "0"]]
+WRONG = [
+    ["--port", "65536"],
+    ["--port", "-1"],
+    ["--port", "http"],
+    ["--port", "٣"],
+    ["--workers", "0"],
+]
 WRONG += [["--workers", "x"], ["--timeout", "0"], ["--queue", "-1"]]
 
 
@@ -99,11 +118,18 @@ def handling(action):
 class Server:
     """`serve` as a process; its first line has the address."""
 
-    def __init__(self, *options, program=("-m", "attn_closed_form", "serve", "--port", "0"), inherited=signal.SIG_DFL):
+    def __init__(
+        self,
+        *options,
+        program=("-m", "attn_closed_form", "serve", "--port", "0"),
+        inherited=signal.SIG_DFL,
+    ):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         command = [sys.executable, *program, *options]
         self.process = subprocess.Popen(command, cwd=ROOT, preexec_fn=handling(inherited), **pipes)
-        watch = threading.Timer(PATIENCE, self.process.kill)  # so that a server that fails to begin ends the reading
+        watch = threading.Timer(
+            PATIENCE, self.process.kill
+        )  # so that a server that fails to begin ends the reading
         watch.start()
         self.line = self.process.stdout.readline()
         watch.cancel()
@@ -127,7 +153,9 @@ class Server:
         return []
 
     def explain(self, text, **options):
-        return self.client.post("/api/explain", json={"text": text, "methods": ["shapley"]}, **options)
+        return self.client.post(
+            "/api/explain", json={"text": text, "methods": ["shapley"]}, **options
+        )
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +171,11 @@ EXPECTED = explain(MODEL, TEXT, "shapley")["shapley"].scores.tolist()
 @pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN])
 def test_serve_answers_and_ctrl_c_ends_it_cleanly(small, inherited):
     with Server("--model", small, inherited=inherited) as server:
-        assert "small.npz" in server.line and str(Path(small).parent) not in server.line and "token" not in server.line
+        assert (
+            "small.npz" in server.line
+            and str(Path(small).parent) not in server.line
+            and "token" not in server.line
+        )
         assert server.address.startswith("http://127.0.0.1:")
         got = server.explain(TEXT)
         assert got.json()["methods"]["shapley"]["scores"] == EXPECTED
@@ -161,7 +193,9 @@ def test_a_server_for_others_asks_for_its_token(small):
         address = server.address.replace("0.0.0.0", "127.0.0.1")
         with httpx.Client(base_url=address, trust_env=False, timeout=PATIENCE) as client:
             assert client.get("/").status_code == 401
-            assert client.get("/", params={"token": token}, follow_redirects=True).status_code == 200
+            assert (
+                client.get("/", params={"token": token}, follow_redirects=True).status_code == 200
+            )
             assert client.get("/api/model").json()["name"] == "small.npz"  # by its cookie
 
 
@@ -198,9 +232,14 @@ def test_a_dead_worker_is_replaced_and_all_end_together(small):
     with Server("--model", small, "--workers", "2") as server:
         assert server.explain(TEXT).json()["methods"]["shapley"]["scores"] == EXPECTED
         first = wait_for(lambda: len(workers := server.workers()) == 2 and workers)
-        assert [worker.environ()["MKL_NUM_THREADS"] for worker in first] == ["1", "1"]  # workers are the parallelism
+        assert [worker.environ()["MKL_NUM_THREADS"] for worker in first] == [
+            "1",
+            "1",
+        ]  # workers are the parallelism
         first[0].kill()
-        second = wait_for(lambda: len(workers := server.workers()) == 2 and first[0] not in workers and workers)
+        second = wait_for(
+            lambda: len(workers := server.workers()) == 2 and first[0] not in workers and workers
+        )
         for _ in range(10):
             with httpx.Client(base_url=server.address, trust_env=False, timeout=PATIENCE) as client:
                 assert client.get("/health").status_code == 200

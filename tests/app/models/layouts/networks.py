@@ -44,7 +44,9 @@ class Ungated(nn.Module):
     def __init__(self, width: int, hidden: int, branches: int, dropout: bool = False) -> None:
         super().__init__()
         rest = [nn.Dropout(0.25)] if dropout else []
-        self.module = nn.Sequential(nn.Linear(width, hidden), nn.Tanh(), *rest, nn.Linear(hidden, branches))
+        self.module = nn.Sequential(
+            nn.Linear(width, hidden), nn.Tanh(), *rest, nn.Linear(hidden, branches)
+        )
 
     def forward(self, h: Any) -> Any:
         return self.module(h)
@@ -55,7 +57,9 @@ class Clam(nn.Module):
         super().__init__()
         kind = Gated if gate else Ungated
         drop = [nn.Dropout(0.25)] if dropout else []
-        parts = nn.Sequential(nn.Linear(D, E), nn.ReLU(), *drop, kind(E, K, C if multiple else 1, dropout))
+        parts = nn.Sequential(
+            nn.Linear(D, E), nn.ReLU(), *drop, kind(E, K, C if multiple else 1, dropout)
+        )
         self.attention_net = nn.DataParallel(parts) if parallel else parts
         self.multiple = multiple
         heads = [nn.Linear(E, 1) for _ in range(C)]
@@ -67,7 +71,9 @@ class Clam(nn.Module):
         h = net[:-1](x)
         pooled = torch.softmax(net[-1](h).T, dim=1) @ h
         if self.multiple:
-            return torch.cat([layer(row[None])[0] for layer, row in zip(self.classifiers, pooled, strict=True)])
+            return torch.cat(
+                [layer(row[None])[0] for layer, row in zip(self.classifiers, pooled, strict=True)]
+            )
         return self.classifiers(pooled)[0]
 
 
@@ -87,7 +93,11 @@ class Abmil(nn.Module):
 
     def forward(self, x: Any) -> Any:
         h = self.feature_extractor_part2(x)
-        s = self.attention_w(self.attention_V(h) * self.attention_U(h)) if self.gated else self.attention(h)
+        s = (
+            self.attention_w(self.attention_V(h) * self.attention_U(h))
+            if self.gated
+            else self.attention(h)
+        )
         return self.classifier[0](torch.softmax(s.T, dim=1) @ h)[0]
 
 
@@ -106,7 +116,11 @@ class MilBaseline(nn.Module):
 
     def forward(self, x: Any) -> Any:
         h = self.feature(x)
-        s = self.attention_c(self.attention_a(h) * self.attention_b(h)) if self.gated else self.attention(h)
+        s = (
+            self.attention_c(self.attention_a(h) * self.attention_b(h))
+            if self.gated
+            else self.attention(h)
+        )
         return self.classifier(torch.softmax(s.T, dim=1) @ h)[0]
 
 
@@ -198,7 +212,9 @@ class EncoderHead(nn.Module):
         super().__init__()
         self.encoder = nn.Sequential(nn.Linear(D, E), nn.ReLU())
         self.attention, self.temperature = attention, temperature
-        self.head = nn.Sequential(nn.Flatten(), *([nn.BatchNorm1d(E)] if norm else []), nn.Dropout(), nn.Linear(E, C))
+        self.head = nn.Sequential(
+            nn.Flatten(), *([nn.BatchNorm1d(E)] if norm else []), nn.Dropout(), nn.Linear(E, C)
+        )
 
     def forward(self, x: Any) -> Any:
         h = self.encoder(x)
@@ -255,14 +271,18 @@ class Aim(nn.Module):
     def forward(self, x: Any) -> Any:
         x = self.bn(x)
         split = lambda t: t.reshape(len(t), self.heads, -1).transpose(0, 1)  # noqa: E731
-        out = nn.functional.scaled_dot_product_attention(split(self.cls_token[0]), split(self.k(x)), split(self.v(x)))
+        out = nn.functional.scaled_dot_product_attention(
+            split(self.cls_token[0]), split(self.k(x)), split(self.v(x))
+        )
         return self.linear(out.transpose(0, 1).reshape(self.cls_token.shape[1], -1).mean(dim=0))
 
 
 class AttentionPoolLatent(nn.Module):
     """What timm's module of this name computes with `out_features=0`, under its names."""
 
-    def __init__(self, width: int, heads: int, latents: int = 1, pool: str = "token", q_proj: bool = True) -> None:
+    def __init__(
+        self, width: int, heads: int, latents: int = 1, pool: str = "token", q_proj: bool = True
+    ) -> None:
         super().__init__()
         self.heads, self.pool = heads, pool
         self.latent = nn.Parameter(torch.randn(1, latents, width))
@@ -275,7 +295,11 @@ class AttentionPoolLatent(nn.Module):
         x = x if self.pos_embed is None else x + self.pos_embed
         split = lambda t: t.reshape(len(t), self.heads, width // self.heads).transpose(0, 1)  # noqa: E731
         key, value = self.kv(x).reshape(n, 2, width).unbind(1)
-        logits = split(self.q(self.latent[0])) @ split(key).transpose(1, 2) / (width // self.heads) ** 0.5
+        logits = (
+            split(self.q(self.latent[0]))
+            @ split(key).transpose(1, 2)
+            / (width // self.heads) ** 0.5
+        )
         if mask is not None:
             logits = logits.masked_fill(~mask, -torch.inf)
         out = (torch.softmax(logits, dim=-1) @ split(value)).transpose(0, 1).reshape(-1, width)
@@ -340,7 +364,10 @@ class ClassToken(nn.Module):
     def __init__(self, separate: bool, head: bool, width: int = 12, heads: int = 3) -> None:
         super().__init__()
         self.heads, self.separate = heads, separate
-        self.cls_token, self.pos_embed = nn.Parameter(torch.randn(1, width)), nn.Parameter(torch.randn(N + 1, width))
+        self.cls_token, self.pos_embed = (
+            nn.Parameter(torch.randn(1, width)),
+            nn.Parameter(torch.randn(N + 1, width)),
+        )
         if separate:
             self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
         else:
@@ -373,7 +400,9 @@ class KerasExample(nn.Module):
         parts = {"dense": ((D, K), (K,)), "dense_1": ((K, E), (E,)), "dense_2": ((N * E, C), (C,))}
         attention = ((E, 3), (3, 1), (E, 3))[: 2 + gated]
         named = {**parts, "mil_attention_layer": attention}
-        self.layers = nn.ModuleDict({name: KerasVariables(*shapes) for name, shapes in named.items()})
+        self.layers = nn.ModuleDict(
+            {name: KerasVariables(*shapes) for name, shapes in named.items()}
+        )
 
     def forward(self, x: Any, mask: Any = None) -> Any:
         first, second, last, attention = (list(part.vars) for part in self.layers.values())
@@ -392,8 +421,12 @@ def of_sub_bag(network: Any, x: Any, mask: Any) -> Any:
 
 
 CASES: dict[str, Callable[[], Case]] = {
-    "class-token": lambda: Case("class_token", ClassToken(separate=False, head=False), {"num_heads": 3}, 12),
-    "class-token-separate": lambda: Case("class_token", ClassToken(separate=True, head=True), {"num_heads": 3}, 12),
+    "class-token": lambda: Case(
+        "class_token", ClassToken(separate=False, head=False), {"num_heads": 3}, 12
+    ),
+    "class-token-separate": lambda: Case(
+        "class_token", ClassToken(separate=True, head=True), {"num_heads": 3}, 12
+    ),
     "keras": lambda: Case("keras", KerasExample(gated=True)),
     "keras-ungated": lambda: Case("keras", KerasExample(gated=False)),
     "chief": lambda: Case("chief", Chief(organ=2), {"organ": 2}),
@@ -406,7 +439,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "add-mil": lambda: Case("mil_baseline", add_mil()),
     "aem-mil": lambda: Case("mil_baseline_aem", aem_mil()),
     "mean-mil": lambda: Case("mil_baseline_mean", mean_mil()),
-    "torchmil-linear": lambda: Case("torchmil", torchmil_with(nn.Linear(D, E)), {"embed_activation": "identity"}),
+    "torchmil-linear": lambda: Case(
+        "torchmil", torchmil_with(nn.Linear(D, E)), {"embed_activation": "identity"}
+    ),
     "torchmil-norm": lambda: Case(
         "torchmil",
         torchmil_with(nn.LayerNorm(D, elementwise_affine=False), nn.Linear(D, E), nn.ReLU()),
@@ -414,9 +449,13 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "clam-sb": lambda: Case("clam", Clam(gate=True, dropout=False, multiple=False)),
     "clam-sb-dropout": lambda: Case("clam", Clam(gate=True, dropout=True, multiple=False)),
-    "clam-sb-parallel": lambda: Case("clam", Clam(gate=True, dropout=True, multiple=False, parallel=True)),
+    "clam-sb-parallel": lambda: Case(
+        "clam", Clam(gate=True, dropout=True, multiple=False, parallel=True)
+    ),
     "clam-sb-ungated": lambda: Case("clam", Clam(gate=False, dropout=True, multiple=False)),
-    "clam-sb-ungated-parallel": lambda: Case("clam", Clam(gate=False, dropout=False, multiple=False, parallel=True)),
+    "clam-sb-ungated-parallel": lambda: Case(
+        "clam", Clam(gate=False, dropout=False, multiple=False, parallel=True)
+    ),
     "clam-mb": lambda: Case("clam", Clam(gate=True, dropout=True, multiple=True)),
     "clam-mb-ungated": lambda: Case("clam", Clam(gate=False, dropout=False, multiple=True)),
     "mil-lab": lambda: Case("mil_lab", MilLab(gated=True)),
@@ -424,31 +463,44 @@ CASES: dict[str, Callable[[], Case]] = {
     "feather": lambda: Case("mil_lab", Wrapped(MilLab(gated=True))),
     "torchmil": lambda: Case("torchmil", Torchmil(torch.tanh, gated=False, extractor=False)),
     "torchmil-gated-gelu": lambda: Case(
-        "torchmil", Torchmil(nn.functional.gelu, gated=True, extractor=False), {"activation": "gelu"}
+        "torchmil",
+        Torchmil(nn.functional.gelu, gated=True, extractor=False),
+        {"activation": "gelu"},
     ),
     "torchmil-extractor": lambda: Case(
-        "torchmil", Torchmil(torch.relu, True, extractor=True), {"activation": "relu", "last_activation": "identity"}
+        "torchmil",
+        Torchmil(torch.relu, True, extractor=True),
+        {"activation": "relu", "last_activation": "identity"},
     ),
     "torchmil-leaky": lambda: Case(
-        "torchmil", Torchmil(nn.functional.leaky_relu, gated=False, extractor=False), {"activation": "leaky_relu"}
+        "torchmil",
+        Torchmil(nn.functional.leaky_relu, gated=False, extractor=False),
+        {"activation": "leaky_relu"},
     ),
     "xmil": lambda: Case("xmil", Xmil(layers=1)),
     "xmil-deep": lambda: Case("xmil", Xmil(layers=3)),
     "histobistro": lambda: Case("histobistro", EncoderHead(TwoLinear(), norm=False)),
     "marugoto": lambda: Case(
-        "marugoto", EncoderHead(nn.Sequential(nn.Linear(E, K), nn.Tanh(), nn.Linear(K, 1)), norm=True)
+        "marugoto",
+        EncoderHead(nn.Sequential(nn.Linear(E, K), nn.Tanh(), nn.Linear(K, 1)), norm=True),
     ),
     "slideflow": lambda: Case(
-        "marugoto", EncoderHead(nn.Linear(E, 1), norm=True, temperature=0.5), {"attention_temperature": 0.5}
+        "marugoto",
+        EncoderHead(nn.Linear(E, 1), norm=True, temperature=0.5),
+        {"attention_temperature": 0.5},
     ),
-    "owkin": lambda: Case("owkin", OwkinAbmil(temperature=2.0), {"attention_temperature": 2.0}, D + 3),
+    "owkin": lambda: Case(
+        "owkin", OwkinAbmil(temperature=2.0), {"attention_temperature": 2.0}, D + 3
+    ),
     "owkin-mean": lambda: Case("owkin", OwkinMean(), {}, D + 3),
     "aim": lambda: Case("aim", Aim(), {"num_heads": 3}, 12),
     "timm": lambda: Case("timm", TimmPool(), {"num_heads": 3}, 12),
     "timm-mean-of-latents": lambda: Case(
         "timm", TimmPool(latents=2, pool="avg"), {"num_heads": 3, "pool_type": "avg"}, 12
     ),
-    "timm-first-of-latents": lambda: Case("timm", TimmPool(latents=2), {"num_heads": 3, "pool_type": "token"}, 12),
+    "timm-first-of-latents": lambda: Case(
+        "timm", TimmPool(latents=2), {"num_heads": 3, "pool_type": "token"}, 12
+    ),
     "timm-no-query-layer": lambda: Case("timm", TimmPool(q_proj=False), {"num_heads": 3}, 12),
 }
 
@@ -480,7 +532,9 @@ def add_mil() -> Any:
     network = Parts("feature", "hidden", "", "out", "instance_classifier",
                     feature=nn.Sequential(nn.Linear(D, E), nn.ReLU()), attention=flat,
                     instance_classifier=nn.Sequential(nn.Linear(E, C)))  # fmt: skip
-    network.part = lambda name: {"hidden": flat[:2], "out": flat[2]}.get(name) or network.get_submodule(name)
+    network.part = lambda name: (
+        {"hidden": flat[:2], "out": flat[2]}.get(name) or network.get_submodule(name)
+    )
     return network
 
 
@@ -514,7 +568,9 @@ def torchmil_with(*feat_ext: Any) -> Any:
     pool.fc1, pool.fc2 = nn.Linear(E, K), nn.Linear(K, 1)
     network = Parts("feat_ext", "V", "", "pool.fc2", "classifier", pool=pool, classifier=nn.Linear(E, 1),
                     feat_ext=nn.Sequential(*feat_ext) if len(feat_ext) > 1 else feat_ext[0])  # fmt: skip
-    network.part = lambda name: (lambda h: torch.tanh(pool.fc1(h))) if name == "V" else network.get_submodule(name)
+    network.part = lambda name: (
+        (lambda h: torch.tanh(pool.fc1(h))) if name == "V" else network.get_submodule(name)
+    )
     return network
 
 

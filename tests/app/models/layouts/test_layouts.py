@@ -58,9 +58,12 @@ def test_layout_agrees_with_its_network(name: str, tmp_path: Path) -> None:
     model = BagClassifier.from_state_dict(path, **case.options)
     assert model.layout == case.layout
     assert_agrees(model, case.network, features(case.columns))
-    again = BagClassifier.from_state_dict(case.network.state_dict(), layout=case.layout, **case.options)
+    again = BagClassifier.from_state_dict(
+        case.network.state_dict(), layout=case.layout, **case.options
+    )
     assert np.array_equal(
-        again.predict_logits([features(case.columns)])[0], model.predict_logits([features(case.columns)])[0]
+        again.predict_logits([features(case.columns)])[0],
+        model.predict_logits([features(case.columns)])[0],
     )
 
 
@@ -140,8 +143,12 @@ class RealClam(torch.nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         h = torch.relu(self.linear("attention_net.module.0", x))
         start = "attention_net.module.3.attention"
-        hidden = torch.tanh(self.linear(f"{start}_a.0", h)) * torch.sigmoid(self.linear(f"{start}_b.0", h))
-        return self.linear("classifiers", torch.softmax(self.linear(f"{start}_c", hidden).T, dim=1) @ h)[0]
+        hidden = torch.tanh(self.linear(f"{start}_a.0", h)) * torch.sigmoid(
+            self.linear(f"{start}_b.0", h)
+        )
+        return self.linear(
+            "classifiers", torch.softmax(self.linear(f"{start}_c", hidden).T, dim=1) @ h
+        )[0]
 
 
 class RealXmil(RealClam):
@@ -165,7 +172,8 @@ def test_real_checkpoints(name: str, layout: str, witness: Any) -> None:
     saved = torch.load(path, map_location="cpu", weights_only=False)
     state = saved.get("model_state_dict", saved)
     assert all(
-        np.array_equal(load_torch(path).get("model_state_dict", load_torch(path))[k], v) for k, v in state.items()
+        np.array_equal(load_torch(path).get("model_state_dict", load_torch(path))[k], v)
+        for k, v in state.items()
     )
     assert_agrees(model, witness(state), features(model.network.D, n=14))
 
@@ -173,12 +181,27 @@ def test_real_checkpoints(name: str, layout: str, witness: Any) -> None:
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
-        (["pooler.query_tokens", "pooler.cross_attention_block.xattn.kv.weight", "linear.weight"], "not linear"),
-        (["visual.attnpool.q_proj.weight", "visual.attnpool.positional_embedding"], "mean of the instances"),
-        (["attn_pool.pos_embed", "attn_pool.qkv.weight", "attn_pool.proj.weight"], "mean of the instances"),
+        (
+            [
+                "pooler.query_tokens",
+                "pooler.cross_attention_block.xattn.kv.weight",
+                "linear.weight",
+            ],
+            "not linear",
+        ),
+        (
+            ["visual.attnpool.q_proj.weight", "visual.attnpool.positional_embedding"],
+            "mean of the instances",
+        ),
+        (
+            ["attn_pool.pos_embed", "attn_pool.qkv.weight", "attn_pool.proj.weight"],
+            "mean of the instances",
+        ),
     ],
 )
-def test_probes_that_are_not_pooled_games_are_refused_with_the_reason(keys: list[str], why: str) -> None:
+def test_probes_that_are_not_pooled_games_are_refused_with_the_reason(
+    keys: list[str], why: str
+) -> None:
     with pytest.raises(ValueError, match=f"not a pooled game.*{why}"):
         BagClassifier.from_state_dict({key: np.ones((3, 3)) for key in keys})
 
@@ -193,7 +216,9 @@ def test_the_organ_of_chief_shifts_the_bias_and_is_said() -> None:
 
 
 @pytest.mark.parametrize("older", [False, True])
-def test_the_keras_example_opens_by_the_hdf5_file_of_its_weights(older: bool, tmp_path: Path) -> None:
+def test_the_keras_example_opens_by_the_hdf5_file_of_its_weights(
+    older: bool, tmp_path: Path
+) -> None:
     """Keras 3 writes numbered variables; `model.save("x.h5")` and Keras 2 write names below `model_weights`."""
     h5py = pytest.importorskip("h5py", reason="HDF5 files need h5py (extra bags)")
     network = networks.case("keras").network
@@ -203,7 +228,9 @@ def test_the_keras_example_opens_by_the_hdf5_file_of_its_weights(older: bool, tm
             for i, part in enumerate(layer.vars):
                 kind = names.get(name, ("kernel:0", "bias:0"))[i]
                 label = "alpha" if name in names else name
-                path = f"model_weights/{label}/{label}/{kind}" if older else f"layers/{name}/vars/{i}"
+                path = (
+                    f"model_weights/{label}/{label}/{kind}" if older else f"layers/{name}/vars/{i}"
+                )
                 file[path] = part.detach().numpy()
         if not older:
             file["optimizer/vars/0"] = np.ones(3)
@@ -216,7 +243,10 @@ def test_the_keras_example_opens_by_the_hdf5_file_of_its_weights(older: bool, tm
 
 def test_an_hdf5_file_of_weights_has_no_links_and_no_endless_groups(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py", reason="HDF5 files need h5py (extra bags)")
-    for name, link in (("outside", h5py.ExternalLink("other.h5", "/x")), ("soft", h5py.SoftLink("/layers"))):
+    for name, link in (
+        ("outside", h5py.ExternalLink("other.h5", "/x")),
+        ("soft", h5py.SoftLink("/layers")),
+    ):
         with h5py.File(tmp_path / f"{name}.h5", "w") as file:
             file.create_group("layers")["dense"] = link
         with pytest.raises(ValueError, match="'dense' is a link to another place"):
@@ -258,7 +288,9 @@ class SizeTemperature(networks.Xmil):  # type: ignore[misc]
 
 def _marugoto(hidden: Any, **changes: Any) -> Any:
     nn = torch.nn
-    network = networks.EncoderHead(nn.Sequential(nn.Linear(networks.E, networks.K), hidden, nn.Linear(5, 1)), norm=True)
+    network = networks.EncoderHead(
+        nn.Sequential(nn.Linear(networks.E, networks.K), hidden, nn.Linear(5, 1)), norm=True
+    )
     if "after" in changes:
         network.head[2] = changes["after"]
     network.head[1].eps = changes.get("eps", 1e-5)
@@ -276,19 +308,27 @@ UNSAID: dict[str, tuple[Any, bool]] = {
     "torchmil, GELU attention": (lambda: networks.Torchmil(_F.gelu, False, False), True),
     "torchmil, gated, ReLU attention": (lambda: networks.Torchmil(torch.relu, True, False), True),
     "torchmil, gated, GELU attention": (lambda: networks.Torchmil(_F.gelu, True, False), True),
-    "torchmil, Linear-ReLU-Linear": (lambda: networks.torchmil_with(_linear(), _nn.ReLU(), _linear(7)), True),
+    "torchmil, Linear-ReLU-Linear": (
+        lambda: networks.torchmil_with(_linear(), _nn.ReLU(), _linear(7)),
+        True,
+    ),
     "torchmil, Linear": (lambda: networks.torchmil_with(_linear()), True),
     "torchmil, Linear-Linear": (lambda: networks.torchmil_with(_linear(), _linear(7)), True),
     "torchmil, Linear-GELU": (lambda: networks.torchmil_with(_linear(), _nn.GELU()), True),
     "torchmil, LayerNorm-Linear-ReLU": (
-        lambda: networks.torchmil_with(_nn.LayerNorm(11, elementwise_affine=False), _linear(), _nn.ReLU()),
+        lambda: networks.torchmil_with(
+            _nn.LayerNorm(11, elementwise_affine=False), _linear(), _nn.ReLU()
+        ),
         True,
     ),
     "torchmil, Linear-ReLU-Linear-GELU": (
         lambda: networks.torchmil_with(_linear(), _nn.ReLU(), _linear(7), _nn.GELU()),
         True,
     ),
-    "slideflow, temperature 2": (lambda: networks.EncoderHead(_nn.Linear(7, 1), norm=True, temperature=2.0), True),
+    "slideflow, temperature 2": (
+        lambda: networks.EncoderHead(_nn.Linear(7, 1), norm=True, temperature=2.0),
+        True,
+    ),
     "slideflow, quantile gate": (lambda: Gate(_nn.Linear(7, 1), norm=True), False),
     "owkin, temperature 0.5": (lambda: networks.OwkinAbmil(0.5), True),
     "marugoto, ReLU in the head": (lambda: _marugoto(_nn.Tanh(), after=_nn.ReLU()), False),
@@ -307,7 +347,9 @@ def test_what_a_file_does_not_hold_is_said_and_then_found_or_refused(name: str) 
     assert model.doubts.endswith("(not checked)") and model.doubts in repr(model)
     columns = model.network.D
     bags = [features(columns, n, seed=n) for n in (9, 12)]
-    assert max(np.abs(model.predict_logits([x])[0] - forward(network, x)).max() for x in bags) > 1e-4
+    assert (
+        max(np.abs(model.predict_logits([x])[0] - forward(network, x)).max() for x in bags) > 1e-4
+    )
     result = model.check(bags, lambda several: [forward(network, x) for x in several])
     assert not result.agrees and model.doubts
     if found:
@@ -326,7 +368,9 @@ def test_weights_of_wrong_shapes_are_refused_in_one_line(name: str) -> None:
     for key in state:
         for shape in ((), (0,), (3,), (0, 0), (7, 7), (2, 3, 4), (18, 0), (0, 6)):
             try:
-                BagClassifier.from_state_dict({**state, key: np.ones(shape)}, layout=case.layout, **case.options)
+                BagClassifier.from_state_dict(
+                    {**state, key: np.ones(shape)}, layout=case.layout, **case.options
+                )
             except ValueError as error:
                 errors.append(str(error))
     assert len(errors) > 4 * len(state) and "\n" not in "".join(errors)

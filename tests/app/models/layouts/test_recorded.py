@@ -59,7 +59,9 @@ def test_agreement_can_fail(name):
     record = records()[name]
     # Not those of the parts that play no role in the prediction.
     idle = ("instance_classifiers.", "feature_extractor_part1.")
-    key = next(k for k in record["state"] if k.endswith(("weight", "vars.0")) and not k.startswith(idle))
+    key = next(
+        k for k in record["state"] if k.endswith(("weight", "vars.0")) and not k.startswith(idle)
+    )
     with pytest.raises(AssertionError):
         check_agrees(model_of(record, **{key: record["state"][key] * 1.001}), record)
 
@@ -71,7 +73,13 @@ def test_the_record_is_what_torch_says(name):
 
     assert records().keys() == networks.CASES.keys()
     record, case = records()[name], networks.case(name)
-    assert (record["layout"], record["options"], record["columns"]) == (case.layout, case.options, case.columns)
-    case.network.load_state_dict({key: torch.as_tensor(array) for key, array in record["state"].items()})
+    assert (record["layout"], record["options"], record["columns"]) == (
+        case.layout,
+        case.options,
+        case.columns,
+    )
+    case.network.load_state_dict(
+        {key: torch.as_tensor(array) for key, array in record["state"].items()}
+    )
     for key, array in make.answers(case.network, case.columns).items():
         assert np.abs(array - record[key]).max() < TOLERANCE, key
