@@ -1,4 +1,8 @@
-"""Small functions that several subpackages share: softmax, groups by first appearance, ranks, tensors, checks, JSON."""
+"""Small functions that several subpackages share, in four groups.
+
+Softmax; groups of equal labels; ranks, tensors and JSON; and the checkers, which raise the
+errors about arguments. `_shapes.py` has the check for the arrays of a constructor.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._types import Array, Ids
-
-# Size of the table of `numbered_in_runs`, which should fit into a core's cache.
-MOST_PLACES = 1 << 17
+from ._types import Array, Ids, Masks
 
 
 def softmax(s: Array) -> Array:
@@ -30,42 +31,14 @@ def numbered(labels: ArrayLike | NDArray[Any]) -> tuple[Ids, Ids]:
     (array([0, 1, 0]), array([0, 1]))
     """
     labels = np.asarray(labels)
-    axis = 0 if labels.ndim > 1 else None
+    axis = None
+    if labels.ndim > 1:
+        axis = 0
     _, first, inverse = np.unique(labels, axis=axis, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(order.size, dtype=np.intp)
     rank[order] = np.arange(order.size)
     return rank[inverse.reshape(-1)], first[order]
-
-
-def numbered_in_runs(ids: Ids, lengths: Ids, most: int) -> tuple[Ids, Ids]:
-    """Apply `numbered` to each of several runs of ids below `most`; return the numbers and first indices.
-
-    >>> numbered_in_runs(np.array([5, 7, 5, 7, 7, 5]), np.array([3, 3]), 8)
-    (array([0, 1, 0, 0, 0, 1]), array([0, 1, 3, 5]))
-    """
-    numbers, firsts = np.empty(ids.size, dtype=np.intp), []
-    ends = np.cumsum(lengths)
-    runs = max(1, MOST_PLACES // most)
-    for run in range(0, lengths.size, runs):
-        some = lengths[run : run + runs]
-        end = int(ends[run + some.size - 1])
-        start = end - int(some.sum())
-        if start == end:
-            continue
-        here = np.arange(end - start)
-        key = ids[start:end] + most * np.repeat(np.arange(some.size), some)
-        place = np.empty(most * some.size, dtype=np.intp)
-        place[key[::-1]] = here[
-            ::-1
-        ]  # the last of several assignments wins, which is that of the first place
-        first = place[key]
-        new = first == here
-        count = np.cumsum(new)
-        before = count[np.minimum(ends[run : run + some.size] - some - start, here[-1])] - 1
-        numbers[start:end] = count[first] - 1 - np.repeat(before, some)
-        firsts.append(start + np.flatnonzero(new))
-    return numbers, np.concatenate([np.zeros(0, dtype=np.intp), *firsts])
 
 
 def run_lengths(starts: Ids, n: int) -> Ids:
@@ -90,50 +63,55 @@ def members(numbers: Ids) -> list[list[int]]:
     return [group.tolist() for group in np.split(order, np.cumsum(np.bincount(numbers))[:-1])]
 
 
-SCALARS = {float, int, str, bool, type(None)}
-
-
 def plain(value: Any) -> Any:
     """Convert nested arrays, tuples and named tuples to lists and dicts for `json.dumps`.
 
     >>> plain({"spans": ((0, 1),), "scores": np.ones(2)})
     {'spans': [[0, 1]], 'scores': [1.0, 1.0]}
     """
-    if isinstance(value, tuple | list):
-        parts = [part if type(part) in SCALARS else plain(part) for part in value]
-        return dict(zip(value._fields, parts, strict=True)) if hasattr(value, "_fields") else parts
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     if isinstance(value, dict):
         return {name: plain(part) for name, part in value.items()}
-    return value.tolist() if isinstance(value, np.ndarray) else value
+    if hasattr(value, "_fields"):
+        return {name: plain(part) for name, part in value._asdict().items()}
+    if isinstance(value, tuple | list):
+        return [plain(part) for part in value]
+    return value
 
 
 def ranks(x: ArrayLike) -> Array:
     """Return ranks from 1; equal numbers share their mean rank."""
     values = np.asarray(x, dtype=np.float64)
-    if values.ndim != 1 or np.isnan(values).any():
-        raise ValueError(f"x: expected one-dimensional numbers, got shape {values.shape} or NaN")
+    is_list = values.ndim == 1 and not np.isnan(values).any()
+    check("x", is_list, "one-dimensional numbers", f"shape {values.shape} or NaN")
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
     """Compute Spearman's rank correlation, or NaN if either argument is constant."""
-    a, b = ranks(x), ranks(y)
-    if a.shape != b.shape:
-        raise ValueError(f"y: expected shape {a.shape} like x, got {b.shape}")
-    a, b = a - a.mean(), b - b.mean()
+    a = ranks(x)
+    b = ranks(y)
+    check("y", a.shape == b.shape, f"shape {a.shape} like x", b.shape)
+    a = a - a.mean()
+    b = b - b.mean()
     size = np.sqrt((a @ a) * (b @ b))
-    return float(a @ b / size) if size > 0 else float("nan")
+    if size == 0:
+        return math.nan
+    return float(a @ b / size)
 
 
 def as_array(value: Any) -> NDArray[Any]:
     """Convert an array or tensor to a NumPy array of the same type (bfloat16, which NumPy lacks, to float32)."""
-    if hasattr(value, "detach"):
-        tensor = value.detach().cpu()
-        return np.asarray((tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy())
-    return (
-        value if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
-    )  # which `unmasked` rejects
+    if isinstance(value, np.ma.MaskedArray):
+        return value  # `unmasked` rejects it
+    if not hasattr(value, "detach"):
+        return np.asarray(value)
+    tensor = value.detach().cpu()
+    if "bfloat16" in str(tensor.dtype):
+        tensor = tensor.float()
+    return np.asarray(tensor.numpy())
 
 
 def did_you_mean(name: object, choices: Iterable[str]) -> str:
@@ -143,61 +121,116 @@ def did_you_mean(name: object, choices: Iterable[str]) -> str:
     ("; did you mean 'shapley'?", '')
     """
     nearest = get_close_matches(str(name), list(choices), n=1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else ""
+    if not nearest:
+        return ""
+    return f"; did you mean {nearest[0]!r}?"
+
+
+# The checkers. Each returns the checked value, or raises a ValueError that names the argument, what
+# was expected and what was received. They are used at the door: constructors, public functions,
+# loaders and the command line.
+
+
+def check(name: str, holds: bool | np.bool_, expected: str, received: object) -> None:
+    """Raise an error about `name` unless a condition holds: the checker for all that has none of its own.
+
+    >>> check("labels", len(["a"]) == 2, "2 names, one per player", "1")
+    Traceback (most recent call last):
+    ValueError: labels: expected 2 names, one per player, got 1
+    """
+    if not holds:
+        raise ValueError(f"{name}: expected {expected}, got {received}")
+
+
+def choice(name: str, value: Any, choices: Iterable[str]) -> str:
+    """Return one of several known words.
+
+    >>> choice("players", "word", ["positions", "words"])
+    Traceback (most recent call last):
+    ValueError: players: expected 'positions' or 'words', got 'word'; did you mean 'words'?
+    """
+    known = list(choices)
+    *first, last = [repr(word) for word in known]
+    expected = last
+    if first:
+        expected = f"{', '.join(first)} or {last}"
+    is_known = isinstance(value, str) and value in known
+    check(name, is_known, expected, f"{value!r}{did_you_mean(value, known)}")
+    return value
 
 
 def whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> int:
-    """Return an integer of at least `least` and at most `most`, or raise an error about `name`."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | np.integer)
-        or not least <= value <= most
-    ):
-        expected = f"of at least {least}" if most == math.inf else f"in {least}..{most}"
-        raise ValueError(f"{name}: expected an integer {expected}, got {value!r}")
+    """Return an integer of at least `least` and at most `most`."""
+    expected = f"an integer of at least {least}"
+    if most < math.inf:
+        expected = f"an integer in {least}..{most}"
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    check(name, is_integer and least <= value <= most, expected, repr(value))
     return int(value)
 
 
 def number(name: str, value: Any, expected: str, fits: Callable[[float], bool]) -> float:
-    """Return a real number that `fits`, or raise an error about `name` that quotes `expected`."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not fits(float(value)):
-        raise ValueError(f"{name}: expected {expected}, got {value!r}")
+    """Return a real number that `fits`; the error quotes `expected`."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    check(name, is_number and fits(float(value)), expected, repr(value))
     return float(value)
 
 
 def positive(name: str, value: Any) -> float:
-    """Return a positive, finite number, or raise an error about `name`."""
+    """Return a positive, finite number."""
     return number(name, value, "a positive number", lambda x: 0 < x < math.inf)
 
 
+def not_negative(name: str, value: Any) -> float:
+    """Return a finite number of at least 0."""
+    return number(name, value, "a finite number of at least 0", lambda x: 0 <= x < math.inf)
+
+
+def fraction(name: str, value: Any) -> float:
+    """Return a number between 0 and 1, both excluded."""
+    return number(name, value, "a number between 0 and 1", lambda x: 0 < x < 1)
+
+
 def unmasked(name: str, value: Any) -> Any:
-    """Return the value, or raise an error about `name` for a masked array, whose mask would be lost."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise ValueError(f"{name}: expected numbers without a mask; remove or fill the masked ones")
+    """Return anything but a masked array, whose mask would be lost."""
+    masked = isinstance(value, np.ma.MaskedArray)
+    check(name, not masked, "numbers without a mask", "a masked array; remove or fill its entries")
     return value
 
 
 def real(name: str, value: Any) -> NDArray[Any]:
     """Return an array of real numbers with its type unchanged; every array of numbers is checked here.
 
-    Masked arrays, complex numbers, booleans and texts are errors about `name`.
+    Masked arrays, complex numbers, booleans and texts are errors.
     """
     unmasked(name, value)
+    expected = "an array of real numbers"
     try:
         array = as_array(value)
     except ValueError as error:
-        raise ValueError(
-            f"{name}: expected an array of real numbers, got nested lists ({error})"
-        ) from None
-    if array.dtype.kind not in "fiu":
-        raise ValueError(f"{name}: expected an array of real numbers, got dtype {array.dtype}")
+        raise ValueError(f"{name}: expected {expected}, got nested lists ({error})") from None
+    check(name, array.dtype.kind in "fiu", expected, f"dtype {array.dtype}")
     return array
 
 
 def finite(name: str, value: Any) -> Array:
-    """Return a C-contiguous float64 copy of finite real numbers, or raise an error about `name`."""
+    """Return a C-contiguous float64 copy of finite real numbers."""
     array = np.array(real(name, value), dtype=np.float64, order="C")
-    if not np.isfinite(array).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ValueError(f"{name}: expected finite numbers, got {array[where]} at index {where}")
+    _check_entries(name, array, np.isfinite(array), "finite numbers")
     return array
+
+
+def finite_or_deleted(name: str, value: Any) -> Array:
+    """Return a C-contiguous float64 copy of log-masses: finite numbers, or -inf for what is deleted."""
+    array = np.array(real(name, value), dtype=np.float64, order="C")
+    fits = np.isfinite(array) | np.isneginf(array)
+    _check_entries(name, array, fits, "finite numbers or -inf (deleted)")
+    return array
+
+
+def _check_entries(name: str, array: Array, fits: Masks, expected: str) -> None:
+    """Raise an error about the first entry that does not fit."""
+    if fits.all():
+        return
+    index = tuple(int(i) for i in np.argwhere(~fits)[0])
+    check(name, False, expected, f"{array[index]} at index {index}")

@@ -17,6 +17,7 @@ LEVELS = {
     "_lazy": 0,
     "_progress": 0,
     "_arrays": 0.5,
+    "_shapes": 0.7,
     # The mathematics.
     "game": 1,
     "attention": 2,

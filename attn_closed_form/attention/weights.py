@@ -28,14 +28,14 @@ e_t = W_e[token] + W_p[t] both split into a token part and a position part, with
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import finite, positive, whole
+from .._arrays import positive, whole
+from .._shapes import checked_arrays, set_fields
 from .._types import Array, Ids
 
 # The axes of every array, by name: equal names must have equal lengths.
@@ -51,8 +51,8 @@ AXES: dict[str, tuple[str, ...]] = {
     "b_v": ("K", "d_out"),
     "b_l": ("C",),
 }
+# The arrays that are zero by default.
 BIASES = ("b_q", "b_k", "b_v", "b_l")
-OPTIONAL = ("W_p", *BIASES)
 
 
 class Collapse(NamedTuple):
@@ -122,19 +122,17 @@ class AttentionWeights:
     C: int = field(init=False)
 
     def __post_init__(self) -> None:
-        given = [name for name in AXES if name not in OPTIONAL or getattr(self, name) is not None]
-        arrays = {name: finite(name, getattr(self, name)) for name in given}
-        sizes = _sizes(arrays)
-        arrays |= {
-            name: np.zeros([sizes[axis] for axis in AXES[name]])
-            for name in BIASES
-            if name not in arrays
+        given = {name: getattr(self, name) for name in AXES}
+        arrays, sizes = checked_arrays(given, AXES, optional=("W_p", *BIASES))
+        for name in BIASES:
+            if name not in arrays:
+                arrays[name] = np.zeros([sizes[axis] for axis in AXES[name]])
+        last_id = sizes["D"] - 1
+        ids = {
+            "cls": whole("cls", self.cls, least=0, most=last_id),
+            "unk": whole("unk", self.unk, least=0, most=last_id),
         }
-        ids = {name: whole(name, getattr(self, name), 0, sizes["D"] - 1) for name in ("cls", "unk")}
-        for array in arrays.values():
-            array.flags.writeable = False
-        for name, value in {"T_max": None, **sizes, **arrays, **ids}.items():
-            object.__setattr__(self, name, value)
+        set_fields(self, {"T_max": None, **sizes, **arrays, **ids})
 
     @property
     def room(self) -> float:
@@ -184,27 +182,9 @@ class AttentionWeights:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "collapse"}
 
-
-def _sizes(arrays: Mapping[str, Array]) -> dict[str, int]:
-    """Return the length of every named axis, or raise an error if two arrays disagree or an axis is empty."""
-    sizes: dict[str, int] = {}
-    origin: dict[str, str] = {}
-    for name, array in arrays.items():
-        axes = AXES[name]
-        expected = "(" + ", ".join(f"{a}={sizes[a]}" if a in sizes else a for a in axes) + ")"
-        if array.ndim != len(axes):
-            raise ValueError(f"{name}: expected shape {expected}, got {array.shape}")
-        for axis, length in zip(axes, array.shape, strict=True):
-            if length == 0:
-                raise ValueError(
-                    f"{name}: expected shape {expected} with no empty axis, got {array.shape}"
-                )
-            if sizes.setdefault(axis, length) != length:
-                raise ValueError(
-                    f"{name}: expected shape {expected}, got {array.shape} ({axis} was set by {origin[axis]})"
-                )
-            origin.setdefault(axis, name)
-    return sizes
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A pickle does not say that an array is read-only.
+        set_fields(self, state)
 
 
 def sinusoidal_positions(T_max: int, d_e: int, base: float | None = None) -> Array:

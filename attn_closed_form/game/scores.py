@@ -17,10 +17,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._arrays import run_lengths
+from .._arrays import check, run_lengths
+from .._shapes import axis_sizes
 from .._types import Array, Ids
 from .pooled_game import LARGEST_VALUE, PooledGame, merge_runs
 
+# The axes of every array: H heads, R value rows, n units, C outputs.
+AXES: dict[str, tuple[str, ...]] = {
+    "s": ("H", "n"),
+    "v": ("R", "n"),
+    "bias": ("C",),
+    "head": ("R",),
+    "output": ("R",),
+    "s_absent": ("H", "n"),
+    "v_absent": ("R", "n"),
+    "s_background": ("H",),
+    "v_background": ("R",),
+}
+# The axes that differ for the concatenated units of B inputs.
+AXES_OF_SEVERAL_INPUTS: dict[str, tuple[str, ...]] = {
+    "starts": ("B",),
+    "s_background": ("H", "B"),
+    "v_background": ("R", "B"),
+}
+# The first unit of the only input.
 ONE_INPUT = np.zeros(1, dtype=np.intp)
 
 
@@ -65,31 +85,24 @@ class PooledScores:
     starts: Ids | None = None
 
     def __post_init__(self) -> None:
-        (H, n), R, C = self.s.shape, len(self.v), self.bias.size
-        inputs = () if self.starts is None else (self.starts.size,)
-        background = {"s_background": (H, *inputs), "v_background": (R, *inputs)}
-        defaults: dict[str, Array | Ids] = {
-            "head": np.zeros(R, dtype=np.intp),
-            "output": np.arange(R),
-        }
-        defaults |= {
-            "s_background": np.full((H, *inputs), -np.inf),
-            "v_background": np.zeros((R, *inputs)),
+        axes = AXES
+        if self.starts is not None:
+            axes = {**AXES, **AXES_OF_SEVERAL_INPUTS}
+        given = {name: getattr(self, name) for name in axes}
+        sizes = axis_sizes({name: a for name, a in given.items() if a is not None}, axes)
+        defaults = {
+            "head": np.zeros(sizes["R"], dtype=np.intp),
+            "output": np.arange(sizes["R"]),
+            "s_background": np.full([sizes[axis] for axis in axes["s_background"]], -np.inf),
+            "v_background": np.zeros([sizes[axis] for axis in axes["v_background"]]),
         }
         for name, default in defaults.items():
-            if getattr(self, name) is None:
+            if given[name] is None:
                 object.__setattr__(self, name, default)
-        shapes = {"v": (R, n), "s_absent": (H, n), "v_absent": (R, n), **background}
-        for name, shape in {**shapes, "head": (R,), "output": (R,)}.items():
-            if (array := getattr(self, name)) is not None and array.shape != shape:
-                raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
-        if (self.s_absent is None) != (self.v_absent is None):
-            raise ValueError("s_absent, v_absent: expected both or neither")
-        for name, top in (("head", H), ("output", C)):
-            if (numbers := getattr(self, name)).min() < 0 or numbers.max() >= top:
-                raise ValueError(
-                    f"{name}: expected numbers in 0..{top - 1}, one per value row, got {numbers}"
-                )
+        both = (self.s_absent is None) == (self.v_absent is None)
+        check("s_absent, v_absent", both, "both or neither", "one of them")
+        _check_numbers("head", self.head, sizes["H"])
+        _check_numbers("output", self.output, sizes["C"])
 
     def heads(self, coefficients: Sequence[float] | Array) -> tuple[Ids, Ids, Array]:
         """Return the (h,) heads and (r,) value rows of `coefficients @ logits`, and the (h, r) weights of the rows."""
@@ -216,6 +229,12 @@ class PooledScores:
             games.append(make(*arrays, *always, bias, bias, names))
             start = end
         return games
+
+
+def _check_numbers(name: str, numbers: Ids, count: int) -> None:
+    """Raise an error unless every number of a head or an output is below their count."""
+    fits = numbers.min() >= 0 and numbers.max() < count
+    check(name, fits, f"numbers in 0..{count - 1}, one per value row", numbers)
 
 
 def stable_order(numbers: Ids) -> Ids:

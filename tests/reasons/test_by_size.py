@@ -82,5 +82,5 @@ def test_many_players_have_shares_and_sizes_are_checked():
             bounds_by_size(game, wrong)
     masked = np.ma.masked_array([30, 3000], mask=[False, True])
     for wrong in ([True, False], ["30"], masked):
-        with pytest.raises(ValueError, match=r"^absent: expected .*numbers"):
+        with pytest.raises(ValueError, match="absent"):
             bounds_by_size(game, wrong)

@@ -237,7 +237,7 @@ def test_progress_of_the_search():
 
 @pytest.mark.parametrize("penalty", [True, -1e-9, np.inf, np.nan])
 def test_impossible_penalties(penalty):
-    with pytest.raises(ValueError, match=r"penalty: expected a number >= 0 or None, got"):
+    with pytest.raises(ValueError, match="penalty"):
         Optimum(penalty=penalty)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..._arrays import numbered_in_runs
 from ..._lazy import cached_property
 from ..._types import Array, Ids, Span
 from ...attention.gradient import (
@@ -29,6 +28,8 @@ from .text import Encoded, Token, Vocabulary, check_text, excerpt, tokenize
 Tokenizer = Callable[[str], Sequence[Token]]
 # Smallest tolerance that integrated gradients can reach.
 LEAST_IG_TOL = 1e-12
+# Size of the table of `numbered_in_runs`, which should fit into a core's cache.
+MOST_PLACES = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,3 +281,33 @@ _GRADIENTS: dict[str, Callable[[AttentionWeights, Ids, Sequence[float]], Array]]
     "gradient-x-input": gradient_times_input,
     "lrp": classifier_lrp,
 }
+
+
+def numbered_in_runs(ids: Ids, lengths: Ids, most: int) -> tuple[Ids, Ids]:
+    """Apply `numbered` to each of several runs of ids below `most`; return the numbers and first indices.
+
+    >>> numbered_in_runs(np.array([5, 7, 5, 7, 7, 5]), np.array([3, 3]), 8)
+    (array([0, 1, 0, 0, 0, 1]), array([0, 1, 3, 5]))
+    """
+    numbers, firsts = np.empty(ids.size, dtype=np.intp), []
+    ends = np.cumsum(lengths)
+    runs = max(1, MOST_PLACES // most)
+    for run in range(0, lengths.size, runs):
+        some = lengths[run : run + runs]
+        end = int(ends[run + some.size - 1])
+        start = end - int(some.sum())
+        if start == end:
+            continue
+        here = np.arange(end - start)
+        key = ids[start:end] + most * np.repeat(np.arange(some.size), some)
+        place = np.empty(most * some.size, dtype=np.intp)
+        place[key[::-1]] = here[
+            ::-1
+        ]  # the last of several assignments wins, which is that of the first place
+        first = place[key]
+        new = first == here
+        count = np.cumsum(new)
+        before = count[np.minimum(ends[run : run + some.size] - some - start, here[-1])] - 1
+        numbers[start:end] = count[first] - 1 - np.repeat(before, some)
+        firsts.append(start + np.flatnonzero(new))
+    return numbers, np.concatenate([np.zeros(0, dtype=np.intp), *firsts])
