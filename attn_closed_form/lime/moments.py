@@ -47,6 +47,7 @@ from .rules import (
     SizeRule,
     TiltedTerm,
     ladder,
+    rule_errors,
     size_moments,
     tilted_rule,
 )
@@ -264,19 +265,30 @@ class KernelLaw:
                 rules += some.rules
         # Terms may exceed their share of the error if others compensate for it.
         done = errors <= (allowed if errors.mean() > allowed else np.inf)
-        which, index = which[done], index[done]
-        # A group of few terms joins those with more nodes: one more group would cost more.
-        batches, first, levels = [], 0, np.unique(index).tolist()
+        which, index, errors = which[done], index[done], errors[done]
+        batches: list[Batch] = []
+        levels = np.unique(index).tolist()
         for level, longer in zip_longest(levels, levels[1:]):
-            group = which[(index >= first) & (index <= level)]
-            p, weights = rules[level].p[:, None], rules[level].weights[:, None]
-            if (
-                longer is None
-                or group.size * self.d * (rules[longer].p.size - len(p)) > GROUP_ELEMENTS
-            ):
-                parts = [slice(start, start + MOST_NODES) for start in range(0, len(p), MOST_NODES)]
-                batches += [Batch(group, p[part], weights[part]) for part in parts]
-                first = level + 1
+            group = np.flatnonzero(index == level)
+            rule = rules[level]
+            if longer is not None:
+                # A group of few terms joins those with more nodes, because one more group would cost more. The error
+                # of a longer rule is not always smaller: from the point where a Gauss rule no longer exists, rules
+                # have Gauss-Legendre nodes, which are exact to half the degree.
+                more_nodes = rules[longer].p.size - rule.p.size
+                joined = errors.copy()
+                joined[group] = rule_errors(
+                    rules[longer], log_bounds[which[group]], real[which[group]]
+                )
+                is_cheaper = group.size * self.d * more_nodes <= GROUP_ELEMENTS
+                if is_cheaper and joined.sum() <= max(allowed * which.size, errors.sum()):
+                    index[group] = longer
+                    errors = joined
+                    continue
+            p, weights = rule.p[:, None], rule.weights[:, None]
+            for start in range(0, len(p), MOST_NODES):
+                part = slice(start, start + MOST_NODES)
+                batches.append(Batch(which[group], p[part], weights[part]))
         return batches, done
 
     def _tilted(

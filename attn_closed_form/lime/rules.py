@@ -116,6 +116,14 @@ class Ladder(NamedTuple):
         return index, errors[np.arange(index.size), index]
 
 
+def rule_errors(rule: SizeRule, log_bound: Array, B: Array) -> Array:
+    """Return the error (r,) of one rule for each of r terms, whose bounds are those of `Ladder.choose`."""
+    log_M = log_bound + LOG_PRESENT
+    elsewhere = _exp((rule.log_error + log_M).min(axis=1))
+    rounding = _exp((rule.log_rounding + log_M).min(axis=1))
+    return elsewhere + np.minimum(B * rule.rounding, rounding)
+
+
 def _exp(x: Array) -> Array:
     return np.exp(np.minimum(x, 300.0))
 
