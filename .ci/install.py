@@ -88,12 +88,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "builder").mkdir()
-        builder, newcomer = Newcomer(folder / "builder"), Newcomer(folder)
+        builder = Newcomer(folder / "builder")
+        newcomer = Newcomer(folder)
         builder.install("build")
         builder.run(
             "python", "-m", "build", "--outdir", folder / "dist", ROOT
         )  # the wheel is built from the sdist
-        (wheel,), (sdist,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
+        (wheel,) = (folder / "dist").glob("*.whl")
+        (sdist,) = (folder / "dist").glob("*.tar.gz")
         newcomer.install(str(wheel))
         packages = json.loads(newcomer.run("python", "-m", "pip", "list", "--format", "json"))
         names = {package["name"].lower().replace("_", "-") for package in packages} - {

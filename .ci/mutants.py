@@ -95,11 +95,10 @@ def modules(folders: list[str]) -> list[Path]:
 
 def same_name(module: Path) -> Path:
     """The path that a test of the module's name would have."""
-    folder = (
-        Path("tests/jax_model")
-        if module.parts[0] == "jax_model"
-        else Path("tests", *module.parts[1:-1])
-    )
+    if module.parts[0] == "jax_model":
+        folder = Path("tests/jax_model")
+    else:
+        folder = Path("tests", *module.parts[1:-1])
     return folder / f"test_{module.name}"
 
 
@@ -151,7 +150,10 @@ def run_tests(tests: list[str], keep_bytecode: bool = False) -> tuple[str, str]:
             os.dup2(log.fileno(), 2)
             # Bytecode of the changed module must not be taken for that of the original.
             sys.dont_write_bytecode = not keep_bytecode
-            os.environ["PYTHONDONTWRITEBYTECODE"] = "" if keep_bytecode else "1"
+            if keep_bytecode:
+                os.environ["PYTHONDONTWRITEBYTECODE"] = ""
+            else:
+                os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
             status = int(pytest.main([*OPTIONS, *tests]))
             sys.stdout.flush()
             os._exit(status)
@@ -196,7 +198,8 @@ def sample(count: int, seed: int, part: tuple[int, int], out: Path) -> None:
         commands.init(modules(FOLDERS), database, {})
         for item in database.work_items:
             (mutation,) = item.mutations
-            name, (line, column) = mutation.module_path.as_posix(), mutation.start_pos
+            name = mutation.module_path.as_posix()
+            (line, column) = mutation.start_pos
             if not EXCLUDED.match(mutation.operator_name):
                 places.setdefault((name, line, column), []).append(mutation)
     draw = random.Random(seed)
@@ -207,11 +210,10 @@ def sample(count: int, seed: int, part: tuple[int, int], out: Path) -> None:
         for place, mutation in chosen
         if names.index(place[0]) % part[1] == part[0] - 1
     ]
-    done = (
-        [json.loads(line)["place"] for line in out.read_text(encoding="utf-8").splitlines()]
-        if out.exists()
-        else []
-    )
+    if out.exists():
+        done = [json.loads(line)["place"] for line in out.read_text(encoding="utf-8").splitlines()]
+    else:
+        done = []
     for place, mutation in chosen:
         if list(place) in done:
             continue

@@ -37,7 +37,8 @@ def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
 def demo() -> int:
     """Explain a sentence with the shipped model, and check the Shapley values against their definition."""
     explanations = load_demo_model().explain(SENTENCE)
-    shapley, columns = explanations["shapley"], shutil.get_terminal_size((100, 24)).columns
+    shapley = explanations["shapley"]
+    columns = shutil.get_terminal_size((100, 24)).columns
     print(f"The shipped sentiment model reads: {SENTENCE}\n")
     print(answer(explanations, columns, use_color(sys.stdout)))
     gap = np.abs(shapley_by_enumeration(shapley) - shapley.scores).max()

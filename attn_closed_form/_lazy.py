@@ -13,7 +13,8 @@ else:
         """`functools.cached_property` as of Python 3.12, without the lock, which often costs more than the result."""
 
         def __init__(self, compute: Callable[[Any], Any]) -> None:
-            self.compute, self.__doc__ = compute, compute.__doc__
+            self.compute = compute
+            self.__doc__ = compute.__doc__
 
         def __set_name__(self, owner: type, name: str) -> None:
             self.name = name

@@ -43,7 +43,10 @@ def stages(title: str, progress: Report | bool | None = None) -> Iterator[Report
     if callable(progress):
         yield progress
         return
-    bars = None if progress is False else rich_progress(always=progress is True)
+    if progress is False:
+        bars = None
+    else:
+        bars = rich_progress(always=progress is True)
     if bars is None:
         yield lambda stage, done, total: None
         return

@@ -37,8 +37,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--model", help="model file (default: the shipped one)")
     args = parser.parse_args(argv)
     try:
-        model = load_model(args.model) if args.model else load_demo_model()
-        weights, vocabulary = model.weights, model.vocabulary
+        if args.model:
+            model = load_model(args.model)
+        else:
+            model = load_demo_model()
+        weights = model.weights
+        vocabulary = model.vocabulary
         reviews = load_imdb(args.data, "test")
     except (ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -66,12 +70,13 @@ def main(argv: list[str] | None = None) -> int:
     for rate in MASKED:
         kept = [rng.random(len(d)) >= rate for d in documents]
         if weights.T_max is None:
-            masked, gone = [d[keep] for d, keep in zip(documents, kept, strict=True)], "deleted"
+            masked = [d[keep] for d, keep in zip(documents, kept, strict=True)]
+            gone = "deleted"
         else:
-            masked, gone = (
-                [np.where(keep, d, weights.unk) for d, keep in zip(documents, kept, strict=True)],
-                "[UNK]",
-            )
+            masked = [
+                np.where(keep, d, weights.unk) for d, keep in zip(documents, kept, strict=True)
+            ]
+            gone = "[UNK]"
         hit = (predict_many(weights, masked)[:, 0] > 0) == positive
         rows.append(
             {

@@ -96,7 +96,10 @@ def rows(model: TextClassifier, texts: list[str], seed: int) -> list[dict[str, A
         ours = sufficient_reason(game)
         seconds = time.perf_counter() - start
         players = list(ours.players or ())
-        case = text if len(text) < 50 else f"test review of {game.d} tokens"
+        if len(text) < 50:
+            case = text
+        else:
+            case = f"test review of {game.d} tokens"
         for method, chosen, estimate, taken, calls in (
             (
                 "anchor-exp",

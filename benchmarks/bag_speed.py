@@ -134,7 +134,8 @@ def main() -> None:
         for n in map(int, args.sizes.split(",")):
             write_bag(folder / f"{n}.h5", n, rng)
             runs = [command(folder, n) for _ in range(args.repeats)]
-            seconds, processor = min(run[0] for run in runs), min(run[1] for run in runs)
+            seconds = min(run[0] for run in runs)
+            processor = min(run[1] for run in runs)
             gigabytes = max(run[2] for run in runs)
             row = {
                 "instances": n,

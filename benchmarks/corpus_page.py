@@ -14,7 +14,8 @@ from typing import Any
 from .harness import RESULTS
 
 PAGE = RESULTS.parents[1] / "docs" / "corpus.md"
-BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
+BEGIN = "<!-- measured: begin -->\n"
+END = "<!-- measured: end -->\n"
 
 
 def measured(folder: Path = RESULTS) -> str:
@@ -27,14 +28,18 @@ def _read(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _rates(record: dict[str, Any]) -> str:
-    machine, bars = record["machine"], {bar["name"]: bar["measured"] for bar in record["bars"]}
+    machine = record["machine"]
+    bars = {bar["name"]: bar["measured"] for bar in record["bars"]}
     lines = [
         f"IMDB's test reviews, with the shipped model, on {machine['cores']} cores ({machine['processor']}):\n",
         "| what | reviews | per second | per second after the start |",
         "|---|---|---|---|",
     ]
     for row in record["rows"]:
-        later = f"{row['after a quarter']:,.0f}" if "after a quarter" in row else ""
+        if "after a quarter" in row:
+            later = f"{row['after a quarter']:,.0f}"
+        else:
+            later = ""
         rate = f"{row['documents/s']:,.{0 if row['documents/s'] >= 100 else 1}f}"
         lines.append(f"| {row['method']} | {row['documents']:,} | {rate} | {later} |")
     return (

@@ -43,13 +43,15 @@ def auroc(chosen: ArrayLike, scores: ArrayLike) -> float:
     >>> auroc([True, False, False], [0.5, 0.5, 0.1])
     0.75
     """
-    picked, r = np.asarray(chosen), ranks(scores)
+    picked = np.asarray(chosen)
+    r = ranks(scores)
     if picked.shape != r.shape or (picked.dtype.kind != "b" and not np.isin(picked, (0, 1)).all()):
         raise ValueError(
             f"chosen: expected {r.size} booleans like scores, got {picked.dtype} {picked.shape}"
         )
     picked = picked.astype(bool)
-    n1, n0 = int(picked.sum()), int((~picked).sum())
+    n1 = int(picked.sum())
+    n0 = int((~picked).sum())
     if n1 == 0 or n0 == 0:
         raise ValueError(
             f"chosen: expected some tokens chosen and some not, got {n1} of {picked.size}"

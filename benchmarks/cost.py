@@ -52,7 +52,8 @@ def main(argv: list[str] | None = None) -> int:
     sizes, repeats = ((200,), 3) if run.quick else ((1000, 5000), 10)
     repeats = run.wanted(repeats)
     model = load_demo_model()
-    weights, vocabulary = model.weights, model.vocabulary
+    weights = model.weights
+    vocabulary = model.vocabulary
     documents = [random_document(weights, LENGTH, seed=seed) for seed in range(repeats + 1)]
     config = Config(len(vocabulary), d=32, L=6, H=2, d_ff=64, T_max=64)
     params = init_transformer(jax.random.key(0), config)

@@ -42,7 +42,8 @@ from .shapley import kernel_shap
 SEED = 0
 DOCUMENTS = 256
 # Numbers of documents, and lengths of documents in words, for the growth of the cost.
-GROWTH_DOCUMENTS, GROWTH_WORDS = (16, 64, 256), (30, 60, 120, 240)
+GROWTH_DOCUMENTS = (16, 64, 256)
+GROWTH_WORDS = (30, 60, 120, 240)
 PEER_DOCUMENTS = 2
 # What float32 can promise for most documents; LIME's regression multiplies an error by about six.
 FLOAT32_TOL = 5e-3
@@ -318,7 +319,8 @@ def main(argv: list[str] | None = None) -> int:
     jax.config.update("jax_enable_x64", True)
     _, name = benchmark_model(SEED)
     count = 64 if args.quick else DOCUMENTS
-    documents, games = load_documents(args.data, count), probability_games(args.data, count)
+    documents = load_documents(args.data, count)
+    games = probability_games(args.data, count)
     devices = jax.devices()
     if {device.platform for device in devices} == {"cpu"}:
         print("no accelerator found: the numbers are for the CPU alone", file=sys.stderr)

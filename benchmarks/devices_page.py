@@ -35,7 +35,8 @@ def devices_page(folder: Path = RESULTS) -> str:
             for row in record["rows"]
             if row["method"].startswith("twin") or path.stem == "device-cpu"
         ]
-        settings, machine = record["settings"], record["machine"]
+        settings = record["settings"]
+        machine = record["machine"]
         page += f"\n## {rows[-1]['device']}, {settings['documents']} documents of {settings['mean tokens']} tokens "
         page += f"on average\n\n{machine['processor']}, {machine['cores']} cores, jax {machine['versions']['jax']}, "
         page += f"{machine['date']}.\n\n| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}\n"
@@ -48,11 +49,15 @@ def devices_page(folder: Path = RESULTS) -> str:
 def _cell(name: str, value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    return f"{value:.1e}" if name == "error" else _number(value)
+    if name == "error":
+        return f"{value:.1e}"
+    return _number(value)
 
 
 def _number(value: Any) -> str:
-    return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+    if value < 1000:
+        return f"{value:,.3g}"
+    return f"{value:,.0f}"
 
 
 def main() -> int:

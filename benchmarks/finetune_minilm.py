@@ -95,7 +95,9 @@ def both_ends(tokenizer: Any, texts: Sequence[str], tokens: int, first: int) -> 
 def rate_at(step: int, steps: int, warm_up: float) -> float:
     """Share of the peak rate at a step: linear up over the first `warm_up` of the steps, then linear to 0."""
     up = max(1, round(steps * warm_up))
-    return (step + 1) / up if step < up else max(0.0, (steps - step) / max(1, steps - up))
+    if step < up:
+        return (step + 1) / up
+    return max(0.0, (steps - step) / max(1, steps - up))
 
 
 def fine_tune(
@@ -174,11 +176,9 @@ def hidden_token_loss(model: Any, tokenizer: Any, inputs: Any) -> Any:
 def _precision(name: str) -> contextlib.AbstractContextManager[Any]:
     import torch
 
-    return (
-        torch.autocast("cpu", dtype=torch.bfloat16)
-        if name == "bfloat16"
-        else contextlib.nullcontext()
-    )
+    if name == "bfloat16":
+        return torch.autocast("cpu", dtype=torch.bfloat16)
+    return contextlib.nullcontext()
 
 
 def _save(

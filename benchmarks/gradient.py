@@ -70,7 +70,8 @@ def main() -> int:
         for batch in batches:
             jax.block_until_ready(batched(params, batch))
 
-    one, one_ids = documents[0], ids[0]
+    one = documents[0]
+    one_ids = ids[0]
     error, lean_error = largest_errors(weights, params, documents, batches)
     rows: list[dict[str, Any]] = [
         row("one, 255 tokens", "closed form", error[0], lambda: gradient(weights, one)),
@@ -109,14 +110,17 @@ def main() -> int:
         Bar("largest relative difference of a document", max(error), "<=", 1e-10),
         Bar("predict, seconds", rows[-1]["seconds"], "<=", 1e-3),
     ]
-    return 0 if report("gradient", rows, seed=SEED, settings=SIZES, bars=bars) else 1
+    if report("gradient", rows, seed=SEED, settings=SIZES, bars=bars):
+        return 0
+    return 1
 
 
 def largest_errors(
     weights: AttentionWeights, params: Params, documents: list[Any], batches: list[jax.Array]
 ) -> tuple[list[float], list[float]]:
     """Relative error of each document's gradient against the twin: the closed form's, the lean model's."""
-    closed, lean = [], []
+    closed = []
+    lean = []
     rest = iter(documents)
     for batch in batches:
         for witness, other in zip(

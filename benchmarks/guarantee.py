@@ -55,7 +55,8 @@ def judge(what: str, trial: Trial, settings: tuple[Any, ...]) -> tuple[str, floa
 
 
 def _try(what: str, trial: Trial, settings: tuple[Any, ...]) -> tuple[str, float]:
-    game, kind = trial.game, what.split(",")[0]
+    game = trial.game
+    kind = what.split(",")[0]
     try:
         ours = answer(what, trial.asked, trial.tol, settings)
     except ToleranceError:

@@ -63,7 +63,9 @@ def random_settings(rng: np.random.Generator, what: str, d: int) -> tuple[Any, .
         return tuple((rng.integers(-3, 4, d) * 2.0 ** rng.integers(-30, 30)).tolist())
     if what == "owen":
         return tuple(rng.integers(0, d, d).tolist())
-    return (INDICES[rng.integers(len(INDICES))],) if what == "index" else ()
+    if what == "index":
+        return (INDICES[rng.integers(len(INDICES))],)
+    return ()
 
 
 def answer(

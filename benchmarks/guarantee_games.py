@@ -39,13 +39,16 @@ class Trial(NamedTuple):
     @property
     def asked(self) -> PooledGame | LinkedGame:
         """The game that the functions are asked about."""
-        return self.game if self.link is None else LinkedGame(self.game, self.link)
+        if self.link is None:
+            return self.game
+        return LinkedGame(self.game, self.link)
 
 
 def random_trial(rng: np.random.Generator, most_players: int = 8) -> Trial:
     """One game of a random family with a random tolerance between 1e-13 and 1e-1."""
     family = str(rng.choice(FAMILIES))
-    d, H = int(rng.integers(1, most_players + 1)), int(rng.integers(1, 4))
+    d = int(rng.integers(1, most_players + 1))
+    H = int(rng.integers(1, 4))
     return Trial(family, _game(rng, family, d, H), float(10 ** rng.uniform(-13, -1)))
 
 
@@ -68,12 +71,16 @@ def random_linked_trial(rng: np.random.Generator, most_players: int = 8) -> Tria
     scale = float(
         rng.choice([0.1, 1.0, 3.0, 10.0, 30.0, 60.0 if name == "sigmoid" else 3.0])
     ) / max(largest, 1e-6)
-    target = float(rng.normal()) if name == "squared_error" else 0.0
+    if name == "squared_error":
+        target = float(rng.normal())
+    else:
+        target = 0.0
     if name == "log":
         v, v_absent, v_background = (
             np.abs(x) + float(rng.choice([0.0, 0.1])) for x in _values(game)
         )
-        empty, bias = abs(game.empty_value) + 0.1, abs(game.bias) + 0.01
+        empty = abs(game.empty_value) + 0.1
+        bias = abs(game.bias) + 0.01
         game = replace(
             game, v=v, v_absent=v_absent, v_background=v_background, empty_value=empty, bias=bias
         )
@@ -145,7 +152,8 @@ def _arrays(rng: np.random.Generator, d: int, H: int, spread: float) -> dict[str
     s, s_absent = rng.normal(size=(2, H, d)) * spread
     v, v_absent = rng.normal(size=(2, H, d)) + float(rng.choice([0.0, 1.0]))
     s_background, v_background = rng.normal(size=(2, H))
-    bias, empty_value = float(rng.normal()), float(rng.normal())
+    bias = float(rng.normal())
+    empty_value = float(rng.normal())
     return {
         "s": s,
         "v": v,
@@ -161,11 +169,10 @@ def _arrays(rng: np.random.Generator, d: int, H: int, spread: float) -> dict[str
 def _make(rng: np.random.Generator, a: dict[str, Any], kind: int, mixed: bool) -> PooledGame:
     more: dict[str, Any] = {}
     if kind in (1, 3):
-        s_absent = (
-            np.where(rng.random(a["s"].shape) < 0.5, -np.inf, a["s_absent"])
-            if mixed
-            else a["s_absent"]
-        )
+        if mixed:
+            s_absent = np.where(rng.random(a["s"].shape) < 0.5, -np.inf, a["s_absent"])
+        else:
+            s_absent = a["s_absent"]
         if mixed:
             s_absent[:, 0] = a["s_absent"][:, 0]  # all heads have mass when everybody is absent
         more |= {"s_absent": s_absent, "v_absent": a["v_absent"]}

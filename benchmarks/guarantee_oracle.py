@@ -38,15 +38,15 @@ def shapley_weights(d: int) -> list[Fraction]:
 
 def extended_values(game: Any) -> tuple[Float, float]:
     """F of every coalition (2^d,) in long double, and an estimate of the absolute error."""
-    d, H = game.s.shape[1], game.s.shape[0]
+    d = game.s.shape[1]
+    H = game.s.shape[0]
     here = masks(d)
     total = np.full(len(here), LONG(game.bias))
     size = abs(game.bias)
-    empty = (
-        ~here.any(axis=1)
-        if np.isneginf(game.s_absent).all() and np.isneginf(game.s_background).all()
-        else None
-    )
+    if np.isneginf(game.s_absent).all() and np.isneginf(game.s_background).all():
+        empty = ~here.any(axis=1)
+    else:
+        empty = None
     for h in range(H):
         log_mass = np.where(here, game.s[h].astype(LONG), game.s_absent[h].astype(LONG))
         log_mass = np.concatenate(
@@ -71,10 +71,12 @@ def ball_values(game: Any, bits: int = BITS) -> list[Any]:
     from flint import arb, ctx
 
     ctx.prec = bits
-    d, H = game.s.shape[1], game.s.shape[0]
+    d = game.s.shape[1]
+    H = game.s.shape[0]
     out = []
     for bit in masks(d):
-        total, some = arb(float(game.bias)), False
+        total = arb(float(game.bias))
+        some = False
         for h in range(H):
             pairs = [
                 (game.s[h, j], game.v[h, j])
@@ -110,13 +112,17 @@ def linked_extended_values(
     x = LONG(scale) * (f - LONG(target))
     doubt = abs(scale) * (doubt + LONG_ERROR * (float(np.abs(f).max()) + abs(target)))
     if name == "sigmoid":
-        g, slope = 1 / (1 + np.exp(-x)), 0.25
+        g = 1 / (1 + np.exp(-x))
+        slope = 0.25
     elif name == "log":
-        g, slope = np.log(x), 1 / float(x.min())
+        g = np.log(x)
+        slope = 1 / float(x.min())
     elif name == "exp":
-        g, slope = np.exp(x), float(np.exp(x.max()))
+        g = np.exp(x)
+        slope = float(np.exp(x.max()))
     else:
-        g, slope = x * x, 2 * float(np.abs(x).max())
+        g = x * x
+        slope = 2 * float(np.abs(x).max())
     return g, slope * doubt + LONG_ERROR * float(np.abs(g).max())
 
 
@@ -211,11 +217,9 @@ def weighted_banzhaf_rows(d: int, p: float) -> list[list[Fraction]]:
 def semivalue_rows(d: int, *weights: float) -> list[list[Fraction]]:
     """Any weights, over the sum of their moduli, to which the error is relative."""
     total = sum(abs(Fraction(w)) for w in weights)
-    return (
-        size_rows(d, [Fraction(w) / total for w in weights])
-        if total
-        else [[Fraction(0)] * (1 << d)] * d
-    )
+    if total:
+        return size_rows(d, [Fraction(w) / total for w in weights])
+    return [[Fraction(0)] * (1 << d)] * d
 
 
 def owen_rows(d: int, *numbers: int) -> list[list[Fraction]]:
@@ -224,7 +228,8 @@ def owen_rows(d: int, *numbers: int) -> list[list[Fraction]]:
     outer = shapley_weights(len(groups))
     rows = [[Fraction(0)] * (1 << d) for _ in range(d)]
     for own in groups:
-        others, inner = [group for group in groups if group is not own], shapley_weights(len(own))
+        others = [group for group in groups if group is not own]
+        inner = shapley_weights(len(own))
         for there in range(1 << len(others)):
             outside = sum(1 << j for g, group in enumerate(others) if there >> g & 1 for j in group)
             for j in own:
@@ -244,7 +249,8 @@ def index_rows(d: int, index: str) -> list[list[Fraction]]:
     ]
     out = []
     for members in sets:
-        own, order = sum(members), len(members)
+        own = sum(members)
+        order = len(members)
         row = [Fraction(0)] * (1 << d)
         for T in range(1 << d):
             if T & own != own:
@@ -269,9 +275,13 @@ def _moebius_weight(index: str, order: int, t: int) -> Fraction:
     if index == "BII":
         return Fraction(1, 1 << (t - order))
     if index == "STII":
-        return Fraction(int(t == 1)) if order == 1 else Fraction(1, math.comb(t, 2))
+        if order == 1:
+            return Fraction(int(t == 1))
+        return Fraction(1, math.comb(t, 2))
     if index == "FSII":
-        return Fraction(-2 * (t - 2), t * (t + 1)) if order == 1 else Fraction(6, t * (t + 1))
+        if order == 1:
+            return Fraction(-2 * (t - 2), t * (t + 1))
+        return Fraction(6, t * (t + 1))
     # FBII: (-1)^(2-s) 2^-(t-s) C(t-s-1, 2-s) for t > 2
     if t <= 2:
         return Fraction(int(t == order))
@@ -299,7 +309,10 @@ def lime_rows(
         arb(1) if math.isinf(kernel_width) else (-((x / arb(float(kernel_width))) ** 2) / 2).exp()
         for x in distance
     ]
-    drawn, one = (arb(1), arb(0)) if n is None else (arb(n - 1) / n, arb(1) / n)
+    if n is None:
+        drawn, one = (arb(1), arb(0))
+    else:
+        drawn, one = (arb(n - 1) / n, arb(1) / n)
     size = masks(d).sum(axis=1).tolist()
     weight = [
         one if size[k] == d else drawn / d / math.comb(d, size[k]) * pi[d - size[k]]

@@ -54,7 +54,9 @@ class Bar(NamedTuple):
         """Whether the measured number keeps the promise; NaN never does."""
         if self.relation not in ("<=", ">="):
             raise ValueError(f"relation: expected '<=' or '>=', got {self.relation!r}")
-        return self.measured <= self.limit if self.relation == "<=" else self.measured >= self.limit
+        if self.relation == "<=":
+            return self.measured <= self.limit
+        return self.measured >= self.limit
 
 
 def best_of(function: Callable[[], Any], repeats: int = 7, warm_up: int = 1) -> Timing:
@@ -62,7 +64,10 @@ def best_of(function: Callable[[], Any], repeats: int = 7, warm_up: int = 1) -> 
 
     JAX returns before it has computed, so a JAX result is waited for inside the measured time.
     """
-    run = _waiting(function) if "jax" in sys.modules else function
+    if "jax" in sys.modules:
+        run = _waiting(function)
+    else:
+        run = function
     for _ in range(warm_up):
         run()
     start = time.perf_counter()
@@ -84,14 +89,17 @@ def _waiting(function: Callable[[], Any]) -> Callable[[], Any]:
 
     def run() -> Any:
         result = function()
-        return result if isinstance(result, np.ndarray) else jax.block_until_ready(result)
+        if isinstance(result, np.ndarray):
+            return result
+        return jax.block_until_ready(result)
 
     return run
 
 
 def relative_error(got: ArrayLike, expected: ArrayLike) -> float:
     """Largest absolute difference over the largest absolute expected entry."""
-    got, expected = np.asarray(got, dtype=float), np.asarray(expected, dtype=float)
+    got = np.asarray(got, dtype=float)
+    expected = np.asarray(expected, dtype=float)
     if got.shape != expected.shape:
         raise ValueError(f"got: expected shape {expected.shape}, got {got.shape}")
     return float(np.abs(got - expected).max() / np.abs(expected).max())
@@ -192,7 +200,9 @@ def _cell(column: str, value: Any) -> str:
         return str(value)
     if "seconds" in column:
         return show_seconds(float(value))
-    return f"{value:.1e}" if "error" in column else f"{value:.4g}"
+    if "error" in column:
+        return f"{value:.1e}"
+    return f"{value:.4g}"
 
 
 def show_seconds(seconds: float) -> str:

@@ -29,9 +29,16 @@ from attn_closed_form.app.models.heads import HeadGames, head_games_of_layer
 from .harness import Bar, report
 
 SEED = 0
-VOCABULARY, LENGTH, LAYERS, WIDTH, HEADS = 60, 32, 3, 64, 4
+VOCABULARY = 60
+LENGTH = 32
+LAYERS = 3
+WIDTH = 64
+HEADS = 4
 # Token 0 is [CLS] or the final question mark; 1 and 2 are "not", the next two groups have a mood, the last are labels.
-NOT, POSITIVE, NEGATIVE, LABELS = (1, 2), range(3, 21), range(21, 39), (58, 59)
+NOT = (1, 2)
+POSITIVE = range(3, 21)
+NEGATIVE = range(21, 39)
+LABELS = (58, 59)
 FAMILIES = ("BERT", "GPT-2", "Llama")
 ATTENTION = {
     "BERT": "encoder.layer.{}.attention.self",
@@ -39,7 +46,8 @@ ATTENTION = {
     "Llama": "layers.{}.self_attn",
 }
 # Sizes of question "how long": a model of GPT-2's size at one query.
-MANY_HEADS, SOURCES = 144, 1_023
+MANY_HEADS = 144
+SOURCES = 1_023
 
 
 def texts(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
@@ -95,18 +103,17 @@ def ids_of(family: str, ids: Any) -> Any:
 
 def margin(family: str, logits: Any) -> Any:
     """(n,) logit difference of the two labels."""
-    return (
-        logits[:, 1] - logits[:, 0]
-        if family == "BERT"
-        else logits[:, -1, LABELS[1]] - logits[:, -1, LABELS[0]]
-    )
+    if family == "BERT":
+        return logits[:, 1] - logits[:, 0]
+    return logits[:, -1, LABELS[1]] - logits[:, -1, LABELS[0]]
 
 
 def train(family: str, steps: int) -> tuple[Any, float]:
     """A trained model and its accuracy on fresh texts."""
     import torch
 
-    model, rng = make_model(family), np.random.default_rng(SEED)
+    model = make_model(family)
+    rng = np.random.default_rng(SEED)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=steps)
     for _ in range(steps):
@@ -164,7 +171,8 @@ def predictions(games: HeadGames, removed: Masks) -> dict[str, Array]:
 def compare(family: str, model: Any, layer: int, cases: int, sets: int) -> dict[str, float]:
     """Correlations with real knock-outs in one layer, over texts and sets of sources."""
     rng = np.random.default_rng(SEED + 2)
-    query, n = 0 if family == "BERT" else LENGTH, LENGTH + 1
+    query = 0 if family == "BERT" else LENGTH
+    n = LENGTH + 1
     real: list[Array] = []
     predicted: list[dict[str, Array]] = []
     for row in ids_of(family, texts(rng, cases)[0]):
@@ -212,10 +220,8 @@ def family_rows(family: str, steps: int, cases: int, sets: int) -> list[dict[str
 def speed() -> dict[str, Any]:
     """All Shapley values of 144 heads with 1,023 sources at one query: the least processor time of three runs."""
     rng = np.random.default_rng(SEED)
-    scores, values = (
-        2 * rng.normal(size=(MANY_HEADS, 1, SOURCES)),
-        rng.normal(size=(MANY_HEADS, SOURCES, 64)),
-    )
+    scores = 2 * rng.normal(size=(MANY_HEADS, 1, SOURCES))
+    values = rng.normal(size=(MANY_HEADS, SOURCES, 64))
     games = head_games(scores, values, rng.normal(size=64))
     times = []
     for _ in range(3):
@@ -236,7 +242,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="short training, few texts")
     args = parser.parse_args(argv)
-    short, long, cases, sets = (40, 60, 5, 4) if args.quick else (400, 1200, 60, 10)
+    if args.quick:
+        short, long, cases, sets = (40, 60, 5, 4)
+    else:
+        short, long, cases, sets = (400, 1200, 60, 10)
     timed = speed()
     bars = [
         Bar("seconds for all values of 144 heads with 1,023 sources", timed["seconds"], "<=", 1.0)
@@ -249,7 +258,9 @@ def main(argv: list[str] | None = None) -> int:
             bars.append(Bar(name, found[0]["game"], ">=", 0.95))
             rows += found
     settings = {"steps": [short, long], "texts": cases, "sets per text": sets}
-    return 0 if report("head_games", [*rows, timed], seed=SEED, settings=settings, bars=bars) else 1
+    if report("head_games", [*rows, timed], seed=SEED, settings=settings, bars=bars):
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

@@ -33,11 +33,18 @@ from jax_model.training.loop import Fit, Optimizer, Progress, cross_entropy, fit
 
 from .lime_runs import Ids
 
-LAYERS, HEADS, WIDTH, HEAD_WIDTH, T_MAX = 6, 6, 80, 16, 256
+LAYERS = 6
+HEADS = 6
+WIDTH = 80
+HEAD_WIDTH = 16
+T_MAX = 256
 WINDOW = 64  # positions of the first steps, [CLS] included
-LENGTHS, BLOCK = (64, 128, 192, 256), 64  # shapes of a batch and of a forward pass
+LENGTHS = (64, 128, 192, 256)
+BLOCK = 64  # shapes of a batch and of a forward pass
 POOL = 32  # batches of whole reviews that are sorted by length together
-RATE, WARM_UP, DECAY = 1e-3, 200, 0.1
+RATE = 1e-3
+WARM_UP = 200
+DECAY = 0.1
 # Steps between two checkpoints.
 EVERY = 50
 
@@ -57,7 +64,8 @@ class Plan(NamedTuple):
         return self.windows + self.reviews
 
 
-FULL, QUICK = Plan(1400, 1000), Plan(60, 12)
+FULL = Plan(1400, 1000)
+QUICK = Plan(60, 12)
 
 
 def six_layer_config(D: int) -> Config:
@@ -92,7 +100,8 @@ def batch(documents: Documents, cls: int, plan: Plan, step: int) -> tuple[Any, A
     sizes = np.diff(documents.starts)
     if step < plan.windows:
         rows = rng.integers(documents.size, size=plan.window_batch)
-        length, room = WINDOW, np.maximum(sizes[rows] - (WINDOW - 1), 0)
+        length = WINDOW
+        room = np.maximum(sizes[rows] - (WINDOW - 1), 0)
     else:
         rows = review_rows(sizes, plan, step - plan.windows)
         longest = min(int(sizes[rows].max()) + 1, T_MAX)
@@ -154,5 +163,6 @@ def first_attention(params: Tree, config: Config, ids: jax.Array) -> jax.Array:
 @partial(jax.jit, static_argnums=1)
 def slopes(params: Tree, config: Config, ids: jax.Array) -> jax.Array:
     """Gradient of the log-odds by the embeddings: (T,) ids -> (T, d)."""
-    e, real = embed(params, ids[None]), ids[None] >= 0
+    e = embed(params, ids[None])
+    real = ids[None] >= 0
     return jax.grad(lambda e: from_embeddings(params, config, e, real)[0])(e)[0]

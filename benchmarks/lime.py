@@ -184,7 +184,9 @@ def official(
         warnings.simplefilter("ignore")
         from lime.lime_text import LimeTextExplainer
     text = " ".join(f"word{token}" for token in tokens)
-    times, processor, coefs = [], [], []
+    times = []
+    processor = []
+    coefs = []
     for seed in range(runs):
         explainer = LimeTextExplainer(
             bow=False, mask_string=MASK, feature_selection="none", random_state=seed
@@ -252,7 +254,8 @@ def thousands() -> tuple[list[Row], list[Bar]]:
 
 def equal_masses(values: Array, num_samples: int = 5000) -> Array:
     """LIME's coefficients for deleted players of equal mass, f the mean value of those present and 0 for nobody."""
-    d, n = values.size, num_samples
+    d = values.size
+    n = num_samples
     m = np.arange(d + 1)
     q = (n - 1) / (n * d) * kernel(d, 25.0)[::-1]
     q[d] = 1 / n
@@ -260,7 +263,8 @@ def equal_masses(values: Array, num_samples: int = 5000) -> Array:
     total = math.fsum(q)
     present = math.fsum(q * m / d) / total
     shared = math.fsum((q * (m / d - present))[1:]) * mean
-    B, V = math.fsum(q * m * (d - m)) / (d * (d - 1)), math.fsum(q * (m / d - present) ** 2)
+    B = math.fsum(q * m * (d - m)) / (d * (d - 1))
+    V = math.fsum(q * (m / d - present) ** 2)
     # E[f (Z_j - Z_bar) | m] = (value_j - mean) (1 - (m-1)/(d-1)) / d for m > 0.
     individual = math.fsum((q * (1 - (m - 1) / (d - 1)))[1:]) / d * (values - mean)
     coef: Array = individual / (B + 1 / n) + shared / (d * V + 1 / n)

@@ -51,7 +51,9 @@ TEXTS = (
     "a touching story about an old man and his dog that is sad and funny",
     "the second half saves a movie that starts as a mess of bad ideas",
 )
-RUNS, FEATURES, STANDARD_ERRORS = 24, 10, 4.0
+RUNS = 24
+FEATURES = 10
+STANDARD_ERRORS = 4.0
 
 
 def word_game(model: TextClassifier, text: str) -> tuple[LinkedGame, list[str]]:
@@ -70,7 +72,8 @@ def package_runs(
         from lime.lime_text import LimeTextExplainer
 
         number = {word: j for j, word in enumerate(words)}
-        rows, chosen = np.zeros((runs, len(words))), list[frozenset[str]]()
+        rows = np.zeros((runs, len(words)))
+        chosen = list[frozenset[str]]()
         for seed in range(runs):
             explainer = LimeTextExplainer(random_state=seed)
             explanation = explainer.explain_instance(
@@ -90,7 +93,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--texts", type=int, default=len(TEXTS))
     args = parser.parse_args(argv)
     model = load_demo_model()
-    rows, near, total, same, features = [], 0, 0, 0, 0
+    rows = []
+    near = 0
+    total = 0
+    same = 0
+    features = 0
     for text in TEXTS[: args.texts]:
         game, words = word_game(model, text)
         start = time.perf_counter()
@@ -102,10 +109,12 @@ def main(argv: list[str] | None = None) -> int:
         theirs = (time.perf_counter() - start) / (2 * RUNS)
         error = runs.std(axis=0, ddof=1) / np.sqrt(RUNS)
         off = np.abs(runs.mean(axis=0) - limit.coef) / error
-        near, total = near + int((off <= STANDARD_ERRORS).sum()), total + len(words)
+        near = near + int((off <= STANDARD_ERRORS).sum())
+        total = total + len(words)
         often = Counter(word for few in sets for word in few).most_common(len(chosen))
         common = sum(word in chosen for word, _ in often)
-        same, features = same + common, features + len(chosen)
+        same = same + common
+        features = features + len(chosen)
         rows.append(
             {
                 "text": text[:30],
@@ -122,13 +131,9 @@ def main(argv: list[str] | None = None) -> int:
         Bar("share of words within 4 standard errors", near / total, ">=", 0.99),
         Bar("share of the package's ten features", same / features, ">=", 0.9),
     ]
-    return (
-        0
-        if report(
-            "lime_defaults", rows, seed=0, settings={"runs": RUNS, "samples": 5000}, bars=bars
-        )
-        else 1
-    )
+    if report("lime_defaults", rows, seed=0, settings={"runs": RUNS, "samples": 5000}, bars=bars):
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

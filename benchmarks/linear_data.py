@@ -37,7 +37,8 @@ from .reproduction import Row, Run, claim, mean_row
 WORDS = ("the", "we", "movie", "watch", "good", "best", "perfect", "ok", "bad", "worst")
 WEIGHT = np.array([0.0, 0.0, 0.0, 0.0, 0.6, 1.0, 1.5, -0.6, -1.0, -1.5])
 PROBABILITY = np.array([1 / 6] * 4 + [1 / 15, 1 / 20, 1 / 20, 1 / 15, 1 / 20, 1 / 20])
-LONGEST, CLS = 30, len(WORDS)
+LONGEST = 30
+CLS = len(WORDS)
 PERFECT = WORDS.index("perfect")
 # P2 Table 6: MSE x 100 of linear model, GAM, SLALOM, each with its standard error, by kind and number of layers.
 TABLE_6 = {
@@ -50,7 +51,8 @@ TABLE_6 = {
 }
 SETTING = "from scratch, width 32, 4 heads (paper: sizes of BERT and GPT-2), 25,000 sequences as in the paper"
 OF = "trainings"
-FIGURE, DENSE = "P2 Fig. 4 (a, b)", "feed-forward"
+FIGURE = "P2 Fig. 4 (a, b)"
+DENSE = "feed-forward"
 LENGTHS = np.arange(1, LONGEST + 1)
 REPEATED = [np.full(k, PERFECT) for k in LENGTHS]
 # One loss function per model, so that trainings which differ in their seed alone are compiled once.
@@ -123,7 +125,8 @@ def surrogates(
     """MSE x 100 of surrogates fitted to n outputs f: on fresh sequences, and on repetitions of a word (Fig. 4a, b)."""
     from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
-    fitted, fresh = draw(rng, n)[0], draw(rng, n)[0]
+    fitted = draw(rng, n)[0]
+    fresh = draw(rng, n)[0]
     y = f(fitted)
     slalom = fit_sequences(y, fitted, np.ones(n)).slalom
     linear = LinearRegression().fit(counts(fitted), y)

@@ -47,25 +47,33 @@ RANGES = (
     64.0,
 )
 # An entry is kept if its error lies between these; smaller ones would be lost in the rounding of the float64 numbers.
-WORST, BEST = 0.05, 5e-15
+WORST = 0.05
+BEST = 5e-15
 # The proof chooses its degree from the bound, so that repeating it gives a slightly different one.
 ROOM = 1.02
-DIGITS, ROUNDS = 120, 25
+DIGITS = 120
+ROUNDS = 25
 
 
 def interpolate(points: list[Any]) -> tuple[list[Any], list[Any]]:
     """The y and r of the fraction in x = f^2 that equals h at the squares of 2M points, by rising y."""
     import mpmath as mp
 
-    n, M, unit = len(points), len(points) // 2, points[-1] ** 2
-    A, b = mp.matrix(n, n), mp.matrix(n, 1)
+    n = len(points)
+    M = len(points) // 2
+    unit = points[-1] ** 2
+    A = mp.matrix(n, n)
+    b = mp.matrix(n, 1)
     for i, f in enumerate(points):
-        x, h = f * f / unit, mp.tanh(f / 2) / (2 * f)
+        x = f * f / unit
+        h = mp.tanh(f / 2) / (2 * f)
         for j in range(M):
-            A[i, j], A[i, M + j] = x**j, -h * x ** (j + 1)
+            A[i, j] = x**j
+            A[i, M + j] = -h * x ** (j + 1)
         b[i] = h
     c = mp.lu_solve(A, b)
-    top, bottom = [c[j] for j in range(M)], [mp.mpf(1), *(c[M + j] for j in range(M))]
+    top = [c[j] for j in range(M)]
+    bottom = [mp.mpf(1), *(c[M + j] for j in range(M))]
     fractions = []
     for root in mp.polyroots(bottom[::-1], maxsteps=200, extraprec=2 * mp.mp.prec):
         x = mp.re(root)
@@ -80,7 +88,8 @@ def best_fractions(R: float, M: int) -> tuple[np.ndarray, np.ndarray]:
     import mpmath as mp
 
     mp.mp.dps = DIGITS
-    end, n = mp.mpf(R), 2 * M
+    end = mp.mpf(R)
+    n = 2 * M
     reach = mp.asinh(end / mp.pi)
     points = [
         mp.pi * mp.sinh(reach * mp.cos(mp.pi * (2 * k + 1) / (4 * n + 2)))
@@ -104,7 +113,8 @@ def best_fractions(R: float, M: int) -> tuple[np.ndarray, np.ndarray]:
                 )
             )
         if max(errors) < least:
-            least, best = max(errors), (y, r)
+            least = max(errors)
+            best = (y, r)
         if max(errors) < 1.15 * min(errors):
             break
         middle = mp.exp(sum(map(mp.log, errors)) / len(errors))
@@ -121,7 +131,8 @@ def main() -> int:
     poles: list[np.ndarray] = []
     residues: list[np.ndarray] = []
     for R in RANGES:
-        bound, M = WORST, 0
+        bound = WORST
+        M = 0
         while bound > BEST and M < 16:
             M += 1
             y, r = best_fractions(R, M)

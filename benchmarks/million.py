@@ -56,7 +56,8 @@ class Run:
     """`corpus run` in a process of its own, with the memory of every process as it goes."""
 
     def __init__(self, source: Path, out: Path) -> None:
-        self.out, self.start = out, time.perf_counter()
+        self.out = out
+        self.start = time.perf_counter()
         command = [sys.executable, "-m", "attn_closed_form", "corpus", "run", str(source), str(out)]
         options = ["--scale", "logit", "--workers", str(WORKERS), "--progress", "none"]
         self.process = subprocess.Popen(
@@ -115,10 +116,12 @@ def check(out: Path, rows: int, period: int) -> tuple[int, int, int]:
 
 
 def measure(folder: Path, data: str, rows: int) -> bool:
-    source, out = folder / "reviews.parquet", folder / "out"
+    source = folder / "reviews.parquet"
+    out = folder / "out"
     period = write_reviews(source, data, rows)
     parts = -(-rows // size_of_parts(rows, WORKERS))
-    runs, seconds = [], []
+    runs = []
+    seconds = []
     for share in (*KILLS, None):
         runs.append(Run(source, out))
         seconds.append(runs[-1].until(None if share is None else int(share * parts)))
@@ -131,7 +134,8 @@ def measure(folder: Path, data: str, rows: int) -> bool:
         main: max(max(sizes) for run in runs for sizes in run.sizes(main)) for main in (True, False)
     }
     growth = {main: max(run.growth(main) for run in runs) for main in (True, False)}
-    busy, size = sum(run.busy for run in runs), bytes_of(out) / rows
+    busy = sum(run.busy for run in runs)
+    size = bytes_of(out) / rows
     table: list[dict[str, Any]] = [
         {"what": "rows", "value": rows},
         {"what": "rows per second, kills and resumes included", "value": rows / sum(seconds)},
@@ -188,7 +192,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as name:
-        return 0 if measure(Path(name), args.data, args.rows) else 1
+        if measure(Path(name), args.data, args.rows):
+            return 0
+        return 1
 
 
 if __name__ == "__main__":

@@ -57,7 +57,8 @@ class Memo:
     """A function of masks that asks for every mask once."""
 
     def __init__(self, value: Value) -> None:
-        self.value, self.known = value, dict[bytes, float]()
+        self.value = value
+        self.known = dict[bytes, float]()
 
     def __call__(self, masks: Masks) -> Array:
         """(n,) outputs."""
@@ -113,7 +114,10 @@ def areas(
     for name, scores in all_scores(found, document).items():
         if name.endswith(", s") or (name.startswith(PACKAGE) and not name.endswith("lin.")):
             continue  # importances have no sign, and of the package the linear scores are what P2 compares
-        towards = scores if positive or name in MAGNITUDES else -scores
+        if positive or name in MAGNITUDES:
+            towards = scores
+        else:
+            towards = -scores
         down = class_probability(deletion_curve(value, towards), positive)
         up = class_probability(insertion_curve(value, towards), positive)
         out[name] = [aopc(down), aopc(up, full=float(up[-1]))]
@@ -160,7 +164,10 @@ def human(found: dict[str, Found], document: Document) -> dict[str, float]:
 
 def bayes_scores(path: Path, tokenizer: Any, keep: Path | None) -> Array:
     """Naive Bayes scores of the tokenizer's vocabulary, from training reviews."""
-    file = None if keep is None else keep / "bayes.npy"
+    if keep is None:
+        file = None
+    else:
+        file = keep / "bayes.npy"
     if file is not None and file.exists():
         return np.load(file)
     reviews = load_imdb(path, "train")
@@ -177,7 +184,8 @@ def bayes_scores(path: Path, tokenizer: Any, keep: Path | None) -> Array:
 def measure_all(args: argparse.Namespace, transformer: Transformer) -> Measured:
     """Everything, document by document; what is in the store is not measured again."""
     inside = Inside(transformer.model, transformer.tokenizer)
-    store, samples = open_store(args), args.samples
+    store = open_store(args)
+    samples = args.samples
     imdb = reviews(transformer, args)
     yelp = kept(
         args.work and args.work / f"yelp_{args.yelp_documents}.json",
@@ -187,7 +195,8 @@ def measure_all(args: argparse.Namespace, transformer: Transformer) -> Measured:
     stages = [fit_stage(args), f"explain {samples}", f"areas {samples}", f"fidelity {samples}"]
     on_yelp = f"yelp {args.yelp_samples}"
     if args.as_is:
-        imdb, yelp = imdb[: store.done(stages)], yelp[: store.done([on_yelp])]
+        imdb = imdb[: store.done(stages)]
+        yelp = yelp[: store.done([on_yelp])]
     fits = all_fits(store, transformer, imdb, args)
     more = store.each(stages[1], imdb, partial(explain, transformer, inside, rest, samples))
     found: list[dict[str, Found]] = []
@@ -251,7 +260,9 @@ def main(argv: list[str] | None = None) -> int:
         "removals": list(REMOVALS),
         "threads": 1,
     }
-    return 0 if report("minilm", rows, seed=0, settings=settings, folder=args.out) else 1
+    if report("minilm", rows, seed=0, settings=settings, folder=args.out):
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

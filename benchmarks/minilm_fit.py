@@ -27,10 +27,12 @@ from .minilm_model import Document, Store, Transformer, imdb_documents, kept, lo
 from .minilm_rivals import FITS, Found, fit, from_record
 from .reproduction import ARCHIVE
 
-OURS, THEIRS = FITS[0], FITS[2]
+OURS = FITS[0]
+THEIRS = FITS[2]
 CONSTANT = "a constant, f of the document"
 FEW = 5
-NEAR, FAR = "mse, 1 to 5 deletions", "mse, any size"
+NEAR = "mse, 1 to 5 deletions"
+FAR = "mse, any size"
 
 
 def subsets(tokens: Ids, count: int, most: int, rng: np.random.Generator) -> list[Ids]:
@@ -47,7 +49,9 @@ def measure(
     rng = np.random.default_rng([1, number])
     near = subsets(tokens, fresh, min(FEW, tokens.size - 1), rng)
     far = subsets(tokens, fresh // 2, tokens.size - 1, rng)
-    f_near, f_far, f_all = transformer.f(near), transformer.f(far), transformer.f([tokens])
+    f_near = transformer.f(near)
+    f_far = transformer.f(far)
+    f_all = transformer.f([tokens])
     out: dict[str, Found] = {CONSTANT: {NEAR: _mse(f_near, f_all), FAR: _mse(f_far, f_all)}}
     for name in (OURS, THEIRS):
         found = fit(name, transformer.f, tokens, samples, seed=number)
@@ -115,7 +119,9 @@ def _median(ratio: dict[str, Array], start: str) -> float:
 
 
 def _error(many: Array) -> float:
-    return float(many.std(ddof=1) / np.sqrt(many.size)) if many.size > 1 else float("nan")
+    if many.size > 1:
+        return float(many.std(ddof=1) / np.sqrt(many.size))
+    return float("nan")
 
 
 def parser(name: str, doc: str) -> argparse.ArgumentParser:
@@ -193,13 +199,9 @@ def main(argv: list[str] | None = None) -> int:
         "tokens, mean": float(np.mean([len(document.ids) for document in documents])),
         "threads": 1,
     }
-    return (
-        0
-        if report(
-            "minilm_fit", rows, seed=0, settings=settings | lengths, bars=bars, folder=args.out
-        )
-        else 1
-    )
+    if report("minilm_fit", rows, seed=0, settings=settings | lengths, bars=bars, folder=args.out):
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

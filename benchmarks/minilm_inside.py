@@ -101,11 +101,9 @@ class Inside:
         self.model = copy.deepcopy(model).eval()
         self.model.set_attn_implementation("eager")
         self.relevant = relevance_model(model)
-        self.cls, self.sep, self.pad = (
-            tokenizer.cls_token_id,
-            tokenizer.sep_token_id,
-            tokenizer.pad_token_id,
-        )
+        self.cls = tokenizer.cls_token_id
+        self.sep = tokenizer.sep_token_id
+        self.pad = tokenizer.pad_token_id
 
     def methods(self) -> dict[str, Callable[[Ids], Array]]:
         """All of them, by name."""

@@ -28,7 +28,8 @@ from jax_model.training.imdb import load_imdb
 from .harness import plain
 from .yelp_hat import load_yelp_hat
 
-SHORTEST, LONGEST = 16, 60
+SHORTEST = 16
+LONGEST = 60
 # Sentences are taken while they fit into so many tokens.
 SENTENCES = 40
 
@@ -37,7 +38,9 @@ class Counted:
     """A black box that counts the sequences that it is asked for, and its seconds."""
 
     def __init__(self, f: Callable[[list[Ids]], Array]) -> None:
-        self.inner, self.calls, self.seconds = f, 0, 0.0
+        self.inner = f
+        self.calls = 0
+        self.seconds = 0.0
 
     def __call__(self, sequences: list[Ids]) -> Array:
         """(n,) log-odds."""
@@ -164,7 +167,8 @@ class Store:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self.path, self.rows = path, {}
+        self.path = path
+        self.rows = {}
         if path is not None and path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
                 if line.endswith("}"):  # the last line may be cut short
@@ -175,7 +179,8 @@ class Store:
         self, stage: str, documents: list[Document], measure: Callable[[int, Document], Any]
     ) -> Iterator[Any]:
         """What `measure` finds for every document: from the file, else measured and written."""
-        start, fresh = time.perf_counter(), 0
+        start = time.perf_counter()
+        fresh = 0
         for number, document in enumerate(documents):
             if (stage, number) not in self.rows:
                 self.add(stage, number, measure(number, document))

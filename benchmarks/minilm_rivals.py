@@ -39,7 +39,8 @@ Found = dict[str, Any]
 
 def timed(f: Counted, run: Callable[[], Found]) -> Found:
     """What `run` finds, with its model calls, its processor seconds, and those of them that were not the model's."""
-    calls, asked = f.calls, f.seconds
+    calls = f.calls
+    asked = f.seconds
     quiet = io.StringIO()
     start = time.process_time()
     with (
@@ -71,7 +72,10 @@ def from_record(found: Found) -> Slalom:
 
 def our_fit(name: str, f: Counted, tokens: Ids, samples: int, seed: int) -> Found:
     """The fit of this library, at its defaults."""
-    kind = "fidel" if name == "SLALOM-fidel" else "eff"
+    if name == "SLALOM-fidel":
+        kind = "fidel"
+    else:
+        kind = "eff"
     return timed(
         f, lambda: as_record(fit_slalom(f, tokens, kind, samples, seed=seed, progress=False).slalom)
     )
@@ -80,7 +84,10 @@ def our_fit(name: str, f: Counted, tokens: Ids, samples: int, seed: int) -> Foun
 def their_fit(name: str, f: Counted, tokens: Ids, samples: int, seed: int) -> Found:
     """The fit of the package, at its defaults."""
     torch.manual_seed(seed)
-    strategy = "deletion" if name.endswith("fidel") else "short"
+    if name.endswith("fidel"):
+        strategy = "deletion"
+    else:
+        strategy = "short"
     return timed(f, lambda: as_record(package_fit(f, tokens, samples, strategy, True)[0]))
 
 

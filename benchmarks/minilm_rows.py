@@ -92,8 +92,12 @@ def for_model(result: str, text: str, margins: ArrayLike, why: str) -> Row:
     if x.size < DECIDES:
         few = f"positive where the claim holds; {why}; fewer than {DECIDES} documents, so nothing is decided"
         return mean_row(result, f"{MODEL}, margin: {text}", x, None, few)
-    mean, pm = float(x.mean()), float(x.std(ddof=1) / np.sqrt(x.size))
-    unsure = "" if abs(mean) > 2 * pm else ", within two standard errors of zero"
+    mean = float(x.mean())
+    pm = float(x.std(ddof=1) / np.sqrt(x.size))
+    if abs(mean) > 2 * pm:
+        unsure = ""
+    else:
+        unsure = ", within two standard errors of zero"
     words = f"mean margin {mean:.3g} ± {pm:.2g} over {x.size} documents{unsure}; {why}"
     return claim(result, f"{text} ({MODEL})", [mean > 0], words, of="models")
 
@@ -214,7 +218,8 @@ def area_rows(areas: list[dict[str, list[float]]]) -> list[Row]:
 
 def area_claims(kind: str, many: list[dict[str, float]], high: bool) -> list[Row]:
     """What P2 says of its Tables 1c and 11, in one of the two directions."""
-    result, sign = "P2 Tables 1c, 11", 1 if high else -1
+    result = "P2 Tables 1c, 11"
+    sign = 1 if high else -1
     mine, slalom = best(many, SLALOM_LINEAR, high)
     winner, other = best(many, ("LIME", "SHAP", "LRP"), high)
     surrogate, sampled = best(many, ("LIME", "SHAP"), high)
@@ -294,11 +299,10 @@ def cost_rows(found: list[dict[str, Found]], samples: int) -> list[Row]:
     for name in seconds[0]:
         calls = np.mean([row[name]["calls"] for row in found])
         alone = np.median([row[name]["seconds without the model"] for row in found])
-        inside = (
-            ""
-            if name not in FITS
-            else f", of which {alone * 1e3:.3g} ms without the model (median)"
-        )
+        if name not in FITS:
+            inside = ""
+        else:
+            inside = f", of which {alone * 1e3:.3g} ms without the model (median)"
         case = f"{MODEL}, {name}: seconds for {calls:.0f} model calls{inside}"
         paper = TABLE_2.get(name)
         rows.append(

@@ -91,7 +91,10 @@ def removals(
 def main(argv: list[str] | None = None) -> int:
     run = Run("other_model", __doc__ or "", argv, data=True)
     warnings.filterwarnings("ignore", module="shap")
-    steps, count, samples = (60, 2, 200) if run.quick else (400, 100, 500)
+    if run.quick:
+        steps, count, samples = (60, 2, 200)
+    else:
+        steps, count, samples = (400, 100, 500)
     count = run.wanted(count)
     vocabulary = load_demo_model().vocabulary
     reviews = load_imdb(run.imdb, "train")
@@ -122,7 +125,10 @@ def main(argv: list[str] | None = None) -> int:
         down, up = np.array(pairs).T
         mean[name] = float(down.mean()), float(up.mean())
         printed = TABLE_12.get(name, (None, None))
-        differs = OWN if name in TABLE_12 else "not in the paper"
+        if name in TABLE_12:
+            differs = OWN
+        else:
+            differs = "not in the paper"
         run.rows.append(
             mean_row(
                 "P2 Table 12",

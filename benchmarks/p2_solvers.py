@@ -36,13 +36,15 @@ class Sgd:
         """Importances and values after all steps."""
         _refuse_fixed(problem, "Sgd")
         f, V, C = problem.f, problem.V, problem.f.shape[1]
-        s, v = np.zeros(V), np.zeros((V, C))
+        s = np.zeros(V)
+        v = np.zeros((V, C))
         draws = rng.choice(len(f), size=(self.steps, self.batch_size), p=problem.weight)
         for step, rows in enumerate(draws):
             if step % 100 == 0:
                 report("fit", step, self.steps)
             alpha = problem.take(rows).alpha(s)
-            ds, dv = np.zeros(V), np.zeros((V, C))
+            ds = np.zeros(V)
+            dv = np.zeros((V, C))
             for c in range(C):
                 F = alpha @ v[:, c]
                 r = F - f[rows, c]
@@ -66,7 +68,8 @@ class Alternation:
     def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
         """Importances and values when the MSE stops falling."""
         _refuse_fixed(problem, "Alternation")
-        f, V = problem.f, problem.V
+        f = problem.f
+        V = problem.V
         s = np.zeros(V)
         v, r = problem.values(s)
         n = problem.counts * problem.root
@@ -82,7 +85,9 @@ class Alternation:
             v_new, r_new = problem.values(s_new)
             if not problem.mse(r_new) < problem.mse(r):
                 return Solution(problem, s, v, r, count, True)
-            s, v, r = s_new, v_new, r_new
+            s = s_new
+            v = v_new
+            r = r_new
         return Solution(problem, s, v, r, self.rounds, False)
 
 

@@ -196,11 +196,13 @@ def figure_3(
         }
         for case, some in cases.items():
             rows = [alpha(model.weights, ids) for ids in some]
-            own = [alpha[:, 1 : 1 + len(ids)] for alpha, ids in zip(rows, some, strict=True)]
-            favorites = [different_favorites(alpha) for rows in own]
+            own = [
+                attention[:, 1 : 1 + len(ids)] for attention, ids in zip(rows, some, strict=True)
+            ]
+            favorites = [different_favorites(attention) for attention in own]
             measured: dict[str, ArrayLike] = {
                 "mean total variation between two heads (0: identical, 1: disjoint)": [
-                    float(total_variation(alpha).mean()) for rows in rows
+                    float(total_variation(attention).mean()) for attention in rows
                 ],
                 "different favorite tokens of the six heads": favorites,
                 "Pearson of alpha-avg and alpha-max (Eq. 10, 11)": [

@@ -32,7 +32,8 @@ from .retrained import FIRST, trainings
 
 SCORES = ("alpha-avg", "alpha-max", "G-avg", "|G-avg|", "G-l1", "G-l2")
 # P1 section 4.2, comment (i): what alpha-avg is said to be correlated with, and what not.
-CORRELATED, UNCORRELATED = ("G-avg", "G-l1"), ("alpha-max", "G-l2")
+CORRELATED = ("G-avg", "G-l1")
+UNCORRELATED = ("alpha-max", "G-l2")
 OURS = "our model; paper: a sentence, no number"
 CLEAR = 0.5  # what we take for "correlated"
 FACTOR = "with one layer each of these scores has the factor alpha: alpha-max and G-l2 follow alpha-avg as G-l1 does"
@@ -48,7 +49,8 @@ def theorem_4_1(weights: AttentionWeights, ids: NDArray[np.intp]) -> Array:
     for i in range(weights.K):
         W_l = weights.W_l[i, 0]
         q = weights.W_q[i] @ e[0] + weights.b_q[i]
-        k, v = e @ weights.W_k[i].T + weights.b_k[i], e @ weights.W_v[i].T + weights.b_v[i]
+        k = e @ weights.W_k[i].T + weights.b_k[i]
+        v = e @ weights.W_v[i].T + weights.b_v[i]
         score = k @ q / np.sqrt(weights.d_att)
         alpha = np.exp(score - score.max())
         alpha /= alpha.sum()
@@ -151,8 +153,14 @@ def comment_i(
     ]
     for kind in ("Pearson", "Spearman"):
         for a, b in pairs if in_full else [("alpha-avg", b) for b in CORRELATED + UNCORRELATED]:
-            said = "correlated" if b in CORRELATED else "not" if b in UNCORRELATED else None
-            said = said if a == "alpha-avg" else "not" if b == "G-l2" else None
+            if b in CORRELATED:
+                said = "correlated"
+            elif b in UNCORRELATED:
+                said = "not"
+            else:
+                said = None
+            if a != "alpha-avg":
+                said = "not" if b == "G-l2" else None
             values = found[kind][:, SCORES.index(a), SCORES.index(b)]
             row = mean_row(
                 "P1 sec. 4.2 (i)", f"{name}: {kind} of {a} with {b}", values, of="test reviews"
@@ -162,8 +170,12 @@ def comment_i(
                 row._replace(paper=said, differs=OURS if agrees else f"disagrees: {why[b]}")
             )
     for b in CORRELATED + UNCORRELATED:
-        r, wanted = found["Pearson"][:, 0, SCORES.index(b)], b in CORRELATED
-        verb, side = ("is", "above") if wanted else ("is not", "below")
+        r = found["Pearson"][:, 0, SCORES.index(b)]
+        wanted = b in CORRELATED
+        if wanted:
+            verb, side = ("is", "above")
+        else:
+            verb, side = ("is not", "below")
         text = f"alpha-avg {verb} correlated with {b} (Pearson {side} {CLEAR}), {name}"
         holds = ((r > CLEAR) == wanted).tolist()
         run.rows.append(claim("P1 sec. 4.2 (i)", text, holds, OURS, why[b], "test reviews"))
@@ -208,7 +220,10 @@ def main(argv: list[str] | None = None) -> int:
     shipped = models[FIRST]
     texts = load_imdb(run.imdb, "test").texts
     order = np.random.default_rng(0).permutation(len(texts))
-    tested, others = (500, 100) if run.quick else (len(texts), 2500)
+    if run.quick:
+        tested, others = (500, 100)
+    else:
+        tested, others = (len(texts), 2500)
     documents = [
         shipped.vocabulary.encode(texts[i])[: int(shipped.weights.room)] for i in order[:tested]
     ]
@@ -217,11 +232,19 @@ def main(argv: list[str] | None = None) -> int:
     worst = 0.0
     for name, model in models.items():
         if name == FIRST or model.weights.d_e == FIGURE_5:
-            checked = 16 if run.quick else 200 if name == FIRST else 100
+            if run.quick:
+                checked = 16
+            elif name == FIRST:
+                checked = 200
+            else:
+                checked = 100
             worst = max(worst, figure_5(run, name, model.weights, documents[:checked]))
     run.say("compared with autodiff")
     for name, model in models.items():
-        some = documents if name == FIRST else documents[:others]
+        if name == FIRST:
+            some = documents
+        else:
+            some = documents[:others]
         found = measure(model.weights, some)
         comment_i(run, name, model.weights, found, name == FIRST)
         comment_ii(run, name, found)

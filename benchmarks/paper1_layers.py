@@ -45,7 +45,8 @@ from .retrained import first_model
 
 # P1 appendix E: accuracy in per cent, and Pearson's correlations of its one document.
 ACCURACY = 82.22
-LIME_ALPHA, ABS_LIME_ALPHA = -0.424, 0.672
+LIME_ALPHA = -0.424
+ABS_LIME_ALPHA = 0.672
 METHODS = ("LIME", "|LIME|", "alpha-avg", "G-avg", "G-l1", "G-l2")
 PAIRS = [
     ("LIME", "alpha-avg"),
@@ -84,7 +85,8 @@ def six_layers(params: Tree, config: Config, ids: Ids, samples: int, unk: int, s
 
 def one_layer(weights: AttentionWeights, reviews: list[Ids]) -> tuple[list[Array], list[bool]]:
     """`table_of_scores` of the model of one layer and whether it finds the review positive, for each review."""
-    tables, positive = [], []
+    tables = []
+    positive = []
     for ids in reviews:
         lime = lime_limit(pooled_game(weights, ids, players="words"), tol=1e-6).coef
         tables.append(
@@ -98,12 +100,19 @@ def one_layer(weights: AttentionWeights, reviews: list[Ids]) -> tuple[list[Array
 
 def main(argv: list[str] | None = None) -> int:
     run = Run("paper1_layers", __doc__ or "", argv, data=True)
-    plan, tested = (QUICK, 100) if run.quick else (FULL, 2500)
-    explained, samples, single = (3, 100, 50) if run.quick else (100, 600, 500)
+    if run.quick:
+        plan, tested = (QUICK, 100)
+    else:
+        plan, tested = (FULL, 2500)
+    if run.quick:
+        explained, samples, single = (3, 100, 50)
+    else:
+        explained, samples, single = (100, 600, 500)
     explained = run.wanted(explained)
     model = first_model(run)
     vocabulary = model.vocabulary
-    train, test = load_imdb(run.imdb, "train"), load_imdb(run.imdb, "test")
+    train = load_imdb(run.imdb, "train")
+    test = load_imdb(run.imdb, "test")
     every = 5 if run.quick else 1
     documents = encode_documents(vocabulary, train.texts[::every], train.labels[::every])
     rows = np.random.default_rng(0).permutation(len(test.texts))[:tested]
@@ -112,7 +121,10 @@ def main(argv: list[str] | None = None) -> int:
     run.say(f"{documents.size} reviews to train on")
 
     config = six_layer_config(len(vocabulary))
-    checkpoint = None if run.quick else run.work / run.name / "six_layers.npz"
+    if run.quick:
+        checkpoint = None
+    else:
+        checkpoint = run.work / run.name / "six_layers.npz"
     if checkpoint is not None:
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter(), time.process_time()
@@ -170,15 +182,28 @@ def correlations(
     pair = {(a, b): rho[:, METHODS.index(a), METHODS.index(b)] for a, b in PAIRS}
     for names, values in pair.items():
         for side in (False, True) if names == ("LIME", "alpha-avg") else (None,):
-            some = values if side is None else values[positive == side]
+            if side is None:
+                some = values
+            else:
+                some = values[positive == side]
             if not some.size:
                 continue
-            kind = "" if side is None else f", {'positive' if side else 'negative'} reviews"
-            value = paper.get(names) if side is not True else None
-            note = f"{differs}; paper: one review" if value is not None else differs
+            if side is None:
+                kind = ""
+            else:
+                kind = f", {'positive' if side else 'negative'} reviews"
+            if side is not True:
+                value = paper.get(names)
+            else:
+                value = None
+            if value is not None:
+                note = f"{differs}; paper: one review"
+            else:
+                note = differs
             case = f"{model}: Pearson of {names[0]} with {names[1]}{kind}"
             run.rows.append(mean_row("P1 Fig. 6", case, some, value, note, of="test reviews"))
-    signed, plain = pair["LIME", "alpha-avg"], pair["|LIME|", "alpha-avg"]
+    signed = pair["LIME", "alpha-avg"]
+    plain = pair["|LIME|", "alpha-avg"]
     right = (signed > 0) == positive
     counts = [
         f"{right[positive == side].sum()} of {(positive == side).sum()}" for side in (False, True)
@@ -212,7 +237,8 @@ def figure(run: Run, table: Array, tables: list[Array], one: list[Array]) -> Non
         ylabel="LIME",
         title="P1 Fig. 6: words of one review",
     )
-    a, b = METHODS.index("|LIME|"), METHODS.index("alpha-avg")
+    a = METHODS.index("|LIME|")
+    b = METHODS.index("alpha-avg")
     values = [[pearson(t)[a, b] for t in some] for some in (tables, one)]
     right.boxplot(values)
     right.set_xticks([1, 2], ["six layers", "one layer"])

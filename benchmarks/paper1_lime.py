@@ -30,14 +30,21 @@ from .reproduction import Row, Run, claim, mean_row
 from .retrained import first_model
 
 # P1 section 6 and appendix B.1: mean and standard deviation over the test set of the norm-2 error of Theorem 5.1.
-ERROR, DEVIATION = 0.808, 0.219
+ERROR = 0.808
+DEVIATION = 0.219
 # P1 Fig. 4: tokens, different words, runs of LIME.
-TOKENS, WORDS, RUNS = 99, 71, 5
-SECTION, FIGURE = "P1 sec. 6, B.1", "P1 Fig. 4"
-PRINTED, FIRST, EXACT = "Theorem 5.1 as printed", "first order, corrected", "exact limit"
+TOKENS = 99
+WORDS = 71
+RUNS = 5
+SECTION = "P1 sec. 6, B.1"
+FIGURE = "P1 Fig. 4"
+PRINTED = "Theorem 5.1 as printed"
+FIRST = "first order, corrected"
+EXACT = "exact limit"
 OURS = "our model, f = log-odds (paper: one of two logits); the norm scales with f, so see the relative error"
 # The two ways to run LIME: the package's option `bow`.
-DELETED, REPLACED = "words deleted (bow=True, the authors')", "[UNK] in place (bow=False)"
+DELETED = "words deleted (bow=True, the authors')"
+REPLACED = "[UNK] in place (bow=False)"
 CLOSE = (
     0.1  # relative norm-2 error from which on we no longer call two explanations a very good match
 )
@@ -111,7 +118,8 @@ def measure(
         runs = np.stack([lime_run(weights, ids, way, samples, seed) for seed in seeds])
         game = game_of(weights, ids, way == DELETED)
         theory = {name: form(game) for name, form in forms(samples).items()}
-        exact, line = theory[EXACT], theory[FIRST]
+        exact = theory[EXACT]
+        line = theory[FIRST]
         one: dict[str, Any] = {
             name: {
                 "run": errors(runs[0], values),
@@ -155,7 +163,10 @@ def figure_4(run: Run, way: str, found: list[dict[str, Any]]) -> None:
             "; the true limit of independent runs is within their range with probability 0.94"
         )
         case = f"{way}: {name}: share of features within the range of {RUNS} runs"
-        paper = "very good match" if name == PRINTED and way == DELETED else None
+        if name == PRINTED and way == DELETED:
+            paper = "very good match"
+        else:
+            paper = None
         row = mean_row(
             FIGURE, case, inside, None, several + (expected if name == EXACT else ""), OF
         )
@@ -182,11 +193,10 @@ def figure_4_claims(
 
 def section_6(run: Run, way: str, found: list[dict[str, Any]], samples: int) -> None:
     """Rows of the errors of one run per review."""
-    moved = (
-        "; in the package, words after a deleted one move up; in the theory, they do not"
-        if way == DELETED
-        else ""
-    )
+    if way == DELETED:
+        moved = "; in the package, words after a deleted one move up; in the theory, they do not"
+    else:
+        moved = ""
     for name in forms(0):
         norm, relative = np.array([one[name]["run"] for one in found]).T
         printed = name == PRINTED and way == DELETED
@@ -212,11 +222,10 @@ def section_6(run: Run, way: str, found: list[dict[str, Any]], samples: int) -> 
                 paper=DEVIATION if printed else None, ours_pm=moment, statistic="mean"
             ),
         ]
-        rest = (
-            f"the remainder is the noise of {samples} samples{moved}"
-            if name == EXACT
-            else "not in the paper"
-        )
+        if name == EXACT:
+            rest = f"the remainder is the noise of {samples} samples{moved}"
+        else:
+            rest = "not in the paper"
         run.rows.append(
             mean_row(
                 SECTION,
@@ -326,11 +335,13 @@ def draw(
 def main(argv: list[str] | None = None) -> int:
     run = Run("paper1_lime", __doc__ or "", argv, data=True)
     model = first_model(run)
-    weights, vocabulary = model.weights, model.vocabulary
+    weights = model.weights
+    vocabulary = model.vocabulary
     # The package's default is 5000 samples.
-    reviews, replaced, repeated, samples = (
-        (30, 30, 10, 1000) if run.quick else (1000, 1000, 100, 5000)
-    )
+    if run.quick:
+        reviews, replaced, repeated, samples = (30, 30, 10, 1000)
+    else:
+        reviews, replaced, repeated, samples = (1000, 1000, 100, 5000)
     texts = load_imdb(run.imdb, "test").texts
     order = np.random.default_rng(0).permutation(len(texts))
     documents = [vocabulary.encode(texts[i])[: int(weights.room)] for i in order[:reviews]]

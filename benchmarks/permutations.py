@@ -20,11 +20,9 @@ def permutation_sample(
     game: Playable, num_calls: int, seed: int | None = None, link: str | Link | None = None
 ) -> ShapleySample:
     """Shapley values from random orders: two calls, and d - 1 for each order, at least four orders."""
-    d, rng, function = (
-        game.d,
-        np.random.default_rng(seed),
-        Link(link) if isinstance(link, str) else link,
-    )
+    d = game.d
+    rng = np.random.default_rng(seed)
+    function = Link(link) if isinstance(link, str) else link
     rank = _ranks(rng, max(MIN_ORDERS, (num_calls - 2) // (2 * (d - 1))), d)
     walks = (rank[:, None, :] < np.arange(1, d)[None, :, None]).reshape(-1, d)
     masks = np.concatenate([np.zeros((1, d), dtype=bool), np.ones((1, d), dtype=bool), walks])

@@ -27,7 +27,8 @@ from attn_closed_form import PooledGame, lime_limit, load_demo_model, shapley
 from .harness import Bar, Row, best_of, relative_error, report
 from .lime_defaults import TEXTS, package_runs, word_game
 
-D, TOL = 106, 1e-8
+D = 106
+TOL = 1e-8
 RANGES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 # The ranges of texts of the shipped model are of this size; the bars are for these.
 ORDINARY = 4.0
@@ -35,7 +36,8 @@ ORDINARY = 4.0
 
 def random_game(rng: np.random.Generator, d: int, kind: str, reach: float) -> PooledGame:
     """One head; log-masses as those of a text, and values such that the logit ranges over about +-reach."""
-    s, v = 1.3 * rng.normal(size=d), rng.uniform(-1, 1, d)
+    s = 1.3 * rng.normal(size=d)
+    v = rng.uniform(-1, 1, d)
     if kind == "deleted":
         game = PooledGame.from_scores(s, v, s_background=0.0, v_background=0.0)
     else:
@@ -105,7 +107,8 @@ def rivals() -> list[Row]:
             {"players": "words", "d": game.d, "method": method, "seconds": seconds, "error": error}
         )
 
-    exact, limit = shapley(game, TOL), lime_limit(game, tol=TOL)
+    exact = shapley(game, TOL)
+    limit = lime_limit(game, tol=TOL)
     add("shapley", best_of(lambda: shapley(game, TOL)).best, TOL)
     add("lime_limit", best_of(lambda: lime_limit(game, tol=TOL)).best, TOL)
     with warnings.catch_warnings():
@@ -127,11 +130,9 @@ def main() -> int:
     rows, bars = scales()
     more, more_bars = many_players()
     rows += more + rivals()
-    return (
-        0
-        if report("probability", rows, seed=0, settings={"tol": TOL}, bars=bars + more_bars)
-        else 1
-    )
+    if report("probability", rows, seed=0, settings={"tol": TOL}, bars=bars + more_bars):
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

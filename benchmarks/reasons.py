@@ -61,7 +61,8 @@ def reason_rows(games: list[PooledGame]) -> list[dict[str, Any]]:
         ("sufficient reason", sufficient_reason),
         ("contrastive reason", contrastive_reason),
     ):
-        found, seconds = [], []
+        found = []
+        seconds = []
         for game in games:
             start = time.perf_counter()
             found.append(find(game))
@@ -142,7 +143,10 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     warnings.simplefilter("ignore")  # reviews that are too long for the model are cut
     model = needed_p1_model()
-    texts = review_texts(args.data) if args.data else []
+    if args.data:
+        texts = review_texts(args.data)
+    else:
+        texts = []
     room = int(model.weights.room)
     games = [
         game_of(model, text, "words", room) for text in texts[: 20 if args.quick else args.reviews]
@@ -180,10 +184,13 @@ def main(argv: list[str] | None = None) -> int:
         "absent": "[UNK]",
         "reviews": len(games),
     }
-    folder = RESULTS / "quick" if args.quick else RESULTS
-    return (
-        0 if report("reasons", rows, seed=SEED, settings=settings, bars=bars, folder=folder) else 1
-    )
+    if args.quick:
+        folder = RESULTS / "quick"
+    else:
+        folder = RESULTS
+    if report("reasons", rows, seed=SEED, settings=settings, bars=bars, folder=folder):
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ from .reproduction import Row, Run, claim, mean_row
 
 LONGEST = 30
 # The standard deviation of the Naive Bayes scores of IMDB's words, and how many of them are drawn without the data.
-SCORE_SPREAD, SCORES = 0.249, 4000
+SCORE_SPREAD = 0.249
+SCORES = 4000
 # P2 Tables 7 and 8, x 100: (mean, standard error) by kind and number of layers; BERT and GPT-2.
 TABLE_7: dict[tuple[str, int], tuple[float, float] | float] = {
     ("encoder", 1): (0.002, 0.000),
@@ -62,8 +63,11 @@ LOSSES: dict[Config, Any] = {}
 
 Key = tuple[str, int, str]  # kind, layers, labels
 # What a model is trained on: drawn labels, labels' probabilities, or as many labels as the paper has.
-NOISE, FREE, MANY = "noise", "free", "many"
-MANY_STEPS, MANY_SIZE = 1600, 250  # 400,000 sequences
+NOISE = "noise"
+FREE = "free"
+MANY = "many"
+MANY_STEPS = 1600
+MANY_SIZE = 250  # 400,000 sequences
 ADDED = {
     NOISE: "",
     FREE: ", labels without noise",

@@ -95,7 +95,8 @@ def claim(
 
     A text that starts with "(ours)" is no claim of the paper. The standard error is that of the share.
     """
-    good, n = int(np.sum(holds)), len(holds)
+    good = int(np.sum(holds))
+    n = len(holds)
     verdict = differs if good == n else f"disagrees in {n - good} of {n}: {if_not or differs}"
     paper = None if text.startswith("(ours)") else "claimed"
     pm = float(np.sqrt(good / n * (1 - good / n) / n)) if n else None
@@ -152,7 +153,9 @@ class Run:
         if args.data is not None and not args.data.exists():
             parser.error(f"--data: expected an existing folder, got {args.data}")
         self.at_most: int | None = args.at_most
-        self.name, self.quick, self.start = name, bool(args.quick), time.perf_counter()
+        self.name = name
+        self.quick = bool(args.quick)
+        self.start = time.perf_counter()
         self.data: Path = args.data
         self.has_data = args.data is not None
         self.work: Path = args.work
@@ -191,7 +194,8 @@ class Run:
                 for key in self.earlier:
                     self.earlier[key] += saved[key]
                 return saved["value"]
-        began, spent = time.perf_counter(), time.process_time()
+        began = time.perf_counter()
+        spent = time.process_time()
         value = compute()
         record = {
             "settings": settings,

@@ -65,7 +65,8 @@ def _reproduced(records: list[dict[str, Any]], folder: Path) -> list[str]:
         out.append("| case | n | ours | paper | differences |\n|---|---|---|---|---|")
         # The claims first: they are what the numbers below them say.
         for row in sorted(mine, key=lambda row: not row["case"].startswith("claim")):
-            ours, paper = _ours(row), _number(row.get("paper"), row.get("paper_pm"))
+            ours = _ours(row)
+            paper = _number(row.get("paper"), row.get("paper_pm"))
             n = _sample(row)
             out.append(
                 f"| {_cell(row['case'])} | {_cell(n)} | {ours} | {paper} | {_cell(row.get('differs', ''))} |"
@@ -103,7 +104,9 @@ def _compared(records: list[dict[str, Any]]) -> list[str]:
 
 
 def _compared_cell(column: str, value: Any) -> str:
-    return show_seconds(value) if "seconds" in column and value is not None else _number(value)
+    if "seconds" in column and value is not None:
+        return show_seconds(value)
+    return _number(value)
 
 
 def _runs(records: list[dict[str, Any]]) -> list[str]:
@@ -122,7 +125,8 @@ def _bars(records: list[dict[str, Any]]) -> list[str]:
     for r in records:
         for bar in r["bars"]:
             kept = "yes" if bar["met"] else "**no**"
-            name, measured = _cell(quantity(bar["name"])), _number(bar["measured"])
+            name = _cell(quantity(bar["name"]))
+            measured = _number(bar["measured"])
             out.append(
                 f"| `{r['name']}` | {name} | {measured} | {bar['relation']} {bar['limit']:g} | {kept} |"
             )
@@ -141,9 +145,10 @@ def _ours(row: dict[str, Any]) -> str:
     if row.get("statistic") == "count" and "ours_pm" in row:
         good, n = (int(x) for x in re.findall(r"\d+", row["ours"])[:2])
         return f"{_cell(row['ours'])} ({100 * good / n:.3g} ± {100 * row['ours_pm']:.2g} %)"
-    spread = (
-        " [" + ", ".join(f"{q:.3g}" for q in row["quantiles"]) + "]" if "quantiles" in row else ""
-    )
+    if "quantiles" in row:
+        spread = " [" + ", ".join(f"{q:.3g}" for q in row["quantiles"]) + "]"
+    else:
+        spread = ""
     return _number(row["ours"], row.get("ours_pm")) + spread
 
 

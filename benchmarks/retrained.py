@@ -65,7 +65,8 @@ def _model(run: Run, name: str) -> TextClassifier:
 
 def _train(run: Run, name: str, changes: dict[str, Any], file: Path | None) -> TextClassifier:
     run.say(f"training: {name}")
-    began, spent = time.perf_counter(), time.process_time()
+    began = time.perf_counter()
+    spent = time.process_time()
     config = Config(**P1, **changes)
     split = split_by_film(load_imdb(run.imdb, "train"), config.validation)
     if file is None:

@@ -79,7 +79,9 @@ def yelp_documents(
 ) -> tuple[list[Ids], list[Array], list[int]]:
     """Short Yelp-HAT reviews, the tokens that every annotator chose, and the labels."""
     reviews = load_yelp_hat(run.data)
-    documents, chosen, labels = [], [], []
+    documents = []
+    chosen = []
+    labels = []
     for i in np.random.default_rng(0).permutation(len(reviews)):
         tokens = tokenize(reviews[i].text)
         picked = reviews[i].at_spans([(token.start, token.end) for token in tokens])
@@ -100,7 +102,8 @@ def removal_scores(subject: Subject, tokens: Ids, scores: Array) -> tuple[float,
     if not positive:  # the highest scores are those that speak for the predicted class
         down = deletion_curve(model, -scores)
     up = insertion_curve(model, scores if positive else -scores)
-    p_down, p_up = class_probability(down, positive), class_probability(up, positive)
+    p_down = class_probability(down, positive)
+    p_up = class_probability(up, positive)
     return aopc(p_down), aopc(p_up, full=float(p_up[-1]))
 
 

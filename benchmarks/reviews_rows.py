@@ -76,9 +76,15 @@ def subject_rows(run: Run, subject: Subject, imdb: Measured, yelp: Measured) -> 
     add_rows(run, "P2 Tables 1b, 10", "AU-ROC of human attention", subject, yelp["human"], TABLE_10)
     for kind, better in (("insertion", "low"), ("deletion", "high")):
         what = f"{kind} AOPC ({better} is good)"
-        name = "P2 Table 1c" if kind == "insertion" else "P2 Table 11a"
+        if kind == "insertion":
+            name = "P2 Table 1c"
+        else:
+            name = "P2 Table 11a"
         add_rows(run, name, f"IMDB, {what}", subject, imdb[kind], TABLE_11["IMDB", kind])
-        name = "P2 Table 11b" if kind == "insertion" else "P2 Table 11c"
+        if kind == "insertion":
+            name = "P2 Table 11b"
+        else:
+            name = "P2 Table 11c"
         add_rows(run, name, f"Yelp, {what}", subject, yelp[kind], TABLE_11["Yelp", kind])
     fidelity_rows(run, subject, imdb["fidelity"])
 
@@ -86,7 +92,10 @@ def subject_rows(run: Run, subject: Subject, imdb: Measured, yelp: Measured) -> 
 def fidelity_rows(run: Run, subject: Subject, fidelity: dict[str, list[Any]]) -> None:
     """Fig. 6: the error of the predicted change, with the ratio to the best other method."""
     for name, many in fidelity.items():
-        note = BACKGROUND if "background" in name else set_up(subject)
+        if "background" in name:
+            note = BACKGROUND
+        else:
+            note = set_up(subject)
         for k in (1, 5, 10):
             case = (
                 f"{subject.name}, {name.removesuffix(', v')}: MSE of the change, {k} tokens removed"
@@ -98,7 +107,10 @@ def fidelity_rows(run: Run, subject: Subject, fidelity: dict[str, list[Any]]) ->
     for name, paper in (("SLALOM-fidel, v", 0.3), ("SLALOM-fidel + background", None)):
         case = f"{subject.name}: MSE of {name.removesuffix(', v')} over the best other's ({second})"
         row = ratio_row("P2 Fig. 6", case, means[name], means[second])
-        note = BACKGROUND if paper is None else set_up(subject)
+        if paper is None:
+            note = BACKGROUND
+        else:
+            note = set_up(subject)
         missed = paper is not None and float(row.ours) >= 0.9
         run.rows.append(
             row._replace(
@@ -109,10 +121,14 @@ def fidelity_rows(run: Run, subject: Subject, fidelity: dict[str, list[Any]]) ->
 
 def ratio_row(result: str, case: str, above: ArrayLike, below: ArrayLike) -> Row:
     """Ratio of two means over the same reviews, with the jackknife's standard error."""
-    a, b = np.asarray(above, dtype=float), np.asarray(below, dtype=float)
+    a = np.asarray(above, dtype=float)
+    b = np.asarray(below, dtype=float)
     n = a.size
     without = (a.sum() - a) / (b.sum() - b)
-    pm = float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())) if n > 1 else None
+    if n > 1:
+        pm = float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum()))
+    else:
+        pm = None
     kind = "mean" if n > 1 else "once"
     return Row(
         result, case, float(a.mean() / b.mean()), ours_pm=pm, n=n, of="reviews", statistic=kind
@@ -122,10 +138,14 @@ def ratio_row(result: str, case: str, above: ArrayLike, below: ArrayLike) -> Row
 def table_14_rows(run: Run, subject: Subject, areas: dict[str, list[float]]) -> None:
     """Deletion AOPC by the number of samples, beside KernelSHAP's default."""
     for name, values in areas.items():
-        paper = (
-            TABLE_14["SHAP" if name == "SHAP" else int(name)] if subject.paper == "BERT" else None
-        )
-        method = "SHAP, nsamples='auto'" if name == "SHAP" else f"SLALOM-eff, {name} samples"
+        if subject.paper == "BERT":
+            paper = TABLE_14["SHAP" if name == "SHAP" else int(name)]
+        else:
+            paper = None
+        if name == "SHAP":
+            method = "SHAP, nsamples='auto'"
+        else:
+            method = f"SLALOM-eff, {name} samples"
         case = f"{subject.name}, {method}: deletion AOPC"
         run.rows.append(mean_row("P2 Table 14", case, values, paper, OWN, "reviews"))
 
@@ -138,7 +158,9 @@ def best(many: dict[str, list[Any]], names: tuple[str, ...], high: bool) -> floa
 
 def collect_claims(claims: dict[str, list[bool]], imdb: Measured, yelp: Measured) -> None:
     """Whether each sentence of the paper holds for the means of one model."""
-    c, h, deleted = imdb["correlation"], yelp["human"], imdb["deletion"]
+    c = imdb["correlation"]
+    h = yelp["human"]
+    deleted = imdb["deletion"]
     claims["values beat importances"].append(
         best(c, ("SLALOM-eff, v",), True) > best(c, ("SLALOM-eff, s",), True)
     )
@@ -229,7 +251,12 @@ def draw_figure(run: Run, curves: dict[str, dict[str, Array]]) -> None:
     figure, axes = run.figure(ncols=len(curves), figsize=(12, 4), sharey=True)
     for at, (name, methods) in zip(axes, curves.items(), strict=True):
         for method, curve in methods.items():
-            style = "k-" if "exact" in method else "-" if "SLALOM" in method else "--"
+            if "exact" in method:
+                style = "k-"
+            elif "SLALOM" in method:
+                style = "-"
+            else:
+                style = "--"
             at.semilogy(REMOVALS, curve, style, label=method.removesuffix(", v"))
         at.set(title=name, xlabel="tokens removed")
     axes[0].set_ylabel("MSE of the predicted change (P2 Fig. 6)")

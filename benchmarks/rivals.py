@@ -73,7 +73,8 @@ def explanations(
         else:
             slalom = slalom_fidel(value, tokens, samples, seed)
         seconds = time.process_time() - start
-        index, surrogate = slalom.index(tokens), slalom_surrogate(slalom, tokens)
+        index = slalom.index(tokens)
+        surrogate = slalom_surrogate(slalom, tokens)
         out[f"{name}, v"] = Explanation(slalom.v[index], surrogate, seconds)
         out[f"{name}, s"] = Explanation(slalom.s[index], None, seconds)
         out[f"{name}, lin."] = Explanation(

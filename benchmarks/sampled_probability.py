@@ -29,7 +29,9 @@ from .models import needed_p1_model
 from .permutations import permutation_sample
 
 SEED = 0
-REVIEWS, RUNS, CALLS_PER_WORD = 100, 2, 10
+REVIEWS = 100
+RUNS = 2
+CALLS_PER_WORD = 10
 METHODS: dict[str, Callable[..., ShapleySample]] = {
     "fitted games as control variates": shapley_sample,
     "permutation sampling": permutation_sample,
@@ -114,7 +116,9 @@ def main(argv: list[str] | None = None) -> int:
         "runs": args.runs,
         "model": "P1's, six heads, positions",
     }
-    return 0 if report("sampled_probability", rows, seed=SEED, settings=settings, bars=bars) else 1
+    if report("sampled_probability", rows, seed=SEED, settings=settings, bars=bars):
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

@@ -35,15 +35,19 @@ TABLE = Path(__file__).parent.parent / "attn_closed_form" / "game" / "sector_sum
 DEGREES = (8, 16, 24, 31, 38, 44, 50, 55, 60, 64, 67, 70, 72, 74, 76, 78, 81)
 LOG_RANGES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.25, 5.0, 6.0, 7.5, 9.0, 11.0)
 # An entry is kept if its error lies between these, and if it is this much better than the one before.
-WORST, BEST, STEP = 2e-4, 5e-14, 5.0
+WORST = 2e-4
+BEST = 5e-14
+STEP = 5.0
 # Nodes at most, and how many longer sums may be no better before the search ends.
-MOST_NODES, PATIENCE = 110, 6
+MOST_NODES = 110
+PATIENCE = 6
 ROOM = 1.02
 # Largest modulus of a term's sum over what the integral has; see `PoleGame.doubt`.
 MODULI = 1.1
 # Largest sum of weights: nodes of a heavier tier count for nothing at a lighter one (`game/canonical.py`).
 LARGEST_SUM = 100.0
-LEAST_SQUARES_STEPS, LAWSON_STEPS = 25, 15
+LEAST_SQUARES_STEPS = 25
+LAWSON_STEPS = 15
 # A sum that is not this much better than the last one gets another start.
 LITTLE_BETTER = 0.6
 
@@ -91,8 +95,11 @@ def stretch(lam: np.ndarray, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndar
 def polish(lam: np.ndarray, c: np.ndarray, w: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     """The best sum with positive weights on the way: its largest error on the points w, nodes and weights."""
     x = np.concatenate([np.log(lam), np.log(c)])
-    k, weight, damping = lam.size, np.ones(w.size), 1e-6
-    best, stuck = (np.inf, lam, c), 0
+    k = lam.size
+    weight = np.ones(w.size)
+    damping = 1e-6
+    best = (np.inf, lam, c)
+    stuck = 0
     with np.errstate(all="ignore"):
         for step in range(LEAST_SQUARES_STEPS + LAWSON_STEPS):
             E = w[:, None] * np.exp(x[k:] - np.outer(w, np.exp(x[:k])))
@@ -119,11 +126,14 @@ def polish(lam: np.ndarray, c: np.ndarray, w: np.ndarray) -> tuple[float, np.nda
                 new = x + np.clip(change, -0.5, 0.5)
                 off = (w[:, None] * np.exp(new[k:] - np.outer(w, np.exp(new[:k])))).sum(axis=1) - 1
                 if float((weight * np.abs(off) ** 2).sum()) < cost:
-                    x, damping, stuck = new, max(damping / 5, 1e-15), 0
+                    x = new
+                    damping = max(damping / 5, 1e-15)
+                    stuck = 0
                     break
                 damping = max(6 * damping, 1e-14)
             else:
-                damping, stuck = 1e-8, stuck + 1
+                damping = 1e-8
+                stuck = stuck + 1
                 if stuck > 3 and step >= LEAST_SQUARES_STEPS:
                     break
     return best
@@ -131,10 +141,14 @@ def polish(lam: np.ndarray, c: np.ndarray, w: np.ndarray) -> tuple[float, np.nda
 
 def sums_for(degrees: float, log_range: float) -> list[tuple[float, np.ndarray, np.ndarray]]:
     """Sums (error, lam, c) by rising length, each at least STEP times better than the one before."""
-    angle, kept, last = float(np.radians(degrees)), [], WORST * STEP
+    angle = float(np.radians(degrees))
+    kept = []
+    last = WORST * STEP
     long_sum = reduced(angle, log_range, boundary(angle, log_range, 100))
     before: list[tuple[np.ndarray, np.ndarray]] = []
-    k, largest, waited = 3, 10.0, 0
+    k = 3
+    largest = 10.0
+    waited = 0
     while k <= MOST_NODES and last > BEST * STEP and waited < PATIENCE:
         w = boundary(angle, log_range, max(40, 3 * k // 2))
         starts = [stretch(*sum_, k) for sum_ in before[-1:]]
@@ -156,7 +170,8 @@ def sums_for(degrees: float, log_range: float) -> list[tuple[float, np.ndarray, 
             before.append((lam, c))
             if BEST < error < last / STEP:
                 kept.append((error, lam, c))
-                last, waited = error, -1
+                last = error
+                waited = -1
         waited += bool(kept)
         k += 1 if k < 24 else 2 if k < 48 else 3
     return kept
@@ -165,7 +180,9 @@ def sums_for(degrees: float, log_range: float) -> list[tuple[float, np.ndarray, 
 def proved_sums(cell: tuple[float, float]) -> list[tuple[float, np.ndarray, np.ndarray]]:
     """The sums (bound, lam, c) of an angle in degrees and a ln R whose bounds are proved."""
     degrees, log_range = cell
-    start, angle, proved = time.perf_counter(), float(np.radians(degrees)), []
+    start = time.perf_counter()
+    angle = float(np.radians(degrees))
+    proved = []
     for error, lam, c in sums_for(degrees, log_range):
         bound = ROOM * proved_sector_bound(lam.tolist(), c.tolist(), log_range, angle, error)
         moduli = proved_moduli(lam.tolist(), c.tolist(), log_range)

@@ -89,7 +89,8 @@ def document_rows(d: int, ours: float) -> tuple[list[dict[str, Any]], list[Bar]]
         ("permutation SHAP", permutation_shap, 50),
     ):
         for through, function in (("model", through_model), ("game.value", through_game)):
-            seconds, values = np.inf, exact
+            seconds = np.inf
+            values = exact
             for _ in range(2):  # the first call warms caches and compiles numba code
                 np.random.seed(SEED)  # noqa: NPY002  # shap draws from the global state
                 start = time.perf_counter()
@@ -200,7 +201,8 @@ def main(argv: list[str] | None = None) -> int:
     ours = {d: our_seconds(d) for d in ((106,) if args.quick else LENGTHS)}
     for d, seconds in ours.items():
         more_rows, more_bars = document_rows(d, seconds)
-        rows, bars = rows + more_rows, bars + more_bars
+        rows = rows + more_rows
+        bars = bars + more_bars
     settings = {"model": name, "K": weights.K, "T_max": weights.T_max, "absent": "[UNK]"}
     good = report("shapley", rows, seed=SEED, settings=settings, bars=bars)
     if not args.quick:

@@ -56,7 +56,8 @@ class TorchBox(torch.nn.Module):
 
     def __init__(self, f: Box) -> None:
         super().__init__()
-        self.f, self.calls = f, 0
+        self.f = f
+        self.calls = 0
 
     def forward(self, input_ids: Any, attention_mask: Any = None) -> Any:
         """(n, T) ids to (n,) outputs; special tokens and padding are dropped."""
@@ -254,7 +255,9 @@ def main() -> int:
     on_model, name = model_rows()
     rows += on_model
     settings = {"package": "slalom-explanations 0.1.2", "model": name, "threads of torch": 1}
-    return 0 if report("slalom", rows, seed=SEED, settings=settings, bars=bars) else 1
+    if report("slalom", rows, seed=SEED, settings=settings, bars=bars):
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ EPOCHS = [60, 600, 3000]
 FRONT = (0.0, 0.0003, 0.001, 0.002, 0.003, 0.005, 0.01, 0.03, 0.1, 1.0)
 # On so many reviews the package itself is run, too.
 PACKAGE_ITSELF = {60: 30, 600: 10, 3000: 2}
-NEAR, FAR = "mse, up to 5 deletions", "mse, any size"
+NEAR = "mse, up to 5 deletions"
+FAR = "mse, any size"
 Errors = dict[str, float]
 
 
@@ -116,7 +117,8 @@ class Timed:
     """A black box that counts its own processor time."""
 
     def __init__(self, f: Box) -> None:
-        self.f, self.seconds = f, 0.0
+        self.f = f
+        self.seconds = 0.0
 
     def __call__(self, sequences: list[Ids]) -> Any:
         """Outputs of f."""
@@ -209,7 +211,9 @@ def review_part(
     f: Box, reviews: list[tuple[int, Ids]], work: Path | None
 ) -> tuple[list[dict[str, Any]], list[Bar]]:
     """Rows and bars of the reviews."""
-    packages, mine, checks = [], [], {count: [] for count in PACKAGE_ITSELF}  # type: ignore[var-annotated]
+    packages = []
+    mine = []
+    checks = {count: [] for count in PACKAGE_ITSELF}  # type: ignore[var-annotated]
     for number, (index, document) in enumerate(reviews):
         fresh = draw(f, document, np.random.default_rng([SEED, index]))
         package = kept(

@@ -23,9 +23,13 @@ from .slalom import FIRST_ID, Box, Ids, TorchBox
 
 SEED = 0
 # The package's own settings, which its explainer does not leave to the user or has as defaults.
-RATE, BATCH, DRAWN_AT_ONCE = 5e-3, 128, 16
+RATE = 5e-3
+BATCH = 128
+DRAWN_AT_ONCE = 16
 # Of Adam, as torch has them.
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+BETA_1 = 0.9
+BETA_2 = 0.999
+EPSILON = 1e-8
 
 
 class PackageSamples(NamedTuple):
@@ -67,7 +71,8 @@ def package_samples(f: Box, document: Ids, samples: int) -> PackageSamples:
     tokens = torch.tensor(document + FIRST_ID)
     unique = tokens.unique()
     full = wrapped(torch.tensor([101, *tokens.tolist(), 102]).reshape(1, -1))["logits"]
-    counts, outputs = [], []
+    counts = []
+    outputs = []
     for _ in range(0, samples, DRAWN_AT_ONCE):
         rows, _, _, out = sample_dataset(
             DRAWN_AT_ONCE, wrapped, unique, tokens, device="cpu", mode="deletion"
@@ -88,19 +93,24 @@ def trained(samples: PackageSamples, epochs: list[int]) -> dict[int, Slalom]:
     """The package's training loop in NumPy: the SLALOM after each of the given numbers of epochs."""
     V = samples.ids.size
     x = np.r_[np.zeros(V), np.full(V, samples.first_value)].astype(np.float32)
-    first, second, gradient = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
+    first = np.zeros_like(x)
+    second = np.zeros_like(x)
+    gradient = np.zeros_like(x)
     cuts = range(0, len(samples.f), BATCH)
     batches = [(samples.counts[i : i + BATCH], samples.f[i : i + BATCH]) for i in cuts]
-    step, ends = 0, {}
+    step = 0
+    ends = {}
     for epoch in range(1, max(epochs) + 1):
         for n, f in batches:
             step += 1
-            s, v = x[:V], x[V:]
+            s = x[:V]
+            v = x[V:]
             mass = np.exp(s - s.max())
             total = n @ mass
             F = n @ (mass * v) / total
             slope = 2 * (F - f) / total
-            by_token, by_token_F = slope @ n, (slope * F) @ n
+            by_token = slope @ n
+            by_token_F = (slope * F) @ n
             gradient[:V] = mass * (v * by_token - by_token_F)
             gradient[V:] = mass * by_token
             first += (1 - BETA_1) * (gradient - first)

@@ -109,11 +109,9 @@ def new_model(name: str, tokenizer: Any, seed: int) -> Any:
         ends = {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
         return LlamaForSequenceClassification(LlamaConfig(**options, **ends))
     config = BertConfig(**options)
-    return (
-        BertForMaskedLM(config)
-        if name == "bert-pretrained"
-        else BertForSequenceClassification(config)
-    )
+    if name == "bert-pretrained":
+        return BertForMaskedLM(config)
+    return BertForSequenceClassification(config)
 
 
 def trained(
@@ -124,7 +122,8 @@ def trained(
 
     changes: dict[str, Any] = {"reviews": quick, "epochs": 1} if quick else {}
     model = new_model(name, tokenizer, RECIPE.seed)
-    recipe, pretraining = replace(RECIPES[name], **changes), replace(PRETRAINING, **changes)
+    recipe = replace(RECIPES[name], **changes)
+    pretraining = replace(PRETRAINING, **changes)
     texts, labels = balanced(train, recipe.reviews, recipe.seed)
     before: dict[str, Any] = {}
     if name == "bert-pretrained":

@@ -130,11 +130,10 @@ def transformer_subject(
         def scores(tokens: Ids) -> Array:
             length = next(n for n in LENGTHS if n > len(tokens))
             ids = pad_documents([tokens], length, first)
-            extra = (
-                [pad_documents([np.full(len(tokens), vocabulary.unk_id)], length, first)]
-                if baseline
-                else []
-            )
+            if baseline:
+                extra = [pad_documents([np.full(len(tokens), vocabulary.unk_id)], length, first)]
+            else:
+                extra = []
             return method(params, config, ids, *extra)[0, 1 : 1 + len(tokens)]
 
         return scores

@@ -60,7 +60,9 @@ SEEDS = (0, 1, 2)
 IMDB_BAR = 89.2
 STRENGTHS = (1.0, 10.0, 100.0)
 SCHEDULES = ((5, 1.0), (25, 0.5), (25, 1.0), (25, 2.0))
-OURS, LINEAR, FASTTEXT = "attention, ours", "TF-IDF + logistic regression", "fastText"
+OURS = "attention, ours"
+LINEAR = "TF-IDF + logistic regression"
+FASTTEXT = "fastText"
 
 
 class Corpus(NamedTuple):
@@ -154,7 +156,8 @@ def linear(corpus: Corpus, _: Path) -> Trained:
         )
 
     start = time.perf_counter()
-    training, held_out = corpus.split.training, corpus.split.held_out
+    training = corpus.split.training
+    held_out = corpus.split.held_out
     scores = {c: fit(training, c).score(held_out.texts, held_out.labels) for c in STRENGTHS}
     model = fit(together(corpus.split).training, max(STRENGTHS, key=lambda c: scores[c]))
     seconds = time.perf_counter() - start
@@ -192,7 +195,8 @@ def fasttext(corpus: Corpus, folder: Path) -> Trained:
         )
 
     start = time.perf_counter()
-    training, held_out = corpus.split.training, corpus.split.held_out
+    training = corpus.split.training
+    held_out = corpus.split.held_out
     scores = {
         s: np.mean(predict(fit(training, *s), held_out.texts) == held_out.labels) for s in SCHEDULES
     }
@@ -240,8 +244,14 @@ def measure(name: str, corpus: Corpus, method: str) -> Row:
     row["standard error %"] = round(100 * float(right.std() / len(right) ** 0.5), 2)
     row["accuracy % by seed"] = [round(100 * float(hit.mean()), 2) for hit in hits]
     row |= {"train s": round(trained.seconds, 1), "size MB": round(trained.size / 1e6, 2)}
-    row["explain ms"] = None if trained.explain is None else round(1000 * trained.explain, 2)
-    row["load"] = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
+    if trained.explain is None:
+        row["explain ms"] = None
+    else:
+        row["explain ms"] = round(1000 * trained.explain, 2)
+    if hasattr(os, "getloadavg"):
+        row["load"] = round(os.getloadavg()[0], 1)
+    else:
+        row["load"] = None
     print(row, flush=True)
     return row
 
@@ -305,7 +315,9 @@ def main(argv: list[str] | None = None) -> int:
     bars = [bar for name, limit, _ in chosen for bar in bars_of(name, limit, rows[name])]
     every = [row for name in rows for row in reversed(rows[name])]
     settings = {"explained texts": EXPLAINED}
-    return 0 if report("texts", every, seed=SEED, settings=settings, bars=bars) else 1
+    if report("texts", every, seed=SEED, settings=settings, bars=bars):
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

@@ -44,8 +44,11 @@ ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "time-error.png"
 README = ROOT / "README.md"
 TABLE = re.compile(r"(<!-- Made by `python -m benchmarks.time_error`. -->\n\n).*?(\n\n)", re.DOTALL)
-OURS_SHAPLEY, OURS_LIME = "exact Shapley values (ours)", "LIME's limit (ours)"
-KERNEL, PARTITION, LIME = "KernelSHAP", "partition SHAP", "lime"
+OURS_SHAPLEY = "exact Shapley values (ours)"
+OURS_LIME = "LIME's limit (ours)"
+KERNEL = "KernelSHAP"
+PARTITION = "partition SHAP"
+LIME = "lime"
 #: Color and mark of each method in the picture.
 STYLES = {
     OURS_SHAPLEY: ("#d55e00", "o"),
@@ -66,7 +69,8 @@ LABELS = {
 
 def timed(run: Callable[[], Array], repeats: int = 2) -> tuple[float, Array]:
     """Seconds of the fastest of some runs, and what the last one found; the first one warms caches and compiles."""
-    seconds, found = np.inf, np.zeros(0)
+    seconds = np.inf
+    found = np.zeros(0)
     for _ in range(repeats):
         np.random.seed(SEED)  # noqa: NPY002  # shap draws from the global state
         start = time.perf_counter()
@@ -100,7 +104,8 @@ def measure() -> list[dict[str, Any]]:
     weights, _ = benchmark_model(SEED)
     tokens = random_document(weights, WORDS, SEED + WORDS)
     game = pooled_game(weights, tokens)
-    exact, limit = shapley(game, WITNESS_TOL), reference(game, 5_000)
+    exact = shapley(game, WITNESS_TOL)
+    limit = reference(game, 5_000)
     rows: list[dict[str, Any]] = []
 
     def add(method: str, setting: float, seconds: float, error: float) -> None:
@@ -144,7 +149,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
     for method, (color, mark) in STYLES.items():
         own = [row for row in rows if row["method"] == method]
-        seconds, errors = [row["seconds"] for row in own], [max(row["error"], 1e-16) for row in own]
+        seconds = [row["seconds"] for row in own]
+        errors = [max(row["error"], 1e-16) for row in own]
         axes.loglog(seconds, errors, color=color, marker=mark, linewidth=1.5)
         place, shift = LABELS[method]
         axes.annotate(
@@ -182,7 +188,10 @@ def table(rows: list[dict[str, Any]]) -> str:
         (LIME, 5_000, "lime, 5,000 samples (its default)"),
     ):
         row = next(row for row in rows if row["method"] == method and row["setting"] == setting)
-        error = f"{row['error']:.0e}" if row["error"] < 1e-6 else f"{100 * row['error']:.2g} %"
+        if row["error"] < 1e-6:
+            error = f"{row['error']:.0e}"
+        else:
+            error = f"{100 * row['error']:.2g} %"
         milliseconds = float(f"{1000 * row['seconds']:.2g}")
         lines.append(f"| {name} | {milliseconds:,g} ms | {error} |")
     return "\n".join(lines)

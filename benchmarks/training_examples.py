@@ -44,7 +44,9 @@ LINKS: dict[str, Callable[[Array], Array]] = {
     "log_loss": lambda p: np.log(p),
     "squared_error": lambda p: -((p - 1) ** 2),
 }
-PLAYERS, WIDE, NARROW = 50_000, 300.0, 30.0
+PLAYERS = 50_000
+WIDE = 300.0
+NARROW = 30.0
 
 
 def knn_shapley(X: Array, y: Any, X_test: Array, y_test: Any, k: int) -> Array:
@@ -54,7 +56,8 @@ def knn_shapley(X: Array, y: Any, X_test: Array, y_test: Any, k: int) -> Array:
     s_i = s_(i+1) + (1[y_i = y] - 1[y_(i+1) = y]) / k min(k, i) / i.
     """
     n = len(X)
-    total, i = np.zeros(n), np.arange(1, n)
+    total = np.zeros(n)
+    i = np.arange(1, n)
     for x, label in zip(X_test, y_test, strict=True):
         order = np.argsort(np.square(X - x).sum(axis=1), kind="stable")
         hit = (y[order] == label).astype(float)
@@ -68,7 +71,8 @@ def area_under_curve(suspicion: Array, wrong: Array) -> float:
     """Area under the ROC curve, ties counted as half: the chance that a wrong example is more suspicious."""
     from scipy.stats import rankdata
 
-    ranks, positives = rankdata(suspicion), int(wrong.sum())
+    ranks = rankdata(suspicion)
+    positives = int(wrong.sum())
     return float(
         (ranks[wrong].sum() - positives * (positives + 1) / 2)
         / (positives * (len(wrong) - positives))
@@ -82,10 +86,14 @@ def permutation_values(
 
     With `truncate` (TMC), an order stops once its value is within this share of the range from that of everybody.
     """
-    rng, d = np.random.default_rng(seed), game.d
-    mass, weighted = game.masses.present[0], game.masses.present[0] * game.v[0]
+    rng = np.random.default_rng(seed)
+    d = game.d
+    mass = game.masses.present[0]
+    weighted = game.masses.present[0] * game.v[0]
     everybody = float(game.value(np.ones(d, dtype=bool)))
-    total, orders, start = np.zeros(d), 0, time.process_time()
+    total = np.zeros(d)
+    orders = 0
+    start = time.process_time()
     while time.process_time() - start < seconds or orders == 0:
         order = rng.permutation(d)
         value = np.cumsum(weighted[order]) / np.maximum(
@@ -112,9 +120,13 @@ def split(name: str, tests: int) -> tuple[Array, Any, Array, Any]:
     from sklearn import datasets
 
     X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-    X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9) if name != "digits" else X / 16
+    if name != "digits":
+        X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9)
+    else:
+        X = X / 16
     order = np.random.default_rng(SEED).permutation(len(X))
-    train, test = order[: int(0.8 * len(X))], order[int(0.8 * len(X)) :][:tests]
+    train = order[: int(0.8 * len(X))]
+    test = order[int(0.8 * len(X)) :][:tests]
     return X[train], y[train], X[test], y[test]
 
 
@@ -200,10 +212,14 @@ def removal(
         y = np.where(rng.random(len(y)) < FLIPPED, rng.permutation(y), y)
     else:
         y, _ = flip(y, SEED)
-    kind = "regression" if name == "diabetes" else "classification"
+    if name == "diabetes":
+        kind = "regression"
+    else:
+        kind = "classification"
     make = KernelPredictor(bandwidth=bandwidth, prior=PRIOR, task=kind)
     predictor = make.fit(X, y)
-    asked, held = slice(None, len(X_test) // 2), slice(len(X_test) // 2, None)
+    asked = slice(None, len(X_test) // 2)
+    held = slice(len(X_test) // 2, None)
     values, seconds = _seconds(
         lambda: predictor.data_values(X_test[asked], y_test[asked], utility, 1e-6, progress=False)
     )
@@ -237,17 +253,14 @@ def wide_spread(players: int = PLAYERS) -> list[dict[str, Any]]:
     for spread in (WIDE, NARROW):
         rng = np.random.default_rng(SEED)
         # At the query 0, log-weights -x^2 / 2 are spread evenly.
-        X, y = (
-            np.sqrt(2 * rng.permutation(np.linspace(0, spread, players)))[:, None],
-            rng.integers(0, 2, size=players),
-        )
-        predictor, query = KernelPredictor(task="classification").fit(X, y), np.zeros((1, 1))
+        X = np.sqrt(2 * rng.permutation(np.linspace(0, spread, players)))[:, None]
+        y = rng.integers(0, 2, size=players)
+        predictor = KernelPredictor(task="classification").fit(X, y)
+        query = np.zeros((1, 1))
         measured = partial(predictor.data_values, query, [1], tol=TOL, progress=False)
         runs = [_seconds(measured) for _ in range(5)]
-        gap, times = (
-            abs(runs[0][0].sum() - (predictor.predict_proba(query)[0, 1] - 0.5)),
-            [t for _, t in runs],
-        )
+        gap = abs(runs[0][0].sum() - (predictor.predict_proba(query)[0, 1] - 0.5))
+        times = [t for _, t in runs]
         rows.append(
             {
                 "comparison": f"Spread of log-masses, {players:,} training examples, tol {TOL:g}",
@@ -268,16 +281,22 @@ def pydvl_rows() -> list[dict[str, Any]]:
     from pydvl.valuation.utility.base import UtilityBase
 
     X, y, X_test, y_test = split("breast_cancer", 3)
-    X, y, prior = X[:10], y[:10], 0.1
+    X = X[:10]
+    y = y[:10]
+    prior = 0.1
     predictor = KernelPredictor(bandwidth=2.0, prior=prior, task="classification").fit(X, y)
-    masses, hits = np.exp([predictor.model_.read(x).data[1] for x in X_test]), y == y_test[:, None]
+    masses = np.exp([predictor.model_.read(x).data[1] for x in X_test])
+    hits = y == y_test[:, None]
 
     class Utility(UtilityBase):
         def __init__(self, link: Callable[[Array], Array]) -> None:
             self.link = link
 
         def __call__(self, sample: Any) -> float:
-            chosen = [] if sample is None else list(sample.subset)
+            if sample is None:
+                chosen = []
+            else:
+                chosen = list(sample.subset)
             total = masses[:, chosen].sum(axis=1) + prior
             return float(
                 self.link(((masses * hits)[:, chosen].sum(axis=1) + prior / 2) / total).sum()
@@ -311,11 +330,9 @@ def main(argv: list[str] | None = None) -> int:
     if args.pydvl:
         rows = pydvl_rows()
         bars = [Bar("largest difference from pyDVL", max(row["error"] for row in rows), "<=", TOL)]
-        return (
-            0
-            if report("training_examples_pydvl", rows, seed=SEED, settings={"tol": TOL}, bars=bars)
-            else 1
-        )
+        if report("training_examples_pydvl", rows, seed=SEED, settings={"tol": TOL}, bars=bars):
+            return 0
+        return 1
     tests = 5 if args.quick else 60
     rows = wide_spread()
     bars = [
@@ -339,7 +356,9 @@ def main(argv: list[str] | None = None) -> int:
         "breast_cancer", 1.0, "log_loss", tests // 2
     )
     settings = {"test points": tests, "tol": TOL, "flipped": FLIPPED}
-    return 0 if report("training_examples", rows, seed=SEED, settings=settings, bars=bars) else 1
+    if report("training_examples", rows, seed=SEED, settings=settings, bars=bars):
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

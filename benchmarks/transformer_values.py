@@ -58,22 +58,20 @@ from .permutations import permutation_sample
 from .shapley import kernel_shap
 
 SEED = 0
-SHORTEST, LONGEST = 10, 40
+SHORTEST = 10
+LONGEST = 40
 BUDGETS = (10, 30, 100)
 SCALES = {"probability": Link("sigmoid"), "logit": None}
 # Calls per word of the long run that stands for the truth, and the longest text of which all coalitions are taken.
-LONG_RUN, ENUMERATED = 600, 13
-OURS, PERMUTATION, KERNEL = (
-    "shapley_sample (ours)",
-    "permutation sampling, paired",
-    "KernelSHAP (shap)",
-)
-PARTITION, CAPTUM, SLALOM, LIME = (
-    "partition SHAP (shap)",
-    "ShapleyValueSampling (captum)",
-    "SLALOM's values",
-    "lime",
-)
+LONG_RUN = 600
+ENUMERATED = 13
+OURS = "shapley_sample (ours)"
+PERMUTATION = "permutation sampling, paired"
+KERNEL = "KernelSHAP (shap)"
+PARTITION = "partition SHAP (shap)"
+CAPTUM = "ShapleyValueSampling (captum)"
+SLALOM = "SLALOM's values"
+LIME = "lime"
 PAIRED_KERNEL = "KernelSHAP, paired (shapiq)"
 # A correlation of at least this is what "good" promises of the surrogate's Shapley values.
 CORRELATED = 0.9
@@ -92,7 +90,9 @@ class WordGame:
     """
 
     def __init__(self, classifier: TransformerClassifier, text: str, file: Path) -> None:
-        self.classifier, self.file, self.calls = classifier, file, 0
+        self.classifier = classifier
+        self.file = file
+        self.calls = 0
         self.units: Units = classifier.read(text)
         self.ids: Ids = self.units.data
         self.words: Ids = self.units.groups["words"]
@@ -151,7 +151,8 @@ def enumerated(value: Value, d: int) -> Array:
     """
     numbers = np.arange(2**d)
     present = (numbers[:, None] >> np.arange(d)) % 2 == 1
-    values, sizes = value(present), present.sum(axis=1)
+    values = value(present)
+    sizes = present.sum(axis=1)
     weights = np.array([1 / (d * comb(d - 1, size)) for size in range(d)])
     out = np.empty(d)
     for j in range(d):
@@ -162,7 +163,8 @@ def enumerated(value: Value, d: int) -> Array:
 
 def truth(game: WordGame, scale: str, calls_per_word: int) -> Estimate:
     """The values that the others are compared with, and their standard errors."""
-    link, before = SCALES[scale], game.calls
+    link = SCALES[scale]
+    before = game.calls
     if game.d <= ENUMERATED:
         exact = enumerated(lambda present: _linked(link, game.value(present)), game.d)
         return Estimate(exact, np.zeros(game.d), game.calls - before)
@@ -197,7 +199,9 @@ class _Words:
     fixed_background = True
 
     def __init__(self, tree: Array) -> None:
-        self.clustering, self.shape, self.invariants = tree, (1, len(tree) + 1), None
+        self.clustering = tree
+        self.shape = (1, len(tree) + 1)
+        self.invariants = None
 
     def __call__(self, mask: Masks, *_: Any) -> tuple[Masks]:
         return (np.asarray(mask, dtype=bool)[None],)
@@ -235,7 +239,9 @@ class Surrogate(NamedTuple):
 
 def slalom_values(game: WordGame, calls: int, seed: int) -> Surrogate:
     """The SLALOM that `fit_slalom` fits near the text, as `TransformerClassifier` does it."""
-    before, outputs, absent = game.calls, list[float](), list[int]()
+    before = game.calls
+    outputs = list[float]()
+    absent = list[int]()
 
     def f(sequences: list[Ids]) -> Array:
         found = game.of_sequences(sequences)
@@ -306,7 +312,8 @@ def long_run(game: WordGame, calls_per_word: int) -> Record:
 
 def estimates(game: WordGame, names: Iterable[str], seed: int) -> list[Record]:
     """What the named methods find for one text: a record per method, budget and scale."""
-    names, out = tuple(names), []
+    names = tuple(names)
+    out = []
     for budget in BUDGETS:
         calls = budget * game.d
         for scale, link in SCALES.items():
@@ -336,10 +343,12 @@ def beginnings(path: str, count: int) -> list[str]:
     from tokenizers import pre_tokenizers
 
     split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
-    reviews, rng = load_imdb(path, "test"), np.random.default_rng(SEED)
+    reviews = load_imdb(path, "test")
+    rng = np.random.default_rng(SEED)
     out: list[str] = []
     for i in rng.permutation(len(reviews.texts)):
-        most, best = int(rng.integers(SHORTEST, LONGEST + 1)), ""
+        most = int(rng.integers(SHORTEST, LONGEST + 1))
+        best = ""
         text = reviews.texts[i].replace("<br />", " ")[:1000]
         for _, end in sentences(text):
             if len(split(text[:end])) > most:
@@ -495,7 +504,8 @@ def fits(records: list[Record], scale: str) -> list[tuple[int, str, float]]:
 
 def verdict_rows(measured: dict[str, list[Record]]) -> list[Record]:
     """How many fits reach a rank correlation of 0.9 with the truth, by their grade."""
-    title, out = "What the grade of a fitted SLALOM says about its Shapley values", []
+    title = "What the grade of a fitted SLALOM says about its Shapley values"
+    out = []
     for model, grade in product((*measured, "all models"), ("good", "fair", "poor")):
         chosen = [
             fit
@@ -552,7 +562,10 @@ def all_bars(measured: dict[str, list[Record]], rows: list[Record]) -> list[Bar]
     coverage = float(np.concatenate(inside).mean())
     graded = [fit for records in measured.values() for fit in fits(records, "logit")]
     good = np.array([correlation for _, grade, correlation in graded if grade == "good"])
-    share = float((good >= CORRELATED).mean()) if good.size else float("nan")
+    if good.size:
+        share = float((good >= CORRELATED).mean())
+    else:
+        share = float("nan")
     return [
         *(bar for bars in of_model.values() for bar in bars),
         Bar(f"models of {len(measured)} that meet all three", met, ">=", min(3, len(measured))),
@@ -659,11 +672,9 @@ def main(argv: list[str] | None = None) -> int:
         "threads": 1,
     }
     bars = all_bars(measured, rows)
-    return (
-        0
-        if report("transformer_values", rows + more, seed=SEED, settings=settings, bars=bars)
-        else 1
-    )
+    if report("transformer_values", rows + more, seed=SEED, settings=settings, bars=bars):
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

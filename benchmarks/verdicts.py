@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 from proofs_check.registry import HOLDS as STATEMENT_HOLDS
 from proofs_check.registry import NOT_CHECKABLE, PAPERS, WRONG, Statement, statements
 
-HOLDS, FAILS, UNTRIED = "holds", "does not hold", "could not be tested"
+HOLDS = "holds"
+FAILS = "does not hold"
+UNTRIED = "could not be tested"
 CORRECTED = "fails as printed; a corrected form holds"
 WORST = (HOLDS, CORRECTED, FAILS)
 ENOUGH = 0.9  # share of the cases from which on we say that a sentence holds
@@ -247,7 +249,9 @@ def of_statement(entry: Statement) -> str:
 
 def of_counts(counts: list[Count]) -> str:
     """The verdict that counts give together: each sentence must hold in nine of ten cases."""
-    return HOLDS if all(one.good >= ENOUGH * one.n for one in counts) else FAILS
+    if all(one.good >= ENOUGH * one.n for one in counts):
+        return HOLDS
+    return FAILS
 
 
 def count(row: Record) -> tuple[int, int]:
@@ -262,7 +266,8 @@ def count(row: Record) -> tuple[int, int]:
 
 def _verdict(claim: Claim, registry: dict[str, Statement], records: list[Record]) -> Verdict:
     proofs = [registry[key] for key in claim.proofs]
-    counts, mended = _counts(claim.rows, records), _counts(claim.mended, records)
+    counts = _counts(claim.rows, records)
+    mended = _counts(claim.mended, records)
     found = [of_statement(entry) for entry in proofs]
     if counts:
         measured = of_counts(counts)
@@ -301,9 +306,10 @@ def _counts(places: tuple[Place, ...], records: list[Record]) -> list[Count]:
         ]
         if rows:
             good, n = (sum(numbers) for numbers in zip(*map(count, rows), strict=True))
-            trainings = (
-                f" ({len(rows)} trainings)" if any("seed 1" in row["case"] for row in rows) else ""
-            )
+            if any("seed 1" in row["case"] for row in rows):
+                trainings = f" ({len(rows)} trainings)"
+            else:
+                trainings = ""
             text = f"{short[0] if short else ''} {good:,} of {n:,}{trainings}".lstrip()
             out.append(Count(good, n, rows[0].get("of", "cases"), text, rows[0]["file"]))
     return out
@@ -313,7 +319,10 @@ def tally(found: list[Verdict]) -> str:
     """How often each verdict is given, in words."""
     n = {name: sum(v.verdict == name for v in found) for name in (*WORST, UNTRIED)}
     hold = {name: "holds" if n[name] == 1 else "hold" for name in n}
-    fail = "does not hold" if n[FAILS] == 1 else "do not hold"
+    if n[FAILS] == 1:
+        fail = "does not hold"
+    else:
+        fail = "do not hold"
     return (
         f"{n[HOLDS]} {hold[HOLDS]}, {n[CORRECTED]} {'fails' if n[CORRECTED] == 1 else 'fail'} as printed and "
         f"{hold[CORRECTED]} in a corrected form, {n[FAILS]} {fail}, and "

@@ -66,7 +66,9 @@ def main() -> int:
         "methods": len(DEFAULT_METHODS),
         "with sampling": len(METHODS),
     }
-    return 0 if report("web", rows, seed=SEED, settings=settings, bars=bars) else 1
+    if report("web", rows, seed=SEED, settings=settings, bars=bars):
+        return 0
+    return 1
 
 
 @contextmanager
@@ -88,7 +90,8 @@ def measure(
 ) -> dict[str, Any]:
     """Times of answers and of explanations without the server, in turns."""
     connection = HTTPConnection("127.0.0.1", port, timeout=30)
-    answered, explained = [], []
+    answered = []
+    explained = []
     for text in texts:
         start = time.perf_counter()
         status, answer = post(connection, {"text": text, **options})
@@ -113,7 +116,10 @@ def measure(
 
 
 def post(connection: HTTPConnection, data: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    path = "/api/interactions" if "player" in data else "/api/explain"
+    if "player" in data:
+        path = "/api/interactions"
+    else:
+        path = "/api/explain"
     connection.request("POST", path, json.dumps(data), {"Content-Type": "application/json"})
     response = connection.getresponse()
     return response.status, json.loads(response.read())

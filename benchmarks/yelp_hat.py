@@ -85,9 +85,12 @@ def load_yelp_hat(path: str | os.PathLike[str]) -> list[HatReview]:
     (['Not', 'good!'], array([False,  True]))
     """
     path = Path(path)
-    files = (
-        sorted(path.glob("ham_part*.csv")) if path.is_dir() else [path] if path.is_file() else []
-    )
+    if path.is_dir():
+        files = sorted(path.glob("ham_part*.csv"))
+    elif path.is_file():
+        files = [path]
+    else:
+        files = []
     if not files:
         raise FileNotFoundError(
             f"{path}: expected a Yelp-HAT file ham_part*.csv or a folder of them, from {HAT_HOME}"
@@ -129,7 +132,8 @@ def _hat_file(file: Path) -> Iterator[HatReview]:
 
 
 def _word_spans(text: str) -> list[tuple[int, int]]:
-    spans, start = [], 0
+    spans = []
+    start = 0
     for word in text.split():
         start = text.index(word, start)
         spans.append((start, start + len(word)))

@@ -39,19 +39,26 @@ def number(value: float | None) -> str:
         return ""
     if value == 0:
         return "0"
-    return f"{value:.2g}" if 1e-2 <= abs(value) < 1e3 else f"{value:.1e}"
+    if 1e-2 <= abs(value) < 1e3:
+        return f"{value:.2g}"
+    return f"{value:.1e}"
 
 
 def row(result: Result) -> str:
     """One line of the table, at most 100 characters."""
-    entry, outcome = result.statement, result.outcome
+    entry = result.statement
+    outcome = result.outcome
     mark = "ok" if result.verdict_reproduced else "NO"
     if entry.verdict == NOT_CHECKABLE:
         mark = "-"
-    error, printed, tolerance = (
-        (outcome.error, outcome.printed_error, outcome.tolerance) if outcome else (None, None, None)
-    )
-    seconds = f"{result.seconds:.2f} s" if entry.verdict != NOT_CHECKABLE else ""
+    if outcome:
+        error, printed, tolerance = (outcome.error, outcome.printed_error, outcome.tolerance)
+    else:
+        error, printed, tolerance = (None, None, None)
+    if entry.verdict != NOT_CHECKABLE:
+        seconds = f"{result.seconds:.2f} s"
+    else:
+        seconds = ""
     return (
         f"{mark:2} {entry.ref:36} {entry.verdict:21} {number(error):>8} {number(printed):>8} {number(tolerance):>9} "
         f"{seconds:>7}"
@@ -60,7 +67,8 @@ def row(result: Result) -> str:
 
 def explanation(result: Result) -> str:
     """What ``--verbose`` prints below a line of the table."""
-    entry, outcome = result.statement, result.outcome
+    entry = result.statement
+    outcome = result.outcome
     parts = [
         ("claim", entry.claim),
         ("assumptions", entry.assumptions),
@@ -86,7 +94,8 @@ def explanation(result: Result) -> str:
 
 def record(result: Result) -> dict[str, Any]:
     """One entry of ``--json``; numbers that are not finite become text, as JSON has none."""
-    entry, outcome = result.statement, result.outcome
+    entry = result.statement
+    outcome = result.outcome
     fields: dict[str, Any] = {
         "paper": entry.paper,
         "statement": entry.ref,
@@ -104,10 +113,14 @@ def record(result: Result) -> dict[str, Any]:
         for name in ("error", "tolerance", "printed_error"):
             value = getattr(outcome, name)
             # Checks answer in NumPy numbers and fractions alike; JSON knows Python's own alone.
-            fields[name] = (
-                value if value is None else float(value) if math.isfinite(value) else str(value)
-            )
-        fields["counterexample"], fields["detail"] = outcome.counterexample, outcome.detail
+            if value is None:
+                fields[name] = value
+            elif math.isfinite(value):
+                fields[name] = float(value)
+            else:
+                fields[name] = str(value)
+        fields["counterexample"] = outcome.counterexample
+        fields["detail"] = outcome.detail
     if result.failure:
         fields["failure"] = result.failure
     return fields
@@ -163,7 +176,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     entries = statements(options.paper, options.only)
     if not entries:
-        where = f" in {options.paper}" if options.paper else ""
+        if options.paper:
+            where = f" in {options.paper}"
+        else:
+            where = ""
         print(f"--only: no statement{where} has {options.only!r} in its name", file=sys.stderr)
         return 2
     results = []
@@ -185,7 +201,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "\nerror: of the right form; printed: of the form in the paper, where it differs; --verbose says more"
         )
         print(summary(results))
-    return 0 if all(result.verdict_reproduced for result in results) else 1
+    if all(result.verdict_reproduced for result in results):
+        return 0
+    return 1
 
 
 if __name__ == "__main__":

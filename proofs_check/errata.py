@@ -96,7 +96,8 @@ def escaped(text: str) -> str:
 
 def erratum(result: Result) -> str:
     """The section of one corrected statement."""
-    entry, outcome = result.statement, result.outcome
+    entry = result.statement
+    outcome = result.outcome
     if outcome is None:
         raise RuntimeError(f"{entry.key} could not be checked: {result.failure}")
     parts = [

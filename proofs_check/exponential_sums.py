@@ -27,10 +27,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 # Bits of the balls, and Chebyshev points per degree.
-PRECISION, OVERSAMPLING = 96, 3
+PRECISION = 96
+OVERSAMPLING = 3
 # Half length of a piece of a sector's boundary, as a part of what is left of pi/2; and the ratio of neighbors in a
 # grid of real numbers.
-PIECE, RATIO = 0.35, 1.02
+PIECE = 0.35
+RATIO = 1.02
 
 
 def proved_bound(
@@ -42,7 +44,8 @@ def proved_bound(
     """
     from flint import arb, ctx
 
-    before, ctx.prec = ctx.prec, PRECISION
+    before = ctx.prec
+    ctx.prec = PRECISION
     try:
         nodes = [arb(float(x)) for x in lam]
         weights = [arb(float(x)) for x in w]
@@ -55,8 +58,10 @@ def proved_bound(
         edges = [(arb(log_range) * k / pieces).exp() for k in range(pieces + 1)]
         worst = arb(0)
         for a, b in pairwise(edges):
-            middle, half = (a + b) / 2, (b - a) / 2
-            least, most = middle - arb(5) / 2 * half, middle + arb(5) / 2 * half
+            middle = (a + b) / 2
+            half = (b - a) / 2
+            least = middle - arb(5) / 2 * half
+            most = middle + arb(5) / 2 * half
             M = (
                 most
                 * sum((u * (-y * least).exp() for y, u in zip(nodes, weights, strict=True)), arb(0))
@@ -91,7 +96,8 @@ def proved_sector_bound(
     """
     from flint import acb, arb, ctx
 
-    before, ctx.prec = ctx.prec, PRECISION
+    before = ctx.prec
+    ctx.prec = PRECISION
     try:
         pairs = [(arb(float(y)), arb(float(u))) for y, u in zip(lam, w, strict=True)]
         e_theta = arb(5) / 2 + (arb(25) / 4 - 1).sqrt()
@@ -99,7 +105,8 @@ def proved_sector_bound(
         count = OVERSAMPLING * degree
         slack = 1 / (arb.pi() * degree / (2 * count)).cos()
         points = [(arb.pi() * (2 * i + 1) / (2 * count)).cos() for i in range(count)]
-        along, across = arb(5) / 2, arb(23) / 10
+        along = arb(5) / 2
+        across = arb(23) / 10
         # Points z of every piece of the boundary, and the smallest real part and the largest modulus on its ellipse.
         boundary: list[tuple[list[acb], arb, arb]] = []
         pieces = max(1, math.ceil(log_range / (2 * PIECE * (math.pi / 2 - angle))))
@@ -107,7 +114,8 @@ def proved_sector_bound(
         for k in range(pieces):
             middle = (2 * k + 1) * half - arb(angle).cos().log()
             top = arb(angle) + across * half
-            least, most = (middle - along * half).exp() * top.cos(), (middle + along * half).exp()
+            least = (middle - along * half).exp() * top.cos()
+            most = (middle + along * half).exp()
             boundary.append(
                 ([acb(middle + half * point, angle).exp() for point in points], least, most)
             )
@@ -117,10 +125,8 @@ def proved_sector_bound(
         for side in (arb(1), arb(log_range).exp()):
             for k in range(pieces):
                 middle = (2 * k + 1) * half
-                least, most = (
-                    side * (1 - across * half),
-                    side * (1 + across * half + middle + along * half),
-                )
+                least = side * (1 - across * half)
+                most = side * (1 + across * half + middle + along * half)
                 boundary.append(
                     ([acb(side, side * (middle + half * point)) for point in points], least, most)
                 )
@@ -146,7 +152,8 @@ def proved_moduli(lam: Sequence[float], w: Sequence[float], log_range: float) ->
     """
     from flint import arb, ctx
 
-    before, ctx.prec = ctx.prec, PRECISION
+    before = ctx.prec
+    ctx.prec = PRECISION
     try:
         pairs = [(arb(float(y)), arb(float(u))) for y, u in zip(lam, w, strict=True)]
         worst = arb(0)

@@ -29,7 +29,8 @@ def proved_sigmoid_bound(
     """
     from flint import arb, ctx
 
-    before, ctx.prec = ctx.prec, PRECISION
+    before = ctx.prec
+    ctx.prec = PRECISION
     try:
         poles = [(arb(float(a)), arb(float(b))) for a, b in zip(y, r, strict=True)]
         if min(float(a) for a in y) <= HEIGHT:
@@ -46,7 +47,8 @@ def proved_sigmoid_bound(
         rest = 2 * M / e_theta**degree / (e_theta - 1)
         worst = arb(0)
         for k in range(pieces):
-            middle, largest = (2 * k + 1) * half, arb(0)
+            middle = (2 * k + 1) * half
+            largest = arb(0)
             for point in points:
                 f = middle + half * point
                 value = (

@@ -110,7 +110,8 @@ class LongDocument:
     def summand(self, r: Array, kind: int, among: int | None = None) -> Array:
         """E[A_t V_t | r] for a word t of `kind`, of which `among` words (default: all) share the r removals."""
         share = r[kind] / (self.n[kind] if among is None else among)
-        kept, replaced = self.g[kind] * self.v[kind], self.g_h[kind] * self.v_h[kind]
+        kept = self.g[kind] * self.v[kind]
+        replaced = self.g_h[kind] * self.v_h[kind]
         return ((1 - share) * kept + share * replaced) / self.denominator(r)
 
 
@@ -183,7 +184,8 @@ def mean_field_constants(document: LongDocument) -> tuple[float, float]:
     x (1-x)/(1+rx)^2 and x^2 (1-x)/(1+rx)^2; 64 Gauss-Legendre nodes leave no error for r >= -0.99.
     """
     nodes, weights = np.polynomial.legendre.leggauss(64)
-    x, w = (nodes + 1) / 2, weights / 2
+    x = (nodes + 1) / 2
+    w = weights / 2
     D = 1 + (document.B / document.A - 1) * x
     I_1 = float(w @ (x * (1 - x) / D))
     J_2 = float(w @ (x * (1 - x) / D**2))

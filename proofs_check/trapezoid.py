@@ -51,7 +51,8 @@ def epsilon(k: int) -> Any:
 
 def balls_of_c() -> list[tuple[float, float]]:
     """Intervals that cover [0, e^(1/2)]."""
-    edges, end = [0.0, 0.004], math.exp(0.5) * (1 + 1e-7)
+    edges = [0.0, 0.004]
+    end = math.exp(0.5) * (1 + 1e-7)
     while edges[-1] < end:
         edges.append(min(end, max(edges[-1] * 1.02, edges[-1] + 0.004)))
     return list(pairwise(edges))
@@ -62,8 +63,13 @@ def line_integral(delta: Any, lo: float, hi: float) -> Any:
     from flint import acb, arb
 
     c = arb((lo + hi) / 2, (hi - lo) / 2 * (1 + 1e-6) + 1e-18)
-    sine, cosine, top = delta.sin(), delta.cos(), arb(hi)
-    left = math.log(max(hi, 1e-3) * float(sine) / 12) if lo > 0 else -8.0
+    sine = delta.sin()
+    cosine = delta.cos()
+    top = arb(hi)
+    if lo > 0:
+        left = math.log(max(hi, 1e-3) * float(sine) / 12)
+    else:
+        left = -8.0
     right = math.log(30 / float(sine))
 
     def size_of_g(x: Any, analytic: bool) -> Any:
@@ -95,7 +101,8 @@ def step_bound(k: int) -> float:
     """Proved upper bound of the step error over eps = 10^(-k/8), for every range and every x in it."""
     from flint import arb, ctx
 
-    before, ctx.prec = ctx.prec, PRECISION
+    before = ctx.prec
+    ctx.prec = PRECISION
     try:
         h = step(k)
         delta = arb(float((h / (2 * arb.pi()) * (1 if k > 40 else arb(5) / 4)).mid()))
@@ -117,15 +124,18 @@ def ends_bound(k: int) -> tuple[float, float]:
     """
     from flint import arb, ctx
 
-    before, ctx.prec = ctx.prec, PRECISION
+    before = ctx.prec
+    ctx.prec = PRECISION
     try:
-        eps, h = epsilon(k), step(k)
+        eps = epsilon(k)
+        h = step(k)
         cut = (8 / eps).log()
         cut = cut + cut.log()
         right = (h * cut * (1 + arb(0.5).exp() / cut) + 1) * (-cut).exp() / eps
         # The y with w R = eps/16 is at least ln(16 h / eps), since (1 + 1/y) e^(1/2) > 1; larger y give smaller terms.
         y = (16 * h / eps).log()
-        left, term = arb(1) / 16, arb(1)
+        left = arb(1) / 16
+        term = arb(1)
         for _ in range(20):
             y = y * h.exp()
             term = h * arb(0.5).exp() * (1 + 1 / y) * (-y).exp() / eps
@@ -139,7 +149,8 @@ def main() -> int:
     """Prove the rule for every eps in use, and print a line for each."""
     good = True
     for k in LEVELS:
-        error, (right, left) = step_bound(k), ends_bound(k)
+        error = step_bound(k)
+        (right, left) = ends_bound(k)
         total = error + right + left
         good &= total <= 0.9
         print(

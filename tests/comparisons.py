@@ -22,7 +22,9 @@ class Magnitudes(NamedTuple):
 
 def places(weights):
     """Position embeddings, a row of zeros where there are none."""
-    return np.zeros((1, weights.d_e)) if weights.W_p is None else weights.W_p
+    if weights.W_p is None:
+        return np.zeros((1, weights.d_e))
+    return weights.W_p
 
 
 def magnitudes(weights):
@@ -122,10 +124,8 @@ def check_gradient_l2(weights, tokens, output, got):
 def check_gradient_times_input(weights, tokens, output, got):
     own = slice(1, 1 + len(tokens))
     ids = np.asarray(twin(weights, tokens)[1])
-    e, e_terms = (
-        weights.W_e[ids] + places(weights),
-        np.abs(weights.W_e[ids]) + np.abs(places(weights)),
-    )
+    e = weights.W_e[ids] + places(weights)
+    e_terms = np.abs(weights.W_e[ids]) + np.abs(places(weights))
     expected = (e * np.asarray(oracle.gradient(*twin(weights, tokens), output))).sum(axis=1)[own]
     terms = (e_terms * gradient_terms(weights, tokens, output)).sum(axis=1)[own]
     assert_algebraic(got, expected, terms, 1 + magnitudes(weights).score)
@@ -204,6 +204,7 @@ def check_lime(question, got, tol, **settings):
     f, rounding = enumerated(question)
     ridge = coalitions.lime(len(f).bit_length() - 1, **settings)
     maps = np.vstack([ridge.coef, ridge.intercept])
-    factor, largest = np.abs(maps).sum(axis=1).max(), np.abs(f).max()
+    factor = np.abs(maps).sum(axis=1).max()
+    largest = np.abs(f).max()
     rounding = factor * (rounding + ALGEBRAIC * ridge.condition * largest)
     assert_guaranteed(got, maps @ f, largest, rounding, tol)

@@ -20,7 +20,8 @@ def coalitions(d):
 
 def values(game, masks=None):
     """f of every coalition (row k of `coalitions` has the bits of k)."""
-    masks = coalitions(game.d) if masks is None else masks
+    if masks is None:
+        masks = coalitions(game.d)
     if hasattr(game, "link"):
         x = LD(game.link.scale) * (values(game.game, masks) - LD(game.link.target))
         links = {
@@ -58,12 +59,14 @@ def shapley(game):
 
 
 def banzhaf(game):
-    f, masks = values(game), coalitions(game.d)
+    f = values(game)
+    masks = coalitions(game.d)
     return np.array([(f[w | (1 << j)] - f[w]).mean() for j, w in _without(masks)])
 
 
 def leave_one_out(game):
-    f, full = values(game), 2**game.d - 1
+    f = values(game)
+    full = 2**game.d - 1
     return np.array([f[full] - f[full ^ (1 << j)] for j in range(game.d)])
 
 
@@ -82,7 +85,8 @@ def interactions(game):
 
 def by_size(game):
     """E[f | s players absent], s = 0..d."""
-    f, absent = values(game), game.d - coalitions(game.d).sum(axis=1)
+    f = values(game)
+    absent = game.d - coalitions(game.d).sum(axis=1)
     return np.array([f[absent == s].mean() for s in range(game.d + 1)])
 
 
@@ -99,7 +103,8 @@ def semivalue(game, q):
 def owen_by_orders(game, groups):
     """Mean change over all orders of the groups and of the members within them: what Owen's value is defined as."""
     f = values(game)
-    total, orders = np.zeros(game.d, dtype=LD), 0
+    total = np.zeros(game.d, dtype=LD)
+    orders = 0
     for arrival in itertools.permutations(groups):
         for within in itertools.product(*(itertools.permutations(group) for group in arrival)):
             here = 0
@@ -112,7 +117,8 @@ def owen_by_orders(game, groups):
 
 def owen(game, groups):
     """The same as a sum over sets of other groups and sets of other members."""
-    f, M = values(game), len(groups)
+    f = values(game)
+    M = len(groups)
     out = np.zeros(game.d, dtype=LD)
     for g, group in enumerate(groups):
         others = [sum(1 << int(j) for j in other) for k, other in enumerate(groups) if k != g]

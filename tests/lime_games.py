@@ -7,9 +7,11 @@ from attn_closed_form import PooledGame
 
 def score_game(d, H=2, kind="unk", seed=0, spread=1.0, offset=0.5):
     rng = np.random.default_rng([seed, d, H])
-    s, v = rng.normal(size=(H, d)) * spread, rng.normal(size=(H, d)) + offset
+    s = rng.normal(size=(H, d)) * spread
+    v = rng.normal(size=(H, d)) + offset
     if kind == "unk":
-        s_absent, v_absent = rng.normal(size=(H, d)) * spread, rng.normal(size=(H, d)) + offset
+        s_absent = rng.normal(size=(H, d)) * spread
+        v_absent = rng.normal(size=(H, d)) + offset
         return PooledGame.from_scores(
             s, v, s_absent, v_absent, rng.normal(size=H), rng.normal(size=H), bias=0.7
         )

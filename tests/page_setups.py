@@ -29,12 +29,11 @@ def your_bags() -> dict[str, Any]:
         {f"{name}.weight": torch.tensor(rng.normal(size=shape)) for name, shape in shapes.items()},
         "model.pt",
     )
-    features, coords = (
-        rng.normal(size=(11, 7)).astype(np.float32),
-        256 * rng.integers(0, 50, size=(11, 2)),
-    )
+    features = rng.normal(size=(11, 7)).astype(np.float32)
+    coords = 256 * rng.integers(0, 50, size=(11, 2))
     with h5py.File("slide.h5", "w") as file:
-        file["features"], file["coords"] = features, coords
+        file["features"] = features
+        file["coords"] = coords
     torch.save({"embedding.weight": torch.eye(3), "fc.weight": torch.ones(1, 3)}, "bag_of_words.pt")
     theirs = BagClassifier.from_state_dict("model.pt", outputs=["normal", "tumor"])
     return {

@@ -72,7 +72,10 @@ def blocks(markdown, *languages):
 def run(code, line, source, namespace):
     """What a block prints, and the value of the expression that it ends with, as a notebook shows it."""
     tree = ast.parse("\n" * (line - 1) + code, str(source))
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = tree.body.pop()
+    else:
+        last = None
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(tree, str(source), "exec"), namespace)
@@ -107,13 +110,12 @@ def run_commands(code):
 def run_page(markdown, source, namespace=None):
     """Run a page's blocks in order: the namespace of the Python blocks, and the page with every output up to date."""
     namespace = {"__name__": "__page__", **(namespace or {})}
-    pieces, done = [], 0
+    pieces = []
+    done = 0
     for match in BLOCK.finditer(markdown):
-        indent, language, code = (
-            match[1],
-            match[2],
-            re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE),
-        )
+        indent = match[1]
+        language = match[2]
+        code = re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE)
         following = OUTPUT.match(markdown, match.end())
         needed = NEEDS_PACKAGE.search(markdown, 0, match.start())
         if needed and importlib.util.find_spec(needed[1]) is None:
@@ -125,7 +127,10 @@ def run_page(markdown, source, namespace=None):
         else:
             continue
         pieces.append(markdown[done : match.end()])
-        done = following.end() if following else match.end()
+        if following:
+            done = following.end()
+        else:
+            done = match.end()
         if out := "\n".join(line.rstrip() for line in out.strip("\n").splitlines()):
             lines = ["", '```text title="Output"', *out.splitlines(), "```"]
             pieces.append("\n" + "\n".join(indent + line if line else line for line in lines))
@@ -145,7 +150,8 @@ def same_output(one, other):
 
 
 def _close(one, other):
-    a, b = float(one.replace(",", "")), float(other.replace(",", ""))
+    a = float(one.replace(",", ""))
+    b = float(other.replace(",", ""))
     if one == other or max(abs(a), abs(b)) < 1e-8:
         return True
     return abs(a - b) <= 1.001 * max(map(_last_digit, (one, other))) or abs(a - b) <= 1e-9 * abs(a)
@@ -153,8 +159,13 @@ def _close(one, other):
 
 def _last_digit(number):
     mantissa, _, exponent = number.lower().replace(",", "").partition("e")
-    places = len(mantissa.partition(".")[2]) if "." in mantissa else 0
-    return 10.0 ** (int(exponent or 0) - places) if "." in mantissa or exponent else 0.0
+    if "." in mantissa:
+        places = len(mantissa.partition(".")[2])
+    else:
+        places = 0
+    if "." in mantissa or exponent:
+        return 10.0 ** (int(exponent or 0) - places)
+    return 0.0
 
 
 def indented(markdown):
@@ -207,8 +218,12 @@ def problem(words):
         try:
             _, rest = make_parser(words[1]).parse_known_args(words[1:])
         except SystemExit as stop:
-            return f"status {stop.code}" if stop.code else None
-        return f"unknown {rest}" if rest and words[1] not in HANDED_ON else None
+            if stop.code:
+                return f"status {stop.code}"
+            return None
+        if rest and words[1] not in HANDED_ON:
+            return f"unknown {rest}"
+        return None
     if words[0] == "make":
         targets = re.findall(
             r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
@@ -218,7 +233,9 @@ def problem(words):
             None,
         )
     if re.fullmatch(r"(\S*/)?python3?", words[0]) and words[1:2] == ["-m"]:
-        return None if importlib.util.find_spec(words[2]) else f"no module {words[2]}"
+        if importlib.util.find_spec(words[2]):
+            return None
+        return f"no module {words[2]}"
     if words[:2] == ["pip", "install"]:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         asked = [
@@ -251,14 +268,18 @@ def anchors(markdown):
 
 def broken_links(path, markdown=None):
     """Links of a page that lead to no file or no heading; addresses elsewhere must be https."""
-    markdown = path.read_text(encoding="utf-8") if markdown is None else markdown
+    if markdown is None:
+        markdown = path.read_text(encoding="utf-8")
     wrong = []
     for target in LINK.findall(without_code(markdown)):
         file, _, anchor = target.partition("#")
         if re.match(r"[a-z]+:", target):
             wrong += [] if target.startswith("https://") else [target]
             continue
-        page = (path.parent / file).resolve() if file else path
+        if file:
+            page = (path.parent / file).resolve()
+        else:
+            page = path
         made_here = page.is_relative_to(
             ROOT / "docs" / "reference"
         )  # its entries are made when the site is built
@@ -278,7 +299,8 @@ def reader(name):
         import matplotlib
 
         matplotlib.use("Agg")
-    environment, before = dict(os.environ), Path.cwd()
+    environment = dict(os.environ)
+    before = Path.cwd()
     with (
         tempfile.TemporaryDirectory() as folder,
         warnings.catch_warnings(),
@@ -302,7 +324,8 @@ def update(path):
     markdown = path.read_text(encoding="utf-8")
     with reader(name_of(path)) as names:
         _, made = run_page(markdown, path, names)
-    old, new = outputs(markdown), outputs(made)
+    old = outputs(markdown)
+    new = outputs(made)
     if len(old) == len(new) and all(map(same_output, old, new)):
         return False
     path.write_text(made, encoding="utf-8")

@@ -123,7 +123,8 @@ def weights(draw, shapes=tuple(SHAPES), scores=tuple(SCORES), padded=False):
 def documents(draw, weights, min_size=0, max_size=None):
     """Documents of a model, of a kind in `DOCUMENTS`; a kind that does not fit becomes the nearest that does."""
     room = (PRIMES.T_max if weights.T_max is None else weights.T_max) - 1
-    room = room if max_size is None else min(max_size, room)
+    if max_size is not None:
+        room = min(max_size, room)
     kind = draw(st.sampled_from([kind for kind, times in DOCUMENTS.items() for _ in range(times)]))
     rng = np.random.default_rng(draw(SEEDS))
     length = draw(st.integers(min(2, room), room))
@@ -169,7 +170,8 @@ def is_ordinary(problem):
     """Two or more different words other than [UNK], under heads that are neither uniform nor one-hot."""
     model, tokens, _ = problem
     alpha = _attention(model, tokens)
-    largest, least = alpha.max(axis=1), alpha.min(axis=1)
+    largest = alpha.max(axis=1)
+    least = alpha.min(axis=1)
     varied = (largest <= LARGEST_ATTENTION) & (largest >= LEAST_RATIO * least)
     return len(set(tokens) - {model.unk}) >= 2 and bool(varied.all())
 
@@ -177,7 +179,8 @@ def is_ordinary(problem):
 def cases(problem):
     """Names of what a problem shows, "ordinary" or edges: what `tests/test_strategies.py` counts."""
     model, tokens, output = problem
-    alpha, counts = _attention(model, tokens), Counter(tokens)
+    alpha = _attention(model, tokens)
+    counts = Counter(tokens)
     shows = {
         "ordinary": is_ordinary(problem),
         "empty": not tokens,
@@ -213,7 +216,10 @@ def _logits(model):
 
 def _attention(model, tokens):
     """Attention of the padded document, (K, T_max)."""
-    padding = 0 if model.T_max is None else model.T_max - 1 - len(tokens)
+    if model.T_max is None:
+        padding = 0
+    else:
+        padding = model.T_max - 1 - len(tokens)
     ids = [model.cls, *tokens, *[model.unk] * padding]
     s = _logits(model)[:, ids, 0 if model.T_max is None else np.arange(model.T_max)]
     g = np.exp(s - s.max(axis=1, keepdims=True))

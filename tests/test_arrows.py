@@ -71,7 +71,10 @@ def imports(path):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
+            if node.level:
+                base = package[: len(package) - node.level + 1]
+            else:
+                base = ()
             prefix = ".".join([*base, *([node.module] if node.module else [])])
             yield from ((f"{prefix}.{alias.name}", node.lineno) for alias in node.names)
 
@@ -157,7 +160,10 @@ def test_the_core_needs_numpy_alone_at_import_time():
         if path.is_relative_to(ROOT / "attn_closed_form" / "app" / "web"):
             continue  # imported by `serve` alone, which needs the extra 'web'
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            else:
+                names = []
             if isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 names = [node.module]
             wrong += [(name_of(path), name) for name in names if name.split(".")[0] not in allowed]

@@ -31,7 +31,8 @@ WITH_CODE = [path for path in PAGES if blocks(path.read_text(encoding="utf-8"), 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("path", WITH_CODE, ids=name_of)
 def test_every_block_runs_and_shows_its_output(path, monkeypatch):
-    name, markdown = name_of(path), path.read_text(encoding="utf-8")
+    name = name_of(path)
+    markdown = path.read_text(encoding="utf-8")
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package, reason=f"{name} uses {package}")
     forget_methods(monkeypatch)
@@ -39,7 +40,8 @@ def test_every_block_runs_and_shows_its_output(path, monkeypatch):
         names, made = run_page(markdown, path, names)
         if promise := PROMISES.get(name):
             promise(names, "\n".join(outputs(made)))
-    shown, now = outputs(markdown), outputs(made)
+    shown = outputs(markdown)
+    now = outputs(made)
     stale = [(old, new) for old, new in zip(shown, now, strict=False) if not same_output(old, new)]
     assert stale == [] and len(shown) == len(now), "run `make outputs` and read what changed"
 
@@ -76,7 +78,8 @@ def your_transformer(names, out):
 
 #: What a page says of its own example, beyond that it runs.
 def weighted_means(names, out):
-    share, loo = names["share"], names["loo"]
+    share = names["share"]
+    loo = names["loo"]
     assert (
         abs(names["pooled"] + 0.714) < 1e-3 and abs(names["tau2"] - 0.309) < 1e-3
     )  # as metafor finds (method "DL")
@@ -90,7 +93,8 @@ def weighted_means(names, out):
 
 
 def attention_heads(names, out):
-    games, removed = names["games"], names["removed"]
+    games = names["games"]
+    removed = names["removed"]
     assert games.s.shape == (4, 1, 7) and names["shapley_values"].shape == (4, 1, 7)
     assert abs(names["shapley_values"].sum() - games.values().sum()) < 1e-7
     assert games.knock_out(removed).shape == (4, 1)

@@ -28,7 +28,8 @@ NEEDS = {
     "transformer": ("torch", "transformers"),
     "theorem": ("jax", "flint"),
 }
-PRAISE, BLAME = ("wonderful", "moving", "brilliant", "warm"), ("dull", "silly", "awful", "slow")
+PRAISE = ("wonderful", "moving", "brilliant", "warm")
+BLAME = ("dull", "silly", "awful", "slow")
 
 
 def commands_for(task):
@@ -109,11 +110,9 @@ def test_a_weighted_mean_in_one_command_and_four_lines():
     names, _ = run_page(START, "README.md")
     ((_, code),) = blocks(START, "python")
     assert "pip install ." in START and len([line for line in code.splitlines() if line]) == 4
-    weights, effects, shares = (
-        names["weights"],
-        names["effects"],
-        names["shapley"](names["studies"]),
-    )
+    weights = names["weights"]
+    effects = names["effects"]
+    shares = names["shapley"](names["studies"])
     assert abs(shares.sum() - np.average(effects, weights=weights)) < 1e-9
 
 

@@ -94,7 +94,10 @@ COMPARISONS = {
     ),
 }
 for name, (function, has_tol) in GAMES.items():
-    tol, relative = (QUADRATURE, 1e-8) if has_tol else (None, 1e-9)
+    if has_tol:
+        tol, relative = (QUADRATURE, 1e-8)
+    else:
+        tol, relative = (None, 1e-9)
     COMPARISONS[name] = (
         lambda got, name=name, tol=tol: comparisons.check_game(name, QUESTION, got, tol),
         function(GAME),

@@ -43,11 +43,11 @@ def test_arrays_are_converted_and_their_numbers_checked():
     arrays, _ = checked_arrays(ARRAYS, AXES, deletable=["s_absent"])
     assert all(array.dtype == np.float64 for array in arrays.values())
     assert arrays["W"] is not ARRAYS["W"]
-    with pytest.raises(ValueError, match="^s_absent: "):
+    with pytest.raises(ValueError, match=r"^s_absent: "):
         checked_arrays(ARRAYS, AXES)
-    with pytest.raises(ValueError, match="^s_absent: "):
+    with pytest.raises(ValueError, match=r"^s_absent: "):
         checked_arrays({**ARRAYS, "s_absent": np.full(7, np.nan)}, AXES, deletable=["s_absent"])
-    with pytest.raises(ValueError, match="^bias: "):
+    with pytest.raises(ValueError, match=r"^bias: "):
         checked_arrays({**ARRAYS, "bias": [1.0, np.inf, 0.0]}, AXES, deletable=["s_absent"])
 
 
@@ -56,7 +56,7 @@ def test_only_optional_arrays_may_be_left_out():
     arrays, sizes = checked_arrays(without, AXES, optional=["s_absent"])
     assert "s_absent" not in arrays
     assert sizes["n"] == 7
-    with pytest.raises(ValueError, match="^s_absent: "):
+    with pytest.raises(ValueError, match=r"^s_absent: "):
         checked_arrays(without, AXES)
 
 

@@ -8,9 +8,11 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from tests.strategies import cases, problems
 
 # As many examples as the profile "dev" gives one test, for so many tests.
-EXAMPLES, TESTS = 30, 20
+EXAMPLES = 30
+TESTS = 20
 # Share of ordinary problems that is asked for, over all tests and in the poorest of them.
-ORDINARY, ORDINARY_IN_ONE = 0.60, 0.30
+ORDINARY = 0.60
+ORDINARY_IN_ONE = 0.30
 # Share of drawn problems in which each of these must appear.
 EDGES = {
     "empty": 0.01,

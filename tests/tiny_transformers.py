@@ -187,9 +187,10 @@ def trained(model, tokenizer, texts, labels=None, steps=80, rate=5e-3):
 
     rows = dict(tokenizer(texts, padding=True, return_tensors="pt"))
     hidden = rows["attention_mask"] == 0
-    rows["labels"] = (
-        rows["input_ids"].masked_fill(hidden, -100) if labels is None else torch.tensor(labels)
-    )
+    if labels is None:
+        rows["labels"] = rows["input_ids"].masked_fill(hidden, -100)
+    else:
+        rows["labels"] = torch.tensor(labels)
     rows.pop("token_type_ids", None)
     torch.set_num_threads(1)  # for models this small threads wait more than they work
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
@@ -208,7 +209,9 @@ SIGNS = {"good": 1, "fast": 1, "wonderful": 1, "bad": -1, "slow": -1, "boring": 
 
 def trained_bert():
     """A BERT that has learned reviews of random words, each labeled by the majority of its judgments."""
-    rng, texts, labels = np.random.default_rng(0), [], []
+    rng = np.random.default_rng(0)
+    texts = []
+    labels = []
     others = ["the", "a", "film", "was", "start", "leads", "are", "together", ",", "but"]
     while len(texts) < 200:
         words = [

@@ -22,7 +22,8 @@ DIFFERENCE = 1e-9
 
 
 def _assert_within(got, expected, bound, name):
-    got, expected = np.asarray(got, dtype=float), np.asarray(expected, dtype=float)
+    got = np.asarray(got, dtype=float)
+    expected = np.asarray(expected, dtype=float)
     assert got.shape == expected.shape, f"{name}: shapes {got.shape} and {expected.shape} differ"
     assert np.isfinite(got).all() and np.isfinite(expected).all(), f"{name}: not finite"
     bound = np.broadcast_to(bound, got.shape)
@@ -38,7 +39,8 @@ def _assert_within(got, expected, bound, name):
 
 def assert_algebraic(got, expected, scale=None, condition=1.0):
     """Equal but for rounding. `scale` is the size of the largest term; by default that of the expected entries."""
-    scale = np.max(np.abs(expected), initial=0.0) if scale is None else scale
+    if scale is None:
+        scale = np.max(np.abs(expected), initial=0.0)
     _assert_within(got, expected, ALGEBRAIC * condition * scale, "algebraic")
 
 

@@ -43,7 +43,8 @@ from .predict import Output, Seen, as_output, as_tokens, scores
 from .weights import AttentionWeights
 
 # Gauss-Legendre orders of the two rules that are compared on each panel of `integrated_gradients`.
-COARSE, FINE = 10, 20
+COARSE = 10
+FINE = 20
 MAX_PANELS = 4096
 # Numbers in one array of nodes: about 8 MB.
 BLOCK_ELEMENTS = 1 << 20
@@ -222,7 +223,8 @@ def _relevance(
     weights: AttentionWeights, tokens: Tokens, output: Output, values: int, keys: int
 ) -> Array:
     """Return e_t . grad_t, (T,), with the parts through the values and the keys divided by `values` and `keys`."""
-    (coefficients, _, seen), tables = _gradient(weights, tokens, output), weights.collapse
+    (coefficients, _, seen) = _gradient(weights, tokens, output)
+    tables = weights.collapse
     e_w_v = seen.u - (tables.u_const @ as_output(weights, output))[:, None]
     e_w_k = seen.s - tables.s_const[:, None]
     products = coefficients.T * np.concatenate([e_w_v / values, e_w_k / keys])
@@ -262,13 +264,15 @@ def integrated_gradients(
     ids = as_tokens(weights, tokens)
     _, s1, u1 = scores(weights, ids, output)
     _, s0, u0 = scores(weights, np.full_like(ids, weights.unk), output)
-    ds, du = s1 - s0, u1 - u0
+    ds = s1 - s0
+    du = u1 - u0
 
     def integrals(left: Array, width: Array, order: int) -> tuple[Array, Array]:
         """Integrate the slope and its absolute value over each panel, both (panels, T)."""
         x, w = legendre_rule(order)
         tau = (left[:, None] + width[:, None] * x)[:, :, None, None]
-        alpha, u = softmax(s0 + tau * ds), u0 + tau * du
+        alpha = softmax(s0 + tau * ds)
+        u = u0 + tau * du
         f = (alpha * u).sum(axis=-1, keepdims=True)
         slope = (alpha * (du + (u - f) * ds)).sum(axis=2)[:, :, 1 : 1 + ids.size]
         rule = np.multiply.outer(width, w)
@@ -295,8 +299,10 @@ def integrated_gradients(
         good = (gap <= allowed) | (width[done] < 2.0**-40)
         total += fine[good].sum(axis=0)
         done[done] = good
-        left, half = left[~done], width[~done] / 2
-        left, half = np.concatenate([left, left + half]), np.concatenate([half, half])
+        left = left[~done]
+        half = width[~done] / 2
+        left = np.concatenate([left, left + half])
+        half = np.concatenate([half, half])
         waiting += [(left[i : i + block], half[i : i + block]) for i in range(0, left.size, block)]
     return total / weights.K
 

@@ -98,8 +98,10 @@ class Seen(NamedTuple):
 def scores(weights: AttentionWeights, tokens: Tokens, output: Output, stacklevel: int = 4) -> Seen:
     """Return the scores of one document for one output, C-contiguous."""
     ids = pad(weights, [as_tokens(weights, tokens, stacklevel)])[0]
-    c, tables = as_output(weights, output), weights.collapse
-    s, u = tables.s_tok[ids] + tables.s_pos, (tables.u_tok[ids] + tables.u_pos) @ c
+    c = as_output(weights, output)
+    tables = weights.collapse
+    s = tables.s_tok[ids] + tables.s_pos
+    u = (tables.u_tok[ids] + tables.u_pos) @ c
     return Seen(ids, np.ascontiguousarray(s.T), np.ascontiguousarray(u.T))
 
 
@@ -287,7 +289,8 @@ def _scores_at(weights: AttentionWeights, ids: Ids, places: Any) -> tuple[Array,
     """Return log-masses (K, n) of ids at some positions, and values divided by K, (K C, n), sorted by head."""
     tables = weights.collapse
     places = slice(None) if weights.T_max is None else places
-    s, u = tables.s_tok[ids] + tables.s_pos[places], tables.u_tok[ids] + tables.u_pos[places]
+    s = tables.s_tok[ids] + tables.s_pos[places]
+    u = tables.u_tok[ids] + tables.u_pos[places]
     return np.ascontiguousarray(s.T), np.ascontiguousarray(u.reshape(ids.size, -1).T) / weights.K
 
 
@@ -389,10 +392,8 @@ def random_weights(
     >>> random_weights(seed=0)
     AttentionWeights(D=50, d_e=16, T_max=32, K=2, d_att=8, d_out=8, C=1, cls=0, unk=1)
     """
-    rng, sizes = (
-        np.random.default_rng(seed),
-        {"D": D, "d_e": d_e, "K": K, "d_att": d_att, "d_out": d_out, "C": C},
-    )
+    rng = np.random.default_rng(seed)
+    sizes = {"D": D, "d_e": d_e, "K": K, "d_att": d_att, "d_out": d_out, "C": C}
     arrays: dict[str, Array] = {}
     for name, axes in AXES.items():
         if name != "W_p" and (biases or name not in BIASES):

@@ -137,12 +137,17 @@ class AttentionWeights:
     @property
     def room(self) -> float:
         """The maximum number of tokens of a document, without [CLS]: T_max - 1, or infinity without positions."""
-        return np.inf if self.T_max is None else self.T_max - 1
+        if self.T_max is None:
+            return np.inf
+        return self.T_max - 1
 
     @cached_property
     def collapse(self) -> Collapse:
         """The score tables, computed on first use; their entries must be finite."""
-        W_p = np.zeros((1, self.d_e)) if self.W_p is None else self.W_p
+        if self.W_p is None:
+            W_p = np.zeros((1, self.d_e))
+        else:
+            W_p = self.W_p
         with np.errstate(over="ignore", invalid="ignore"):
             q = np.einsum("kae,e->ka", self.W_q, self.W_e[self.cls] + W_p[0]) + self.b_q
             scale = 1.0 / np.sqrt(self.d_att)
@@ -150,7 +155,8 @@ class AttentionWeights:
             w_v = np.einsum("koe,kco->kce", self.W_v, self.W_l)
             s_const = np.einsum("ka,ka->k", self.b_k, q) * scale
             u_const = np.einsum("ko,kco->kc", self.b_v, self.W_l)
-            s_tok, s_pos = self.W_e @ w_k.T, W_p @ w_k.T + s_const
+            s_tok = self.W_e @ w_k.T
+            s_pos = W_p @ w_k.T + s_const
             u_tok, u_pos = (
                 (e @ w_v.reshape(-1, self.d_e).T).reshape(-1, self.K, self.C)
                 for e in (self.W_e, W_p)
@@ -167,7 +173,9 @@ class AttentionWeights:
 
     def embed(self, ids: Ids) -> Array:
         """Return the (L, d_e) embeddings of the ids (L,) that the model reads, [CLS] first (Eq. 2 and 4)."""
-        return self.W_e[ids] if self.W_p is None else self.W_e[ids] + self.W_p
+        if self.W_p is None:
+            return self.W_e[ids]
+        return self.W_e[ids] + self.W_p
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays by name, in the order of the constructor; W_p only if the model has positions."""
@@ -211,7 +219,8 @@ def sinusoidal_positions(T_max: int, d_e: int, base: float | None = None) -> Arr
     array([[0.   , 1.   ],
            [0.841, 0.54 ]])
     """
-    places, coordinate = np.arange(whole("T_max", T_max)), np.arange(whole("d_e", d_e))
+    places = np.arange(whole("T_max", T_max))
+    coordinate = np.arange(whole("d_e", d_e))
     pair = coordinate // 2 + (base is None)
     frequency = (T_max if base is None else positive("base", base)) ** (-2.0 * pair / d_e)
     angle = places[:, None] * frequency

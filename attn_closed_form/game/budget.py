@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 ULP = 2.0**-53
 # Rounding in ulps: of each factor of a plain product, and of everything else.
-FACTOR, PRECISE = 10.0, 400.0
+FACTOR = 10.0
+PRECISE = 400.0
 # Rounding of the last additions, relative to max|f|.
 OUTPUT = 8 * ULP
 # Cap for a number much larger than every value, such as a bias of 1e300 next to values of 1e-300.
@@ -103,8 +104,12 @@ def budget(
         facts = Facts(largest_known_value(game), spread, game.d, game.exponent, doubt, constants)
         return budget_of(facts, tol, amplification, plain, arithmetic)
     # The poles of a linked game take an eighth of tol, or more if none are accurate enough.
-    scale, left = largest_known_value(game), 1 - 2 * POLE_SHARE
-    least = amplification * game.poles.error / (POLE_SHARE * scale) if scale else math.inf
+    scale = largest_known_value(game)
+    left = 1 - 2 * POLE_SHARE
+    if scale:
+        least = amplification * game.poles.error / (POLE_SHARE * scale)
+    else:
+        least = math.inf
     doubt += game.doubt * (arithmetic.ulp / ULP)
     facts = Facts(scale, spread, game.d, 0, doubt, constants)
     return budget_of(
@@ -142,7 +147,9 @@ def budget_of(
     """
     if not (type(tol) is float and 0 < tol < math.inf):
         tol = positive("tol", tol)
-    scale, spread, ulp = facts.scale, facts.spread * (1 + 1e-12), arithmetic.ulp
+    scale = facts.scale
+    spread = facts.spread * (1 + 1e-12)
+    ulp = arithmetic.ulp
     # The rounding of the last additions, relative to max|f|, and their loss among the smallest numbers of the type.
     lost = (
         8 * math.ldexp(1.0, arithmetic.least_exponent - facts.exponent) + 8 * ulp * facts.constants
@@ -150,7 +157,8 @@ def budget_of(
     output = OUTPUT / ULP * ulp + (lost / scale if scale else math.inf if facts.constants else 0.0)
     if spread == 0 and tol * left > output and tol >= least_tol:
         return Budget(EPS_LOOSE, 1.0, scale, spread, False, amplification)
-    least, every = ulp * PRECISE + facts.doubt, ulp * FACTOR * facts.d
+    least = ulp * PRECISE + facts.doubt
+    every = ulp * FACTOR * facts.d
     need = _tol_needed(
         spread, scale, amplification, output, arithmetic.eps_min + least + (every if plain else 0)
     )
@@ -180,18 +188,18 @@ def guaranteed_error(game: PooledGame | LinkedGame, tol: float) -> float:
     if not isinstance(game, PooledGame):
         return tol * game._scale
     scale = largest_known_value(game)
-    return math.inf if scale == LARGE else float(np.ldexp(tol * scale, game.exponent))
+    if scale == LARGE:
+        return math.inf
+    return float(np.ldexp(tol * scale, game.exponent))
 
 
 def _tol_needed(
     spread: float, scale: float, amplification: float, output: float, error: float
 ) -> float:
     """Return a tol that can be kept, slightly above the one that `budget` needs."""
-    return (
-        (output + amplification * 2 / (1 - P_SHARE) * spread * error / scale) * (1 + 1e-9)
-        if scale
-        else math.inf
-    )
+    if scale:
+        return (output + amplification * 2 / (1 - P_SHARE) * spread * error / scale) * (1 + 1e-9)
+    return math.inf
 
 
 def smallest_text(tol: float) -> str:
@@ -227,9 +235,9 @@ def _largest_known_value(game: PooledGame) -> float:
 
 def in_units(value: float, exponent: int) -> float:
     """Convert a number >= 0 to units of 2^exponent, capped if it is much larger than every value."""
-    return (
-        LARGE if value and math.frexp(value)[1] - exponent > 900 else math.ldexp(value, -exponent)
-    )
+    if value and math.frexp(value)[1] - exponent > 900:
+        return LARGE
+    return math.ldexp(value, -exponent)
 
 
 def _probes(game: PooledGame) -> NDArray[np.bool_]:

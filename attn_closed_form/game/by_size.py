@@ -94,13 +94,17 @@ def _factors(terms: Terms) -> tuple[Array, Array, Array, Array, Array]:
 
 def _forward(x: Array, y: Array, A: Array, B: Array, n0: Array) -> Iterator[tuple[Array, Array]]:
     """Yield the states (P, N), each (l, k+1), after k = 0..d players."""
-    P, N = np.ones((n0.size, 1), dtype=x.dtype), n0[:, None]
+    P = np.ones((n0.size, 1), dtype=x.dtype)
+    N = n0[:, None]
     yield P, N
     for k in range(1, x.shape[1] + 1):
         stay, leave = _shares(k)
-        a, b = x[:, k - 1, None] * stay, y[:, k - 1, None] * leave
-        Pa, Pb = P * a, P * b
-        Na, Nb = N * a + Pa * A[:, k - 1, None], N * b + Pb * B[:, k - 1, None]
+        a = x[:, k - 1, None] * stay
+        b = y[:, k - 1, None] * leave
+        Pa = P * a
+        Pb = P * b
+        Na = N * a + Pa * A[:, k - 1, None]
+        Nb = N * b + Pb * B[:, k - 1, None]
         P, N = (np.empty((n0.size, k + 1), dtype=x.dtype) for _ in range(2))
         for new, one, other in ((P, Pa, Pb), (N, Na, Nb)):
             new[:, :k] = one
@@ -115,16 +119,20 @@ def _backward(
     """Compute the (l, d) derivatives of sum_s q_s N_s with respect to a factor on x_j."""
     rows, d = x.shape
     out = np.empty((rows, d), dtype=x.dtype)
-    gP, gN = np.zeros((rows, d + 1)), np.broadcast_to(q, (rows, d + 1))
+    gP = np.zeros((rows, d + 1))
+    gN = np.broadcast_to(q, (rows, d + 1))
     for k in range(d, 0, -1):
         stay, leave = _shares(k)
         P, N = states[k - 1]
-        a, b = x[:, k - 1, None] * stay, y[:, k - 1, None] * leave
-        gN_a, gN_b = gN[:, :k] * a, gN[:, 1:] * b
+        a = x[:, k - 1, None] * stay
+        b = y[:, k - 1, None] * leave
+        gN_a = gN[:, :k] * a
+        gN_b = gN[:, 1:] * b
         gP_a = gP[:, :k] * a + gN_a * A[:, k - 1, None]
         gP_b = gP[:, 1:] * b + gN_b * B[:, k - 1, None]
         out[:, k - 1] = np.einsum("ls,ls->l", gP_a, P) + np.einsum("ls,ls->l", gN_a, N)
-        gP, gN = gP_a + gP_b, gN_a + gN_b
+        gP = gP_a + gP_b
+        gN = gN_a + gN_b
     return out
 
 

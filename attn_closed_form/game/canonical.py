@@ -37,7 +37,8 @@ TIER_GAP = 45.0
 # Relative margin at both ends of a tier, for the rounding of the masses in D.
 ROOM = 1e-12
 # ln R of a longer tier is computed from logarithms, with this margin for their rounding.
-LOG_RANGE_EXACT, MARGIN = 256.0, 1e-6
+LOG_RANGE_EXACT = 256.0
+MARGIN = 1e-6
 # Elements (pieces times players) of one array of pieces.
 PIECE_ELEMENTS = 1 << 20
 
@@ -104,7 +105,9 @@ def heads_of(game: PooledGame) -> Heads:
     """Return the varying heads of `game`."""
     varies = game.half_range > 0
     v, v_absent, v_background = (x[varies] for x in game._centered)
-    s, s_absent, s_background = game.s[varies], game.s_absent[varies], game.s_background[varies]
+    s = game.s[varies]
+    s_absent = game.s_absent[varies]
+    s_background = game.s_background[varies]
     return Heads(
         s,
         v,
@@ -121,10 +124,14 @@ def head_masses(game: PooledGame) -> PieceMasses:
     """Return the varying heads of `game` as one piece each, in units of their largest masses, cached."""
     cached: PieceMasses | None = game.__dict__.get("_head_masses")
     if cached is None:
-        masses, weighted, half_range = game._masses, game._weighted, game.half_range
+        masses = game._masses
+        weighted = game._weighted
+        half_range = game.half_range
         varies = half_range > 0
         if not varies.all():
-            masses, weighted, half_range = masses[varies], weighted[varies], half_range[varies]
+            masses = masses[varies]
+            weighted = weighted[varies]
+            half_range = half_range[varies]
         a, b, background = game._parts(masses)
         excess = a - b
         lighter = np.empty((len(a), 2, game.d))
@@ -143,8 +150,11 @@ def head_masses(game: PooledGame) -> PieceMasses:
 
 def masses_of(heads: Heads, own: list[int], units: Array) -> PieceMasses:
     """Return the PieceMasses of the heads `own`, each in a separate unit."""
-    s, s_absent, unit = heads.s[own], heads.s_absent[own], units[:, None]
-    present, absent = exp_difference(s, unit), exp_difference(s_absent, unit)
+    s = heads.s[own]
+    s_absent = heads.s_absent[own]
+    unit = units[:, None]
+    present = exp_difference(s, unit)
+    absent = exp_difference(s_absent, unit)
     background = exp_difference(heads.s_background[own][:, None], unit)[:, 0]
     with np.errstate(over="ignore"):
         gap = np.maximum(present, absent) * -np.expm1(-np.abs(s - s_absent))
@@ -176,7 +186,10 @@ class Ranges(NamedTuple):
 
 def ranges_of(game: PooledGame, masses: PieceMasses) -> Ranges:
     """Return the ranges of D of the varying heads, whose `head_masses` are given."""
-    least = np.minimum.reduce(masses.gap, axis=1) if game.can_be_empty else masses.D_0
+    if game.can_be_empty:
+        least = np.minimum.reduce(masses.gap, axis=1)
+    else:
+        least = masses.D_0
     most = masses.D_0 + np.add.reduce(masses.gap, axis=1)
     with np.errstate(divide="ignore", over="ignore"):
         return Ranges(least, np.log(most / least))
@@ -209,17 +222,16 @@ def scales_of(game: PooledGame, ranges: Ranges) -> list[Scale]:
 
 def _tiers(heads: Heads, h: int) -> list[Scale]:
     """Return the tiers of one head, lightest first."""
-    s_lo, s_hi = (
-        np.minimum(heads.s[h], heads.s_absent[h]),
-        np.maximum(heads.s[h], heads.s_absent[h]),
-    )
+    s_lo = np.minimum(heads.s[h], heads.s_absent[h])
+    s_hi = np.maximum(heads.s[h], heads.s_absent[h])
     # Logarithms find the tiers; they may be rounded. The numbers that count are taken from masses afterwards.
     with np.errstate(over="ignore", divide="ignore"):
         log_gap = s_hi + np.log(-np.expm1(s_lo - s_hi))
     log_gap[s_lo == s_hi] = -np.inf
     order = np.argsort(log_gap)
     order = order[np.isfinite(log_gap[order])]
-    increments, members = log_gap[order], order
+    increments = log_gap[order]
+    members = order
     if not heads.can_be_empty:
         base = max(float(s_lo.max()), float(heads.s_background[h]))
         always = math.log(float(masses_of(heads, [h], np.array([base])).D_0[0]))
@@ -234,7 +246,10 @@ def _tiers(heads: Heads, h: int) -> list[Scale]:
         j = int(members[first])
         unit = base if j < 0 else float(s_hi[j])
         masses = masses_of(heads, [h], np.array([unit]))
-        least = float(masses.D_0[0]) if j < 0 else float(masses.gap[0, j])
+        if j < 0:
+            least = float(masses.D_0[0])
+        else:
+            least = float(masses.gap[0, j])
         log_range = float(so_far[last - 1] - increments[first])
         if log_range < LOG_RANGE_EXACT:
             inside = members[:last][members[:last] >= 0]
@@ -272,7 +287,8 @@ def pole_pieces(game: PoleGame, eps: float) -> Iterator[tuple[PieceMasses, Array
 
     The weights carry the residue and the turn of the pole.
     """
-    inner, sectors = game.linked.game, game.sectors
+    inner = game.linked.game
+    sectors = game.sectors
     M = game.poles.z.size
     if not M:
         return
@@ -298,11 +314,14 @@ def pole_pieces(game: PoleGame, eps: float) -> Iterator[tuple[PieceMasses, Array
 
 
 def _pole_masses(game: PoleGame, unit: float) -> PieceMasses:
-    inner, turn, z = game.linked.game, game.sectors.turn[:, None], game.poles.z[:, None]
+    inner = game.linked.game
+    turn = game.sectors.turn[:, None]
+    z = game.poles.z[:, None]
     states = exp_difference(inner._states[0], np.array([[unit]]))[0]
     a, b, background = (part[0] for part in inner._parts(states[None]))
     v, v_absent, v_0 = (part[0] for part in inner._parts(game.linked._values[0][None]))
-    present, absent = turn * (a * (v - z)), turn * (b * (v_absent - z))
+    present = turn * (a * (v - z))
+    absent = turn * (b * (v_absent - z))
     gap = present - absent
     heavy = gap.real > 0
     alike = np.abs(gap) == 0

@@ -121,16 +121,18 @@ def evaluate(
     >>> evaluate(game, Point(0.5), FIRST, 1e-10).round(6)             # Banzhaf values
     array([0.166667, 1.166667])
     """
-    k, d = statistic.players, game.d
+    k = statistic.players
+    d = game.d
     amplification *= law.total * statistic.amplification
     engine = game.within(tol / amplification)
     goal = budget(engine, tol, amplification, doubt=ULP * law.rounding)
     sums = np.zeros((d,) * statistic.axes)
     if k > d:
         return sums
-    windows = (
-        windows_of(engine, goal) if statistic is FIRST and isinstance(engine, PooledGame) else None
-    )
+    if statistic is FIRST and isinstance(engine, PooledGame):
+        windows = windows_of(engine, goal)
+    else:
+        windows = None
     if windows is not None:
         parts = window_sums(windows, goal, law, d)
     else:
@@ -166,7 +168,8 @@ def window_sums(windows: Iterable[Window], goal: Budget, law: Law, d: int) -> It
                 window.terms, batch, goal.precise, window.beyond_weights, window.inside_weights
             )
             out = np.zeros(d)
-            out[window.inside], out[window.beyond] = first[0], mean[0]
+            out[window.inside] = first[0]
+            out[window.beyond] = mean[0]
             yield out
 
 
@@ -174,9 +177,11 @@ def sum_in_pairs(arrays: Iterable[Array], nothing: Array) -> Array:
     """Sum n arrays pairwise, with log2(n) roundings each instead of n; return `nothing` if there are none."""
     sums: list[tuple[int, Array]] = []  # numbers of arrays, powers of two that fall, and their sums
     for array in arrays:
-        count, total = 1, array
+        count = 1
+        total = array
         while sums and sums[-1][0] == count:
-            count, total = 2 * count, _added(sums.pop()[1], total)
+            count = 2 * count
+            total = _added(sums.pop()[1], total)
         sums.append((count, total))
     while len(sums) > 1:
         count, total = sums.pop()
@@ -241,7 +246,9 @@ def _complex_flip(terms: Terms, points: Array) -> Flips:
         moduli = (points[term, node, :, None] * np.abs(terms.factor[term])).sum(axis=1)
         least = np.maximum(LEAST_FACTOR * moduli, LEAST_MODULUS)
         left_out[term, node] = (np.abs(Y[term, node]) < least).any(axis=1)
-        every[left_out], Y[left_out], squares[left_out] = 0.0, 0.0, 1.0
+        every[left_out] = 0.0
+        Y[left_out] = 0.0
+        squares[left_out] = 1.0
     np.divide(1.0, squares, out=squares)
     spare[:, :, 0::2] = squares
     np.negative(squares, out=spare[:, :, 1::2])
@@ -271,7 +278,8 @@ class Vanishing(NamedTuple):
         T = (share * self.factor * self.V).sum(axis=1)
         Q, R = products_of_others(Y, T)
         R += Q * self.n_0[:, None]
-        x, y = self.factor[:, 0], self.factor[:, 1]
+        x = self.factor[:, 0]
+        y = self.factor[:, 1]
         first = (x - y) * R + (x * self.V[:, 0] - y * self.V[:, 1]) * Q
         return self.weight * (R[:, 0] * Y[:, 0] + Q[:, 0] * T[:, 0]), self.weight[:, None] * first
 
@@ -279,10 +287,12 @@ class Vanishing(NamedTuple):
         """Compute P [num X_i X_j + X_i Z_j + Z_i X_j] (n, d), the change of first differences when i is present."""
         changes = []
         for k in (0, 1):
-            fixed, V = self.factor.copy(), self.V.copy()
+            fixed = self.factor.copy()
+            V = self.V.copy()
             weight = self.weight * fixed[:, k, i]
             n_0 = self.n_0 + V[:, k, i]
-            fixed[:, :, i], V[:, :, i] = 1.0, 0.0
+            fixed[:, :, i] = 1.0
+            V[:, :, i] = 0.0
             changes.append(self._replace(factor=fixed, V=V, weight=weight, n_0=n_0).products()[1])
         return changes[0] - changes[1]
 
@@ -302,10 +312,15 @@ def products_of_others(Q: Array, R: Array) -> tuple[Array, Array]:
         return np.ones_like(Q), np.zeros_like(R)
     if n % 2:
         one = np.ones_like(Q[..., :1])
-        Q, R = np.concatenate([Q, one], axis=-1), np.concatenate([R, 0 * one], axis=-1)
-    near, far, near_R, far_R = Q[..., 0::2], Q[..., 1::2], R[..., 0::2], R[..., 1::2]
+        Q = np.concatenate([Q, one], axis=-1)
+        R = np.concatenate([R, 0 * one], axis=-1)
+    near = Q[..., 0::2]
+    far = Q[..., 1::2]
+    near_R = R[..., 0::2]
+    far_R = R[..., 1::2]
     of_pairs, of_pairs_R = products_of_others(near * far, near * far_R + near_R * far)
-    others, others_R = np.empty_like(Q), np.empty_like(R)
+    others = np.empty_like(Q)
+    others_R = np.empty_like(R)
     for k, (neighbor, neighbor_R) in enumerate(((far, far_R), (near, near_R))):
         others[..., k::2] = of_pairs * neighbor
         others_R[..., k::2] = of_pairs * neighbor_R + of_pairs_R * neighbor
@@ -330,11 +345,19 @@ def flips_of(
     Yields the terms, nodes p, weights and flips of each part.
     """
     terms = terms.pick(batch.terms)
-    m, (r, _, d) = len(batch.p), terms.factor.shape
-    most = COMPLEX_ELEMENTS if np.iscomplexobj(terms.factor) else BATCH_ELEMENTS
-    some, nodes = min(r, MOST_TERMS, most // (m * d)), m if m * d <= most else most // d
+    m = len(batch.p)
+    (r, _, d) = terms.factor.shape
+    if np.iscomplexobj(terms.factor):
+        most = COMPLEX_ELEMENTS
+    else:
+        most = BATCH_ELEMENTS
+    some = min(r, MOST_TERMS, most // (m * d))
+    nodes = m if m * d <= most else most // d
     for first in range(0, r, max(1, some)):
-        which = slice(first, first + max(1, some)) if some < r else slice(None)
+        if some < r:
+            which = slice(first, first + max(1, some))
+        else:
+            which = slice(None)
         few = terms.pick(which)
         for start in range(0, m, max(1, nodes)):
             part = slice(start, start + max(1, nodes))
@@ -358,9 +381,12 @@ def weighted_sums(
         return sums_by_series(
             terms, batch.p, for_mean(batch.p, batch.weights), for_first(batch.p, batch.weights), J
         )
-    mean, first = np.zeros(0), np.zeros(0)
+    mean = np.zeros(0)
+    first = np.zeros(0)
     for few, p, weights, (P, num, sigma, left_out) in flips_of(terms, batch, precise):
-        Pn, w_mean, w_first = P * num, for_mean(p, weights), for_first(p, weights)
+        Pn = P * num
+        w_mean = for_mean(p, weights)
+        w_first = for_first(p, weights)
         part = np.add.reduce(np.add.reduce(w_mean * Pn, axis=2), axis=1)
         exact = vanishing(few, p, left_out)
         if exact is not None:
@@ -378,7 +404,10 @@ def weighted_sums(
                     :, exact.node, exact.term
                 ]
                 change += chosen @ of_first
-            first = np.add(first, change, out=change) if first.size else change
+            if first.size:
+                first = np.add(first, change, out=change)
+            else:
+                first = change
     return mean, first
 
 
@@ -455,8 +484,10 @@ def row(player: int) -> Statistic:
             if exact is not None:
                 chosen = np.broadcast_to(weights, P.shape)[exact.node, exact.term]
                 total += chosen @ exact.second(player)
-            P, own = P * weights, sigma[:, :, player]
-            X, Z = few.difference[:, player] * own, few.S[:, player] * own * own
+            P = P * weights
+            own = sigma[:, :, player]
+            X = few.difference[:, player] * own
+            Z = few.S[:, player] * own * own
             total += changes(few, (P * (num * X + Z))[None], (P * X)[None], sigma)[0]
         return total
 
@@ -541,11 +572,10 @@ def contract(x: Array, y: Array, precise: bool) -> Array:
     out = np.zeros((r, m, 2))
     for k in (0, 1):
         if y[:, k].any():
-            out[:, :, k] = (
-                np.add.reduce(x * y[:, k, None, :], axis=-1)
-                if precise
-                else np.einsum("rmd,rd->rm", x, y[:, k])
-            )
+            if precise:
+                out[:, :, k] = np.add.reduce(x * y[:, k, None, :], axis=-1)
+            else:
+                out[:, :, k] = np.einsum("rmd,rd->rm", x, y[:, k])
     return out
 
 
@@ -554,8 +584,12 @@ def add_nodes(w: Array, x: Array) -> Array:
     m, _, d = x.shape
     if d > MATRIX_PLAYERS:
         return np.einsum("mr,mrd->rd", w, x)
-    step = max(1, COMPLEX_PRODUCT // d) if np.iscomplexobj(x) else m
-    weights, x = w.T[:, None, :], x.transpose(1, 0, 2)
+    if np.iscomplexobj(x):
+        step = max(1, COMPLEX_PRODUCT // d)
+    else:
+        step = m
+    weights = w.T[:, None, :]
+    x = x.transpose(1, 0, 2)
     total: Array = np.matmul(weights[:, :, :step], x[:, :step])[:, 0]
     for start in range(step, m, step):
         total += np.matmul(weights[:, :, start : start + step], x[:, start : start + step])[:, 0]
@@ -599,7 +633,8 @@ def sums_by_series(
     by_Z = np.einsum("bmr,jmr->bjr", w_first * P, powers) * np.arange(1.0, J + 1)[:, None]
     first = np.empty((len(by_X), terms.factor.shape[2]), dtype=terms.factor.dtype)
     for block in _blocks(terms):
-        g, S = -terms.difference[:, block], terms.S[:, block]
+        g = -terms.difference[:, block]
+        S = terms.S[:, block]
         for k, (X, Z) in enumerate(zip(by_X, by_Z, strict=True)):
             change = _polynomial(Z, g)
             change *= S
@@ -620,8 +655,10 @@ def _flip_by_series(terms: Terms, p: Array, J: int) -> tuple[Array, Array, Array
     # One entry per block, so that they are added up in pairs: G_0, G_1, ..., then the sums with T.
     sums = np.empty((1 + kinds, J, r, len(blocks)), dtype=terms.factor.dtype)
     for b, block in enumerate(blocks):
-        g, T = -terms.difference[:, block], terms.T[:, :kinds, block]
-        power, spare = np.ones_like(g), np.empty_like(g)
+        g = -terms.difference[:, block]
+        T = terms.T[:, :kinds, block]
+        power = np.ones_like(g)
+        spare = np.empty_like(g)
         for i in range(J):
             np.add.reduce(power, axis=1, out=sums[0, i, :, b])
             for kind in range(kinds):

@@ -44,7 +44,8 @@ STEP_BITS = 20
 # Longest ln R whose nodes fit into float64 together with a mass; longer rules are split into segments.
 LOG_RANGE_SEGMENT = 256.0
 # Steps for rounding the difference between pi/2 and an angle, and the lines that are tried, as shares of it.
-SECTOR_STEP, SECTOR_LINES = 0.03, np.array([0.6, 0.7, 0.78, 0.84, 0.88, 0.91, 0.94, 0.96])
+SECTOR_STEP = 0.03
+SECTOR_LINES = np.array([0.6, 0.7, 0.78, 0.84, 0.88, 0.91, 0.94, 0.96])
 
 
 def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
@@ -76,7 +77,9 @@ def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
             f"log_range: expected a number in [0, {2 * LOG_RANGE_SEGMENT:g}], got {log_range}"
         )
     key = short_sum_key(log_range, eps)
-    return _short_sum(*key) if key is not None else _trapezoid_plain(*_rounded(log_range, eps))
+    if key is not None:
+        return _short_sum(*key)
+    return _trapezoid_plain(*_rounded(log_range, eps))
 
 
 def lambda_segments(log_range: float, eps: float) -> list[tuple[float, Array, Array]]:
@@ -149,8 +152,10 @@ def short_sector_sums() -> tuple[list[float], list[float], Table]:
 def _sector_segments(
     log_range: float, eps: float, angle: float
 ) -> list[tuple[float, Array, Array]]:
-    angle, unit = max(angle, 0.0), 2.0**STEP_BITS
-    a, cos = (math.pi / 2 - angle) * SECTOR_LINES, math.cos(angle)
+    angle = max(angle, 0.0)
+    unit = 2.0**STEP_BITS
+    a = (math.pi / 2 - angle) * SECTOR_LINES
+    cos = math.cos(angle)
     N = np.exp(math.exp(T0) * np.sin(a) / cos) / (np.cos(a) * np.cos(angle + a))
     h = math.floor(float((2 * math.pi * a / np.log1p(4 * N / eps)).max()) * unit) / unit
     t0 = T0 - log_range
@@ -163,7 +168,8 @@ def _sector_segments(
     keep = np.cumsum(np.exp(log_w + log_range)) > 0.2 * eps * cos
     with np.errstate(over="ignore"):
         keep &= np.cumsum(np.exp(log_w - np.exp(log_lam))[::-1])[::-1] > 0.2 * eps * cos
-    t, squeeze = t[keep], squeeze[keep]
+    t = t[keep]
+    squeeze = squeeze[keep]
     if log_range <= LOG_RANGE_SEGMENT:
         lam = np.exp(t) * np.exp(-squeeze)
         return [(0.0, *_frozen(lam, h * lam * (1 + squeeze)))]

@@ -73,7 +73,10 @@ def interactions(
     # Pairs come first: they need more of `tol` than singles, so the tol named in their error works for both.
     statistic: Statistic = PAIRS if player is None else row(player)
     # Singles of FBII have half the sum of d - 1 pairs: (d-1)/d of `tol` is for them, 1/d for first differences.
-    factor = max(1.0, game.d / 2) if index == "FBII" else 1.0
+    if index == "FBII":
+        factor = max(1.0, game.d / 2)
+    else:
+        factor = 1.0
     pairs = evaluate(game, PAIR_LAWS[index], statistic, tol, factor)
     if player is None:
         np.fill_diagonal(pairs, 0.0)

@@ -36,11 +36,13 @@ from .terms import THETA, TINY, Interval, Terms, TermSums, log_bound
 
 # Share of a term's error for the part outside its interval.
 OUTSIDE = 0.125
-LOG_OUTSIDE, LOG_INSIDE = math.log(OUTSIDE), math.log(1 - OUTSIDE)
+LOG_OUTSIDE = math.log(OUTSIDE)
+LOG_INSIDE = math.log(1 - OUTSIDE)
 # Log of the factor for omitting three players from a product next to e^(-X), with a margin for the rounding of X.
 LOG_LEFT_OUT = 3 + 1e-6
 # Part of a term's decay beyond which its interval is shortened, and a decay up to which that is not looked into.
-LONGER, SHORT_DECAY = 1.25, 16.0
+LONGER = 1.25
+SHORT_DECAY = 16.0
 # Shortest interval: shorter ones would bring nodes so near to 0 or 1 that 1/Y overflows.
 SHORTEST = 1e-6
 # Number of nodes of one batch, which, with the terms of a chunk, bounds the number of sequential additions.
@@ -167,7 +169,10 @@ def legendre_count(
 ) -> tuple[Interval, Ids]:
     """Return the interval of each term, and the (r,) numbers of nodes on it for polynomials of this degree."""
     r = sums.weight.size
-    log_allowed = math.log(allowed * sums.share / r) if allowed > 0 else -math.inf
+    if allowed > 0:
+        log_allowed = math.log(allowed * sums.share / r)
+    else:
+        log_allowed = -math.inf
     interval = relevant_interval(sums, log_allowed + LOG_OUTSIDE)
     length = interval.last - interval.first
     log_inside = log_allowed + (LOG_INSIDE if float(np.minimum.reduce(length)) < 1 else 0.0)
@@ -176,7 +181,8 @@ def legendre_count(
     needed += (np.log(np.maximum(length, TINY)) - log_inside)[:, None]
     needed /= 2 * THETA
     best = needed.argmin(axis=1)
-    least, rate = needed[np.arange(r), best], 2 * THETA[best]
+    least = needed[np.arange(r), best]
+    rate = 2 * THETA[best]
     exact = degree // 2 + 1
     if sums.turn is not None:
         counts = COUNTS[np.minimum(np.searchsorted(COUNTS, least), COUNTS.size - 1)]
@@ -200,7 +206,9 @@ def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
     # An interval that is hardly shorter saves nothing.
     if not (np.maximum(sums.heavy, sums.light) > LONGER * tau).any():
         return Interval(np.zeros(tau.size), np.ones(tau.size))
-    first, last, slope = np.zeros(tau.size), np.ones(tau.size), sums.heavy - sums.light
+    first = np.zeros(tau.size)
+    last = np.ones(tau.size)
+    slope = sums.heavy - sums.light
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         cross = (tau - sums.light) / slope
     for end, beyond, limits in (
@@ -229,7 +237,8 @@ def legendre_rule(m: int) -> tuple[Array, Array]:
     True
     """
     one = 1 << FIXED_BITS
-    nodes, weights = np.empty(m), np.empty(m)
+    nodes = np.empty(m)
+    weights = np.empty(m)
     for i, start in enumerate(np.polynomial.legendre.leggauss(m)[0][: (m + 1) // 2]):
         x = int(math.ldexp(float(start), 60)) << (FIXED_BITS - 60)
         for _ in range(2):
@@ -239,7 +248,8 @@ def legendre_rule(m: int) -> tuple[Array, Array]:
             x -= now * one // slope
         _, before = _legendre(m, x)
         weight = ((one - (x * x >> FIXED_BITS)) * one) // ((m * before) ** 2 >> FIXED_BITS)
-        nodes[i], nodes[m - 1 - i] = (one + x) / (2 * one), (one - x) / (2 * one)
+        nodes[i] = (one + x) / (2 * one)
+        nodes[m - 1 - i] = (one - x) / (2 * one)
         weights[i] = weights[m - 1 - i] = weight / one
     nodes.flags.writeable = weights.flags.writeable = False
     return nodes, weights
@@ -247,7 +257,8 @@ def legendre_rule(m: int) -> tuple[Array, Array]:
 
 def _legendre(m: int, x: int) -> tuple[int, int]:
     """Compute P_m and P_{m-1} at x, in fixed point."""
-    before, now = 0, 1 << FIXED_BITS
+    before = 0
+    now = 1 << FIXED_BITS
     for n in range(m):
         before, now = now, ((2 * n + 1) * (x * now >> FIXED_BITS) - n * before) // (n + 1)
     return now, before

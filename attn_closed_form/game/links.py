@@ -65,7 +65,9 @@ LEAST_RANGE = 0.1
 # rest, where a player's term has 15 ulps, and 20 times as many if its factor nearly cancels (`evaluate.LEAST_FACTOR`).
 # A factor has 9 ulps of a complex exponential, 3 of its mixture, 2.3 of a complex product and 2.9 of the numerator's
 # sum, together less than 18, of which 10 are those of a plain game.
-EXPONENT, FACTOR, OWN = 12.0, 8.0, 700.0
+EXPONENT = 12.0
+FACTOR = 8.0
+OWN = 700.0
 # Upper bound on sums of moduli over the nodes of a short sum, relative to the integral (`proved_moduli`).
 MODULI = 1.1
 
@@ -146,9 +148,11 @@ def _log_poles(lo: float, hi: float, error: float) -> Poles:
         if bound <= error:
             break
     x, w = np.polynomial.legendre.leggauss(M)
-    x, w = (1 + x) / 2, w / 2
+    x = (1 + x) / 2
+    w = w / 2
     # (f-1) / (1 + x (f-1)) = 1/x - 1 / (x^2 (f + 1/x - 1)).
-    z, residue = middle * (1 - 1 / x), -middle * w / x**2
+    z = middle * (1 - 1 / x)
+    residue = -middle * w / x**2
     return Poles(
         math.log(middle) + float((w / x).sum()), z + 0j, residue + 0j, bound + 64 * M * ULP
     )
@@ -160,7 +164,8 @@ def _log_error(u: float, M: int) -> float:
         return 0.0
     t = abs(1 + 2 / u)
     # P_M(t) >= ((t + sqrt(t^2-1)) / 2)^M C(2M, M) / 2^M is not needed: the recurrence is stable for t > 1.
-    before, now = 1.0, t
+    before = 1.0
+    now = t
     for n in range(1, M):
         before, now = now, ((2 * n + 1) * t * now - n * before) / (n + 1)
         if now > 1e150:
@@ -174,7 +179,8 @@ def _ring(
     """Place poles of an entire function on a ring; `log_tail(c, radius, n)` bounds its powers from n on."""
 
     def poles(lo: float, hi: float, error: float) -> Poles:
-        c, r = (lo + hi) / 2, (hi - lo) / 2
+        c = (lo + hi) / 2
+        r = (hi - lo) / 2
         constant = float(function(c))
         largest = max(abs(float(function(lo))), abs(float(function(hi))))
         best: tuple[bool, int, float, float] | None = None
@@ -284,7 +290,8 @@ class LinkedGame:
     @cached_property
     def _values(self) -> tuple[Array, float]:
         """The argument of g for every state of the inner game (2d + 1,), 0 where it has no mass; and its rounding."""
-        game, link = self.game, self.link
+        game = self.game
+        link = self.link
         base = link.scale * (game.base - link.target)
         values = base + link.scale * times_power(game._off_center[0], game.exponent)
         if not np.isfinite(values).all():
@@ -301,12 +308,16 @@ class LinkedGame:
         with_mass = np.ones(values.size, dtype=bool)
         if self.game._without_mass is not None:
             with_mass = ~self.game._without_mass[0]
-        lo, hi = float(values[with_mass].min()), float(values[with_mass].max())
+        lo = float(values[with_mass].min())
+        hi = float(values[with_mass].max())
         room = ROOM * (hi - lo) + rounding
         a, b, c0 = (part[0] for part in self.game._parts(self.game._masses))
-        least, most = float(np.minimum(a, b).sum() + c0), float(np.maximum(a, b).sum() + c0)
+        least = float(np.minimum(a, b).sum() + c0)
+        most = float(np.maximum(a, b).sum() + c0)
         if least * LARGEST_RATIO > most:
-            v, v_absent, v_0 = values[: self.d], values[self.d : -1], float(values[-1])
+            v = values[: self.d]
+            v_absent = values[self.d : -1]
+            v_0 = float(values[-1])
             lo, hi = (
                 sign * _minimum(a, sign * v, b, sign * v_absent, float(c0), sign * v_0)
                 for sign in (1, -1)
@@ -328,7 +339,8 @@ class LinkedGame:
 
     def within(self, tol: float) -> PoleGame:
         """Return the game of poles that approximates this game within `tol` times max|g|."""
-        kind, (lo, hi) = LINKS[self.link.name], self.range
+        kind = LINKS[self.link.name]
+        (lo, hi) = self.range
         empty = float(self.link(self.game.empty_value)) if self.can_be_empty else 0.0
         if not math.isfinite(empty):
             raise ToleranceError("the value of the empty coalition overflows float64")
@@ -339,7 +351,8 @@ class LinkedGame:
             if self.link.name in ("exp", "squared_error"):
                 # A ring that is tiny beside the values sees them all around it; the bound of a wider range holds, too.
                 room = max(0.0, LEAST_RANGE * float(np.ptp(self._values[0])) - (hi - lo)) / 2
-                lo, hi = lo - room, hi + room
+                lo = lo - room
+                hi = hi + room
             poles = kind.poles(lo, hi, POLE_SHARE * tol * self._scale)
         return PoleGame(self, poles, empty - poles.constant if self.can_be_empty else 0.0)
 
@@ -418,10 +431,8 @@ class PoleGame:
         if total == 0:
             return 0.0
         values, rounding = self.linked._values
-        hull, cos = (
-            sectors(self.poles.z, float(values.min()), float(values.max())),
-            np.cos(self.sectors.half_angle),
-        )
+        hull = sectors(self.poles.z, float(values.min()), float(values.max()))
+        cos = np.cos(self.sectors.half_angle)
         furthest = hull.most / np.cos(hull.half_angle)
         replaced = (
             self.linked.game._without_mass is None
@@ -456,7 +467,8 @@ def sectors(z: Complex, lo: float, hi: float) -> Sectors:
     >>> round(float(np.degrees(found.half_angle[0]))), float(found.nearest[0]), round(float(found.least[0]), 9)
     (45, 1.0, 1.0)
     """
-    first, last = np.angle(lo - z), np.angle(hi - z)
+    first = np.angle(lo - z)
+    last = np.angle(hi - z)
     half_angle = np.abs(first - last) / 2
     ends = np.abs(lo - z), np.abs(hi - z)
     return Sectors(

@@ -119,7 +119,8 @@ def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
     p, w = legendre_rule((M + 1) // 2)
     (a, alpha), (b, beta) = _wholes(terms, order, starts)
     p = p[:, None, None]
-    Q, R = np.empty_like(a), np.empty_like(a)
+    Q = np.empty_like(a)
+    R = np.empty_like(a)
     step = max(1, ELEMENTS // (p.size * M))
     for begin in range(0, len(a), step):
         some = slice(begin, begin + step)
@@ -147,11 +148,10 @@ def _members_alone(terms: Terms, group: Ids, Q: Array, R: Array) -> Terms:
     Q = np.where(np.abs(Q) < LEAST_Q, LEAST_Q, Q)
     weight = terms.weight * Q
     n_0 = terms.n_0 + R / Q
-    factor, T = terms.factor[:, :, group], terms.T[:, :, group]
-    masses, largest_change = (
-        terms.masses.of_players(group),
-        np.abs(terms.difference[:, group]).max(axis=1),
-    )
+    factor = terms.factor[:, :, group]
+    T = terms.T[:, :, group]
+    masses = terms.masses.of_players(group)
+    largest_change = np.abs(terms.difference[:, group]).max(axis=1)
     return terms._replace(
         masses=masses,
         weight=weight,

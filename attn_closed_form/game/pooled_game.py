@@ -162,7 +162,8 @@ class PooledGame:
         >>> float(game.value([False, False]))
         0.0
         """
-        s2, v2 = _as_rows("s", s), _as_rows("v", v)
+        s2 = _as_rows("s", s)
+        v2 = _as_rows("v", v)
         for name, given, needed in (
             ("v_absent", v_absent, s_absent),
             ("v_background", v_background, s_background),
@@ -214,9 +215,10 @@ class PooledGame:
             raise ValueError(
                 f"background_weight: expected a finite number of at least 0, got {background_weight}"
             )
-        s_0, v_0 = (
-            (math.log(background_weight), background_value) if background_weight else (None, None)
-        )
+        if background_weight:
+            s_0, v_0 = (math.log(background_weight), background_value)
+        else:
+            s_0, v_0 = (None, None)
         return cls.from_scores(
             np.log(w), values, None, None, s_0, v_0, empty_value=empty_value, labels=labels
         )
@@ -320,11 +322,10 @@ class PooledGame:
         starts = np.cumsum([0, *map(len, members)])[:-1]
         s, v = merge_runs(self.s[:, order], self.v[:, order], starts)
         s_absent, v_absent = merge_runs(self.s_absent[:, order], self.v_absent[:, order], starts)
-        names = (
-            tuple(labels)
-            if labels is not None
-            else tuple(self.labels[group[0]] for group in members)
-        )
+        if labels is not None:
+            names = tuple(labels)
+        else:
+            names = tuple(self.labels[group[0]] for group in members)
         return replace(self, s=s, v=v, s_absent=s_absent, v_absent=v_absent, labels=names)
 
     def through(self, link: str, scale: float = 1.0, target: float = 0.0) -> LinkedGame:
@@ -365,7 +366,9 @@ class PooledGame:
     def _without_mass(self) -> NDArray[np.bool_] | None:
         """The (H, 2d + 1) mask of states without mass; None if all have some."""
         s = self._states[0]
-        return s == -np.inf if np.minimum.reduce(s, axis=None) == -np.inf else None
+        if np.minimum.reduce(s, axis=None) == -np.inf:
+            return s == -np.inf
+        return None
 
     @cached_property
     def _head_can_be_empty(self) -> NDArray[np.bool_]:
@@ -409,10 +412,8 @@ class PooledGame:
         """The (H,) smallest and largest values with any mass of each head."""
         low = high = self._states[1]
         if self._without_mass is not None:
-            low, high = (
-                np.where(self._without_mass, np.inf, low),
-                np.where(self._without_mass, -np.inf, high),
-            )
+            low = np.where(self._without_mass, np.inf, low)
+            high = np.where(self._without_mass, -np.inf, high)
         return np.minimum.reduce(low, axis=1), np.maximum.reduce(high, axis=1)
 
     @cached_property
@@ -435,11 +436,9 @@ class PooledGame:
     @cached_property
     def empty_excess(self) -> float:
         """`empty_value` minus `base`, summed exactly, if the empty coalition has no mass; otherwise 0."""
-        return (
-            _exact_sum([self.empty_value, -self.bias, *(-self.center).tolist()])
-            if self.can_be_empty
-            else 0.0
-        )
+        if self.can_be_empty:
+            return _exact_sum([self.empty_value, -self.bias, *(-self.center).tolist()])
+        return 0.0
 
     @cached_property
     def everyone_means(self) -> Array:
@@ -450,7 +449,8 @@ class PooledGame:
         """
         top = np.maximum(self.s.max(axis=1), self.s_background)
         with np.errstate(over="ignore"):
-            mass, always = np.exp(self.s - top[:, None]), np.exp(self.s_background - top)
+            mass = np.exp(self.s - top[:, None])
+            always = np.exp(self.s_background - top)
         v, _, v_background = self._centered
         means: Array = ((mass * v).sum(axis=1) + always * v_background) / (
             mass.sum(axis=1) + always
@@ -483,7 +483,12 @@ class PooledGame:
 
     def __repr__(self) -> str:
         deleted = np.isneginf(self.s_absent)
-        absent = "deleted" if deleted.all() else "mixed" if deleted.any() else "replaced"
+        if deleted.all():
+            absent = "deleted"
+        elif deleted.any():
+            absent = "mixed"
+        else:
+            absent = "replaced"
         background = not np.isneginf(self.s_background).all()
         return f"PooledGame(d={self.d}, H={self.H}, absent={absent!r}, background={background})"
 
@@ -527,7 +532,8 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
         log_mass = np.log(total) + shift
     mean = np.add.reduceat(mass * v, starts, axis=-1) / np.where(total == 0, 1.0, total)
     # Rounding must not push the mean outside the values, or a constant model would seem to vary.
-    least, most = np.minimum.reduceat(v, starts, axis=-1), np.maximum.reduceat(v, starts, axis=-1)
+    least = np.minimum.reduceat(v, starts, axis=-1)
+    most = np.maximum.reduceat(v, starts, axis=-1)
     return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
 
 
@@ -552,7 +558,9 @@ def _exact_sum(terms: list[float]) -> float:
 
 def times_power(x: Array, exponent: int) -> Array:
     """Compute x 2^exponent, exact except for overflow and underflow."""
-    return x * 2.0**exponent if -1000 < exponent < 1000 else np.ldexp(x, exponent)
+    if -1000 < exponent < 1000:
+        return x * 2.0**exponent
+    return np.ldexp(x, exponent)
 
 
 def exp_difference(s: Array, unit: Array) -> Array:
@@ -611,5 +619,8 @@ def _check_values(name: str, array: Array, minus_inf: bool = False) -> None:
     if minus_inf:
         bad &= ~np.isneginf(array)
     if bad.any():
-        expected = "finite numbers or -inf (deleted)" if minus_inf else "finite numbers"
+        if minus_inf:
+            expected = "finite numbers or -inf (deleted)"
+        else:
+            expected = "finite numbers"
         raise ValueError(f"{name}: expected {expected}, got {array[bad].flat[0]}")

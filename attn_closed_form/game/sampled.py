@@ -48,7 +48,8 @@ from .values import shapley
 # The minimum number of pairs of coalitions, whose spread is a standard error.
 MIN_PAIRS = 4
 # Steps of the reweighted least squares, and its penalty relative to the mean square of a column.
-FIT_STEPS, FIT_PENALTY = 8, 1e-8
+FIT_STEPS = 8
+FIT_PENALTY = 1e-8
 # Minimum number of coalitions per coefficient for fitting a ratio; with fewer, a linear function is fitted.
 MIN_SAMPLES = 1.5
 # The denominator of a fit stays above this for every coalition.
@@ -56,12 +57,16 @@ MIN_DENOMINATOR = 0.1
 # Relative accuracy of the fit's Shapley values, far below any standard error: the requested and the largest accepted.
 FIT_TOLS = (1e-8, 1e-6)
 # Half a difference for the slope of a link, and the minimum weight of a coalition in a fit relative to the largest.
-HALF_STEP, MIN_WEIGHT = 1e-4, 0.05
+HALF_STEP = 1e-4
+MIN_WEIGHT = 0.05
 # Kernel regression: the values of tau and of the ridge (relative to the mean square) that are tried, and the number of
 # pairs for that.
-TAUS, RIDGES, TRIED = (1.0, 3.0, 6.0), (1e-4, 1e-2, 0.1, 0.3), 400
+TAUS = (1.0, 3.0, 6.0)
+RIDGES = (1e-4, 1e-2, 0.1, 0.3)
+TRIED = 400
 # The ridge of the regression that finds the weights of the players, and the part of the mean weight that each gets.
-FIRST_RIDGE, EQUAL_WEIGHT = 0.02, 0.3
+FIRST_RIDGE = 0.02
+EQUAL_WEIGHT = 0.3
 # A regression inflates the variance by n over its degrees of freedom, at most by 1 / MIN_FREEDOM. With this bound two
 # standard errors covered 94 to 97 % of the exact values on two transformers, at 10 to 100 calls per word.
 MIN_FREEDOM = 2 / 3
@@ -124,7 +129,8 @@ def shapley_sample(
     >>> bool(probability.standard_error.max() < 2e-3)
     True
     """
-    d, num_calls = game.d, whole("num_calls", num_calls)
+    d = game.d
+    num_calls = whole("num_calls", num_calls)
     function = Link(link) if isinstance(link, str) else link
     rng = np.random.default_rng(seed)
 
@@ -143,7 +149,9 @@ def shapley_sample(
     parts = [_remainder(linked, np.zeros(d)), *_beyond_fitted_heads(masks, raw, linked, function)]
     kernels = [_choose_kernel(signs[:TRIED], odd[:TRIED]) for odd, _ in parts]
     best = int(np.argmin([kernel.score for kernel in kernels]))
-    (odd, known), terms, inflation = parts[best], np.empty(chosen.shape), np.empty(len(chosen))
+    (odd, known) = parts[best]
+    terms = np.empty(chosen.shape)
+    inflation = np.empty(len(chosen))
     for block in np.array_split(np.arange(len(chosen)), -(-len(chosen) // MAX_BLOCK)):
         values, left, inflation[block] = _regress(signs[block], odd[block], kernels[best])
         terms[block] = known[block] + values - values.mean() + weights[block] * left[:, None]
@@ -192,7 +200,8 @@ def _beyond_fitted_heads(
     pairs = (len(masks) - 2) // 2
     weights = _slopes(link, raw) if link else np.ones(len(raw))
     halves = np.array_split(np.arange(pairs), 2)
-    odd, known = [], []
+    odd = []
+    known = []
     for ours, others in (halves, halves[::-1]):
         rows = np.concatenate([[0, 1], 2 + others, 2 + pairs + others])
         try:
@@ -275,7 +284,8 @@ def _shapley_of_sinh(signs: Array, theta: Array, coefficients: Array) -> Array:
     True
     """
     slopes = np.tanh(theta) * signs
-    scale, values = float(np.prod(np.cosh(theta))), np.zeros(len(theta))
+    scale = float(np.prod(np.cosh(theta)))
+    values = np.zeros(len(theta))
     for x, weight in zip(
         *np.polynomial.legendre.leggauss(min(NODES, len(theta) // 2 + 1)), strict=True
     ):
@@ -309,7 +319,8 @@ def fit_head(present: Masks, values: Array, weights: Array | None = None) -> Poo
     level = float(values.mean())
     y = values - level
     ones = np.concatenate([np.ones((n, 1)), Z], axis=1)
-    D, delta = np.ones(n), np.zeros(d)
+    D = np.ones(n)
+    delta = np.zeros(d)
     top = _least_squares(ones, y, w)
     best = float(np.square(w * (ones @ top - y)).mean()), top, delta
     for _ in range(FIT_STEPS if n >= MIN_SAMPLES * (2 * d + 1) else 0):
@@ -342,7 +353,8 @@ def _head(level: float, n_0: float, A: Array, delta: Array) -> PooledGame:
     total = float(np.abs(A).sum())
     # Both states of a player get a common mass, so that no value is far beyond the others.
     common = room * (np.abs(A) / total if total else 0.0) + room * 1e-3 / A.size
-    a, b = np.maximum(delta, 0.0) + common, b + common
+    a = np.maximum(delta, 0.0) + common
+    b = b + common
     c_0 = 1 - float(b.sum())
     return PooledGame.from_scores(
         np.log(a),

@@ -121,25 +121,31 @@ class PooledScores:
 
     def _masses(self) -> tuple[Array, Array, Array, Ids]:
         """Return relative masses of units (H, n), background and total (H, B), and units per input (B,)."""
-        starts = ONE_INPUT if self.starts is None else self.starts
+        if self.starts is None:
+            starts = ONE_INPUT
+        else:
+            starts = self.starts
         s_background = self.s_background.reshape(len(self.s), -1)
         lengths = run_lengths(starts, self.s.shape[1])
         top = np.maximum(np.maximum.reduceat(self.s, starts, axis=1), s_background)
-        mass, background = (
-            np.exp(self.s - np.repeat(top, lengths, axis=1)),
-            np.exp(s_background - top),
-        )
+        mass = np.exp(self.s - np.repeat(top, lengths, axis=1))
+        background = np.exp(s_background - top)
         return mass, background, np.add.reduceat(mass, starts, axis=1) + background, lengths
 
     def attention(self, coefficients: Sequence[float] | Array | None = None) -> Array:
         """Return the (h, n) attention of the heads that a combination of the outputs needs, by default of all heads."""
         units = self.shares()[0]
-        return units if coefficients is None else units[self.heads(coefficients)[0]]
+        if coefficients is None:
+            return units
+        return units[self.heads(coefficients)[0]]
 
     def logits(self) -> Array:
         """Return the (C,) logits with every unit present, or (B, C) for several inputs."""
         mass, background, total, _ = self._masses()
-        starts = ONE_INPUT if self.starts is None else self.starts
+        if self.starts is None:
+            starts = ONE_INPUT
+        else:
+            starts = self.starts
         v_background = self.v_background.reshape(len(self.v), -1)
         sums = (
             np.add.reduceat(mass[self.head] * self.v, starts, axis=1)
@@ -148,7 +154,9 @@ class PooledScores:
         logits = np.repeat(self.bias[None], starts.size, axis=0)
         for mean, output in zip(sums / total[self.head], self.output.tolist(), strict=True):
             logits[:, output] += mean
-        return logits if self.starts is not None else logits[0]
+        if self.starts is not None:
+            return logits
+        return logits[0]
 
     def game(
         self,
@@ -166,7 +174,10 @@ class PooledScores:
         deleted : delete absent units even if the model has replacements for them
         """
         n = self.s.shape[1]
-        players = np.arange(n) if groups is None else groups
+        if groups is None:
+            players = np.arange(n)
+        else:
+            players = groups
         d = n if groups is None else int(groups.max()) + 1
         names = tuple(map(str, range(d) if labels is None else labels))
         return self.games(coefficients, players, stable_order(players), [names], deleted)[0]
@@ -200,7 +211,8 @@ class PooledScores:
             )
 
         ends = np.cumsum([len(names) for names in labels])
-        d, B = int(ends[-1]), len(labels)
+        d = int(ends[-1])
+        B = len(labels)
         counts = np.bincount(players)
         runs = np.cumsum(counts) - counts
         present = of_players(*chosen(self.s, self.v))
@@ -221,7 +233,8 @@ class PooledScores:
         by_input = [np.ascontiguousarray(array.T) for array in background]
         for array in (*present, *absent, *by_input):
             array.flags.writeable = False
-        games, start = [], 0
+        games = []
+        start = 0
         for end, names, *always in zip(ends.tolist(), labels, *by_input, strict=True):
             arrays = [array[:, start:end] for array in (*present, *absent)]
             if heads.size > 1:

@@ -70,9 +70,12 @@ THETA = np.geomspace(0.02, 4.0, 16)
 COSH = np.cosh(THETA)
 TINY = np.finfo(float).tiny
 # Fewer players, or a shorter range of masses, and windows cost more than they save.
-LEAST_PLAYERS, LEAST_RANGE = 256, 48.0
+LEAST_PLAYERS = 256
+LEAST_RANGE = 48.0
 # The constants of Theta and tau.
-HEAVY, LIGHT, LIGHT_RANGE = 8.0, 640.0, 80.0
+HEAVY = 8.0
+LIGHT = 640.0
+LIGHT_RANGE = 80.0
 # Maximum number of players omitted from a product: two in I_ij, and the player of the numerator.
 LEFT_OUT = 3
 
@@ -122,7 +125,10 @@ class Terms(NamedTuple):
         """Return some of the terms; their sums are unchanged."""
         if isinstance(which, slice) and which == slice(None):
             return self
-        less = None if self.less is None else self.less[which]
+        if self.less is None:
+            less = None
+        else:
+            less = self.less[which]
         return self._replace(less=less, **{name: getattr(self, name)[which] for name in PER_TERM})
 
 
@@ -149,7 +155,8 @@ def terms_of(
         yield from _chunks(masses, *common, common[0].size, step, goal.precise)
         return
     # Long ranges are split into pieces, each with a separate unit of mass.
-    heads, pieces = heads_of(game), pieces_of(scales_of(game, ranges), goal.eps)
+    heads = heads_of(game)
+    pieces = pieces_of(scales_of(game, ranges), goal.eps)
     total = sum(piece.lam.size for piece in pieces)
     for group in groups_of(pieces, game.d):
         masses = masses_of(
@@ -173,7 +180,8 @@ def terms_for(
     masses: PieceMasses, own: Ids, lam: Array, w: Array, total: int, precise: bool
 ) -> Terms:
     """Return the terms of nodes lam with weights w (r,) of the pieces `own`, out of `total` terms of the game."""
-    weight, n_0 = w * np.exp(-lam * masses.D_0[own]), masses.n_0[own]
+    weight = w * np.exp(-lam * masses.D_0[own])
+    n_0 = masses.n_0[own]
     exponent = masses.gap[own]
     exponent *= -lam[:, None]
     # e^(-lam gap) for the heavier state, 1 for the lighter one.
@@ -182,16 +190,21 @@ def terms_for(
         factor = np.where(factor, 1.0, np.exp(exponent)[:, None])
     else:
         np.maximum(factor, np.exp(exponent)[:, None], out=factor)
-    less = (
-        np.expm1(exponent, out=exponent)[:, None] * (1 - masses.lighter[own]) if precise else None
-    )
-    x, y = factor[:, 0], factor[:, 1]
+    if precise:
+        less = np.expm1(exponent, out=exponent)[:, None] * (1 - masses.lighter[own])
+    else:
+        less = None
+    x = factor[:, 0]
+    y = factor[:, 1]
     T = masses.V[own]
     S = (T[:, 0] - T[:, 1]) * x
     if masses.some_light:
         S *= y
     T = T * factor
-    difference = x - y if less is None else less[:, 0] - less[:, 1]
+    if less is None:
+        difference = x - y
+    else:
+        difference = less[:, 0] - less[:, 1]
     if np.iscomplexobj(factor):
         largest_change = np.maximum.reduce(np.abs(difference), axis=1)
     else:
@@ -225,7 +238,8 @@ def term_sums(
             np.add.reduce(change, axis=2).T,
             np.add.reduce(change.real**2 + change.imag**2, axis=2).T,
         )
-        weight, factor = np.abs(weight), np.abs(factor)
+        weight = np.abs(weight)
+        factor = np.abs(factor)
     each = np.abs(T[:, 0])
     each += np.abs(T[:, 1])
     change = np.maximum(d - np.add.reduce(factor.reshape(2 * r, d), axis=1).reshape(r, 2), 0.0)
@@ -263,7 +277,8 @@ def log_bound(
     """
     middle = (interval.first + interval.last)[:, None] / 2
     reach = (interval.last - interval.first)[:, None] / 2 * np.cosh(theta)
-    left, right = middle - reach, middle + reach
+    left = middle - reach
+    right = middle + reach
     furthest = np.maximum(right, 1 - left)
     mass = furthest * sums.players[:, None]
     mass += sums.background[:, None]
@@ -291,13 +306,16 @@ def _log_product(n: Array, total: Array, reach: Array) -> Array:
 
 def _largest_on_ellipse(turn: Turn, m: Array, c: Array, theta: Array) -> Array:
     """Return a bound on H of the module docstring on ellipses `theta` (n,) with centers m and half lengths c (r, 1)."""
-    (G1, G2), (M1, M2) = turn.first[:, :, None], turn.second[:, :, None]
-    a, b = c * np.cosh(theta), c * np.sinh(theta)
+    (G1, G2) = turn.first[:, :, None]
+    (M1, M2) = turn.second[:, :, None]
+    a = c * np.cosh(theta)
+    b = c * np.sinh(theta)
     k_0 = m * m * M1 + (1 - m) ** 2 * M2 - 2 * (m * G1.real + (1 - m) * G2.real) + b * b * (M1 + M2)
     k_1 = (2 * a) * (m * M1 - (1 - m) * M2 - G1.real + G2.real)
     k_2 = (2 * b) * (G1.imag - G2.imag)
     k_3 = c * c * (M1 + M2)
-    one, other = k_1 * k_1 / 4, k_2 * k_2 / 4
+    one = k_1 * k_1 / 4
+    other = k_2 * k_2 / 4
     nu = np.sqrt(one + other) + TINY
     for _ in range(3):  # towards the best nu
         nu = np.sqrt(one + other * (nu / (nu + k_3)) ** 2) + TINY
@@ -339,20 +357,24 @@ def windows_of(game: PooledGame, goal: Budget) -> Iterator[Window] | None:
 def _windows(game: PooledGame, pieces: list[Piece], goal: Budget) -> Iterator[Window]:
     heads = heads_of(game)
     total = sum(piece.lam.size for piece in pieces)
-    head, order = -1, np.arange(0)
+    head = -1
+    order = np.arange(0)
     for piece in pieces:
         if piece.head != head:
             head, order = piece.head, np.argsort(heads.s[piece.head], kind="stable")
             ordered = _one_head(heads, head, order)
         masses = masses_of(ordered, [0], np.array([piece.unit]))
         first, last = _bounds(masses.gap[0], piece, goal.eps)
-        start, L = 0, piece.lam.size
+        start = 0
+        L = piece.lam.size
         while start < L:
             size = int(last[start] - first[start])
             stop = min(L, start + max(1, min(MOST_TERMS, CHUNK_ELEMENTS // size)))
             # Light players are fewest at the last node, heavy ones at the first.
-            inside, part = slice(int(first[stop - 1]), int(last[start])), slice(start, stop)
-            few, own = masses.of_players(inside), np.zeros(stop - start, dtype=np.intp)
+            inside = slice(int(first[stop - 1]), int(last[start]))
+            part = slice(start, stop)
+            few = masses.of_players(inside)
+            own = np.zeros(stop - start, dtype=np.intp)
             terms = terms_for(few, own, piece.lam[part], piece.w[part], total, goal.precise)
             yield Window(
                 _with_heavy(terms, game.d - inside.stop), order[inside], order[inside.stop :]
@@ -368,7 +390,8 @@ def _one_head(heads: Heads, h: int, order: Ids) -> Heads:
 
 def _bounds(mass: Array, piece: Piece, eps: float) -> tuple[Ids, Ids]:
     """Return the window [first, last) of every node in the ascending masses (d,), with at least one player."""
-    d, L = mass.size, piece.lam.size
+    d = mass.size
+    L = piece.lam.size
     if piece.log_range == 0:
         return np.zeros(L, dtype=np.intp), np.full(L, d)
     tau = eps / (LIGHT * (piece.log_range + LIGHT_RANGE))

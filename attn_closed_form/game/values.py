@@ -112,7 +112,9 @@ def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
     if 0 < p < 1:
         return evaluate(game, Point(float(p)), FIRST, tol)
     budget(game.within(tol), tol, plain=True)  # both ends are plain sums over d players
-    return leave_one_out(game) if p == 1 else single_changes(game)
+    if p == 1:
+        return leave_one_out(game)
+    return single_changes(game)
 
 
 def beta_shapley(game: Game, alpha: int = 1, beta: int = 1, tol: float = 1e-10) -> Array:
@@ -138,7 +140,8 @@ def beta_shapley(game: Game, alpha: int = 1, beta: int = 1, tol: float = 1e-10) 
     """
     for name, value in (("alpha", alpha), ("beta", beta)):
         number(name, value, "an integer of at least 1", lambda x: x >= 1 and x.is_integer())
-    a, b = int(beta) - 1, int(alpha) - 1
+    a = int(beta) - 1
+    b = int(alpha) - 1
     if a + b + 2 > LARGEST_SUM:
         raise ValueError(f"alpha, beta: expected a sum of at most {LARGEST_SUM}, got {a + b + 2}")
     return evaluate(game, Density((((a + b + 1) * math.comb(a + b, a), a, b),)), FIRST, tol)
@@ -175,7 +178,8 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     if size == 0:
         return np.zeros(d)
     s = np.arange(d)
-    joined, before = np.zeros(d + 1), np.zeros(d + 1)
+    joined = np.zeros(d + 1)
+    before = np.zeros(d + 1)
     joined[d - 1 - s] = q / size * d / (s + 1)
     before[d - s] = q / size * d / (d - s)
     # M_j(a) carries the probability that j is present, so only the difference M - M_j is multiplied up in the end.

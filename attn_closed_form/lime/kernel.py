@@ -27,7 +27,8 @@ LOG_BITS = 128
 # the smaller one has all the weight, for any number of samples that fits into memory.
 NARROWEST_WIDTH = 3e-3
 # Logarithms beyond which a weight counts as 0 or as e^600; neither changes a digit of a result.
-LEAST_EXPONENT, LARGEST_EXPONENT = -800, 600
+LEAST_EXPONENT = -800
+LARGEST_EXPONENT = 600
 # `exponential` looks up e to a multiple of 2^-TABLE_BITS.
 TABLE_BITS = 5
 # Exponentials beyond the range or the precision of float64: forty digits, and the widest range of exponents.
@@ -87,7 +88,8 @@ def log_kernel(d: int, kernel_width: float) -> tuple[int, ...]:
         return (0,) * (d + 1)
     one = 1 << LOG_BITS
     top, bottom = max(kernel_width, NARROWEST_WIDTH / d).as_integer_ratio()
-    factor, divisor = 5000 * bottom**2, top**2 << LOG_BITS
+    factor = 5000 * bottom**2
+    divisor = top**2 << LOG_BITS
     roots = (math.isqrt((present << 2 * LOG_BITS) // d) for present in range(d, -1, -1))
     return tuple(-((one - root) ** 2 * factor // divisor) for root in roots)
 
@@ -98,7 +100,8 @@ def exponential(logs: Sequence[int]) -> Array:
     It is e^h + e^h (e^r - 1) with h a multiple of 1/32 and r < 1/32: four ulps of e^r - 1 are an eighth of the whole's.
     """
     shift = LOG_BITS - TABLE_BITS
-    least, largest = LEAST_EXPONENT << LOG_BITS, LARGEST_EXPONENT << LOG_BITS
+    least = LEAST_EXPONENT << LOG_BITS
+    largest = LARGEST_EXPONENT << LOG_BITS
     clipped = [min(max(log, least), largest) for log in logs]
     steps, index = np.unique([log >> shift for log in clipped], return_inverse=True)
     with localcontext(WIDE):

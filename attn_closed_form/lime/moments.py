@@ -53,7 +53,8 @@ from .rules import (
 )
 
 # Number of players from which the recursion over sizes warns about its time, and the time for a term and a pair.
-WARN_FROM, SECONDS_PER_STEP = 2000, 3e-8
+WARN_FROM = 2000
+SECONDS_PER_STEP = 3e-8
 # Number of deleted players from which making a rule for each term costs less than long rules for all terms.
 TILTED_FROM = 1000
 # Elements (terms times players times nodes) that cost as much as one more call of the engine.
@@ -148,7 +149,10 @@ def moments_of_sums(fit: Regression, total: Array, delta: Array, known: Known) -
 def known_of(game: PooledGame | PoleGame) -> Known:
     """Return the values of the grand and the empty coalition, in units such that neither exceeds 1."""
     excess = game.empty_excess
-    exponent = max(game.exponent, math.frexp(excess)[1]) if excess else game.exponent
+    if excess:
+        exponent = max(game.exponent, math.frexp(excess)[1])
+    else:
+        exponent = game.exponent
     above = math.ldexp(float(game.everyone_means.sum()), game.exponent - exponent)
     return Known(above, math.ldexp(excess, -exponent), game.base, exponent)
 
@@ -164,13 +168,12 @@ def rule_factor(fit: Regression, settings: Settings) -> float:
 @lru_cache(maxsize=512)
 def rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
     """Return the factors by which a relative error of f, and one of the sums over nodes, are multiplied."""
-    fit, q, s = (
-        regression(d, settings, k),
-        relative_kernel(d, settings.kernel_width),
-        np.arange(d + 1),
-    )
+    fit = regression(d, settings, k)
+    q = relative_kernel(d, settings.kernel_width)
+    s = np.arange(d + 1)
     # Nodes p with the rule's weights spread about the sizes; |1 - p - w| has the mean square of |s/d - w| at most.
-    level, difference = float(q.sum()), 2 * float((q * s * (d - s)).sum()) / (d * max(d - 1, 1))
+    level = float(q.sum())
+    difference = 2 * float((q * s * (d - s)).sum()) / (d * max(d - 1, 1))
     spread = math.sqrt(level * float(q @ fit.deviation**2))
     return fit.value_factor(q), MIXED_SIGNS * fit.rounding_factor(
         level, spread + difference, 2 * difference
@@ -218,10 +221,8 @@ class KernelLaw:
         """Return each term with the shortest rule that is accurate enough for E_p[f], E_p[f Z_j] and Delta_j."""
         each = allowed * terms.sums.share / terms.sums.weight.size
         real = largest_on_reals(terms)
-        shared, tilted = (
-            partial(self._shared, log_bound(terms.sums), real, each),
-            partial(self._tilted, terms, each),
-        )
+        shared = partial(self._shared, log_bound(terms.sums), real, each)
+        tilted = partial(self._tilted, terms, each)
         first = 1 if self.d >= TILTED_FROM else 4
         makers = [partial(shared, GROUPS[:first]), tilted, partial(shared, GROUPS[first:])]
         if terms.masses.some_light or terms.sums.turn is not None:
@@ -231,7 +232,8 @@ class KernelLaw:
         for maker in makers:
             if left.size:
                 made, done = maker(left)
-                batches, left = batches + made, left[~done]
+                batches = batches + made
+                left = left[~done]
         if left.size:
             raise NoRuleError(
                 f"{left.size} terms of the game have no rule in p that is accurate enough"
@@ -247,25 +249,23 @@ class KernelLaw:
         which: Ids,
     ) -> tuple[list[Batch], NDArray[np.bool_]]:
         """Return batches of the terms for which a rule of these groups of `ladder` suffices, and a mask of them."""
-        index, errors, rules = (
-            np.full(which.size, -1),
-            np.full(which.size, np.inf),
-            list[SizeRule](),
-        )
+        index = np.full(which.size, -1)
+        errors = np.full(which.size, np.inf)
+        rules = list[SizeRule]()
         for counts in groups:
             left = np.flatnonzero(errors > allowed)
             if left.size and counts[0] <= len(size_moments(self.d, self.width, counts[-1]).nu):
                 some = ladder(self.d, self.width, counts)
                 level, error = some.choose(log_bounds[which[left]], real[which[left]], allowed)
                 better = error < errors[left]
-                index[left[better]], errors[left[better]] = (
-                    len(rules) + level[better],
-                    error[better],
-                )
+                index[left[better]] = len(rules) + level[better]
+                errors[left[better]] = error[better]
                 rules += some.rules
         # Terms may exceed their share of the error if others compensate for it.
         done = errors <= (allowed if errors.mean() > allowed else np.inf)
-        which, index, errors = which[done], index[done], errors[done]
+        which = which[done]
+        index = index[done]
+        errors = errors[done]
         batches: list[Batch] = []
         levels = np.unique(index).tolist()
         for level, longer in zip_longest(levels, levels[1:]):
@@ -285,7 +285,8 @@ class KernelLaw:
                     index[group] = longer
                     errors = joined
                     continue
-            p, weights = rule.p[:, None], rule.weights[:, None]
+            p = rule.p[:, None]
+            weights = rule.weights[:, None]
             for start in range(0, len(p), MOST_NODES):
                 part = slice(start, start + MOST_NODES)
                 batches.append(Batch(which[group], p[part], weights[part]))
@@ -312,8 +313,11 @@ class KernelLaw:
 
 def tilted_term(terms: Terms, i: int) -> TiltedTerm:
     """Return the data of a term for a tilted rule."""
-    E, piece, weight = terms.factor[i, 0], int(terms.own[i]), float(terms.weight[i])
-    B, t = float(terms.masses.half_range[piece]), float(E.mean())
+    E = terms.factor[i, 0]
+    piece = int(terms.own[i])
+    weight = float(terms.weight[i])
+    B = float(terms.masses.half_range[piece])
+    t = float(E.mean())
     absent = float(np.abs(terms.masses.V[piece, 1]).sum()) / B
     relative = E / t if t else E
     return TiltedTerm(

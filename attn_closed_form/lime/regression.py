@@ -40,7 +40,9 @@ from ..game.pooled_game import finite
 from .kernel import LARGEST_EXPONENT, LOG_BITS, WIDE, Settings, log_kernel, relative_kernel
 
 # Ulps of the largest |f| minus its constant: of f(all), of the regression's weights and sums, and of w.
-EVERYONE, SUMS, MIDDLE = 100.0, 50.0, 10.0
+EVERYONE = 100.0
+SUMS = 50.0
+MIDDLE = 10.0
 
 
 class Known(NamedTuple):
@@ -84,16 +86,17 @@ class Regression(NamedTuple):
     def solve(self, moments: Moments, chosen: NDArray[np.intp]) -> tuple[Array, float]:
         """Return the coefficients of the k chosen features and the intercept."""
         individual = moments.individual[chosen]
-        middle = float(individual.mean()) if self.k < self.d else 0.0
+        if self.k < self.d:
+            middle = float(individual.mean())
+        else:
+            middle = 0.0
         slope = (moments.shared + middle) / self.shared_denominator
         coef = -((individual - middle) / self.individual_denominator + slope)
         known = moments.known
         excess = known.above + moments.mean / self.total + (1 - self.absent_share) * self.k * slope
         with np.errstate(over="ignore", invalid="ignore"):
-            coef, intercept = (
-                np.ldexp(coef, known.exponent),
-                known.base + np.ldexp(excess, known.exponent),
-            )
+            coef = np.ldexp(coef, known.exponent)
+            intercept = known.base + np.ldexp(excess, known.exponent)
         return finite(coef), float(finite(intercept))
 
     def value_factor(self, weights: Array | None = None) -> float:
@@ -159,7 +162,8 @@ def regression(d: int, settings: Settings, k: int) -> Regression:
     (array([0., 1., 0.]), 0.5)
     """
     weights = weights_of(d, settings)
-    s, drawn = np.arange(d + 1), weights.drawn
+    s = np.arange(d + 1)
+    drawn = weights.drawn
     q = drawn.copy()
     q[0] = weights.document
     total = math.fsum(q)
@@ -168,7 +172,10 @@ def regression(d: int, settings: Settings, k: int) -> Regression:
     middle = math.fsum(q * offset) / total
     deviation = (offset - middle) / d
     V = math.fsum(q * deviation**2)
-    B = math.fsum(q * (s * (d - s))) / (d * (d - 1)) if d > 1 else V
+    if d > 1:
+        B = math.fsum(q * (s * (d - s))) / (d * (d - 1))
+    else:
+        B = V
     drawn.flags.writeable = deviation.flags.writeable = False
     return Regression(
         drawn=drawn,
@@ -199,10 +206,14 @@ def weights_of(d: int, settings: Settings) -> Weights:
     """Return the weights of the samples with s of d players absent."""
     width, ridge, n = settings
     drawn = relative_kernel(d, width).copy()
-    at_all, drawn[0] = float(drawn[0]), 0.0
+    at_all = float(drawn[0])
+    drawn[0] = 0.0
     with localcontext(WIDE):
         pi = [(Decimal(log) / (1 << LOG_BITS)).exp() for log in log_kernel(d, width)[:3]]
-        document = Decimal(d) / (n - 1) / pi[1] if n else Decimal(0)
+        if n:
+            document = Decimal(d) / (n - 1) / pi[1]
+        else:
+            document = Decimal(0)
         largest = Decimal(LARGEST_EXPONENT).exp()
         lift = Decimal(1)
         if d > 1 and (top := max(document, pi[2] / pi[1])) * largest < 1:

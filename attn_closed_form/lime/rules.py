@@ -52,14 +52,18 @@ COUNTS = tuple(m for group in GROUPS for m in group)
 # Added to the bound of E_p[f] it also bounds E_p[f 1{j present}]; see `game/terms.py`.
 LOG_PRESENT = np.log((1 + COSH) / 2)
 # Binary digits of the integers: of weights, of Hahn polynomials, and of Legendre polynomials at nodes.
-WEIGHT_BITS, HAHN_BITS, LEGENDRE_BITS = 160, 200, 90
+WEIGHT_BITS = 160
+HAHN_BITS = 200
+LEGENDRE_BITS = 90
 # Hahn polynomials are used up to the degree at which their norm, which bounds them, is e^43 < 2^63, and up to this one,
 # beyond which the bound of the rounding of their recurrence would leave float64.
-LARGEST_LOG_NORM, MOST_MOMENTS = 43.0, 600
+LARGEST_LOG_NORM = 43.0
+MOST_MOMENTS = 600
 # The rounding error of a moment of a rule from the integers, relative to the sums of weights.
 HIDDEN = 2.0**-70
 # Maximum number of nodes that are tried, and of Taylor coefficients that are examined one by one beyond them.
-MOST_TILTED_NODES, BEYOND = 40, 40
+MOST_TILTED_NODES = 40
+BEYOND = 40
 # Numbers of nodes beyond the requested degree that are tried for interpolatory rules.
 MORE_NODES = (0, 2, 5, 9, 14)
 # The largest beta: the mean of p is practically 0 by then, and squares of larger ones would overflow float64.
@@ -148,10 +152,13 @@ def ladder(d: int, kernel_width: float, counts: tuple[int, ...] = COUNTS) -> Lad
 
 def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     """Build a rule with m nodes: the Gauss rule if it exists, otherwise one with Gauss-Legendre nodes."""
-    nu, bits = moments.rounded, WEIGHT_BITS + LEGENDRE_BITS
-    p, exact = gauss_nodes(nu, *jacobi(0.0, 2 * m), m) if 2 * m < nu.size else None, 2 * m
+    nu = moments.rounded
+    bits = WEIGHT_BITS + LEGENDRE_BITS
+    p = gauss_nodes(nu, *jacobi(0.0, 2 * m), m) if 2 * m < nu.size else None
+    exact = 2 * m
     if p is None or not (p[0] > 0 and p[-1] < 1):
-        p, exact = legendre_rule(m)[0].copy(), m
+        p = legendre_rule(m)[0].copy()
+        exact = m
     if exact > m:
         # A step of Newton's method for nodes and weights: 2 p (1 - p) dP_n/dp = (n + 1) (P_{n+1} - (1 - 2p) P_n)
         P = legendre_values(p, exact + 1)
@@ -172,10 +179,8 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
         size + float(nu[0])
     )
     delta *= np.sqrt(2 * degrees + 1)
-    terms, factor = (
-        np.exp(-np.outer(THETA, degrees)) * delta,
-        np.log(2) / 2 - np.log(-np.expm1(-2 * THETA)),
-    )
+    terms = np.exp(-np.outer(THETA, degrees)) * delta
+    factor = np.log(2) / 2 - np.log(-np.expm1(-2 * THETA))
     with np.errstate(divide="ignore"):
         log_rounding, known = (
             np.log(part.sum(axis=1)) + factor for part in (terms[:, :exact], terms[:, exact:])
@@ -264,14 +269,19 @@ def polynomials(
     With x = slope / 2^shift, c p_{n+1} = (2n+1) x p_n - b p_{n-1}; `steps` has (b, c) for n = 0, 1, ..., and |x| is at
     most (b + c) / (2n+1).
     """
-    error_before, error = 0.0, 0.0
+    error_before = 0.0
+    error = 0.0
     for b, c in steps:
         error_before, error = error, (b / c + 1) * error + b / c * error_before + 3
     spare = ceil(log2(error + 1))
-    before, now = 0 * slope, 0 * slope + (1 << bits + spare)
+    before = 0 * slope
+    now = 0 * slope + (1 << bits + spare)
     yield now >> spare
     for n, (b, c) in enumerate(steps):
-        product = slope * now >> shift if shift else slope * now
+        if shift:
+            product = slope * now >> shift
+        else:
+            product = slope * now
         before, now = now, ((2 * n + 1) * product - b * before) // c
         yield now >> spare
 
@@ -333,14 +343,18 @@ def tilted_rule(
     M = int(np.count_nonzero(tail[1:] > allowed / 8))  # sizes beyond M are left out
     m = np.arange(M + 1)
     q = kernel_present[: M + 1] * np.exp(m * np.log(term.t))
-    mu, part = np.empty(min(d, MOST_TILTED_NODES + BEYOND) + 1), q.copy()
+    mu = np.empty(min(d, MOST_TILTED_NODES + BEYOND) + 1)
+    part = q.copy()
     for k in range(mu.size):  # sum_m q_m (m)_k / (d)_k
         mu[k] = part.sum()
         part *= np.maximum(m - k, 0) / max(d - k, 1)
     taylor = np.exp(np.minimum(_log_taylor(term, mu.size, d), 600.0))
     left = np.cumsum((taylor * mu)[::-1])[::-1]
     fit = np.flatnonzero(4 * left <= allowed)
-    degree = max(1, int(fit[0])) if fit.size else mu.size
+    if fit.size:
+        degree = max(1, int(fit[0]))
+    else:
+        degree = mu.size
     for p, omega in _rules(q, d, mu, degree):
         if _error(d, M, mu, taylor, term, p, omega) <= allowed * 7 / 8:
             tilt = p * (1 / term.t - 1)
@@ -358,10 +372,13 @@ def _tail(kernel_present: Array, term: TiltedTerm, negligible: float) -> Array:
     factors but one at most t'^(m-1), t' = t d/(d-1). Sizes beyond the last m add at most `negligible`, which is in the
     bounds: for them the largest q is in place of every q_m, and the series are geometric.
     """
-    d, most = kernel_present.size - 1, term.B * float(kernel_present.max())
+    d = kernel_present.size - 1
+    most = term.B * float(kernel_present.max())
     t, near = term.t, min(term.t * d / max(d - 1, 1), 1.0)
-    fixed, moving = term.background + term.light, term.heavy / d
-    last, rest = 1, np.inf
+    fixed = term.background + term.light
+    moving = term.heavy / d
+    last = 1
+    rest = np.inf
     while last < d:
         if near < 1 - 1e-12:
             rest = fixed * t ** (last + 1) / (1 - t)
@@ -411,7 +428,8 @@ def _error(
     if not ((p > 0).all() and (p < 1).all()):
         return np.inf
     powers = p[:, None] ** k
-    sums, moduli = omega @ powers, np.abs(omega) @ powers
+    sums = omega @ powers
+    moduli = np.abs(omega) @ powers
     rounding = ULP * ((3 * k + 4 + 20) * mu + (k + p.size + 2) * moduli)
     error = float(taylor @ (np.abs(mu - sums) + rounding))
     if not (moduli[:3] <= MIXED_SIGNS * sums[:3]).all():
@@ -453,11 +471,18 @@ def _jacobi_moments(q: Array, d: int, mu: Array, count: int) -> tuple[float, Arr
 
     These are sums of q_m Q_i(m; 0, beta, d), 0 for i > d.
     """
-    beta = max(0.0, float(mu[0] / mu[1]) - 2) if mu[1] > mu[0] / LARGEST_BETA else LARGEST_BETA
+    if mu[1] > mu[0] / LARGEST_BETA:
+        beta = max(0.0, float(mu[0] / mu[1]) - 2)
+    else:
+        beta = LARGEST_BETA
     up, down = jacobi(beta, count)
-    n, m = np.arange(count), np.arange(q.size)
-    climb, fall = up * (d - n), down * (n + beta + d + 1)
-    nu, change, now = np.zeros(count), 0.0 * m, 0.0 * m + 1
+    n = np.arange(count)
+    m = np.arange(q.size)
+    climb = up * (d - n)
+    fall = down * (n + beta + d + 1)
+    nu = np.zeros(count)
+    change = 0.0 * m
+    now = 0.0 * m + 1
     for i in range(min(count, d + 1)):
         nu[i] = (q * now).sum()
         if i < d:
@@ -488,7 +513,8 @@ def jacobi(beta: float, count: int) -> tuple[Array, Array]:
 
 def jacobi_values(p: Array, up: Array, down: Array, count: int) -> Array:
     """Compute the (m, count) values P_n(p_i) for n < count."""
-    values, change = np.ones((p.size, count)), 0 * p
+    values = np.ones((p.size, count))
+    change = 0 * p
     for n in range(count - 1):
         change = (down[n] * change - p * values[:, n]) / up[n]
         values[:, n + 1] = values[:, n] + change
@@ -504,14 +530,14 @@ def gauss_nodes(nu: Array, up: Array, down: Array, m: int) -> Array | None:
     array([0.211325, 0.788675])
     """
     # Monic polynomials pi_{k+1} = (p - center_k) pi_k - product_k pi_{k-1} have the same moments but for factors.
-    center, product = up + down, np.concatenate([[0.0], up[:-1] * down[1:]])
-    before, now = (
-        np.zeros(2 * m),
-        nu[: 2 * m] * np.concatenate([[1.0], np.cumprod(-up[: 2 * m - 1])]),
-    )
+    center = up + down
+    product = np.concatenate([[0.0], up[:-1] * down[1:]])
+    before = np.zeros(2 * m)
+    now = nu[: 2 * m] * np.concatenate([[1.0], np.cumprod(-up[: 2 * m - 1])])
     if not now[0] > 0:
         return None
-    alpha, beta = [center[0] + now[1] / now[0]], [now[0]]
+    alpha = [center[0] + now[1] / now[0]]
+    beta = [now[0]]
     for i in range(1, m):
         k = np.arange(i, 2 * m - i)
         new = np.zeros(2 * m)
@@ -523,6 +549,7 @@ def gauss_nodes(nu: Array, up: Array, down: Array, m: int) -> Array | None:
             return None
         alpha.append(center[i] + new[i + 1] / new[i] - now[i] / now[i - 1])
         beta.append(new[i] / now[i - 1])
-        before, now = now, new
+        before = now
+        now = new
     side = np.sqrt(beta[1:])
     return np.linalg.eigvalsh(np.diag(alpha) + np.diag(side, 1) + np.diag(side, -1))

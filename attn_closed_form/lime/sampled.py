@@ -92,24 +92,30 @@ def lime_sample(
     total = weights.sum()
     f_bar = float(weights @ f / total)
     x_bar = weights @ X / total
-    gram, moment = np.diag(np.full(chosen.size, float(ridge))), np.zeros(chosen.size)
+    gram = np.diag(np.full(chosen.size, float(ridge)))
+    moment = np.zeros(chosen.size)
     for rows in _blocks(X):
         Xc = X[rows] - x_bar
         weighted = Xc * weights[rows, None]
         gram += weighted.T @ Xc
         moment += weighted.T @ (f[rows] - f_bar)
-    beta = (
-        np.linalg.solve(gram, moment) if ridge > 0 else np.linalg.lstsq(gram, moment, rcond=None)[0]
-    )
+    if ridge > 0:
+        beta = np.linalg.solve(gram, moment)
+    else:
+        beta = np.linalg.lstsq(gram, moment, rcond=None)[0]
     coef = np.zeros(game.d)
     coef[chosen] = beta
     intercept = f_bar - float(x_bar @ beta)
     residual = f - intercept - X @ beta
-    left, variation = float(weights @ residual**2), float(weights @ (f - f_bar) ** 2)
+    left = float(weights @ residual**2)
+    variation = float(weights @ (f - f_bar) ** 2)
     score = (
         1 - left / variation if variation else float(left == 0)
     )  # scikit-learn's convention for a constant f
-    error = _standard_error(X, x_bar, weights * residual, gram, chosen, game.d) if errors else None
+    if errors:
+        error = _standard_error(X, x_bar, weights * residual, gram, chosen, game.d)
+    else:
+        error = None
     return LimeSample(coef, intercept, score, error)
 
 
@@ -173,7 +179,8 @@ def lime_samples_needed(
     d = game.d
     fit = regression(d, check_settings(kernel_width, ridge, None), d)
     masks, sizes = _draw(rng, max(PILOT_SAMPLES, PILOT_SAMPLES_PER_PLAYER * d), d)
-    masks, sizes = masks[1:], sizes[1:]  # no row for the document: its share vanishes
+    masks = masks[1:]
+    sizes = sizes[1:]  # no row for the document: its share vanishes
     residual = game.value(masks) - limit.intercept - masks @ limit.coef
     pull = d * fit.drawn[sizes] * residual
     middle = np.zeros((d, d))

@@ -165,8 +165,10 @@ def _combine(t: _Totals, c_1: Array, c_2: Array) -> Array:
 def _totals(game: PooledGame) -> _Totals:
     g, g_h, c_0 = game.masses
     n_0 = c_0 * game.v_background
-    gv, gv_h = g * game.v, g_h * game.v_absent
-    A, B = c_0 + g.sum(axis=1), c_0 + g_h.sum(axis=1)
+    gv = g * game.v
+    gv_h = g_h * game.v_absent
+    A = c_0 + g.sum(axis=1)
+    B = c_0 + g_h.sum(axis=1)
     if not (B > 0).all():
         raise ValueError(
             "game: expected some mass when every player is absent (a background, or [UNK] in the players' place), "

@@ -17,7 +17,8 @@ from .minima import check_pooled, head_minima, mirrored, raised, slopes, total, 
 
 # Up to this many players all coalitions are evaluated.
 ENUMERATED = 12
-DESCENT_STEPS, SINGLE_CHANGES = 50, 8
+DESCENT_STEPS = 50
+SINGLE_CHANGES = 8
 # Bisections of the gap between proved and attained values; none for large games, where they would be slow.
 BISECTIONS = 8
 LARGEST_BISECTED = 2_000
@@ -85,10 +86,8 @@ def minimum(game: PooledGame) -> tuple[float, Masks, float]:
         if game.d <= ENUMERATED:
             masks = all_coalitions(game.d)
             values = game.value(masks)
-            mask, lower = (
-                masks[np.argmin(values)],
-                max(lower, float(values.min()) - value_error(game)),
-            )
+            mask = masks[np.argmin(values)]
+            lower = max(lower, float(values.min()) - value_error(game))
         elif game.d <= LARGEST_BISECTED:
             everybody = np.ones(game.d, dtype=bool)
             bound = head_minima(game, everybody[None], everybody[None]).bound[0]
@@ -146,5 +145,6 @@ def _descend(game: PooledGame, present: Masks) -> Masks:
         if not values.min(initial=np.inf) < value:
             break
         best = int(np.argmin(values))
-        present, value = steps[best], float(values[best])
+        present = steps[best]
+        value = float(values[best])
     return present

@@ -69,11 +69,10 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
     """
     check_pooled(game)
     if absent is None:
-        absent = (
-            np.arange(game.d + 1)
-            if game.d <= EVERY_SIZE
-            else np.linspace(0, game.d, SHARES + 1).round()
-        )
+        if game.d <= EVERY_SIZE:
+            absent = np.arange(game.d + 1)
+        else:
+            absent = np.linspace(0, game.d, SHARES + 1).round()
     given = real("absent", absent)
     sizes = given.astype(np.intp)
     if sizes.ndim != 1 or not ((sizes >= 0) & (sizes <= game.d)).all() or (sizes != given).any():
@@ -86,15 +85,16 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
 def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
     """Return the attained and the certified minimum for each number of absent players."""
     heads = _Heads(game)
-    proved, masks = (
-        np.full(len(sizes), game.empty_value),
-        np.zeros((len(sizes), game.d), dtype=bool),
-    )
+    proved = np.full(len(sizes), game.empty_value)
+    masks = np.zeros((len(sizes), game.d), dtype=bool)
     for i, k in enumerate(sizes.tolist()):
         if k < game.d or not game.can_be_empty:
             bound, present = heads.minima(k)
             proved[i] = total(game, bound)
-            masks[i] = heads.descend(present, k) if game.H > 1 else present[0]
+            if game.H > 1:
+                masks[i] = heads.descend(present, k)
+            else:
+                masks[i] = present[0]
     attained = game.value(masks)
     return attained, np.minimum(proved, attained)
 
@@ -112,11 +112,14 @@ class _Heads:
         self.a, self.b, self.v, self.v_absent = (
             array[:, :-1] for array in (states.base, states.flip, states.v_base, states.v_flip)
         )
-        self.back, self.v_back = states.base[:, -1], states.v_base[:, -1]
-        masses, values = np.hstack([states.base, self.b]), np.hstack([states.v_base, self.v_absent])
+        self.back = states.base[:, -1]
+        self.v_back = states.v_base[:, -1]
+        masses = np.hstack([states.base, self.b])
+        values = np.hstack([states.v_base, self.v_absent])
         self.least = np.where(masses > 0, values, np.inf).min(axis=1)
         self.range = np.where(masses > 0, values, -np.inf).max(axis=1) - self.least
-        self.av, self.bv = self.a * self.v, self.b * self.v_absent
+        self.av = self.a * self.v
+        self.bv = self.b * self.v_absent
         self.theta = (self.av.sum(axis=1) + self.back * self.v_back) / (
             self.a.sum(axis=1) + self.back
         )
@@ -127,24 +130,35 @@ class _Heads:
         if self.states is None:
             minima = head_minima(self.game, everybody, everybody, k, exactly=True)
             return minima.bound[0], minima.present[0]
-        bound, present = np.empty(self.game.H), np.empty((self.game.H, self.game.d), dtype=bool)
+        bound = np.empty(self.game.H)
+        present = np.empty((self.game.H, self.game.d), dtype=bool)
         for h in range(self.game.H):
             bound[h], present[h] = self._minimum(h, k)
         return bound, present
 
     def _minimum(self, h: int, k: int) -> tuple[float, Masks]:
         """Return the certified minimum of a head with k players absent, and the coalition that attains it."""
-        a, b, v, v_absent, back = self.a[h], self.b[h], self.v[h], self.v_absent[h], self.back[h]
-        theta, best, near = self.theta[h], np.inf, NEAR * self.range[h]
+        a = self.a[h]
+        b = self.b[h]
+        v = self.v[h]
+        v_absent = self.v_absent[h]
+        back = self.back[h]
+        theta = self.theta[h]
+        best = np.inf
+        near = NEAR * self.range[h]
         for step in count():
-            x, y = a * (v - theta), b * (v_absent - theta)
+            x = a * (v - theta)
+            y = b * (v_absent - theta)
             gain = x - y
             absent = _largest(gain, k)
-            always, terms = back * (self.v_back[h] - theta), np.where(absent, y, x)
-            sums, mass = terms.sum() + always, np.where(absent, b, a).sum() + back
+            always = back * (self.v_back[h] - theta)
+            terms = np.where(absent, y, x)
+            sums = terms.sum() + always
+            mass = np.where(absent, b, a).sum() + back
             value = theta + sums / mass
             if value < best:
-                best, chosen = value, absent
+                best = value
+                chosen = absent
             margin = 2 * relative_error(self.game.d) * (np.abs(terms).sum() + abs(always))
             if step < STEPS and near < np.inf and not -near * mass <= sums <= 4 * margin:
                 theta = value
@@ -168,12 +182,19 @@ class _Heads:
         """
         values, gains = zip(*map(self._linearized, (*starts, self.last)), strict=True)
         best = int(np.argmin(values[:-1]))
-        mask, value, gain = starts[best], values[best], gains[best]
+        mask = starts[best]
+        value = values[best]
+        gain = gains[best]
         for step in (~_largest(gains[-1], k), *(None,) * STEPS):
-            candidate = ~_largest(gain, k) if step is None else step
+            if step is None:
+                candidate = ~_largest(gain, k)
+            else:
+                candidate = step
             new, slope = self._linearized(candidate)
             if new < value:
-                mask, value, gain = candidate, new, slope
+                mask = candidate
+                value = new
+                gain = slope
             elif step is None:
                 break
         self.last = mask
@@ -204,8 +225,10 @@ def _slip(gain: Array, error: Array, absent: Masks) -> float:
 
     Each absent player that a present one might outrank contributes its own error and that of the worst such rival.
     """
-    low, high = np.where(absent, gain - error, np.inf), np.where(absent, -np.inf, gain + error)
-    doubtful, rivals = low < high.max(), high > low.min()
+    low = np.where(absent, gain - error, np.inf)
+    high = np.where(absent, -np.inf, gain + error)
+    doubtful = low < high.max()
+    rivals = high > low.min()
     return float(
         2 * (error[doubtful].sum() + np.count_nonzero(doubtful) * error[rivals].max(initial=0.0))
     )

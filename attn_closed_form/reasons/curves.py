@@ -68,7 +68,9 @@ class RemovalCurves(NamedTuple):
 def _ratio(change: Array, best: Array) -> float:
     """Return the mean change as a share of the best one, or NaN if the latter is only rounding."""
     largest = float(best.mean()) if best.size else 0.0
-    return float(change.mean()) / largest if largest > LEAST_CHANGE else float("nan")
+    if largest > LEAST_CHANGE:
+        return float(change.mean()) / largest
+    return float("nan")
 
 
 def removal_curves(
@@ -102,7 +104,10 @@ def removal_curves(
     1.0
     """
     order = descending(scores, game.d)
-    limits = bounds_by_size(game, absent) if bounds is None else bounds
+    if bounds is None:
+        limits = bounds_by_size(game, absent)
+    else:
+        limits = bounds
     sizes = limits.absent
     falling, rising = (
         scale(values_along(game, players, sizes)) for players in (order, order[::-1])
@@ -126,7 +131,10 @@ def descending(scores: ArrayLike, d: int) -> Ids:
 
 def values_along(game: PooledGame, order: Ids, absent: Ids | None = None) -> Array:
     """Return the (n,) values as players are removed in this order, for given numbers of absent players or 0..d."""
-    sizes = np.arange(game.d + 1) if absent is None else absent
+    if absent is None:
+        sizes = np.arange(game.d + 1)
+    else:
+        sizes = absent
     if game.linear is None:
         rank = np.argsort(order)
         return np.array([float(game.value(rank >= k)) for k in sizes.tolist()])

@@ -39,11 +39,10 @@ MU = np.concatenate([[0.0], np.geomspace(3e-2, 1e3, 11)])
 def check_pooled(game: object) -> None:
     """Raise a TypeError unless the game is a `PooledGame`; bounds of a linked game follow from the game inside."""
     if not isinstance(game, PooledGame):
-        hint = (
-            "; pass its `game`, and apply the link to the result"
-            if isinstance(game, LinkedGame)
-            else ""
-        )
+        if isinstance(game, LinkedGame):
+            hint = "; pass its `game`, and apply the link to the result"
+        else:
+            hint = ""
         raise TypeError(f"game: expected a PooledGame, got {type(game).__name__}{hint}")
 
 
@@ -108,10 +107,8 @@ def head_minima(
         value, excess, margin = states.pool(candidate, theta, log_slip)
         # The last theta is below the minimum by a margin, and its choice may be another one: keep the best.
         better = value < smallest
-        flipped, smallest = (
-            np.where(better[..., None], candidate, flipped),
-            np.where(better, value, smallest),
-        )
+        flipped = np.where(better[..., None], candidate, flipped)
+        smallest = np.where(better, value, smallest)
         done |= (excess >= margin) | (theta <= least)
         # Dinkelbach's next theta is theta + excess, the value of the chosen coalition; a slightly smaller value can be
         # proved.
@@ -134,7 +131,8 @@ class _States:
 
     @classmethod
     def of(cls, game: PooledGame, base: Masks, movable: Masks) -> _States:
-        back, v_back = game.s_background[:, None], game.v_background[:, None]
+        back = game.s_background[:, None]
+        v_back = game.v_background[:, None]
         s, s_absent = (np.concatenate([logs, back], axis=1) for logs in (game.s, game.s_absent))
         v, v_absent = (
             np.concatenate([values, v_back], axis=1) for values in (game.v, game.v_absent)
@@ -159,7 +157,8 @@ class _States:
 
     def least_value(self) -> Array:
         """Return the (n, H) smallest values with any mass, which no coalition can be below."""
-        base, flip = np.where(self.base == -np.inf, np.inf, self.v_base), self.v_flip
+        base = np.where(self.base == -np.inf, np.inf, self.v_base)
+        flip = self.v_flip
         return np.minimum(base, np.where(self.flip == -np.inf, np.inf, flip)).min(axis=-1)
 
     def choose(self, theta: Array, limit: int | None, exactly: bool) -> tuple[Masks, Array]:
@@ -168,7 +167,8 @@ class _States:
         Also return (n, H) the log of the largest error of this sum from rounding that exchanged two players.
         """
         unit, base, flip = self.scaled
-        x, y = base * (self.v_base - theta[..., None]), flip * (self.v_flip - theta[..., None])
+        x = base * (self.v_base - theta[..., None])
+        y = flip * (self.v_flip - theta[..., None])
         gain = x - y
         # If both sides are equal the lighter one is taken, so that a large mass cannot hide the other players.
         better = (gain > 0) | ((gain == 0) & (flip < base))
@@ -214,7 +214,8 @@ class _States:
         top = np.where(empty, 0.0, top)
         masses = np.exp(log_mass - top[..., None])
         off = np.where(flipped, self.v_flip, self.v_base) - theta[..., None]
-        mass, terms = np.where(empty, 1.0, masses.sum(axis=-1)), masses * off
+        mass = np.where(empty, 1.0, masses.sum(axis=-1))
+        terms = masses * off
         size = np.abs(terms).sum(axis=-1)
         with np.errstate(over="ignore"):
             slip = np.exp(log_slip - top)
@@ -248,7 +249,8 @@ def slopes(game: PooledGame, present: Masks, theta: Array | None = None) -> Arra
     log_mass = np.where(present, game.s, game.s_absent)
     top = np.maximum(log_mass.max(axis=1), game.s_background)
     top = np.where(top == -np.inf, np.maximum(game.s.max(axis=1), game.s_background), top)
-    mass, back = np.exp(log_mass - top[:, None]), np.exp(game.s_background - top)
+    mass = np.exp(log_mass - top[:, None])
+    back = np.exp(game.s_background - top)
     D = mass.sum(axis=1) + back
     D = np.where(D == 0, 1.0, D)
     if theta is None:
@@ -330,7 +332,10 @@ def raised(
     for _ in range(bisections):
         middle = (low + high) / 2
         fine = proved_above(game, base, movable, middle, bound=bound)
-        low, high = (middle, high) if fine else (low, middle)
+        if fine:
+            low, high = (middle, high)
+        else:
+            low, high = (low, middle)
     return low
 
 

@@ -87,7 +87,9 @@ class Reason:
     @property
     def size(self) -> int:
         """Number of players of the set; d + 1 without a set."""
-        return self.d + 1 if self.players is None else len(self.players)
+        if self.players is None:
+            return self.d + 1
+        return len(self.players)
 
     @property
     def minimal(self) -> bool:
@@ -136,7 +138,10 @@ class Reason:
 
     def to_dict(self) -> dict[str, object]:
         """Return plain numbers for JSON."""
-        players = None if self.players is None else list(self.players)
+        if self.players is None:
+            players = None
+        else:
+            players = list(self.players)
         shared = {
             "kind": self.kind,
             "players": players,
@@ -156,18 +161,22 @@ class SufficientReason(Reason):
 
     worst: float
 
-    kind, certified, does = "sufficient", "worst", "suffices"
+    kind = "sufficient"
+    certified = "worst"
+    does = "suffices"
 
     def _claim(self, names: str, things: str, sides: Sides | None, value: str) -> str:
-        limit = "at least" if self.prediction > self.threshold else "at most"
+        if self.prediction > self.threshold:
+            limit = "at least"
+        else:
+            limit = "at most"
         stays = f"the prediction stays {self._side(self.prediction, sides)} ({limit} {value})"
         if not self.players:
             return f"None of the {self.d} {things} is needed: no matter which of them are removed, {stays}."
-        suffice = (
-            f"These {self.size} of {self.d} {things} suffice"
-            if self.size > 1
-            else f"One of {self.d} {things} suffices"
-        )
+        if self.size > 1:
+            suffice = f"These {self.size} of {self.d} {things} suffice"
+        else:
+            suffice = f"One of {self.d} {things} suffices"
         return f"{suffice}: {names}. No matter which of the other {things} are removed, {stays}."
 
 
@@ -180,7 +189,9 @@ class ContrastiveReason(Reason):
 
     after: float
 
-    kind, certified, does = "contrastive", "after", "does that"
+    kind = "contrastive"
+    certified = "after"
+    does = "does that"
 
     def _claim(self, names: str, things: str, sides: Sides | None, value: str) -> str:
         if self.players is None:
@@ -188,7 +199,10 @@ class ContrastiveReason(Reason):
                 side = self._side(self.prediction, sides)
                 return f"No removal of {things} takes the prediction to the other side: it stays {side}."
             return f"No removal of {things} that takes the prediction to the other side was found."
-        those = f"these {self.size}" if self.size > 1 else "this one"
+        if self.size > 1:
+            those = f"these {self.size}"
+        else:
+            those = "this one"
         side = self._side(self.after, sides)
         return f"Without {those} of {self.d} {things} the prediction is {side} ({value}): {names}."
 
@@ -279,9 +293,13 @@ class Search:
     ) -> tuple[tuple[int, ...] | None, int, float, float, int, tuple[str, ...], float]:
         """Return the fields of a reason, in their order, with the certified value last."""
         chosen, value, lower = self.smallest()
-        players = None if chosen is None else tuple(np.flatnonzero(chosen).tolist())
+        if chosen is None:
+            players = None
+        else:
+            players = tuple(np.flatnonzero(chosen).tolist())
         lower = min(lower, self.size(chosen))
-        prediction, threshold = self.sign * self.prediction, self.sign * self.theta
+        prediction = self.sign * self.prediction
+        threshold = self.sign * self.theta
         return (
             players,
             lower,
@@ -308,7 +326,9 @@ class Search:
 
     def size(self, chosen: Masks | None) -> int:
         """Return the number of players of a set, or d + 1 for None."""
-        return self.game.d + 1 if chosen is None else int(chosen.sum())
+        if chosen is None:
+            return self.game.d + 1
+        return int(chosen.sum())
 
     def enumerated(self) -> tuple[Array, Array]:
         """Return the values of all coalitions, and their rounding errors."""
@@ -351,7 +371,10 @@ def _bisected(low: int, high: int, holds: Callable[[int], bool]) -> int:
     """Return the smallest number found between `low` and `high` for which `holds`; it holds for `high`."""
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        if holds(middle):
+            low, high = (low, middle)
+        else:
+            low, high = (middle, high)
     return high
 
 
@@ -387,7 +410,8 @@ class SufficientSearch(Search):
     def _by_enumeration(self) -> Smallest:
         """Find the smallest set by enumeration, from one pass over the players that checks all supersets."""
         value, error = self.enumerated()
-        least, possible = value - error, value + error > self.theta
+        least = value - error
+        possible = value + error > self.theta
         index = np.arange(len(value))
         for j in range(self.game.d):
             without = index[index >> j & 1 == 0]
@@ -407,7 +431,9 @@ class SufficientSearch(Search):
         if self.game.can_be_empty and not chosen.any():
             return min(least, self.game.empty_value)
         # The value of the grand coalition is known more accurately than from the sum of the heads.
-        return max(least, self.prediction - self.error) if chosen.all() else least
+        if chosen.all():
+            return max(least, self.prediction - self.error)
+        return least
 
     def suffices(self, chosen: Masks) -> bool:
         """Return whether the set is proved to suffice."""
@@ -431,11 +457,10 @@ class SufficientSearch(Search):
         attained = heads.present[0] | chosen
         if self.game.can_be_empty:
             attained = attained[attained.any(axis=1)]
-        high = (
-            min(self.prediction, float(self.game.value(attained).min()))
-            if attained.size
-            else self.prediction
-        )
+        if attained.size:
+            high = min(self.prediction, float(self.game.value(attained).min()))
+        else:
+            high = self.prediction
         if self.game.can_be_empty and not chosen.any():
             high = min(high, self.game.empty_value)
         bisections = GUARANTEES if self.game.H > 1 else 0
@@ -468,7 +493,8 @@ class ContrastiveSearch(Search):
             shorter = self._flip_from(present, self.size(best))
             if shorter is None:
                 break
-            best, present = shorter, ~shorter
+            best = shorter
+            present = ~shorter
         value = float(self.game.value(low if best is None else ~best))
         return best, value, self.lower_bound(self.impossible, self.size(best))
 
@@ -486,7 +512,10 @@ class ContrastiveSearch(Search):
 
     def _flip_from(self, present: Masks, below: int) -> Masks | None:
         """Return the shortest removal of fewer than `below` players in the order of the effects at a coalition."""
-        theta = np.array([self.theta - self.game.bias]) if self.game.H == 1 else None
+        if self.game.H == 1:
+            theta = np.array([self.theta - self.game.bias])
+        else:
+            theta = None
         effect = slopes(self.game, present, theta).sum(axis=0)
         order = np.argsort(-effect, kind="stable")
         return self.first(order[effect[order] > 0], self.flips, below)

@@ -62,7 +62,10 @@ def deletions(
     row = 1
     fresh = list(range(largest))
     while row < num_samples:
-        at = fresh.pop(0) if fresh else int(drawn.argmin())
+        if fresh:
+            at = fresh.pop(0)
+        else:
+            at = int(drawn.argmin())
         size = at + 1
         order = rng.permutation(T)
         block = [order[i : i + size] for i in range(0, T, size)]

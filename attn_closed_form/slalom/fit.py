@@ -284,10 +284,14 @@ def _deletion_masks(
     rng: np.random.Generator,
 ) -> tuple[list[Masks], Array]:
     """Draw samples to fit with their weights, held-out deletions and held-out subsets of any size."""
-    T, num_fresh = document.size, num_samples // FRESH
+    T = document.size
+    num_fresh = num_samples // FRESH
     fitted = num_samples - num_fresh
     enough = max(ENOUGH * np.unique(document).size, fitted - fitted // 2)
-    num_near = min(enough, fitted - fitted // 5) if share > 0 else fitted
+    if share > 0:
+        num_near = min(enough, fitted - fitted // 5)
+    else:
+        num_near = fitted
     num_far = fitted - num_near
     near = designs.deletions(T, num_near, max_deletions, design, rng)
     far = designs.any_size(T, num_far, rng)
@@ -315,20 +319,24 @@ def _solve(
     report: Report,
 ) -> SlalomFit:
     """Return the fit without its errors on held-out samples; `ndim` of the outputs is 1 if there is one class."""
-    V, (n, C) = ids.size, problem.f.shape
+    V = ids.size
+    (n, C) = problem.f.shape
     parameters = C * V + (V - 1 if problem.fixed is None else 0)
     if n * C < parameters:
         _warn(f"{n * C} different outputs for {parameters} parameters: raise num_samples")
     solution = solver.solve(problem, report, rng)
-    s, v = solution.s, solution.v if ndim == 2 else solution.v[:, 0]
-    background = (
-        {"s_background": float(s[-1]), "v_background": v[-1]} if solution.problem.background else {}
-    )
+    s = solution.s
+    v = solution.v if ndim == 2 else solution.v[:, 0]
+    if solution.problem.background:
+        background = {"s_background": float(s[-1]), "v_background": v[-1]}
+    else:
+        background = {}
     slalom = Slalom(ids, s[:V], v[:V], gamma, **background)
     unsure = tuple(int(i) for i in ids[solution.undetermined()])
     if unsure:
         _warn_undetermined(slalom, unsure)
-    nan, steps = float("nan"), (solution.iterations, solution.converged)
+    nan = float("nan")
+    steps = (solution.iterations, solution.converged)
     return SlalomFit(slalom, solution.mse, nan, nan, 0, n, *steps, solution.problem.penalty, unsure)
 
 

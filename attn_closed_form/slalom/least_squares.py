@@ -45,7 +45,8 @@ UNDETERMINED = 0.5
 # Share of the largest mass that replaces a negative mass of the start, because the linear problem ignores signs.
 START_FLOOR = 1e-4
 # Initial damping of the steps, for a penalized optimum and for a nearly exact start.
-DAMPING, EXACT_DAMPING = 1e-4, 1e-13
+DAMPING = 1e-4
+EXACT_DAMPING = 1e-13
 # Penalties to try: the first, then those on one side of it. Each fit starts where the previous one ended.
 FIRST = 1e-5
 WEAKER = (1e-6, 1e-7, 1e-8, 1e-9)
@@ -61,10 +62,13 @@ NEAR_BEST = 1.02
 # Values further from the mean of f than this many times its range are implausible.
 BELIEVABLE = 5.0
 # Number of steps of a fit that is only used to compare penalties.
-ROUGH_STEPS, ROUGH_TOL = 20, 1e-3
+ROUGH_STEPS = 20
+ROUGH_TOL = 1e-3
 # An MSE of up to EXACT times rounding is an exact SLALOM, and nothing better exists. The search for one takes at most
 # EXACT_STEPS steps and ends when a step gains less than the share EXACT_TOL of the cost.
-EXACT, EXACT_STEPS, EXACT_TOL = 1e6, 20, 0.1
+EXACT = 1e6
+EXACT_STEPS = 20
+EXACT_TOL = 0.1
 
 
 def counts(ids: Ids, sequences: Sequence[Ids]) -> Array:
@@ -161,13 +165,19 @@ class Problem:
         for _ in range(2):
             rhs = weighted.T @ (r * self.root) + self.ridge * (self.center - v)
             change = np.linalg.solve(H, rhs / scale) / scale
-            v, r = v + change, r - alpha @ change
+            v = v + change
+            r = r - alpha @ change
         return v, r
 
     def start(self) -> Array:
         """Return equal or fixed importances, with a background as heavy as all tokens together."""
-        s = np.zeros(self.V) if self.fixed is None else self.fixed
-        return np.r_[s, s.mean() + np.log(self.V)] if self.background else s
+        if self.fixed is None:
+            s = np.zeros(self.V)
+        else:
+            s = self.fixed
+        if self.background:
+            return np.r_[s, s.mean() + np.log(self.V)]
+        return s
 
     def take(self, rows: Ids) -> Problem:
         """Return the problem for a subset of the samples."""
@@ -226,7 +236,8 @@ def _eliminated(
     norm = _positive_roots(square.sum(axis=0))
     H_vv = x.T @ x / norm / norm[:, None]
     H_vv.flat[:: len(norm) + 1] += 1e-14 + ridge / norm**2
-    S, g = np.zeros(H_vv.shape), np.zeros(norm.shape)
+    S = np.zeros(H_vv.shape)
+    g = np.zeros(norm.shape)
     for c, rate in enumerate(rates):
         center = (square * rate).sum(axis=0) / norm**2  # frees the column of s from that of v
         y = x * (rate - center)
@@ -246,7 +257,8 @@ def _positive_roots(squares: Array) -> Array:
 
 def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array]:
     """Return the Hessian (V, V) of half the cost in s, with the best v, and minus the gradient (V,)."""
-    tokens, F = slice(0, problem.V), problem.f - r
+    tokens = slice(0, problem.V)
+    F = problem.f - r
     rates = [v[:, c] - F[:, c : c + 1] for c in range(v.shape[1])]
     x = problem.alpha(s) * problem.root
     S, g = _eliminated(x, rates, r * problem.root, problem.ridge, problem.center - v)
@@ -286,17 +298,18 @@ def descend(
 
     The importances of the tokens stay within `max_spread` of each other; that of the background is free.
     """
-    bound, tokens = max_spread / 2, slice(0, problem.V)
+    bound = max_spread / 2
+    tokens = slice(0, problem.V)
 
     def centered(s: Array) -> Array:  # equal margins on both sides, or none
-        return s if problem.fixed is not None else s - (s[tokens].max() + s[tokens].min()) / 2
+        if problem.fixed is not None:
+            return s
+        return s - (s[tokens].max() + s[tokens].min()) / 2
 
     def within(s: Array) -> Array:
-        return (
-            s
-            if problem.fixed is not None
-            else np.r_[np.clip(s[tokens], -bound, bound), s[problem.V :]]
-        )
+        if problem.fixed is not None:
+            return s
+        return np.r_[np.clip(s[tokens], -bound, bound), s[problem.V :]]
 
     s = centered(within(centered(s)))
     v, r = problem.values(s)
@@ -308,13 +321,16 @@ def descend(
         S, g = _schur(problem, s, v, r)
         # One scale is used for all, so that negligible tokens do not use up the trust region.
         scale = max(float(np.diag(S).max()), 1e-300) ** 0.5
-        S, g = S / scale**2, g / scale
+        S = S / scale**2
+        g = g / scale
         # Importances at a bound that would leave it stay there; this ends the freedom to add a constant to s.
         held = ((s >= bound * (1 - 1e-12)) & (g > 0)) | ((s <= -bound * (1 - 1e-12)) & (g < 0))
         held[problem.V :] = False
         held[tokens] |= problem.fixed is not None
         if held.any():
-            S[held], S[:, held], g[held] = 0.0, 0.0, 0.0
+            S[held] = 0.0
+            S[:, held] = 0.0
+            g[held] = 0.0
         else:
             S += 1.0 / len(
                 s
@@ -332,7 +348,10 @@ def descend(
             if damping > 1e10:
                 return Solution(problem, s, v, r, iteration, True)
         gain = (cost - cost_new) / cost
-        s, v, r, cost = s_new, v_new, r_new, cost_new
+        s = s_new
+        v = v_new
+        r = r_new
+        cost = cost_new
         if gain < tol:
             return Solution(problem, s, v, r, iteration + 1, True)
         if (
@@ -397,7 +416,10 @@ class Optimum:
 
     def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
         """Find the exact SLALOM if there is one, otherwise the best penalized fit."""
-        families = [problem] if self.background is not True else []
+        if self.background is not True:
+            families = [problem]
+        else:
+            families = []
         if self.background is not False:
             families.append(problem.with_background())
         if problem.fixed is None:
@@ -435,7 +457,8 @@ class Optimum:
         # its tokens, and all errors on held-out samples would favor strong penalties.
         order = (np.arange(n) + rng.integers(n)) % n
         cut = max(1, int(HELD_OUT * n))
-        held, used = order[:cut], rng.permutation(order[cut:])[:COMPARED]
+        held = order[:cut]
+        used = rng.permutation(order[cut:])[:COMPARED]
         trials = self._search(families[-1], used, held, report)
         chosen = min(trials, key=lambda trial: trial.errors[0])
         if not (chosen.surely_better_than(trials[0]) or chosen.errors[0] < trials[0].errors[0] / 2):
@@ -469,7 +492,8 @@ class Optimum:
 
     def _try(self, family: Problem, penalty: float, s: Array, used: Ids, held: Ids) -> _Trial:
         """Fit the used samples roughly, and measure the error on the held-out ones."""
-        training, test = family.take(used), family.take(held)
+        training = family.take(used)
+        test = family.take(held)
         fit = descend(
             replace(training, penalty=penalty), s, self.max_spread, ROUGH_STEPS, ROUGH_TOL, silent
         )

@@ -115,7 +115,10 @@ def slalom_from_weights(
     other = min(
         1, len(tables.s_pos) - 1
     )  # any position but that of [CLS], if the model has positions
-    ids = None if tokens is None else as_tokens(weights, tokens)
+    if tokens is None:
+        ids = None
+    else:
+        ids = as_tokens(weights, tokens)
     if ids is not None and ids.size == 0:
         raise ValueError("tokens: expected at least one token, got an empty document")
     if by_position:
@@ -124,9 +127,11 @@ def slalom_from_weights(
                 "tokens: expected a document, got None: positions matter in these weights"
             )
         seen = pad(weights, [ids])[0]
-        s, u = tables.s_tok[seen] + tables.s_pos, tables.u_tok[seen] + tables.u_pos
+        s = tables.s_tok[seen] + tables.s_pos
+        u = tables.u_tok[seen] + tables.u_pos
     else:
-        s, u = tables.s_tok + tables.s_pos[other], tables.u_tok + tables.u_pos[other]
+        s = tables.s_tok + tables.s_pos[other]
+        u = tables.u_tok + tables.u_pos[other]
         s[weights.cls] += tables.s_pos[0] - tables.s_pos[other]  # [CLS] is always at position 0
         u[weights.cls] += tables.u_pos[0] - tables.u_pos[other]
     heads = tuple(
@@ -134,7 +139,10 @@ def slalom_from_weights(
         for i in range(weights.K)
     )
     exact = weights.K == 1 and not by_position
-    slalom, mse, r2 = (heads[0], 0.0, 1.0) if exact else (None, np.nan, np.nan)
+    if exact:
+        slalom, mse, r2 = (heads[0], 0.0, 1.0)
+    else:
+        slalom, mse, r2 = (None, np.nan, np.nan)
     if not exact and ids is not None:
         slalom, mse, r2 = _best(weights, ids, gamma, num_samples, seed)
     return SlalomReadoff(slalom, heads, exact, by_position, mse, r2, weights)
@@ -154,7 +162,8 @@ def _best(
     rng = np.random.default_rng(seed)
     keep = deletions(ids.size, samples, DELETIONS, "balanced", rng)
     masked, which = distinct(list(np.where(keep, ids, weights.unk)))
-    f, seen = _squeeze(predict_many(weights, masked)), list(pad(weights, masked)[:, 1:])
+    f = _squeeze(predict_many(weights, masked))
+    seen = list(pad(weights, masked)[:, 1:])
     solver = Optimum(background=False)
     fit = fit_sequences(f, seen, np.bincount(which), gamma=gamma, solver=solver, seed=seed)
     fresh = np.where(

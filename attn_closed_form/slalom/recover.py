@@ -105,7 +105,8 @@ def recover(
         share = ((pairs - v[partners]) * apart).sum(axis=1) / size
         partner_share = ((v[rows] - pairs) * apart).sum(axis=1) / size
         if strict and (outside := np.flatnonzero(~((share > 0) & (partner_share > 0)))).size:
-            i, j = rows[outside[0]], partners[outside[0]]
+            i = rows[outside[0]]
+            j = partners[outside[0]]
             raise ValueError(
                 f"f: expected the output of the pair [{ids[i]}, {ids[j]}] strictly between those of its tokens, {v[i]} "
                 f"and {v[j]}, got {pairs[outside[0]]}: not a SLALOM, or importances too far apart"

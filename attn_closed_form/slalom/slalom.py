@@ -144,7 +144,8 @@ class Slalom:
         if not rows:
             return np.zeros((0, *self.v.shape[1:]))
         index = self.index(np.concatenate(rows))
-        s, v = self.s[index], self.v[index]
+        s = self.s[index]
+        v = self.v[index]
         starts = np.r_[0, np.cumsum(lengths)[:-1]]
         if background:  # one more token in front of every sequence
             s = np.insert(s, starts, self.s_background)
@@ -188,7 +189,10 @@ class Slalom:
         index = self.index(tokens)
         check("tokens", index.size > 0, "at least one token", "an empty document")
         v, v_background = self._class_values(output)
-        background = {} if self.s_background == -np.inf else {"s_background": self.s_background}
+        if self.s_background == -np.inf:
+            background = {}
+        else:
+            background = {"s_background": self.s_background}
         in_place = {}
         if absent is not None:
             (row,) = self.index([absent])
@@ -202,7 +206,9 @@ class Slalom:
             empty_value=empty_value,
             labels=[str(i) for i in self.ids[index]],
         )
-        return game if players == "positions" else game.merge(members(numbered(index)[0]))
+        if players == "positions":
+            return game
+        return game.merge(members(numbered(index)[0]))
 
     def _class_values(self, output: int) -> tuple[Array, float]:
         """Return the values of the tokens, (V,), and of the background, for one class."""
@@ -212,9 +218,10 @@ class Slalom:
         return self.v[:, output], float(np.asarray(self.v_background)[output])
 
     def __repr__(self) -> str:
-        background = (
-            "" if self.s_background == -np.inf else f", s_background={self.s_background:.4g}"
-        )
+        if self.s_background == -np.inf:
+            background = ""
+        else:
+            background = f", s_background={self.s_background:.4g}"
         return f"Slalom(V={self.V}, C={self.C}, gamma={self.gamma}{background})"
 
 
@@ -247,7 +254,8 @@ def slalom_linearized(
     if index.size == 0:
         raise ValueError("tokens: expected at least one token, got an empty document")
     values, v_background = slalom._class_values(output)
-    s, v = slalom.s[index], values[index]
+    s = slalom.s[index]
+    v = values[index]
     if as_printed:
         with np.errstate(over="ignore"):
             # log|v| inside, so that a value of zero stays zero where e^s is infinite.

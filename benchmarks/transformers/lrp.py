@@ -57,7 +57,8 @@ def _path_slope(
     params: Tree, config: Config, ids: jax.Array, baseline: jax.Array, steps: int
 ) -> jax.Array:
     """Mean over the straight path from `baseline` of the gradient, times the way: (B, T)."""
-    e0, e1 = embed(params, baseline), embed(params, ids)
+    e0 = embed(params, baseline)
+    e1 = embed(params, ids)
     grad = jax.grad(_single, argnums=2)
 
     def add(total: jax.Array, at: jax.Array) -> tuple[jax.Array, None]:

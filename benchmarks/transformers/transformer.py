@@ -51,7 +51,9 @@ class Config(NamedTuple):
     @property
     def head_width(self) -> int:
         """Size of queries, keys and values of one head."""
-        return self.d // self.H if self.d_h is None else self.d_h
+        if self.d_h is None:
+            return self.d // self.H
+        return self.d_h
 
 
 class Steps(NamedTuple):
@@ -87,10 +89,8 @@ def init_transformer(key: jax.Array, config: Config, dtype: Any = jnp.float32) -
     def constant(value: float, *shape: int) -> jax.Array:
         return jnp.full(shape, value, dtype)
 
-    inside, outside = (
-        c.d**-0.5,
-        (2 * c.L * c.d) ** -0.5,
-    )  # what joins the residual stream starts small
+    inside = c.d**-0.5
+    outside = (2 * c.L * c.d) ** -0.5  # what joins the residual stream starts small
     heads = c.H * c.head_width
     layers: Tree = {f"W_{x}": normal(c.L, c.d, heads, scale=inside) for x in "qkv"}
     layers |= {f"b_{x}": constant(0.0, c.L, heads) for x in "qkv"}
@@ -116,7 +116,9 @@ def init_transformer(key: jax.Array, config: Config, dtype: Any = jnp.float32) -
 def embed(params: Tree, ids: jax.Array) -> jax.Array:
     """(B, T) ids -> (B, T, d): tokens, plus learned positions if the model has them."""
     e = params["W_e"][jnp.maximum(ids, 0)]
-    return e + params["W_p"][: ids.shape[1]] if "W_p" in params else e
+    if "W_p" in params:
+        return e + params["W_p"][: ids.shape[1]]
+    return e
 
 
 def from_embeddings(
@@ -143,7 +145,10 @@ def from_embeddings(
 
     h, _ = jax.lax.scan(layer, e, params["layers"])
     last = real.sum(axis=1) - 1
-    at = h[jnp.arange(B), last] if config.causal else h[:, 0]
+    if config.causal:
+        at = h[jnp.arange(B), last]
+    else:
+        at = h[:, 0]
     return norm(at, params["gain"], params["shift"]) @ params["w"] + params["b"]
 
 
@@ -196,7 +201,8 @@ def predict_documents(
         rows = np.flatnonzero(bucket == b)
         while rows.size:
             block = next((size for size in BLOCKS if size >= rows.size), BLOCKS[-1])
-            some, rows = rows[:block], rows[block:]
+            some = rows[:block]
+            rows = rows[block:]
             ids = pad_documents(
                 [documents[i] for i in np.resize(some, block).tolist()], room[b], first
             )

@@ -90,10 +90,8 @@ class Summary(NamedTuple):
 @jax.jit  # type: ignore[untyped-decorator]
 def _summary(batch: GameBatch) -> Summary:
     heads = jax.vmap(heads_of)(batch)
-    players, top = (
-        jnp.arange(batch.s.shape[-1]),
-        jnp.maximum(batch.s, batch.s_absent).max(axis=-1, keepdims=True),
-    )
+    players = jnp.arange(batch.s.shape[-1])
+    top = jnp.maximum(batch.s, batch.s_absent).max(axis=-1, keepdims=True)
     present, absent = (
         jnp.where(jnp.isneginf(s), 0.0, v - heads.center[:, :, None])
         for s, v in ((batch.s, batch.v), (batch.s_absent, batch.v_absent))
@@ -177,7 +175,10 @@ def plan_batch(
             continue
         size = float(about.constants[i])
         # Values were rounded when they were converted to float32; in float64 they are unchanged.
-        rounding = 4 * arithmetic.ulp * size if arithmetic is FLOAT32 else 0.0
+        if arithmetic is FLOAT32:
+            rounding = 4 * arithmetic.ulp * size
+        else:
+            rounding = 0.0
         spread = float(about.half_range[i].sum()) * (1 + 4 * arithmetic.ulp) + rounding
         known = arithmetic.ulp * (4 * (d + 8) * spread + 4 * size)
         facts = Facts(
@@ -206,14 +207,13 @@ def plan_batch(
     kept = [
         (float(about.log_range[i]), goal.eps) for i, goal in enumerate(budgets) if goal is not None
     ]
-    log_range, eps = (
-        max((r for r, _ in kept), default=0.0),
-        min((eps for _, eps in kept), default=0.01),
-    )
+    log_range = max((r for r, _ in kept), default=0.0)
+    eps = min((eps for _, eps in kept), default=0.01)
     room = ROOM[dtype]
     lam, w = lambda_rule(log_range + 3 * room, eps)
     more = (0, -lam.size % RULE)
-    lam, w = np.pad(lam, more, mode="edge") / (1 - room), np.pad(w, more) / (1 - room)
+    lam = np.pad(lam, more, mode="edge") / (1 - room)
+    w = np.pad(w, more) / (1 - room)
     return Goals(budgets, problems, jnp.asarray(lam, dtype), jnp.asarray(w, dtype), about)
 
 
@@ -239,12 +239,11 @@ class Groups(NamedTuple):
 
 def shapley_groups(batch: GameBatch, goals: Goals, chunk: int | None) -> Groups:
     """Return the nodes for 1/D in groups, with enough nodes in p for every game, at most those of an exact rule."""
-    dtype, exact = batch.s.dtype, max(1, (batch.s.shape[-1] + 1) // 2)
+    dtype = batch.s.dtype
+    exact = max(1, (batch.s.shape[-1] + 1) // 2)
     needed = np.minimum(exact, _nodes_needed(batch, goals, chunk)).reshape(GROUPS, -1).max(axis=1)
-    p, w = (
-        np.full((GROUPS, power_of_two(needed.max())), 0.5),
-        np.zeros((GROUPS, power_of_two(needed.max()))),
-    )
+    p = np.full((GROUPS, power_of_two(needed.max())), 0.5)
+    w = np.zeros((GROUPS, power_of_two(needed.max())))
     for g, m in enumerate(needed.tolist()):
         p[g, :m], w[g, :m] = legendre_rule(m)
     lam, weights = (x.reshape(GROUPS, -1) for x in (goals.lam, goals.w))
@@ -302,7 +301,8 @@ class LimePlan(NamedTuple):
         chunk: int | None,
     ) -> LimePlan:
         """Choose the shortest rule that keeps each game's share of the error."""
-        settings, tol = check_settings(kernel_width, ridge, num_samples), positive("tol", tol)
+        settings = check_settings(kernel_width, ridge, num_samples)
+        tol = positive("tol", tol)
         sizes = np.asarray(batch.players).tolist()
         regressions = [_regression(d, settings) for d in sizes]
         goals = _lime_budgets(batch, regressions, settings, tol)
@@ -310,7 +310,8 @@ class LimePlan(NamedTuple):
         for i, log_bounds, largest in zip(
             goals.kept, *_lime_bounds(batch, goals, chunk), strict=True
         ):
-            fitted, goal = regressions[i], goals.budgets[i]
+            fitted = regressions[i]
+            goal = goals.budgets[i]
             if fitted is not None and goal is not None:
                 rules[i] = _rule(fitted, kernel_width, goal, log_bounds, largest)
         problems = {
@@ -325,11 +326,15 @@ class LimePlan(NamedTuple):
 
     def nodes(self) -> tuple[Array, Array, Array]:
         """Return nodes p (B, 1, m), weights of E_p[f] and its moment (B, 1, m, 2), and of Delta_j(p) (B, 1, m)."""
-        B, m = len(self.sizes), power_of_two(self.longest)
-        p, w_E, w_D = np.full((B, m), 0.5), np.zeros((B, m, 2)), np.zeros((B, m))
+        B = len(self.sizes)
+        m = power_of_two(self.longest)
+        p = np.full((B, m), 0.5)
+        w_E = np.zeros((B, m, 2))
+        w_D = np.zeros((B, m))
         for i, (rule, fitted) in enumerate(zip(self.rules, self.regressions, strict=True)):
             if rule and fitted:
-                nodes, weights = rule.p, rule.weights
+                nodes = rule.p
+                weights = rule.weights
                 p[i, : nodes.size] = nodes
                 w_E[i, : nodes.size] = np.stack(
                     [weights, weights * (1 - nodes - fitted.absent_share)], axis=1
@@ -341,7 +346,8 @@ class LimePlan(NamedTuple):
         self, level: Array, delta: Array, exponent: NDArray[np.intp]
     ) -> list[LimeCoefficients]:
         """Compute coefficients from the sums over nodes: level (B, 2), delta (B, d)."""
-        limits, about = [], self.goals.about
+        limits = []
+        about = self.goals.about
         for i, (d, rule, fitted) in enumerate(
             zip(self.sizes, self.rules, self.regressions, strict=True)
         ):
@@ -361,17 +367,27 @@ class LimePlan(NamedTuple):
 
 def _regression(d: int, settings: Settings) -> Regression | None:
     """Return the regression of d players, or None if no rule in p can be accurate enough."""
-    fitted = regression(d, settings, d) if d > 1 else None
-    return fitted if fitted and fitted.at_all <= NARROWEST else None
+    if d > 1:
+        fitted = regression(d, settings, d)
+    else:
+        fitted = None
+    if fitted and fitted.at_all <= NARROWEST:
+        return fitted
+    return None
 
 
 def _lime_budgets(
     batch: GameBatch, regressions: list[Regression | None], settings: Settings, tol: float
 ) -> Goals:
     """Return the budgets of the games, as in `attn_closed_form/lime/moments.py`."""
-    amplification, doubt, constants = [], [], []
+    amplification = []
+    doubt = []
+    constants = []
     for fitted in regressions:
-        factor = rule_factor(fitted, settings) if fitted else 2.0
+        if fitted:
+            factor = rule_factor(fitted, settings)
+        else:
+            factor = 2.0
         amplification.append(factor / 2)
         doubt.append(fitted.doubt(factor, fitted.at_all) if fitted else 0.0)
         constants.append(1 + 8 * fitted.nobody_factor() if fitted else 1.0)
@@ -380,7 +396,8 @@ def _lime_budgets(
 
 def _lime_bounds(batch: GameBatch, goals: Goals, chunk: int | None) -> tuple[Array, Array]:
     """Return logs of bounds on ellipses (n, thetas), and bounds on reals (n,), of the games with a budget."""
-    n, more = len(goals.kept), SLACK[np.dtype(batch.s.dtype)]
+    n = len(goals.kept)
+    more = SLACK[np.dtype(batch.s.dtype)]
     if not n:
         return np.zeros((0, 1)), np.zeros(0)
     sums = sums_of(batch, goals, chunk)
@@ -398,4 +415,6 @@ def _rule(
     allowed = goal.p_error * goal.amplification / fitted.moment_factor()
     rules = ladder(fitted.d, kernel_width)
     index, errors = rules.choose(log_bounds[None], np.array([largest]), allowed)
-    return rules.rules[int(index[0])] if errors[0] <= allowed else None
+    if errors[0] <= allowed:
+        return rules.rules[int(index[0])]
+    return None

@@ -42,10 +42,13 @@ from .budgets import Batched, power_of_two
 from .games import PRECISION, GameBatch, on_cpu, on_device
 
 # Documents per batch on a CPU and elsewhere, and per block of gradients on a CPU, few enough for its caches.
-BATCH_CPU, BATCH_OTHER, GRADIENTS_CPU = 64, 256, 16
+BATCH_CPU = 64
+BATCH_OTHER = 256
+GRADIENTS_CPU = 16
 # Players are padded to a power of two, or to three quarters of one. The smallest bucket has 256 players over the number
 # of heads, at least 64: with few heads a padded player costs so little that compiling one more size would cost more.
-BUCKET, BUCKET_HEADS = 64, 256
+BUCKET = 64
+BUCKET_HEADS = 256
 GRADIENT_SCORES = ("gradient-mean", "gradient-l1", "gradient-l2", "gradient-x-input")
 
 
@@ -184,13 +187,17 @@ def gradient_blocks(
     [True, True]
     """
     c = _coefficients(weights, output, len(documents))
-    batch = GRADIENTS_CPU if batch is None and on_cpu() else batch
+    if batch is None and on_cpu():
+        batch = GRADIENTS_CPU
     return _blocks(function, weights, documents, dtype, batch, mesh, c)
 
 
 def _coefficients(weights: AttentionWeights, output: Any, count: int) -> Array:
     """Return the (count, C) coefficients of the outputs of every document."""
-    rows = output if np.ndim(output) == 2 else as_output(weights, output)
+    if np.ndim(output) == 2:
+        rows = output
+    else:
+        rows = as_output(weights, output)
     return np.broadcast_to(np.asarray(rows, np.float64), (count, weights.C))
 
 
@@ -219,17 +226,27 @@ def _blocks(
 
 def _whole(batch: int | None, mesh: Mesh | None) -> int:
     """Return the number of documents of a batch; on a mesh, a multiple of the devices."""
-    size = (BATCH_CPU if on_cpu() else BATCH_OTHER) if batch is None else batch
+    if batch is None:
+        if on_cpu():
+            size = BATCH_CPU
+        else:
+            size = BATCH_OTHER
+    else:
+        size = batch
     if size < 1:
         raise ValueError(f"batch: expected a positive number of documents, got {batch}")
-    return size if mesh is None else -(-size // mesh.size) * mesh.size
+    if mesh is None:
+        return size
+    return -(-size // mesh.size) * mesh.size
 
 
 def _together(blocks: Iterator[jax.Array], count: int) -> NDArray[Any]:
     """Copy all blocks to one array of `count` rows, each as soon as it is computed."""
-    out, start = np.zeros(0), 0
+    out = np.zeros(0)
+    start = 0
     for block in blocks:
-        out = out if start else np.empty((count, *block.shape[1:]), block.dtype)
+        if not start:
+            out = np.empty((count, *block.shape[1:]), block.dtype)
         out[start : start + len(block)] = block
         start += len(block)
     return out
@@ -247,22 +264,22 @@ def _games(
 
     The tokens of all documents are one long row. [CLS] and padding, which are always present, are one more player.
     """
-    tables, T_max = weights.collapse, weights.T_max
+    tables = weights.collapse
+    T_max = weights.T_max
     rows = [
         row if T_max else row[: 1 + own.size]
         for row, own in zip(pad(weights, ids), ids, strict=True)
     ]
-    tokens, document = (
-        np.concatenate(rows),
-        np.repeat(np.arange(len(ids)), [row.size for row in rows]),
-    )
+    tokens = np.concatenate(rows)
+    document = np.repeat(np.arange(len(ids)), [row.size for row in rows])
     group = np.full(tokens.size, d)
     first = np.concatenate([[0], np.cumsum([row.size for row in rows])])
     for start, own in zip(first, player, strict=False):
         group[start + 1 : start + 1 + own.size] = own
-    place = (
-        np.arange(tokens.size) - first[document] if T_max else np.zeros(tokens.size, dtype=np.intp)
-    )
+    if T_max:
+        place = np.arange(tokens.size) - first[document]
+    else:
+        place = np.zeros(tokens.size, dtype=np.intp)
     group += document * (d + 1)
     order = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.diff(group[order], prepend=-1))
@@ -283,10 +300,13 @@ def _games(
     s, v = merged(tokens)
     s_absent, v_absent = merged(np.full_like(tokens, weights.unk))
     if deleted:
-        s_absent[:], v_absent[:] = -np.inf, 0.0
-    bias, count = coefficients @ weights.b_l, np.array([1 + own.max() for own in player])
+        s_absent[:] = -np.inf
+        v_absent[:] = 0.0
+    bias = coefficients @ weights.b_l
+    count = np.array([1 + own.max() for own in player])
     s_player, v_player, s_unk, v_unk = (x[:, :, :d] for x in (s, v, s_absent, v_absent))
-    background, no_units = (s[:, :, d], v[:, :, d]), np.zeros(len(ids), dtype=np.intp)
+    background = (s[:, :, d], v[:, :, d])
+    no_units = np.zeros(len(ids), dtype=np.intp)
     return GameBatch(s_player, v_player, s_unk, v_unk, *background, bias, bias, count, no_units)
 
 
@@ -328,7 +348,8 @@ def game_buckets(
     least = power_of_two(BUCKET_HEADS // weights.K, BUCKET)
     doubled = np.array([power_of_two(count, least) for count in counts])
     sizes = np.where((counts <= doubled * 3 // 4) & (doubled > least), doubled * 3 // 4, doubled)
-    coefficients, size = _coefficients(weights, output, len(documents)), _whole(batch, mesh)
+    coefficients = _coefficients(weights, output, len(documents))
+    size = _whole(batch, mesh)
     for d in np.unique(sizes).tolist():
         members = np.flatnonzero(sizes == d)
         for start in range(0, members.size, size):
@@ -364,7 +385,8 @@ def shapley(
     [(2,), (1,)]
     """
     which = players, absent, output
-    by_device, by_core = partial(values.shapley, tol=tol), partial(acf.shapley, tol=tol)
+    by_device = partial(values.shapley, tol=tol)
+    by_core = partial(acf.shapley, tol=tol)
     return _explained(weights, documents, which, device, by_device, by_core if core else None)
 
 
@@ -387,8 +409,10 @@ def lime(
     >>> [limit.coef.shape for limit in lime(random_weights(seed=0), [[5, 7, 5], [4]]).values]
     [(2,), (1,)]
     """
-    which, device = (players, absent, output), {"dtype": dtype, "batch": batch, "mesh": mesh}
-    by_device, by_core = partial(values.lime_limit, **options), partial(acf.lime_limit, **options)
+    which = (players, absent, output)
+    device = {"dtype": dtype, "batch": batch, "mesh": mesh}
+    by_device = partial(values.lime_limit, **options)
+    by_core = partial(acf.lime_limit, **options)
     return _explained(weights, documents, which, device, by_device, by_core if core else None)
 
 
@@ -413,8 +437,12 @@ def _explained(
             zip(bucket.places.tolist(), bucket.players.tolist(), strict=True)
         ):
             value = results.values[i]
-            found.values[place] = value[:d] if isinstance(value, np.ndarray) else value
-            found.bases[place], found.errors[place] = results.bases[i], results.errors[i]
+            if isinstance(value, np.ndarray):
+                found.values[place] = value[:d]
+            else:
+                found.values[place] = value
+            found.bases[place] = results.bases[i]
+            found.errors[place] = results.errors[i]
             if i in results.problems:
                 found.problems[place] = results.problems[i]
                 with suppress(ToleranceError):

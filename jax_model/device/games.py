@@ -28,7 +28,8 @@ from ..training.devices import AXIS, cut_by_document
 # Factors of a product that a CPU multiplies at once.
 LANES = 8
 # Games per chunk: few enough for the caches of a CPU, and enough to keep a GPU busy.
-CHUNK_CPU, CHUNK_OTHER = 4, 256
+CHUNK_CPU = 4
+CHUNK_OTHER = 256
 # By default GPUs and TPUs multiply float32 matrices with fewer digits, which the error bounds do not cover.
 PRECISION = "highest"
 
@@ -83,10 +84,8 @@ def game_batch(games: Sequence[PooledGame], d: int | None = None, dtype: Any = N
             (pad(s, -np.inf), pad(v, 0.0))
             for s, v in ((game.s, game.v), (game.s_absent, game.v_absent))
         )
-        background, constants = (
-            (game.s_background, game.v_background),
-            (float(game.bias), float(game.empty_value)),
-        )
+        background = (game.s_background, game.v_background)
+        constants = (float(game.bias), float(game.empty_value))
         return GameBatch(*present, *absent, *background, *constants, game.d, 0)
 
     return on_device(
@@ -101,7 +100,8 @@ def on_device(
 
     With a `size`, games of no players fill the batch up to it.
     """
-    dtype, n = jnp.zeros(0, dtype).dtype, len(games.players)
+    dtype = jnp.zeros(0, dtype).dtype
+    n = len(games.players)
     top = np.maximum(np.maximum(games.s, games.s_absent).max(axis=2), games.s_background)[
         :, :, None
     ]
@@ -126,7 +126,10 @@ def on_device(
     )
 
     def placed(name: str, x: Any) -> jax.Array:
-        filler = -np.inf if name in ("s", "s_absent") else 0
+        if name in ("s", "s_absent"):
+            filler = -np.inf
+        else:
+            filler = 0
         more = [(0, (size or n) - n), *[(0, 0)] * (x.ndim - 1)]
         return cut_by_document(
             mesh,
@@ -167,7 +170,8 @@ def heads_of(game: GameBatch) -> Heads:
     most = jnp.where(massive, values, -jnp.inf).max(axis=-1)
     center = (least + most) / 2
     light = game.s < game.s_absent
-    log_lo, log_hi = jnp.minimum(game.s, game.s_absent), jnp.maximum(game.s, game.s_absent)
+    log_lo = jnp.minimum(game.s, game.s_absent)
+    log_hi = jnp.maximum(game.s, game.s_absent)
     log_always = jax.nn.logsumexp(
         jnp.concatenate([log_lo, game.s_background[:, None]], axis=-1), axis=-1
     )
@@ -176,7 +180,8 @@ def heads_of(game: GameBatch) -> Heads:
     log_most = jax.nn.logsumexp(
         jnp.concatenate([log_hi, game.s_background[:, None]], axis=-1), axis=-1
     )
-    lo, hi = jnp.exp(log_lo - unit[:, None]), jnp.exp(log_hi - unit[:, None])
+    lo = jnp.exp(log_lo - unit[:, None])
+    hi = jnp.exp(log_hi - unit[:, None])
     c0 = jnp.exp(game.s_background - unit)
     # hi - lo without cancellation: hi (1 - e^(log lo - log hi)).
     step = jnp.where(real, jnp.where(jnp.isneginf(log_lo), -jnp.inf, log_lo - log_hi), 0.0)
@@ -215,7 +220,8 @@ def nodes_of(heads: Heads, lam: jax.Array, w: jax.Array) -> Nodes:
     """Evaluate the quantities that do not depend on p."""
     exponent = -lam[:, None] * heads.gap[:, None, :]
     E = jnp.exp(exponent)
-    V_lo, V_hi = heads.lo * heads.v_lo, heads.hi * heads.v_hi
+    V_lo = heads.lo * heads.v_lo
+    V_hi = heads.hi * heads.v_hi
     light = heads.light[:, None, :]
     return Nodes(
         E=E,
@@ -313,7 +319,8 @@ def _each_game(
     local = partial(_loop, function, chunk)
     if mesh is None:
         return local(shared, batch, *arrays)
-    cut, whole = PartitionSpec(AXIS), PartitionSpec()
+    cut = PartitionSpec(AXIS)
+    whole = PartitionSpec()
     return _shard_map(local, mesh, (whole, *[cut] * (1 + len(arrays))), cut)(shared, batch, *arrays)
 
 
@@ -365,7 +372,10 @@ def games_at_once(batch: Any, chunk: int | None) -> int:
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk: expected a positive number of games, got {chunk}")
     devices = batch.players.devices()
-    default = CHUNK_CPU if next(iter(devices)).platform == "cpu" else CHUNK_OTHER
+    if next(iter(devices)).platform == "cpu":
+        default = CHUNK_CPU
+    else:
+        default = CHUNK_OTHER
     return min(len(batch.players) // len(devices), default if chunk is None else chunk)
 
 
@@ -377,4 +387,6 @@ def on_cpu() -> bool:
 def mesh_of(batch: Any) -> Mesh | None:
     """Return the devices over which a batch is sharded, or None for one device."""
     where = batch.players.sharding
-    return where.mesh if isinstance(where, NamedSharding) and where.mesh.size > 1 else None
+    if isinstance(where, NamedSharding) and where.mesh.size > 1:
+        return where.mesh
+    return None

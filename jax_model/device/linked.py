@@ -45,9 +45,14 @@ from .budgets import ARITHMETIC, SLACK, Batched, power_of_two
 from .games import each_game, on_cpu
 
 # Rows of a lot, nodes in p of a row, players of a block, and lots at once, chosen for speed on a CPU.
-ROWS, NODES, BLOCK, LOTS_CPU = 16, 6, 32, 8
+ROWS = 16
+NODES = 6
+BLOCK = 32
+LOTS_CPU = 8
 # Lots per call, maximum lots of a game, and minimum number of players in arrays.
-LOTS, MOST_LOTS, PLAYERS = 512, 192, 256
+LOTS = 512
+MOST_LOTS = 192
+PLAYERS = 256
 # Games that are planned together, which bounds the memory.
 GAMES = 128
 # Largest phase for which the reduction by multiples of pi/2 is exact enough.
@@ -114,9 +119,11 @@ def _cos_sin(t: jax.Array) -> Pair:
     k = jnp.floor(t * (2 / np.pi) + 0.5)
     r = ((t - k * HALF_PI[0]) - k * HALF_PI[1]) - k * HALF_PI[2]
     z = r * r
-    sin, cos = r + r * z * _polynomial(SIN, z), 1 - 0.5 * z + z * z * _polynomial(COS, z)
+    sin = r + r * z * _polynomial(SIN, z)
+    cos = 1 - 0.5 * z + z * z * _polynomial(COS, z)
     half = jnp.floor(k / 2)
-    odd, sign = k > 2 * half, 1 - 2 * (half - 2 * jnp.floor(half / 2))
+    odd = k > 2 * half
+    sign = 1 - 2 * (half - 2 * jnp.floor(half / 2))
     return sign * jnp.where(odd, -sin, cos), sign * jnp.where(odd, cos, sin)
 
 
@@ -135,7 +142,8 @@ def _exponentials(lot: Lots, lam: jax.Array, blocks: Any) -> tuple[jax.Array, ..
 
     def step(k: Any, out: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         part = lot.block(k)
-        size, (cos, sin) = jnp.exp(-lam * part.gap[:, None]), _cos_sin(-lam * part.turn[:, None])
+        size = jnp.exp(-lam * part.gap[:, None])
+        (cos, sin) = _cos_sin(-lam * part.turn[:, None])
         new = (size * cos, size * sin, size)
         return tuple(
             jax.lax.dynamic_update_slice_in_dim(*both, k * BLOCK, 0)
@@ -159,7 +167,9 @@ def bound_sums(lot: Lots, blocks: Any, lam: jax.Array) -> jax.Array:
     def step(k: Any, totals: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         part = Lots(*(x[..., None] for x in lot.block(k)))
         re, im, size = (_block(x, k) for x in E)
-        heavy, less, moved = part.heavy, 1 - re, im * im + (1 - re) ** 2
+        heavy = part.heavy
+        less = 1 - re
+        moved = im * im + (1 - re) ** 2
         mass = jnp.where(heavy, part.present, part.absent) * size + jnp.where(
             heavy, part.absent, part.present
         )
@@ -201,15 +211,16 @@ def first_differences(
     (NODES, rows). The letters are those of `attn_closed_form/game/evaluate.py`.
     """
     E = _exponentials(lot, lam, blocks)
-    least, zero, one = LEAST[np.dtype(lam.dtype)], _zero(lam), _zero(lam) + 1
+    least = LEAST[np.dtype(lam.dtype)]
+    zero = _zero(lam)
+    one = _zero(lam) + 1
 
     def block(k: Any) -> tuple[Lots, list[jax.Array], Pair, Pair]:
         """Return a block of players, and (players, nodes, rows) e^(-lam gap), Y, the shares of both states in Y."""
-        part, E_k = (
-            Lots(*(x[..., None, None] for x in lot.block(k))),
-            [_block(x, k)[:, None] for x in E],
-        )
-        heavier, lighter = jnp.where(part.heavy, p[0], p[1]), jnp.where(part.heavy, p[1], p[0])
+        part = Lots(*(x[..., None, None] for x in lot.block(k)))
+        E_k = [_block(x, k)[:, None] for x in E]
+        heavier = jnp.where(part.heavy, p[0], p[1])
+        lighter = jnp.where(part.heavy, p[1], p[0])
         return part, E_k, (lighter + heavier * E_k[0], heavier * E_k[1]), (heavier, lighter)
 
     def square(Y: Pair) -> jax.Array:
@@ -226,7 +237,8 @@ def first_differences(
         lighter_mass = jnp.where(part.heavy, part.absent, part.present) * lighter
         N = _times((lighter_mass + heavier_mass * re, heavier_mass * im), inverse(Y))
         vanishes = square(Y) < jnp.maximum(LEAST_FACTOR * (lighter + heavier * size), least) ** 2
-        operands, start = (*Y, jnp.where(vanishes, jnp.nan, N[0]), N[1]), (one, zero, zero, zero)
+        operands = (*Y, jnp.where(vanishes, jnp.nan, N[0]), N[1])
+        start = (one, zero, zero, zero)
         *product, re, im = jax.lax.reduce(
             operands, start, lambda a, b: (*_times(a[:2], b[:2]), a[2] + b[2], a[3] + b[3]), (0,)
         )
@@ -246,12 +258,10 @@ def first_differences(
         X_re, X_im, Z_re, Z_im = jax.lax.reduce(
             operands, (zero,) * 4, lambda a, b: tuple(map(jnp.add, a, b)), (1,)
         )
-        heavy, mass, re, im = (
-            part.heavy[:, 0],
-            (part.present - part.absent)[:, 0],
-            re[:, 0],
-            im[:, 0],
-        )
+        heavy = part.heavy[:, 0]
+        mass = (part.present - part.absent)[:, 0]
+        re = re[:, 0]
+        im = im[:, 0]
         X = jnp.where(heavy, (re - 1) * X_re - im * X_im, (1 - re) * X_re + im * X_im)
         # A CPU vectorizes a product with ones, but not a fused sum over the last axis.
         sums = (X + mass * (re * Z_re - im * Z_im)) @ jnp.ones(lam.size, lam.dtype)
@@ -318,10 +328,8 @@ def shapley(games: Sequence[LinkedGame], tol: float = 1e-10, dtype: Any = None) 
         for i, sums, lots in work.shapley_sums():
             values[i] += sums[: games[i].d]
             if lots > MOST_LOTS:
-                values[i][:], problems[i] = (
-                    np.nan,
-                    "too many terms for a batch; use attn_closed_form",
-                )
+                values[i][:] = np.nan
+                problems[i] = "too many terms for a batch; use attn_closed_form"
     errors = [
         np.nan if i in problems else guaranteed_error(game, tol) for i, game in enumerate(games)
     ]
@@ -353,7 +361,8 @@ def _poles(masses: PieceMasses, game: int, players: int) -> Poles:
     # Without a gap, both states are marked as the lighter one, and the choice does not matter.
     heavy = pad(masses.lighter[:, 0] == 0, bool)
     present, absent = (pad(masses.V[:, k], float) for k in (0, 1))
-    n_players, whose = np.full(n, d), np.full(n, game)
+    n_players = np.full(n, d)
+    whose = np.full(n, game)
     return Poles(
         pad(masses.gap, complex),
         heavy,
@@ -370,7 +379,9 @@ class Work:
     """The poles and terms of games with up to `players` players, and the two programs that sum them up."""
 
     def __init__(self, players: int, dtype: np.dtype[Any]) -> None:
-        self.players, self.dtype, self.count = players, dtype, 0
+        self.players = players
+        self.dtype = dtype
+        self.count = 0
         self.parts: list[tuple[Poles, Terms]] = []
 
     def add(self, i: int, game: LinkedGame, tol: float) -> float:
@@ -429,10 +440,8 @@ class Work:
                 part.gap.real, part.gap.imag, part.heavy, part.present, part.absent, part.players
             )
             rows = [whole(x[start : start + LOTS]) for x in arrays]
-            blocks, chunk = (
-                np.int32(-(-part.players.max() // BLOCK)),
-                LOTS_CPU if on_cpu() else None,
-            )
+            blocks = np.int32(-(-part.players.max() // BLOCK))
+            chunk = LOTS_CPU if on_cpu() else None
             found = each_game(function, Lots(*map(whole, lots)), (blocks,), *rows, chunk=chunk)
             results.append([np.asarray(x)[: len(part.game)] for x in jax.tree.leaves(found)])
         return [np.concatenate(parts) for parts in zip(*results, strict=True)]
@@ -446,11 +455,10 @@ class Work:
             which = np.flatnonzero((counts == m) & (length > 0))
             x, w = legendre_rule(m)
             more = (0, -m % NODES)
-            nodes, weights = np.pad(x, more, constant_values=0.5), np.pad(w, more)
-            p, weights = (
-                interval.first[which, None] + length[which, None] * nodes,
-                length[which, None] * weights,
-            )
+            nodes = np.pad(x, more, constant_values=0.5)
+            weights = np.pad(w, more)
+            p = interval.first[which, None] + length[which, None] * nodes
+            weights = length[which, None] * weights
             each = (x.reshape(-1, NODES) for x in (p, weights))
             parts.append(Rows(np.repeat(which, nodes.size // NODES), *each))
         rows: Rows = _joined(parts)
@@ -468,7 +476,8 @@ class Work:
         turn = Turn(
             np.array([re_heavy + 1j * im_heavy, re_light + 1j * im_light]), np.array(second)
         )
-        d, d_light = poles.players[terms.pole], poles.light[terms.pole]
+        d = poles.players[terms.pole]
+        d_light = poles.light[terms.pole]
         # In units of the error that is allowed to each term, it is 1 for all games.
         weight = np.abs(terms.weight) / terms.allowed * np.exp(SLACK[self.dtype])
         sums = TermSums(
@@ -499,11 +508,14 @@ def _vanishing(
     game = poles.game[terms.pole[term]]
     for i in np.unique(game).tolist():
         mine = game == i
-        t, p, w = term[mine], rows.p[row[mine], node[mine]], rows.w[row[mine], node[mine]]
+        t = term[mine]
+        p = rows.p[row[mine], node[mine]]
+        w = rows.w[row[mine], node[mine]]
         part = Poles(*(x[terms.pole[t]] for x in poles))
         E = np.exp(-terms.lam[t, None] * part.gap)
         factor = np.stack([np.where(part.heavy, E, 1.0), np.where(part.heavy, 1.0, E)], axis=1)
-        V, which = np.stack([part.present, part.absent], axis=1), np.arange(t.size)
+        V = np.stack([part.present, part.absent], axis=1)
+        which = np.arange(t.size)
         exact = Vanishing(which, which, terms.weight[t], p, factor, V, part.n_0)
         yield i, (w @ exact.products()[1]).real
 

@@ -78,12 +78,14 @@ def shapley(batch: GameBatch, tol: float = 1e-10, chunk: int | None = None) -> B
     array([[0., 2.],
            [4., 0.]])
     """
-    goals, exponent = plan_batch(batch, tol), np.asarray(batch.exponent)
+    goals = plan_batch(batch, tol)
+    exponent = np.asarray(batch.exponent)
     values = np.array(
         each_game(shapley_of, batch, (shapley_groups(batch, goals, chunk),), chunk=chunk)
     )
     values[list(goals.problems)] = np.nan
-    values, bases = np.ldexp(values, exponent[:, None]), np.ldexp(goals.about.absent, exponent)
+    values = np.ldexp(values, exponent[:, None])
+    bases = np.ldexp(goals.about.absent, exponent)
     return Batched(values, goals.problems, bases, goals.errors(tol, exponent))
 
 
@@ -100,10 +102,8 @@ def lime_limit(
     `values` is a list of `LimeCoefficients`; bases are the intercepts. Games of one player and games without a rule in
     p are left to the core.
     """
-    plan, exponent = (
-        LimePlan.of(batch, kernel_width, ridge, num_samples, tol, chunk),
-        np.asarray(batch.exponent),
-    )
+    plan = LimePlan.of(batch, kernel_width, ridge, num_samples, tol, chunk)
+    exponent = np.asarray(batch.exponent)
     p, w_E, w_D = (cut_by_document(mesh_of(batch), x.astype(batch.s.dtype)) for x in plan.nodes())
     shared = (plan.goals.lam[None], plan.goals.w[None], np.array([plan.longest]))
     level, delta = each_game(weighted_sums, batch, shared, p, w_E, w_D, chunk=chunk)

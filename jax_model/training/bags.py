@@ -76,7 +76,8 @@ def start_params(D: int, C: int, config: BagConfig) -> Params:
     def normal(rows: int, columns: int, deviation: float) -> jax.Array:
         return jnp.asarray(deviation * rng.standard_normal((rows, columns)), jnp.float32)
 
-    h, a = config.hidden, config.attention
+    h = config.hidden
+    a = config.attention
     zeros = functools.partial(jnp.zeros, dtype=jnp.float32)
     gate = (2.0 / (h + a)) ** 0.5
     return {
@@ -110,10 +111,15 @@ def bag_logits(
     >>> bag_logits(params, x, jnp.array([0, 1, 1]), 2).shape
     (2, 2)
     """
-    keys = None if key is None else jax.random.split(key, 4)
-    x = x if keys is None else _drop(keys[0], x, dropout)
+    if key is None:
+        keys = None
+    else:
+        keys = jax.random.split(key, 4)
+    if keys is not None:
+        x = _drop(keys[0], x, dropout)
     h = jax.nn.relu(x @ params["L"].T + params["l"])
-    h = h if keys is None else _drop(keys[1], h, dropout)
+    if keys is not None:
+        h = _drop(keys[1], h, dropout)
     gates = jnp.tanh(h @ params["V"].T + params["v"]) * jax.nn.sigmoid(
         h @ params["U"].T + params["u"]
     )
@@ -204,16 +210,20 @@ def fit_bags(
     )
     size = min(config.batch_size, len(bags))
     steps = -(-len(bags) // size)
-    rng, key = np.random.default_rng([config.seed, 1]), jax.random.key(config.seed)
+    rng = np.random.default_rng([config.seed, 1])
+    key = jax.random.key(config.seed)
     orders = [rng.permutation(len(bags)) for _ in range(config.epochs)]
-    dropout, instance_dropout = np.float32(config.dropout), np.float32(config.instance_dropout)
+    dropout = np.float32(config.dropout)
+    instance_dropout = np.float32(config.instance_dropout)
 
     def batch(step: int) -> tuple[Any, ...]:
         epoch, i = divmod(step, steps)
         chosen = orders[epoch][i * size : (i + 1) * size]
         packed = pack([ready[j] for j in chosen], size)
-        target, weight = np.zeros(size, np.int32), np.zeros(size, np.float32)
-        target[: len(chosen)], weight[: len(chosen)] = labels[chosen], weights[chosen]
+        target = np.zeros(size, np.int32)
+        weight = np.zeros(size, np.float32)
+        target[: len(chosen)] = labels[chosen]
+        weight[: len(chosen)] = weights[chosen]
         return (
             jax.random.fold_in(key, step),
             dropout,

@@ -99,7 +99,9 @@ class Batches(NamedTuple):
     @property
     def filler(self) -> int:
         """The id that follows a document's last token, and replaces lost tokens."""
-        return NOTHING if self.config.positions == "none" else self.unk
+        if self.config.positions == "none":
+            return NOTHING
+        return self.unk
 
     def row_length(self, lengths: NDArray[np.int64]) -> int:
         """Return the row length, including [CLS], for documents of the given lengths."""
@@ -115,7 +117,8 @@ class Batches(NamedTuple):
         self, epoch: int, step: int, order: NDArray[np.intp]
     ) -> tuple[IntArray, IntArray]:
         """Return the ids (B, L) and labels (B,) of one step, with random windows and lost tokens."""
-        c, rng = self.config, np.random.default_rng([self.config.seed, epoch, step])
+        c = self.config
+        rng = np.random.default_rng([self.config.seed, epoch, step])
         rows = order[step * c.batch_size : (step + 1) * c.batch_size]
         lengths = self.documents.lengths[rows]
         L = min(self.row_length(lengths), c.T_max)

@@ -50,7 +50,10 @@ def run(args: argparse.Namespace) -> int:
         )
     if not out.parent.is_dir():
         raise FileNotFoundError(f"--out: expected a file in an existing folder, got {args.out!r}")
-    checkpoint = Path(args.checkpoint) if args.checkpoint else out.with_suffix(".checkpoint")
+    if args.checkpoint:
+        checkpoint = Path(args.checkpoint)
+    else:
+        checkpoint = out.with_suffix(".checkpoint")
     join_cluster(args.coordinator, args.processes, args.process_id)
     device_mesh(args.device)  # report a missing GPU before the data is read
     changes = {field.name: getattr(args, field.name) for field in fields(Config)}
@@ -94,7 +97,10 @@ def read_data(
         config = Config(**changes)
         return Data(split_by_film(load_imdb(place, "train"), config.validation), None, config)
     columns = text_column, label_column
-    parts = split_files(place) if place.is_dir() else {"train": [place]}
+    if place.is_dir():
+        parts = split_files(place)
+    else:
+        parts = {"train": [place]}
     if valid is not None:
         parts["valid"] = [Path(valid)]
     data = read_labelled(parts["train"], *columns)
@@ -108,7 +114,10 @@ def read_data(
         split = split_stratified(
             data, changes.get("validation", AUTOMATIC["validation"]), changes.get("seed", 0)
         )
-    test = read_labelled(parts["test"], *columns, classes=data.classes) if "test" in parts else None
+    if "test" in parts:
+        test = read_labelled(parts["test"], *columns, classes=data.classes)
+    else:
+        test = None
     return Data(split, test, automatic(split.training.texts, **changes))
 
 

@@ -38,8 +38,11 @@ P1 |= {"learning_rate": 1e-3, "refit": "none"}
 # Constants of `automatic` for settings that depend on the texts; see its docstring.
 SAMPLE = 1000
 LONG = 150
-LONGEST, SHORTEST = 512, 32
-STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 1000, 8, 60
+LONGEST = 512
+SHORTEST = 32
+STEPS = 1000
+FEWEST_EPOCHS = 8
+MOST_EPOCHS = 60
 # Its values for all texts, and the descriptions of the other ones on the command line.
 AUTOMATIC: dict[str, Any] = {
     "D": 30_000,

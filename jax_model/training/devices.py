@@ -42,7 +42,10 @@ def device_mesh(device: str = "auto") -> Mesh:
     if device not in CHOICES:
         raise ValueError(f"device: expected one of {', '.join(CHOICES)}, got {device!r}")
     try:
-        devices = jax.devices() if device == "auto" else jax.devices(device)
+        if device == "auto":
+            devices = jax.devices()
+        else:
+            devices = jax.devices(device)
     except RuntimeError:
         found = sorted({d.platform for d in jax.devices()})
         raise ValueError(

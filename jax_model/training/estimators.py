@@ -46,7 +46,9 @@ class _AttentionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Return the logits, (n,) for two classes and (n, classes) for more."""
         check_is_fitted(self)
         logits = self._logits(X)
-        return logits[:, 0] if logits.shape[1] == 1 else logits
+        if logits.shape[1] == 1:
+            return logits[:, 0]
+        return logits
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the (n, classes) probabilities, with columns in the order of `classes_`."""
@@ -180,10 +182,14 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
                     UserWarning,
                     stacklevel=2,
                 )
-        weight = "none" if self.class_weight is None else self.class_weight
+        if self.class_weight is None:
+            weight = "none"
+        else:
+            weight = self.class_weight
         config = automatic(split.training.texts, **chosen, class_weight=weight, seed=seed)
         result = train(config, split, self.device, log=None if self.verbose else lambda line: None)
-        self.model_, self.metrics_ = result.model, result.metrics
+        self.model_ = result.model
+        self.metrics_ = result.metrics
         return self
 
     def explain(
@@ -212,7 +218,8 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
         return self.model_.predict_proba(_texts(X, "X"))
 
     def _held_out(self, X: Any, y: Any, classes: tuple[str, ...]) -> Labelled:
-        texts, labels = _texts(X, "X_val"), np.asarray(y)
+        texts = _texts(X, "X_val")
+        labels = np.asarray(y)
         if y is None or labels.shape != (len(texts),):
             raise ValueError(
                 f"y_val: expected {len(texts)} labels, one per text of X_val, got shape {labels.shape}"
@@ -301,11 +308,16 @@ class AttentionBagClassifier(_AttentionClassifier):
                 f"class_weight: expected None or 'balanced', got {self.class_weight!r}"
             )
         out = self._held_out(codes, config.seed)
-        self.n_features_in_, self.held_out_ = bags[0].shape[1], np.flatnonzero(out)
-        held_out = ([bags[i] for i in self.held_out_], codes[out]) if out.any() else None
-        weight = (
-            None if self.class_weight is None else balanced_weights(codes[~out], len(self.classes_))
-        )
+        self.n_features_in_ = bags[0].shape[1]
+        self.held_out_ = np.flatnonzero(out)
+        if out.any():
+            held_out = ([bags[i] for i in self.held_out_], codes[out])
+        else:
+            held_out = None
+        if self.class_weight is None:
+            weight = None
+        else:
+            weight = balanced_weights(codes[~out], len(self.classes_))
         training = [bags[i] for i in np.flatnonzero(~out)]
         self._training: BagTraining = fit_bags(
             training, codes[~out], len(self.classes_), config, held_out, weight
@@ -393,7 +405,10 @@ def check_bags(bags: Any, features: int | None = None) -> list[NDArray[Any]]:
                 f"X[{i}]: expected numbers of shape (instances, features) with at least one instance, "
                 f"got shape {bag.shape} of {bag.dtype}"
             )
-        wanted = arrays[0].shape[1] if features is None else features
+        if features is None:
+            wanted = arrays[0].shape[1]
+        else:
+            wanted = features
         if bag.shape[1] != wanted:
             raise ValueError(f"X[{i}]: expected {wanted} features, got {bag.shape[1]}")
         if not np.isfinite(bag).all():

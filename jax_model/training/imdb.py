@@ -90,7 +90,10 @@ def load_imdb(path: str | os.PathLike[str], split: str = "train") -> Reviews:
 
 
 def _imdb_folder(path: Path, split: str) -> Iterator[tuple[str, bytes]]:
-    root = path if (path / split).is_dir() else path / "aclImdb"
+    if (path / split).is_dir():
+        root = path
+    else:
+        root = path / "aclImdb"
     for label in _LABELS:
         for file in (root / split / label).glob("*.txt"):
             yield f"{split}/{label}/{file.name}", file.read_bytes()
@@ -158,6 +161,7 @@ def split_by_film(reviews: Reviews, share: float = 0.2) -> Split:
         held_out[members[np.argsort(numbers[members], kind="stable")][len(members) - count :]] = (
             True
         )
-    data, rows = Labelled(reviews.texts, reviews.labels, SENTIMENTS), np.flatnonzero(~held_out)
+    data = Labelled(reviews.texts, reviews.labels, SENTIMENTS)
+    rows = np.flatnonzero(~held_out)
     films = [(int(reviews.labels[i]), int(numbers[i]) // FILM_NUMBERS) for i in rows]
     return Split(data.take(rows), data.take(np.flatnonzero(held_out)), films)

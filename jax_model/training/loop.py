@@ -117,7 +117,10 @@ def take_step(
     learning_rate, weight_decay, ema = rates
 
     def moved(old: jax.Array, step: jax.Array) -> jax.Array:
-        decay = weight_decay * old if decay_biases or old.ndim > 1 else 0.0
+        if decay_biases or old.ndim > 1:
+            decay = weight_decay * old
+        else:
+            decay = 0.0
         return old - learning_rate * (step + decay)
 
     params = jax.tree.map(moved, state.params, direction)
@@ -189,10 +192,8 @@ def fit(
         notes = saved
     state = on_every_device(mesh, state)  # copies, because the step reuses their memory
     history = notes["history"]
-    began, processor_began = (
-        time.perf_counter() - notes["seconds"],
-        time.process_time() - notes["processor_seconds"],
-    )
+    began = time.perf_counter() - notes["seconds"]
+    processor_began = time.process_time() - notes["processor_seconds"]
 
     def save() -> None:
         notes["seconds"] = time.perf_counter() - began
@@ -242,9 +243,10 @@ def fit(
 def _check_same_run(path: PathLike, saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     for name, value in current.items():
         if saved.get(name) != value:
-            kind = (
-                "on other data" if name == "data" else f"with {name}={saved.get(name)}, got {value}"
-            )
+            if name == "data":
+                kind = "on other data"
+            else:
+                kind = f"with {name}={saved.get(name)}, got {value}"
             raise ValueError(f"{path}: a checkpoint of a run {kind}")
 
 
@@ -314,10 +316,18 @@ class Progress:
     def __init__(
         self, epochs: int, steps: int, log: Callable[[str], None] | None = None, name: str = "epoch"
     ) -> None:
-        self.epochs, self.steps, self.name = epochs, steps, name
+        self.epochs = epochs
+        self.steps = steps
+        self.name = name
         self._log = log or (lambda line: print(line, file=sys.stderr, flush=True))
-        self._spoken = time.monotonic() if log is None else np.inf
-        self._bar = rich_progress() if log is None else None
+        if log is None:
+            self._spoken = time.monotonic()
+        else:
+            self._spoken = np.inf
+        if log is None:
+            self._bar = rich_progress()
+        else:
+            self._bar = None
         if self._bar is not None:
             self._task = self._bar.add_task("training", total=epochs * steps)
             self._log = self._bar.console.print

@@ -18,7 +18,8 @@ Floats = NDArray[Any]
 Labels = NDArray[Any]
 
 # Beyond these limits, a fit reflects a small held-out part rather than the model.
-COLDEST, HOTTEST = 0.05, 20.0
+COLDEST = 0.05
+HOTTEST = 20.0
 
 
 def class_logits(logits: Floats) -> NDArray[np.float64]:
@@ -29,9 +30,9 @@ def class_logits(logits: Floats) -> NDArray[np.float64]:
            [ 0., -1.]])
     """
     logits = np.asarray(logits, dtype=np.float64)
-    return (
-        np.concatenate([np.zeros_like(logits), logits], axis=1) if logits.shape[1] == 1 else logits
-    )
+    if logits.shape[1] == 1:
+        return np.concatenate([np.zeros_like(logits), logits], axis=1)
+    return logits
 
 
 def log_probabilities(logits: Floats, temperature: float = 1.0) -> NDArray[np.float64]:
@@ -88,11 +89,15 @@ def fit_temperature(logits: Floats, labels: Labels) -> float:
     miss = 1 / (n + 2)
     target = np.full((n, C), miss / (C - 1))
     target[np.arange(n), labels] = 1 - miss
-    low, high = 1 / HOTTEST, 1 / COLDEST
+    low = 1 / HOTTEST
+    high = 1 / COLDEST
     for _ in range(60):
         beta = (low * high) ** 0.5
         slope = ((np.exp(log_probabilities(two, 1 / beta)) - target) * two).sum()
-        low, high = (low, beta) if slope > 0 else (beta, high)
+        if slope > 0:
+            low, high = (low, beta)
+        else:
+            low, high = (beta, high)
     return float(1 / (low * high) ** 0.5)
 
 
@@ -113,8 +118,10 @@ def report(
     per_class: dict[str, dict[str, float]] = {}
     for c, name in enumerate(classes):
         right = int(((predicted == c) & (labels == c)).sum())
-        said, there = int((predicted == c).sum()), int((labels == c).sum())
-        precision, recall = right / max(said, 1), right / max(there, 1)
+        said = int((predicted == c).sum())
+        there = int((labels == c).sum())
+        precision = right / max(said, 1)
+        recall = right / max(there, 1)
         f1 = 2 * right / max(said + there, 1)
         per_class[name] = {"precision": precision, "recall": recall, "f1": f1, "texts": there}
     return {

@@ -31,12 +31,12 @@ def together(split: Split) -> Split:
     >>> together(Split(data.take([0, 1]), data.take([2]))).training.texts
     ['a', 'b', 'c']
     """
-    a, b = split.training, split.held_out
-    groups = (
-        None
-        if split.groups is None
-        else [*split.groups, *(("held out", i) for i in range(len(b.texts)))]
-    )
+    a = split.training
+    b = split.held_out
+    if split.groups is None:
+        groups = None
+    else:
+        groups = [*split.groups, *(("held out", i) for i in range(len(b.texts)))]
     return Split(
         Labelled([*a.texts, *b.texts], np.concatenate([a.labels, b.labels]), a.classes), b, groups
     )
@@ -46,7 +46,8 @@ def stratified(
     labels: NDArray[Any], classes: int, share: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.bool_], list[int]]:
     """Return a (n,) mask of examples to hold out, some but never all of a class, and the classes with only one."""
-    held_out, single = np.zeros(len(labels), dtype=bool), []
+    held_out = np.zeros(len(labels), dtype=bool)
+    single = []
     for c in range(classes):
         members = rng.permutation(np.flatnonzero(labels == c))
         if len(members) == 1:

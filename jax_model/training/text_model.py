@@ -104,7 +104,8 @@ def all_logits(
     mesh: Mesh, trained: Trained, fixed: Any, documents: Documents, batches: Batches
 ) -> NDArray[np.float32]:
     """Compute the (n, C) outputs of all documents, in blocks of few shapes."""
-    predict, order = _predict_function(mesh), np.argsort(-documents.lengths, kind="stable")
+    predict = _predict_function(mesh)
+    order = np.argsort(-documents.lengths, kind="stable")
     out = np.empty((documents.size, trained["b_l"].size), np.float32)
     start = 0
     while start < documents.size:
@@ -149,7 +150,10 @@ def _by_table(p: Params, ids: jax.Array, cls: Any) -> jax.Array:
     K, C, d_e = values.shape
     w = jnp.concatenate([keys, values.reshape(K * C, d_e)]).T
     constants = jnp.concatenate([key_constants, value_constants.reshape(-1)])
-    by_place = constants if p.W_p is None else p.W_p @ w + constants
+    if p.W_p is None:
+        by_place = constants
+    else:
+        by_place = p.W_p @ w + constants
     scores = (p.W_e @ w)[ids] + by_place  # (B, L, K + K C): one gather for all columns
     attention = _attention(scores[..., :K], ids)
     u = scores[..., K:].reshape(*ids.shape, K, C)
@@ -158,7 +162,10 @@ def _by_table(p: Params, ids: jax.Array, cls: Any) -> jax.Array:
 
 def _by_embedding(p: Params, ids: jax.Array, cls: Any) -> jax.Array:
     keys, values, key_constants, value_constants = _directions(p, cls)
-    e = p.W_e[ids] if p.W_p is None else p.W_e[ids] + p.W_p
+    if p.W_p is None:
+        e = p.W_e[ids]
+    else:
+        e = p.W_e[ids] + p.W_p
     attention = _attention(e @ keys.T + key_constants, ids)
     pooled = jnp.einsum("btk,bte->bke", attention, e)
     return (jnp.einsum("bke,kce->bc", pooled, values) + value_constants.sum(axis=0)) / len(

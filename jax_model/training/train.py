@@ -95,10 +95,14 @@ def train(
         epochs = first.best["epoch"]
         run = Run.of(config, together(split), mesh)
         progress = Progress(epochs, run.batches.steps, log, "on all texts: epoch")
-        again = None if checkpoint is None else refit_checkpoint(checkpoint)
+        if checkpoint is None:
+            again = None
+        else:
+            again = refit_checkpoint(checkpoint)
         second = run.fit(epochs, None, progress, again, **options)
         card["refit"] = {"texts": run.batches.documents.size, "epochs": epochs}
-        metrics["refit_history"], weights = second.history, second.params
+        metrics["refit_history"] = second.history
+        weights = second.params
     if test is not None:
         documents = encode_documents(run.vocabulary, test.texts, test.labels)
         card["test"] = report(
@@ -127,9 +131,11 @@ class Run(NamedTuple):
     @classmethod
     def of(cls, config: Config, split: Split, mesh: Mesh) -> Run:
         """Build the vocabulary, the ids of the texts, and random weights."""
-        c, training = config, split.training
+        c = config
+        training = split.training
         vocabulary = Vocabulary.build(training.texts, size=c.D, groups=split.groups)
-        cls_id, unk = vocabulary.cls_id, vocabulary.unk_id
+        cls_id = vocabulary.cls_id
+        unk = vocabulary.unk_id
         documents = encode_documents(vocabulary, training.texts, training.labels)
         held_out = encode_documents(vocabulary, split.held_out.texts, split.held_out.labels)
         if documents.size < c.batch_size:
@@ -137,7 +143,10 @@ class Run(NamedTuple):
                 f"batch_size: expected at most the {documents.size} training texts, got {c.batch_size}"
             )
         batches = Batches(documents, c, cls_id, unk)
-        outputs = 1 if len(training.classes) == 2 else len(training.classes)
+        if len(training.classes) == 2:
+            outputs = 1
+        else:
+            outputs = len(training.classes)
         fixed, start = start_arrays(c, len(vocabulary), outputs, cls_id, unk)
         run = cls(c, mesh, vocabulary, training.classes, batches, held_out, fixed, start)
         # The bias starts at the classes' shares: otherwise attention learns them first, from [CLS], and stays there.
@@ -145,7 +154,10 @@ class Run(NamedTuple):
             documents.labels, minlength=len(run.classes)
         )
         log_share = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
-        start["b_l"] = log_share if outputs > 1 else np.diff(log_share)
+        if outputs > 1:
+            start["b_l"] = log_share
+        else:
+            start["b_l"] = np.diff(log_share)
         return run
 
     def fit(
@@ -157,7 +169,8 @@ class Run(NamedTuple):
         **options: Any,
     ) -> Fit:
         """Train for `epochs` epochs, or until the validation loss no longer falls."""
-        c, batches = self.config, self.batches
+        c = self.config
+        batches = self.batches
         weights = self.class_weights(batches.documents.labels)
         constants = on_every_device(self.mesh, (self.fixed, np.int32(batches.cls), weights))
         order = functools.lru_cache(maxsize=1)(batches.order)

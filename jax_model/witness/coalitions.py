@@ -58,8 +58,14 @@ def players_of(tokens: ArrayLike, T_max: int | None, words: bool = False) -> NDA
     """
     ids = np.asarray(tokens).tolist()
     order = list(dict.fromkeys(ids))
-    numbers = [order.index(token) for token in ids] if words else list(range(len(ids)))
-    padding = 0 if T_max is None else T_max - 1 - len(ids)
+    if words:
+        numbers = [order.index(token) for token in ids]
+    else:
+        numbers = list(range(len(ids)))
+    if T_max is None:
+        padding = 0
+    else:
+        padding = T_max - 1 - len(ids)
     return np.array([-1, *numbers, *[-1] * padding])
 
 
@@ -70,10 +76,13 @@ def _replaced(params: Params, ids: jax.Array, present: jax.Array, unk: jax.Array
 
 def _deleted(params: Params, ids: jax.Array, present: jax.Array, unk: jax.Array) -> jax.Array:
     """Return the model output (C,) without the absent positions in the softmax (P1 Eq. 5 to 9, [CLS] query only)."""
-    p, e = params, model.embed(params, ids)
+    p = params
+    e = model.embed(params, ids)
     f = p.b_l
     for i in range(len(p.W_q)):
-        q, k, v = p.W_q[i] @ e[0] + p.b_q[i], e @ p.W_k[i].T + p.b_k[i], e @ p.W_v[i].T + p.b_v[i]
+        q = p.W_q[i] @ e[0] + p.b_q[i]
+        k = e @ p.W_k[i].T + p.b_k[i]
+        v = e @ p.W_v[i].T + p.b_v[i]
         logits = jnp.where(present, k @ q / len(q) ** 0.5, -jnp.inf)
         f = f + p.W_l[i] @ (jax.nn.softmax(logits) @ v) / len(p.W_q)
     return f
@@ -151,7 +160,8 @@ def shapley(f: Array) -> Array:
     >>> shapley(np.array([0.0, 1.0, 2.0, 5.0]))
     array([2., 3.])
     """
-    d, sizes = _players(f), coalitions(_players(f)).sum(axis=1)
+    d = _players(f)
+    sizes = coalitions(_players(f)).sum(axis=1)
     weight = np.array(
         [math.factorial(s) * math.factorial(d - 1 - s) / math.factorial(d) for s in range(d)]
     )
@@ -174,7 +184,8 @@ def leave_one_out(f: Array) -> Array:
 
 def by_size(f: Array) -> Array:
     """Compute the mean of f over the coalitions with s = 0..d players absent, (d + 1,)."""
-    d, sizes = _players(f), coalitions(_players(f)).sum(axis=1)
+    d = _players(f)
+    sizes = coalitions(_players(f)).sum(axis=1)
     return np.array([f[sizes == d - s].mean() for s in range(d + 1)])
 
 
@@ -184,7 +195,8 @@ def interactions(f: Array) -> Array:
     An index is the sum over S without i and j of |S|! (d - 2 - |S|)! / (d - 1)! (f(S + i + j) - f(S + i) - f(S + j) +
     f(S)).
     """
-    d, sizes = _players(f), coalitions(_players(f)).sum(axis=1)
+    d = _players(f)
+    sizes = coalitions(_players(f)).sum(axis=1)
     weight = np.array(
         [
             math.factorial(s) * math.factorial(d - 2 - s) / math.factorial(d - 1)
@@ -228,7 +240,10 @@ def lime(
         return Ridge(np.array([[-1.0, 1.0]]) / (1 + ridge), np.array([1.0, 0.0]), 1.0)
     present = coalitions(d)
     absent = d - present.sum(axis=1)
-    document = 0.0 if num_samples is None else 1 / num_samples
+    if num_samples is None:
+        document = 0.0
+    else:
+        document = 1 / num_samples
     drawn = np.array([document, *((1 - document) / (d * math.comb(d, s)) for s in range(1, d + 1))])
     distance = 100 * (1 - np.sqrt(1 - np.arange(d + 1) / d))
     root = np.sqrt((drawn * np.exp(-((distance / kernel_width) ** 2) / 2))[absent])

@@ -87,7 +87,8 @@ def integrated_gradients(
     start = model.embed(params, baseline)
     step = model.embed(params, ids) - start
     nodes, weights = np.polynomial.legendre.leggauss(order)
-    x, w = jnp.array((nodes + 1) / 2, start.dtype), jnp.array(weights / 2, start.dtype)
+    x = jnp.array((nodes + 1) / 2, start.dtype)
+    w = jnp.array(weights / 2, start.dtype)
 
     def slope(tau: jax.Array) -> jax.Array:
         return (_gradient_at(params, start + tau * step, output) * step).sum(axis=1)
@@ -116,16 +117,15 @@ def relevance(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> ja
     Linear maps propagate relevance in proportion and a softmax by its Jacobian, as gradient times input does; a
     product passes half of it to each factor. So it is gradient times input of a model with halved products.
     """
-    p, e = params, model.embed(params, ids)
+    p = params
+    e = model.embed(params, ids)
 
     def halved(e: jax.Array) -> jax.Array:
         f = jnp.zeros((), e.dtype)
         for i in range(len(p.W_q)):
-            q, k, v = (
-                p.W_q[i] @ e[0] + p.b_q[i],
-                e @ p.W_k[i].T + p.b_k[i],
-                e @ p.W_v[i].T + p.b_v[i],
-            )
+            q = p.W_q[i] @ e[0] + p.b_q[i]
+            k = e @ p.W_k[i].T + p.b_k[i]
+            v = e @ p.W_v[i].T + p.b_v[i]
             alpha = jax.nn.softmax(_half(lambda k, q: k @ q, k, q) / len(q) ** 0.5)
             f = f + p.W_l[i, output] @ _half(lambda alpha, v: alpha @ v, alpha, v) / len(p.W_q)
         return f

@@ -50,10 +50,12 @@ def soft_removal(
     lam: Sequence[Fraction], i: int | None = None, tokens: Sequence[int] = range(N)
 ) -> Dual:
     """F(lambda) of Eq. 5 and 59 with its derivative by lambda_i."""
-    top, bottom = Dual(Fraction(0)), Dual(Fraction(0))
+    top = Dual(Fraction(0))
+    bottom = Dual(Fraction(0))
     for j, t in enumerate(tokens):
         weight = Dual(lam[j], Fraction(int(j == i))) * Dual(MASSES[t])
-        top, bottom = top + weight * Dual(VALUES[t]), bottom + weight
+        top = top + weight * Dual(VALUES[t])
+        bottom = bottom + weight
     return top / bottom
 
 
@@ -108,7 +110,8 @@ def eq_60_61(perturb: float = 0.0) -> Outcome:
 )
 def eq_62_64(perturb: float = 0.0) -> Outcome:
     """The three lines against exact dual numbers."""
-    F, scale = soft_removal(ONES).value, 1 + Fraction(perturb)
+    F = soft_removal(ONES).value
+    scale = 1 + Fraction(perturb)
     differences = []
     for i, v in enumerate(VALUES):
         a = MASSES[i] / sum(MASSES)

@@ -72,7 +72,8 @@ def eq_71(perturb: float = 0.0) -> Outcome:
 )
 def eq_72(perturb: float = 0.0) -> Outcome:
     """Three classes for the corrected form; two classes for the printed one, the only case in which it could hold."""
-    right, printed = [], []
+    right = []
+    printed = []
     for tokens in sequences(4, 3):
         scores = [slalom(tokens, MASSES, v) for v in CLASS_VALUES]
         logs = _log_probabilities(scores)
@@ -107,7 +108,8 @@ def eq_72(perturb: float = 0.0) -> Outcome:
 )
 def below_eq_73(perturb: float = 0.0) -> Outcome:
     """Exact rank of the derivatives of all F_c - F_0 by (s, v_0, ..., v_{Y-1}) on all sequences of length up to 2."""
-    right, printed = [], []
+    right = []
+    printed = []
     for classes, size in itertools.product((2, 3, 4), (2, 3)):
         g = [Fraction(k + 2, 2 * k + 1) for k in range(size)]
         v = [
@@ -119,7 +121,8 @@ def below_eq_73(perturb: float = 0.0) -> Outcome:
             for c in range(1, classes):
                 by_s = [a - b for a, b in zip(parts[c][:size], parts[0][:size], strict=True)]
                 by_v = [[Fraction(0)] * size for _ in range(classes)]
-                by_v[c], by_v[0] = parts[c][size:], [-x for x in parts[0][size:]]
+                by_v[c] = parts[c][size:]
+                by_v[0] = [-x for x in parts[0][size:]]
                 rows.append(by_s + [x for block in by_v for x in block])
         rank = matrix_rank(rows)
         right.append(rank - (1 + Fraction(perturb)) * (classes * size - 1))

@@ -119,7 +119,8 @@ def below_eq_82(perturb: float = 0.0) -> Outcome:
     counts = ((0, 40), (30, 0), (50, 25))  # (class 1, class 0) of each word
     N_1, N_0 = (sum(c[i] for c in counts) + alpha * len(counts) for i in range(2))
     ratios = [Fraction(c_1 + alpha, c_0 + alpha) for c_1, c_0 in counts]
-    right, printed = [], []
+    right = []
+    printed = []
     for t in itertools.product(range(3), repeat=2):
         target = sum(
             math.log(Fraction(counts[k][0] + alpha, N_1) / Fraction(counts[k][1] + alpha, N_0))
@@ -154,7 +155,8 @@ def below_eq_82(perturb: float = 0.0) -> Outcome:
 )
 def fig_4(perturb: float = 0.0) -> Outcome:
     """Counts."""
-    C, V = 30, 10
+    C = 30
+    V = 10
     return Outcome(
         worst([(1 + Fraction(perturb)) * Fraction(C * V, 2 * V) - Fraction(C, 2)]),
         EXACT,
@@ -178,12 +180,10 @@ def fig_4(perturb: float = 0.0) -> Outcome:
 )
 def fig_9(perturb: float = 0.0) -> Outcome:
     """Solve for the weights from the first four rows, then predict the fifth."""
-    perfect, perfect_2, worst_1, worst_2 = (
-        Fraction(5, 2),
-        Fraction(5, 2),
-        Fraction(-13, 5),
-        Fraction(-5, 2),
-    )
+    perfect = Fraction(5, 2)
+    perfect_2 = Fraction(5, 2)
+    worst_1 = Fraction(-13, 5)
+    worst_2 = Fraction(-5, 2)
     w_1 = {"perfect": perfect, "worst": worst_1}
     w_2 = {"perfect": perfect_2 - perfect, "worst": worst_2 - worst_1}
     gam = w_1["worst"] + w_2["perfect"]

@@ -38,7 +38,8 @@ def _counts(tokens: Sequence[int], size: int) -> list[int]:
 )
 def eq_74_matrix(perturb: float = 0.0) -> Outcome:
     """A v against Eq. 4 on all sequences of length up to 4 over three tokens; printed: exp(s_j) in the numerator."""
-    right, printed = [], []
+    right = []
+    printed = []
     for tokens in sequences(3, 4):
         counts = _counts(tokens, 3)
         total = sum(n * g for n, g in zip(counts, MASSES, strict=False))
@@ -67,7 +68,8 @@ def eq_74_matrix(perturb: float = 0.0) -> Outcome:
 )
 def eq_74_normal(perturb: float = 0.0) -> Outcome:
     """Two tokens: solve A^T A v = A^T f exactly; then loss(v + delta) - loss(v) = |A delta|^2, never negative."""
-    g, sample = MASSES[:2], [(0,), (0, 1), (0, 0, 1), (1,)]
+    g = MASSES[:2]
+    sample = [(0,), (0, 1), (0, 0, 1), (1,)]
     f = [Fraction(1, 2), Fraction(-1), Fraction(3), Fraction(2, 7)]
     A = [slalom_jacobian_row(tokens, g, (Fraction(0),) * 2)[2:] for tokens in sample]
     (p, q, r) = (sum(row[i] * row[j] for row in A) for i, j in ((0, 0), (0, 1), (1, 1)))
@@ -98,7 +100,8 @@ def eq_75_76(perturb: float = 0.0) -> Outcome:
     """The sum is D_i (F(t_i) - f_i) with D_i = sum exp(s) > 0: checked for f = F and for f different from F."""
     differences = []
     for tokens in sequences(4, 3):
-        D, F = sum(MASSES[t] for t in tokens), slalom(tokens, MASSES, VALUES)
+        D = sum(MASSES[t] for t in tokens)
+        F = slalom(tokens, MASSES, VALUES)
         for f in (F, F + 1, Fraction(2, 9)):
             residual = sum(MASSES[t] * (VALUES[t] - (1 + Fraction(perturb)) * f) for t in tokens)
             differences.append(residual - D * (F - f))
@@ -149,10 +152,8 @@ def _reweighted() -> float:
 )
 def eq_77(perturb: float = 0.0) -> Outcome:
     """Both objectives as exact numbers at several s-bar; and the two minimizers of a sample of two sequences."""
-    sample, f = (
-        [(0, 1), (0, 0, 1), (1, 2), (0, 1, 2)],
-        [Fraction(1, 2), Fraction(0), Fraction(-1), Fraction(1, 3)],
-    )
+    sample = [(0, 1), (0, 0, 1), (1, 2), (0, 1, 2)]
+    f = [Fraction(1, 2), Fraction(0), Fraction(-1), Fraction(1, 3)]
     right = []
     for mass in ((1, 1, 1), (2, 1, 5), (1, 9, 3)):
         g = [Fraction(m) for m in mass]

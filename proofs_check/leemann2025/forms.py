@@ -191,7 +191,9 @@ def random_transformer(
         return rng.normal(size=shape).astype(np.longdouble)
 
     def feed_forward() -> Callable[[np.ndarray], np.ndarray]:
-        W_1, b_1, W_2 = draw(7, d), draw(7), draw(d, 7) / 3
+        W_1 = draw(7, d)
+        b_1 = draw(7)
+        W_2 = draw(d, 7) / 3
         return lambda z: z + W_2 @ np.tanh(W_1 @ z + b_1)
 
     layers = [

@@ -30,7 +30,8 @@ PAIRS = [(a, b) for a, b in itertools.permutations(range(4), 2) if VALUES[a] != 
 
 def _share(tau: int, ref: int) -> Fraction:
     """g(tau, ref) of Eq. 52, from three outputs of the model."""
-    G_tau, G_ref = slalom((tau,), MASSES, VALUES), slalom((ref,), MASSES, VALUES)
+    G_tau = slalom((tau,), MASSES, VALUES)
+    G_ref = slalom((ref,), MASSES, VALUES)
     return (slalom((tau, ref), MASSES, VALUES) - G_ref) / (G_tau - G_ref)
 
 
@@ -117,9 +118,11 @@ def eq_55(perturb: float = 0.0) -> Outcome:
 )
 def eq_56(perturb: float = 0.0) -> Outcome:
     """All triples of tokens, exponentiated: d is a quotient of masses."""
-    right, printed = [], []
+    right = []
+    printed = []
     for tau, hat, theta in itertools.permutations(range(4), 3):
-        d_tau, d_hat = MASSES[tau] / MASSES[hat], MASSES[hat] / MASSES[theta]
+        d_tau = MASSES[tau] / MASSES[hat]
+        d_hat = MASSES[hat] / MASSES[theta]
         right.append(d_tau * d_hat - (1 + Fraction(perturb)) * MASSES[tau] / MASSES[theta])
         printed.append(d_tau / d_hat - MASSES[tau] / MASSES[theta])
     return Outcome(
@@ -146,7 +149,8 @@ def eq_56(perturb: float = 0.0) -> Outcome:
 )
 def eq_57_58(perturb: float = 0.0) -> Outcome:
     """Rational importances, |V| = 2 .. 5, several gamma."""
-    right, printed = [], []
+    right = []
+    printed = []
     for size, gamma in itertools.product(range(2, 6), (Fraction(0), Fraction(1), Fraction(-7, 3))):
         s = [Fraction(3 * k * k - 5, k + 2) for k in range(size)]
         s = [x + (gamma - sum(s)) / size for x in s]
@@ -173,14 +177,20 @@ def recover(
     v = [query((tau,)) for tau in range(vocabulary)]
     theta = 0
     theta_hat = next(tau for tau in range(vocabulary) if v[tau] != v[theta])
-    eta, d_hat = [0.0] * vocabulary, 0.0
+    eta = [0.0] * vocabulary
+    d_hat = 0.0
     for tau in [theta_hat, *(t for t in range(1, vocabulary) if t != theta_hat)]:
         ref = theta if v[tau] != v[theta] else theta_hat
         share = (query((tau, ref)) - v[ref]) / (v[tau] - v[ref])
         d = math.log(1 / share - 1) * (1 if printed else -1)
         if tau == theta_hat:
             d_hat = d
-        eta[tau] = d if ref == theta else (d - d_hat if printed else d + d_hat)
+        if ref == theta:
+            eta[tau] = d
+        elif printed:
+            eta[tau] = d - d_hat
+        else:
+            eta[tau] = d + d_hat
     return eta, v
 
 

@@ -139,7 +139,8 @@ def app_c_2_cls(perturb: float = 0.0) -> Outcome:
 )
 def app_c_2_inversion(perturb: float = 0.0) -> Outcome:
     """All 1092 sequences of length up to 6 over three tokens, with positions and with [CLS]; a few of length ~1000."""
-    scale, bound = 1 + Fraction(perturb), max(abs(w) for w in WEIGHTS)
+    scale = 1 + Fraction(perturb)
+    bound = max(abs(w) for w in WEIGHTS)
     differences = []
     for tokens in sequences(3, 6):
         linear = sum(WEIGHTS[t] for t in tokens)
@@ -154,7 +155,8 @@ def app_c_2_inversion(perturb: float = 0.0) -> Outcome:
         differences.append(
             divide_by_relus(x, y, 1024, bound, scale) - sum(WEIGHTS[t] for t in tokens)
         )
-    pairs, capacity = len(list(sequences(3, 6))), 2 * 12 * math.log(2 * 12)
+    pairs = len(list(sequences(3, 6)))
+    capacity = 2 * 12 * math.log(2 * 12)
     return Outcome(
         worst(differences),
         EXACT,

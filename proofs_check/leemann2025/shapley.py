@@ -53,7 +53,8 @@ def _shapley_sum(
 )
 def eq_66(perturb: float = 0.0) -> Outcome:
     """Against the mean over all orders, n = 1 .. 4 with several values of the empty coalition."""
-    right, printed = [], []
+    right = []
+    printed = []
     for n in range(1, N + 1):
         for empty in (Fraction(0), Fraction(2, 3)):
             game = slalom_game(MASSES[:n], VALUES[:n], empty)
@@ -90,7 +91,8 @@ def eq_67_68(perturb: float = 0.0) -> Outcome:
     """Every i and every S of the four-token game; F(empty) = 2/3 for the empty one."""
     empty = Fraction(2, 3)
     game = slalom_game(MASSES, VALUES, empty)
-    right, printed = [], []
+    right = []
+    printed = []
     for i, v in enumerate(VALUES):
         for S in subsets([j for j in range(N) if j != i]):
             larger = (*S, i)
@@ -130,8 +132,10 @@ def eq_67_68(perturb: float = 0.0) -> Outcome:
 )
 def eq_69(perturb: float = 0.0) -> Outcome:
     """Against leave-one-out (right) and against the Shapley value (printed)."""
-    game, F = slalom_game(MASSES, VALUES), slalom(range(N), MASSES, VALUES)
-    right, printed = [], []
+    game = slalom_game(MASSES, VALUES)
+    F = slalom(range(N), MASSES, VALUES)
+    right = []
+    printed = []
     for i, phi in enumerate(shapley_by_orders(game, N)):
         a = MASSES[i] / sum(MASSES)
         last_line = a * (VALUES[i] - F) / (1 - a)
@@ -176,7 +180,9 @@ def shapley_by_counting(g: Sequence[int], v: Sequence[int]) -> tuple[list[Fracti
 
     Coalitions are grouped by size and total mass; a cell holds how many there are and the sum of their numerators.
     """
-    n, phi, visited = len(g), [], 0
+    n = len(g)
+    phi = []
+    visited = 0
     for i in range(n):
         table: dict[tuple[int, int], tuple[int, int]] = {(0, 0): (1, 0)}
         for k in range(n):
@@ -225,7 +231,8 @@ def below_eq_69(perturb: float = 0.0) -> Outcome:
         _minus(scale * shapley_by_integral(np.array(g, float), np.array(v, float)), exact)
     )
     n = 24
-    g, v = tuple(1 + k % 3 for k in range(n)), tuple(k * k % 7 - 3 for k in range(n))
+    g = tuple(1 + k % 3 for k in range(n))
+    v = tuple(k * k % 7 - 3 for k in range(n))
     large, visited = shapley_by_counting(g, v)
     differences.append(
         float(sum(large) - slalom(range(n), [Fraction(x) for x in g], [Fraction(x) for x in v]))

@@ -140,10 +140,13 @@ SCORES = (Fraction(0), Fraction(1), Fraction(-3, 2))
 def eq_30_36(perturb: float = 0.0) -> Outcome:
     """The scores of all pairs of three tokens, d = 3, with both assignments."""
     d = 3
-    identity, null = _matrix({(i, i): Fraction(1) for i in range(d)}, d), _matrix({}, d)
-    right, printed = [], []
+    identity = _matrix({(i, i): Fraction(1) for i in range(d)}, d)
+    null = _matrix({}, d)
+    right = []
+    printed = []
     for i, j in itertools.product(range(3), repeat=2):
-        e_i, e_j = [SCORES[i], VALUES[i], ZERO], [SCORES[j], VALUES[j], ZERO]
+        e_i = [SCORES[i], VALUES[i], ZERO]
+        e_j = [SCORES[j], VALUES[j], ZERO]
         constant = _unit(0, d, 1 + Fraction(perturb))
         right.append(
             _dot(_affine(null, constant, e_i), _affine(identity, _unit(0, d, ZERO), e_j))
@@ -210,12 +213,16 @@ def slalom_transformer(
     """
     _, noise, _ = random_transformer(seed=11, vocabulary=1, depth=depth, heads=2, d=d, d_h=d_h)
     E = np.zeros((len(s), d), dtype=np.longdouble)
-    E[:, 0], E[:, 1] = s, v
+    E[:, 0] = s
+    E[:, 1] = v
 
     def zeros(*shape: int) -> np.ndarray:
         return np.zeros(shape, dtype=np.longdouble)
 
-    b_Q, W_K, W_V, P = zeros(d_h), zeros(d, d_h), zeros(d, d_h), zeros(d_h, d)
+    b_Q = zeros(d_h)
+    W_K = zeros(d, d_h)
+    W_V = zeros(d, d_h)
+    P = zeros(d_h, d)
     b_Q[0] = length
     W_K[0, 0] = W_V[1, 2] = 1
     P[:3, :3] = np.eye(3)
@@ -238,7 +245,8 @@ def slalom_transformer(
 
 def _deviations(d: int, d_h: int, depth: int, length: np.longdouble) -> list[np.longdouble]:
     """Forward pass minus Eq. 4, encoder and decoder, every sequence of length up to 3 over four tokens."""
-    g, v = np.array(MASSES, dtype=np.longdouble), np.array(VALUES, dtype=np.longdouble)
+    g = np.array(MASSES, dtype=np.longdouble)
+    v = np.array(VALUES, dtype=np.longdouble)
     E, layers, W_class = slalom_transformer(np.log(g), v, d, d_h, depth, length)
     return [
         log_odds(E[list(t)], layers, W_class, causal)
@@ -260,7 +268,8 @@ def _deviations(d: int, d_h: int, depth: int, length: np.longdouble) -> list[np.
 )
 def eq_36_scale(perturb: float = 0.0) -> Outcome:
     """Whole forward pass with the constant vector of length sqrt(d_h) and of length 1, d_h = 3, 4, 9."""
-    right, printed = [], []
+    right = []
+    printed = []
     for d_h in (3, 4, 9):
         root = np.sqrt(np.longdouble(d_h))
         right += _deviations(d=3, d_h=d_h, depth=1, length=(1 + perturb) * root)

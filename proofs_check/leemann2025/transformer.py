@@ -115,7 +115,8 @@ def eq_19_21(perturb: float = 0.0) -> Outcome:
 )
 def eq_22_24(perturb: float = 0.0) -> Outcome:
     """Direct sums."""
-    b, w = Fraction(1, 3), [Fraction(2), Fraction(-1, 2), Fraction(3, 7), Fraction(5)]
+    b = Fraction(1, 3)
+    w = [Fraction(2), Fraction(-1, 2), Fraction(3, 7), Fraction(5)]
     differences = [
         (b + sum(w[:j])) - (b + sum(w[: j - 1])) - (1 + Fraction(perturb)) * w[j - 1]
         for j in range(2, len(w) + 1)

@@ -69,7 +69,8 @@ def gradient_alpha_t(perturb: float = 0.0) -> Outcome:
     """JAX on the attention of one head."""
     w = m.random_weights(21)
     J = m.jacobian(lambda e, xp: m.attention(w, e, 0, xp=xp), w.e)
-    alpha, direction = m.attention(w, w.e, 0), w.W_k[0].T @ (w.W_q[0] @ w.e[0]) / np.sqrt(m.d_att)
+    alpha = m.attention(w, w.e, 0)
+    direction = w.W_k[0].T @ (w.W_q[0] @ w.e[0]) / np.sqrt(m.d_att)
     true = np.array([J[t, t] for t in range(1, m.T + 1)])
     formula = np.array(
         [(1 + perturb) * alpha[t] * (1 - alpha[t]) * direction for t in range(1, m.T + 1)]
@@ -104,8 +105,10 @@ def gradient_alpha_s(perturb: float = 0.0) -> Outcome:
     """JAX on the attention of one head; the printed form with whichever fixed u fits best."""
     w = m.random_weights(22)
     J = m.jacobian(lambda e, xp: m.attention(w, e, 0, xp=xp), w.e)
-    alpha, direction = m.attention(w, w.e, 0), w.W_k[0].T @ (w.W_q[0] @ w.e[0]) / np.sqrt(m.d_att)
-    t, others = 1, [s for s in range(m.T_max) if s != 1]
+    alpha = m.attention(w, w.e, 0)
+    direction = w.W_k[0].T @ (w.W_q[0] @ w.e[0]) / np.sqrt(m.d_att)
+    t = 1
+    others = [s for s in range(m.T_max) if s != 1]
     true = J[others, t]
     formula = np.array([-(1 + perturb) * alpha[s] * alpha[t] * direction for s in others])
     best = min(
@@ -149,11 +152,14 @@ def _value(w: m.Weights, e: Any, xp: Any) -> Any:
 )
 def gradient_v(perturb: float = 0.0) -> Outcome:
     """JAX on v~: the corrected matrix in general, the printed third line where it has a meaning (d_out = 1)."""
-    t, error, printed = 2, 0.0, 0.0
+    t = 2
+    error = 0.0
+    printed = 0.0
     for out in (m.d_out, 1):
         w = m.random_weights(23, out=out)
         true = m.jacobian(partial(_value, w), w.e)[:, t].T
-        alpha, v = m.attention(w, w.e, 0), w.e @ w.W_v[0].T
+        alpha = m.attention(w, w.e, 0)
+        v = w.e @ w.W_v[0].T
         direction = w.W_k[0].T @ (w.W_q[0] @ w.e[0]) / np.sqrt(m.d_att)
         formula = (1 + perturb) * alpha[t] * np.outer(direction, v[t] - alpha @ v) + alpha[
             t

@@ -64,7 +64,8 @@ def eq_26(perturb: float = 0.0) -> Outcome:
     def exponential(e: np.ndarray) -> np.ndarray:
         return np.exp(e @ w.W_k[0].T @ q / np.sqrt(m.d_att))
 
-    g, g_h = exponential(w.e), (1 + perturb) * exponential(w.h + positions)
+    g = exponential(w.e)
+    g_h = (1 + perturb) * exponential(w.h + positions)
     error = 0.0
     for mask in _masks():
         G = exponential(np.where(mask[:, None], w.h + positions, w.e))
@@ -83,12 +84,15 @@ def eqs_27_28(perturb: float = 0.0) -> Outcome:
     """The classifier on every perturbed document against the random attention times the random values."""
     w = m.random_weights(27, heads=1)
     positions = 0.3 * np.random.default_rng(27).normal(size=(m.T_max, m.d_e))
-    unknown, q = w.h + positions, w.W_q[0] @ w.e[0]
+    unknown = w.h + positions
+    q = w.W_q[0] @ w.e[0]
     g, g_h = (np.exp(e @ w.W_k[0].T @ q / np.sqrt(m.d_att)) for e in (w.e, unknown))
-    v, v_h = w.e @ w.W_v[0].T, (1 + perturb) * (unknown @ w.W_v[0].T)
+    v = w.e @ w.W_v[0].T
+    v_h = (1 + perturb) * (unknown @ w.W_v[0].T)
     error = 0.0
     for mask in _masks():
-        G, V = np.where(mask, g_h, g), np.where(mask[:, None], v_h, v)
+        G = np.where(mask, g_h, g)
+        V = np.where(mask[:, None], v_h, v)
         found = (G / G.sum()) @ V @ w.W_l[0]
         error = max(error, abs(found - m.output(w, np.where(mask[:, None], unknown, w.e))))
     return Outcome(error, ALGEBRA)
@@ -116,7 +120,9 @@ def _other_word(document: long_documents.LongDocument, printed: bool) -> float:
 def _rates(eps: float, sizes: tuple[int, ...], own: bool, perturb: float) -> tuple[float, float]:
     """Fitted exponents of the error of Eq. 29 (own) or Eq. 30 with true and with printed weights."""
     documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
-    right, errors, printed = _own_word if own else _other_word, [], []
+    right = _own_word if own else _other_word
+    errors = []
+    printed = []
     for document in documents:
         r, p = document.removals()
         if own:
@@ -211,7 +217,8 @@ def eq_30(perturb: float = 0.0) -> Outcome:
 def own_coefficient(document: long_documents.LongDocument, kind: int) -> float:
     """Exact coefficient beta_j of the function A_t V_t alone, xi_t = j of `kind`."""
     r, p = document.removals()
-    n, d = document.n, document.d
+    n = document.n
+    d = document.d
     kept = document.g[kind] * document.v[kind] / document.denominator(r)
     E_self = long_documents.given_present(document, r, p, kind) @ kept
     total = E_self
@@ -221,7 +228,8 @@ def own_coefficient(document: long_documents.LongDocument, kind: int) -> float:
             total += (n[kind] - 1) * (weights @ document.summand(r, kind, among=n[kind] - 1))
         else:
             total += n[other] * (weights @ document.summand(r, kind))
-    mean, E = total / d, p @ document.summand(r, kind)
+    mean = total / d
+    E = p @ document.summand(r, kind)
     return float(3 * (d - 1) / (d + 1) * (E_self - mean) + 6 / (d + 1) * (mean - E))
 
 
@@ -251,7 +259,9 @@ def eq_31_sum(document: long_documents.LongDocument, kind: int, printed: bool) -
 )
 def eq_31(perturb: float = 0.0) -> Outcome:
     """Exponents at eps = 0.6 and 0.7 for the exact coefficient of one summand."""
-    lines, worst, worst_printed = [], -np.inf, -np.inf
+    lines = []
+    worst = -np.inf
+    worst_printed = -np.inf
     for eps, sizes in {0.6: (64, 128, 256, 512), 0.7: (64, 128, 256, 512)}.items():
         documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
         exact = [own_coefficient(document, 0) for document in documents]
@@ -267,7 +277,8 @@ def eq_31(perturb: float = 0.0) -> Outcome:
             for factor, wrong in ((1 + perturb, False), (1.0, True))
         )
         lines.append(f"eps {eps}: true weights {true:.3f}, printed {printed:.3f}")
-        worst, worst_printed = max(worst, true), max(worst_printed, printed)
+        worst = max(worst, true)
+        worst_printed = max(worst_printed, printed)
     return Outcome(
         max(0.0, worst - RATE),
         EXPONENT,

@@ -36,14 +36,21 @@ from .theorem_5_1 import HEADS
 )
 def repeated_words(perturb: float = 0.0) -> Outcome:
     """Relative error for d = 2 and d = sqrt(T): a group of equal tokens acts as one word of their joint mass."""
-    worst, slopes, lines = 0.0, [], []
+    worst = 0.0
+    slopes = []
+    lines = []
     for eps in (0.3, 0.5, 0.7):
         for groups in ("two", "root"):
-            errors, T_max = [], []
+            errors = []
+            T_max = []
             for T in (16, 64, 256) if eps < 0.5 else (64, 256, 1024, 4096):
-                n = [1, 1] if groups == "two" else [math.isqrt(T) // 2] * 2
+                if groups == "two":
+                    n = [1, 1]
+                else:
+                    n = [math.isqrt(T) // 2] * 2
                 times = T // sum(n)
-                g, g_h = [times * x for x in HEADS[0]["g"]], [times * x for x in HEADS[0]["g_h"]]
+                g = [times * x for x in HEADS[0]["g"]]
+                g_h = [times * x for x in HEADS[0]["g_h"]]
                 positions = round(T ** (1 / eps))
                 document = long_documents.LongDocument(
                     n, g, HEADS[0]["v"], g_h, HEADS[0]["v_h"], positions - T, 1.0, 0.3

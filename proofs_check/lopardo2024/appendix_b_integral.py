@@ -34,7 +34,8 @@ def derivative(perturb: float = 0.0) -> Outcome:
         for x in points:
             for y in points:
                 if x != y:
-                    D_x, D_y = (1 - x) * A + x * B, (1 - y) * A + y * B
+                    D_x = (1 - x) * A + x * B
+                    D_y = (1 - y) * A + y * B
                     quotient = (x / D_x - y / D_y) / (x - y)
                     error = max(error, abs(quotient - one_plus(perturb) * A / (D_x * D_y)))
     return Outcome(float(error), EXACT)
@@ -43,7 +44,8 @@ def derivative(perturb: float = 0.0) -> Outcome:
 def printed_integral(document: long_documents.LongDocument) -> float:
     """3 (g v - g_h v_h) int_0^1 x dx/((1-x)A + xB) for a word of kind 0, by Gauss-Legendre."""
     nodes, weights = np.polynomial.legendre.leggauss(64)
-    x, w = (nodes + 1) / 2, weights / 2
+    x = (nodes + 1) / 2
+    w = weights / 2
     gap = document.g[0] * document.v[0] - document.g_h[0] * document.v_h[0]
     return float(3 * gap * (w @ (x / ((1 - x) * document.A + x * document.B))))
 
@@ -52,7 +54,8 @@ def _rates(
     error_of: list[tuple[float, list[int], list[float]]], claimed: dict[float, float]
 ) -> tuple[float, str]:
     """Largest excess of the fitted over the claimed exponent, and a line for the reader."""
-    excess, lines = 0.0, []
+    excess = 0.0
+    lines = []
     for eps, T_max, errors in error_of:
         slope = long_documents.growth_exponent(T_max, errors)
         excess = max(excess, slope - claimed[eps])
@@ -131,10 +134,8 @@ def other_positions(perturb: float = 0.0) -> Outcome:
                 -(1 + perturb) * (document.g[kind] - document.g_h[kind]) * document.F / document.A
             )
             scale = float(np.max(np.abs(beta)))
-            error, printed = (
-                max(error, abs(rest - formula) / scale),
-                max(printed, abs(rest) / scale),
-            )
+            error = max(error, abs(rest - formula) / scale)
+            printed = max(printed, abs(rest) / scale)
             values.append(f"{rest:.3e} ({formula:.3e})")
     return Outcome(
         error,
@@ -184,7 +185,10 @@ def closed_integrals(r: float) -> tuple[float, float, float]:
 )
 def integral_form(perturb: float = 0.0) -> Outcome:
     """Exponent -2 at T = T_max/2, and the closed forms of the integrals against quadrature."""
-    exact, forms, printed, T_max = [], [], [], []
+    exact = []
+    forms = []
+    printed = []
+    T_max = []
     for d in (64, 128, 256, 512):
         document = long_documents.LongDocument(
             [d // 2, d // 2], padding=d, g_pad=1.0, v_pad=0.3, **HEADS[0]
@@ -220,7 +224,8 @@ def integral_form(perturb: float = 0.0) -> Outcome:
 def quadrature(r: float) -> tuple[float, float, float]:
     """I_1, J_2, J_3 by 64 Gauss-Legendre nodes."""
     nodes, weights = np.polynomial.legendre.leggauss(64)
-    x, w = (nodes + 1) / 2, weights / 2
+    x = (nodes + 1) / 2
+    w = weights / 2
     D = 1 + r * x
     return (
         float(w @ (x * (1 - x) / D)),

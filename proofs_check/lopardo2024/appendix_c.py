@@ -34,20 +34,26 @@ from .theorem_5_1 import GROWTH, HEADS
 )
 def size_law(perturb: float = 0.0) -> Outcome:
     """The conditional law, and the expectation of an arbitrary function with either weights."""
-    error, printed = [], []
+    error = []
+    printed = []
     for d in (2, 3, 4, 5, 6):
-        law, value = bf.sampling_law(d), random_game(d, seed=50 + d)
+        law = bf.sampling_law(d)
+        value = random_game(d, seed=50 + d)
         kept = bf.probability(law, bf.kept(1))
         exact = bf.expectation(law, value, bf.kept(1))
         right = wrong = Fraction(0)
         for s in range(0, d):
             of_size = {S: p for S, p in law.items() if len(S) == s}
             found = bf.probability(of_size, bf.kept(1)) / kept
-            claimed = one_plus(perturb) * Fraction(2 * (d - s), d * (d - 1)) if s else Fraction(0)
+            if s:
+                claimed = one_plus(perturb) * Fraction(2 * (d - s), d * (d - 1))
+            else:
+                claimed = Fraction(0)
             error.append(found - claimed)
             printed.append(found - Fraction(1, d))
             mean = bf.expectation(bf.fixed_size_law(d, s), value, bf.kept(1))
-            right, wrong = right + claimed * mean, wrong + mean / d
+            right = right + claimed * mean
+            wrong = wrong + mean / d
         error.append(right - exact)
         printed.append(wrong - exact)
     return Outcome(
@@ -81,7 +87,8 @@ def _given_size(
 )
 def eq_32(perturb: float = 0.0) -> Outcome:
     """Fitted exponents at s = d/2, t = l and t != l."""
-    excess, lines = 0.0, []
+    excess = 0.0
+    lines = []
     for eps, sizes in GROWTH.items():
         errors: list[list[float]] = [[], []]
         documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
@@ -89,11 +96,10 @@ def eq_32(perturb: float = 0.0) -> Outcome:
             for kept in (0, 1):
                 r, p = _given_size(document, document.d // 2, kept)
                 Y = document.denominator(r)
-                X = (
-                    np.full_like(Y, document.g[0] * document.v[0])
-                    if kept == 0
-                    else document.summand(r, 0) * Y
-                )
+                if kept == 0:
+                    X = np.full_like(Y, document.g[0] * document.v[0])
+                else:
+                    X = document.summand(r, 0) * Y
                 errors[kept].append(float(abs(p @ (X / Y) - (1 + perturb) * (p @ X) / (p @ Y))))
         slopes = [long_documents.growth_exponent([x.T_max for x in documents], e) for e in errors]
         excess = max(excess, *(slope - RATE for slope in slopes))
@@ -146,9 +152,11 @@ def eq_33(perturb: float = 0.0) -> Outcome:
 )
 def eq_34(perturb: float = 0.0) -> Outcome:
     """Every position, and the whole denominator with its last term s/(d-1) (g_t - g_{h,t})."""
-    d, error = 5, []
+    d = 5
+    error = []
     for s in range(1, d):
-        law, x = bf.fixed_size_law(d, s), Fraction(s, d - 1)
+        law = bf.fixed_size_law(d, s)
+        x = Fraction(s, d - 1)
         for kept in range(d):
             total = Fraction(0)
             for u in range(len(XI)):
@@ -156,7 +164,8 @@ def eq_34(perturb: float = 0.0) -> Outcome:
                 total += found
                 if u != kept:
                     error.append(found - one_plus(perturb) * ((1 - x) * G[u] + x * G_H[u]))
-            A, B = sum(G, Fraction(0)), sum(G_H, Fraction(0))
+            A = sum(G, Fraction(0))
+            B = sum(G_H, Fraction(0))
             error.append(
                 total - one_plus(perturb) * ((1 - x) * A + x * B + x * (G[kept] - G_H[kept]))
             )
@@ -172,9 +181,11 @@ def eq_34(perturb: float = 0.0) -> Outcome:
 )
 def eq_35(perturb: float = 0.0) -> Outcome:
     """Fitted exponents at s = d/2; they are -2, and T_max of these make the term that Theorem 5.1 lacks."""
-    excess, lines = 0.0, []
+    excess = 0.0
+    lines = []
     for eps, sizes in GROWTH.items():
-        documents, errors = long_documents.growing_documents(eps, sizes, **HEADS[0]), []
+        documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
+        errors = []
         for document in documents:
             s = document.d // 2
             x = s / (document.d - 1)

@@ -17,8 +17,10 @@ from .lime_section import largest
 
 def _ratio_gap(X: np.ndarray, Y: np.ndarray, p: np.ndarray) -> tuple[float, float]:
     """|E[X/Y] - E[X]/E[Y]| and Var(Y), free of cancellation: by the identity below Eq. 36."""
-    EX, EY = p @ X, p @ Y
-    dX, dY = X - EX, Y - EY
+    EX = p @ X
+    EY = p @ Y
+    dX = X - EX
+    dY = Y - EY
     return float(abs(p @ (dY * (EX * dY - dX * EY) / (Y * EY**2)))), float(p @ dY**2)
 
 
@@ -55,7 +57,8 @@ def lemma_d_1(perturb: float = 0.0) -> Outcome:
         cases.append((np.array([C, -C]), np.array([c, C]), np.array([0.5, 0.5]), c, C))
     for X, Y, p, c, C in cases:
         gap, variance = _ratio_gap(X, Y, p)
-        first, second = C * variance / c**3, C * math.sqrt(variance) / c**2
+        first = C * variance / c**3
+        second = C * math.sqrt(variance) / c**2
         worst = max(worst, gap / ((1 - perturb) * (first + second)) - 1)
         worst_printed = max(worst_printed, gap / (first + C * second) - 1)
     return Outcome(
@@ -79,7 +82,8 @@ def lemma_d_1(perturb: float = 0.0) -> Outcome:
 )
 def eq_36(perturb: float = 0.0) -> Outcome:
     """A grid of rationals: an identity between polynomials of low degree after multiplication."""
-    values, error = [Fraction(k, 3) for k in (1, 2, 4, 7)], []
+    values = [Fraction(k, 3) for k in (1, 2, 4, 7)]
+    error = []
     for x in values:
         for x0 in values:
             for y in values:
@@ -169,7 +173,8 @@ def lemma_d_3_expectation(perturb: float = 0.0) -> Outcome:
 )
 def lemma_d_3_variance(perturb: float = 0.0) -> Outcome:
     """All n from 3 to 6, all s and l, with either reading of the empirical variance."""
-    error, printed = [], []
+    error = []
+    printed = []
     for n in range(3, 7):
         gap = [a - b for a, b in zip(A_I[:n], B_I[:n], strict=True)]
         mean = sum(gap, Fraction(0)) / n
@@ -177,7 +182,8 @@ def lemma_d_3_variance(perturb: float = 0.0) -> Outcome:
         for s in range(1, n):
             law = bf.fixed_size_law(n, s)
             for kept in range(1, n + 1):
-                H, given = _sum_of(n), bf.kept(kept)
+                H = _sum_of(n)
+                given = bf.kept(kept)
                 second = bf.expectation(law, _sum_of(n, power=2), given)
                 found = second - bf.expectation(law, H, given) ** 2
                 factor = Fraction(n * s * (n - s - 1), (n - 1) * (n - 2))
@@ -205,7 +211,8 @@ def lemma_d_3_variance(perturb: float = 0.0) -> Outcome:
 )
 def lemma_d_4(perturb: float = 0.0) -> Outcome:
     """All n from 3 to 7 and all s."""
-    error, k = [], one_plus(perturb)
+    error = []
+    k = one_plus(perturb)
     for n in range(3, 8):
         for s in range(n + 1):
             law = bf.fixed_size_law(n, s)
@@ -235,7 +242,8 @@ def lemma_d_4(perturb: float = 0.0) -> Outcome:
 )
 def lemma_d_5(perturb: float = 0.0) -> Outcome:
     """All n from 3 to 7 and all s < n; l = 3."""
-    error, k = [], one_plus(perturb)
+    error = []
+    k = one_plus(perturb)
     for n in range(3, 8):
         for s in range(n):
             law = bf.fixed_size_law(n, s)

@@ -34,7 +34,8 @@ def _document(words: int = 16, **scores: list[float]) -> long_documents.LongDocu
 def comment_5_2_i(perturb: float = 0.0) -> Outcome:
     """e_t . grad_t = alpha_t W_l v_t + alpha_t W_l (v_t - v~) q.k_t/sqrt(d_att)."""
     w = m.random_weights(15, heads=1)
-    alpha, values = m.attention(w, w.e, 0), w.e @ w.W_v[0].T @ w.W_l[0]
+    alpha = m.attention(w, w.e, 0)
+    values = w.e @ w.W_v[0].T @ w.W_l[0]
     logits = w.e @ w.W_k[0].T @ (w.W_q[0] @ w.e[0]) / np.sqrt(m.d_att)
     split = (1 + perturb) * alpha * values + alpha * (values - alpha @ values) * logits
     return Outcome(m.relative_error(split, (w.e * m.gradient_eq_14(w)).sum(axis=1)), ALGEBRA)
@@ -58,7 +59,9 @@ def comment_5_2_i(perturb: float = 0.0) -> Outcome:
 )
 def comment_ii(perturb: float = 0.0) -> Outcome:
     """Difference quotient of the exact coefficient in alpha_t, three masses of one word."""
-    v, slopes, expected = 0.3, [], 0.0
+    v = 0.3
+    slopes = []
+    expected = 0.0
     points = []
     for g in (0.5, 1.0, 2.0):
         document = _document(g=[g, 1.0], v=[v, 2.0], g_h=[1.2, 1.1], v_h=[0.4, 0.2])
@@ -99,12 +102,11 @@ def comment_iii(perturb: float = 0.0) -> Outcome:
     document = _document(g=[5.0, 1.0], v=[0.0, 2.0], g_h=[1.0, 1.1], v_h=[0.0, 0.2])
     exact = long_documents.lime_limit(document)[0]
     formula = -(1 + perturb) * (5.0 - 1.0) * document.F / document.A
-    coefficients, xi = [], [1, 2, None, None]
+    coefficients = []
+    xi = [1, 2, None, None]
     for g_1 in (1, 3):
-        g, v = (
-            [Fraction(g_1), Fraction(1), Fraction(1), Fraction(1)],
-            [Fraction(0), *[Fraction(1)] * 3],
-        )
+        g = [Fraction(g_1), Fraction(1), Fraction(1), Fraction(1)]
+        v = [Fraction(0), *[Fraction(1)] * 3]
         v_h = [Fraction(0), Fraction(0), Fraction(1), Fraction(1)]
         f = bf.lime_limit(
             2, partial(bf.attention_value, xi=xi, g=g, v=v, g_h=[Fraction(1)] * 4, v_h=v_h)
@@ -146,7 +148,8 @@ def comment_iv(perturb: float = 0.0) -> Outcome:
         g=[2.0, 1.0], v=[F + 0.4, 2.0], g_h=[1.0, 1.0], v_h=[F + 0.8 * (1 + perturb), 0.2]
     )
     as_printed = _document(g=[2.0, 1.0], v=[0.5, 2.0], g_h=[1.0, 1.0], v_h=[1.0, 0.2])
-    found, other = long_documents.lime_limit(neutral), long_documents.lime_limit(as_printed)
+    found = long_documents.lime_limit(neutral)
+    other = long_documents.lime_limit(as_printed)
     return Outcome(
         abs(found[0]) / np.max(np.abs(found)),
         LEADING_ORDER,
@@ -192,11 +195,16 @@ def factor_of_removed_mass(ratio: float) -> float:
 )
 def figure_4(perturb: float = 0.0) -> Outcome:
     """Exact factor for three ratios B/A by the law of kinds; deletion and concentration exactly by enumeration."""
-    error, printed, found = 0.0, 0.0, []
+    error = 0.0
+    printed = 0.0
+    found = []
     for ratio, expected in ((1.0, 1.0), (ROOT, 1.5), (0.1, factor_of_removed_mass(0.1))):
         words = 1200
         g_h = 0.01  # padding of mass 1 makes up the rest of B
-        padding = round((ratio * words - g_h * words) / (1 - ratio)) if ratio < 1 else words
+        if ratio < 1:
+            padding = round((ratio * words - g_h * words) / (1 - ratio))
+        else:
+            padding = words
         mass = 1.0 if ratio == 1.0 else g_h
         document = long_documents.LongDocument(
             [words // 2] * 2, [1.0, 1.0], [1.0, -1.0], [mass] * 2, [0.0, 0.0], padding
@@ -208,11 +216,14 @@ def figure_4(perturb: float = 0.0) -> Outcome:
             error, abs(formula / exact - 1), abs(factor_of_removed_mass(ratio) / expected - 1)
         )
         printed = max(printed, abs(1.5 / exact - 1))
-    d, values = 5, [Fraction(x) for x in (4, -1, 2, 0, -5)]
+    d = 5
+    values = [Fraction(x) for x in (4, -1, 2, 0, -5)]
 
     def left(S: bf.Removed) -> Fraction:
         kept = [values[j - 1] for j in range(1, d + 1) if j not in S]
-        return sum(kept, Fraction(0)) / len(kept) if kept else Fraction(0)
+        if kept:
+            return sum(kept, Fraction(0)) / len(kept)
+        return Fraction(0)
 
     deleted = bf.lime_limit(d, left)[1:]
     error = max(

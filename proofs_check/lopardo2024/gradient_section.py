@@ -23,7 +23,8 @@ def section_4_1(perturb: float = 0.0) -> Outcome:
     w = m.random_weights(6)
     gradient = m.jacobian(partial(m.output, w), w.e)[1 : m.T + 1]
     formula = m.gradient_eq_14(w)[1 : m.T + 1]
-    l1, l2 = np.abs(formula).sum(axis=1), np.sqrt((formula**2).sum(axis=1))
+    l1 = np.abs(formula).sum(axis=1)
+    l2 = np.sqrt((formula**2).sum(axis=1))
     error = m.relative_error((1 + perturb) * l1, np.abs(gradient).sum(axis=1))
     error = max(error, m.relative_error((1 + perturb) * l2, np.linalg.norm(gradient, axis=1)))
     times_input = (w.e[1 : m.T + 1] * gradient).sum(axis=1)
@@ -79,7 +80,8 @@ def eq_13(perturb: float = 0.0) -> Outcome:
 )
 def theorem_4_1(perturb: float = 0.0) -> Outcome:
     """JAX on the whole model against Eq. 14, with and without the term of [CLS]; and a scalar model by hand."""
-    error, printed = 0.0, 0.0
+    error = 0.0
+    printed = 0.0
     for seed in range(8, 11):
         w = m.random_weights(seed)
         true = m.jacobian(partial(m.output, w), w.e)
@@ -127,11 +129,9 @@ def comment_4_2_i(perturb: float = 0.0) -> Outcome:
     gradient = m.jacobian(partial(m.output, w), w.e)[1 : m.T + 1]
     alpha = m.attention(w, w.e, 0)[1 : m.T + 1]
     direction = w.W_l[0] @ w.W_v[0]
-    l2, l1, average = (
-        np.linalg.norm(gradient, axis=1),
-        np.abs(gradient).sum(axis=1),
-        gradient.mean(axis=1),
-    )
+    l2 = np.linalg.norm(gradient, axis=1)
+    l1 = np.abs(gradient).sum(axis=1)
+    average = gradient.mean(axis=1)
     error = m.relative_error((1 + perturb) * alpha * np.linalg.norm(direction), l2)
     error = max(error, m.relative_error((1 + perturb) * alpha * np.abs(direction).sum(), l1))
     error = max(error, m.relative_error((1 + perturb) * alpha * direction.mean(), average))

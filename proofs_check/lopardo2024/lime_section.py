@@ -57,7 +57,8 @@ def moments(
     d: int, value: bf.Value, weight: Callable[[int], Fraction]
 ) -> tuple[list[Fraction], list[Fraction]]:
     """(alpha_0, alpha_1, alpha_2) and (E[pi f], E[pi Z_1 f], ..., E[pi Z_d f]) by enumeration."""
-    alpha, right = [Fraction(0)] * 3, [Fraction(0)] * (d + 1)
+    alpha = [Fraction(0)] * 3
+    right = [Fraction(0)] * (d + 1)
     for S, p in bf.sampling_law(d).items():
         mass = p * weight(len(S))
         alpha[0] += mass
@@ -95,7 +96,9 @@ def kernel(s: int) -> Fraction:
 )
 def eq_16(perturb: float = 0.0) -> Outcome:
     """Normal equations with a ridge, free and penalized intercept, against the closed form."""
-    rho, error, printed = Fraction(1, 20), [], []
+    rho = Fraction(1, 20)
+    error = []
+    printed = []
     for d in (2, 3, 5):
         value = random_game(d, seed=d)
         (a0, a1, a2), right = moments(d, value, kernel)
@@ -140,13 +143,12 @@ def eq_16(perturb: float = 0.0) -> Outcome:
 )
 def slides_surrogate(perturb: float = 0.0) -> Outcome:
     """Adding a constant to f leaves the coefficients alone with an intercept, not without."""
-    error, printed = [], []
+    error = []
+    printed = []
     for d in (2, 3, 4):
-        value, raised, slip = (
-            random_game(d, 20 + d),
-            random_game(d, 20 + d, shift=7),
-            7 * one_plus(perturb) - 7,
-        )
+        value = random_game(d, 20 + d)
+        raised = random_game(d, 20 + d, shift=7)
+        slip = 7 * one_plus(perturb) - 7
         plain = bf.lime_limit(d, value)
         shifted = bf.lime_limit(d, raised)
         error += [shifted[0] - plain[0] - 7 - slip] + [
@@ -213,9 +215,11 @@ def slides_theorem(perturb: float = 0.0) -> Outcome:
 )
 def eq_17(perturb: float = 0.0) -> Outcome:
     """Both forms against elimination, for arbitrary set functions."""
-    error, printed = [], []
+    error = []
+    printed = []
     for d in (2, 3, 4, 5, 6):
-        value, law = random_game(d, seed=40 + d), bf.sampling_law(d)
+        value = random_game(d, seed=40 + d)
+        law = bf.sampling_law(d)
         E = bf.expectation(law, value)
         E_j = [bf.expectation(law, value, bf.kept(j)) for j in range(1, d + 1)]
         mean = sum(E_j, Fraction(0)) / d

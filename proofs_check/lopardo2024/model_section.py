@@ -142,7 +142,8 @@ def eq_10(perturb: float = 0.0) -> Outcome:
 def eq_11(perturb: float = 0.0) -> Outcome:
     """alpha-avg <= alpha-max <= K alpha-avg, sharp on both sides; a pair of heads with reversed ranks."""
     alpha = np.array([[0.5, 0.4, 0.1], [0.1, 0.3, 0.6], [0.3, 0.35, 0.35]])
-    average, largest = alpha.mean(axis=0), alpha.max(axis=0)
+    average = alpha.mean(axis=0)
+    largest = alpha.max(axis=0)
     reversed_ranks = average[1] > average[0] and largest[1] < largest[0]
     one_hot = np.eye(3)
     lower = np.max((1 + perturb) * average - largest)

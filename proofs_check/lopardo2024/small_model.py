@@ -13,7 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-K, d_att, d_out, d_e, T, T_max = 2, 3, 5, 7, 4, 11
+K = 2
+d_att = 3
+d_out = 5
+d_e = 7
+T = 4
+T_max = 11
 
 
 class Weights(NamedTuple):
@@ -73,7 +78,8 @@ def gradient_eq_14(w: Weights, factor: float = 1.0) -> np.ndarray:
     rows = np.zeros_like(w.e)
     heads = w.W_q.shape[0]
     for i in range(heads):
-        alpha, v = attention(w, w.e, i), w.e @ w.W_v[i].T
+        alpha = attention(w, w.e, i)
+        v = w.e @ w.W_v[i].T
         q = w.W_q[i] @ w.e[0]
         deviation = (v - alpha @ v) @ w.W_l[i]
         rows += alpha[:, None] * (w.W_l[i] @ w.W_v[i])
@@ -86,7 +92,9 @@ def cls_term(w: Weights) -> np.ndarray:
     heads = w.W_q.shape[0]
     total = np.zeros(d_e)
     for i in range(heads):
-        alpha, v, k = attention(w, w.e, i), w.e @ w.W_v[i].T, w.e @ w.W_k[i].T
+        alpha = attention(w, w.e, i)
+        v = w.e @ w.W_v[i].T
+        k = w.e @ w.W_k[i].T
         deviation = (v - alpha @ v) @ w.W_l[i]
         total += w.W_q[i].T @ ((alpha * deviation) @ k) / np.sqrt(d_att)
     return total / heads
@@ -103,11 +111,10 @@ def double_precision() -> Iterator[tuple[Any, Any]]:
             "this check differentiates with JAX: install the extra 'jax' (pip install 'attn-closed-form[jax]')"
         ) from error
     # jax.enable_x64 is new; before it the switch lived in jax.experimental.
-    switch = (
-        jax.enable_x64
-        if hasattr(jax, "enable_x64")
-        else importlib.import_module("jax.experimental").enable_x64
-    )
+    if hasattr(jax, "enable_x64"):
+        switch = jax.enable_x64
+    else:
+        switch = importlib.import_module("jax.experimental").enable_x64
     with switch(True):
         yield jax, jnp
 

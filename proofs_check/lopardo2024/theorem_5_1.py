@@ -102,19 +102,17 @@ def theorem_5_1(perturb: float = 0.0) -> Outcome:
 def missing_term(perturb: float = 0.0) -> Outcome:
     """Add 5 to every value: change of exact LIME (zero), of the corrected and of the printed leading term."""
     xi: list[int | None] = [1, 2, 3, 4, None, None, None]
-    g, g_h = (
-        [Fraction(x) for x in (3, 1, 2, 5, 1, 1, 1)],
-        [Fraction(x) for x in (1, 2, 1, 1, 1, 1, 1)],
-    )
-    v, v_h = (
-        [Fraction(x) for x in (2, -1, 4, 1, 0, 0, 0)],
-        [Fraction(x) for x in (1, 0, -2, 1, 0, 0, 0)],
-    )
+    g = [Fraction(x) for x in (3, 1, 2, 5, 1, 1, 1)]
+    g_h = [Fraction(x) for x in (1, 2, 1, 1, 1, 1, 1)]
+    v = [Fraction(x) for x in (2, -1, 4, 1, 0, 0, 0)]
+    v_h = [Fraction(x) for x in (1, 0, -2, 1, 0, 0, 0)]
     lost = one_plus(perturb)
 
     def leading(c: int) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:
-        w, w_h = [x + c for x in v], [x + c for x in v_h]
-        A, B = sum(g, Fraction(0)), sum(g_h, Fraction(0))
+        w = [x + c for x in v]
+        w_h = [x + c for x in v_h]
+        A = sum(g, Fraction(0))
+        B = sum(g_h, Fraction(0))
         F = sum((a * b for a, b in zip(g, w, strict=True)), Fraction(0)) / A
         beta = bf.lime_limit(4, lambda S: bf.attention_value(S, xi, g, w, g_h, w_h))[1:]
         corrected = [
@@ -160,10 +158,8 @@ def constant(perturb: float = 0.0) -> Outcome:
     document = long_documents.LongDocument(
         base.n, base.g, v, base.g_h, base.v_h, base.padding, 1.0, 0.0
     )
-    exact, one = (
-        long_documents.lime_limit(document),
-        long_documents.printed_theorem(document, factor=1.0),
-    )
+    exact = long_documents.lime_limit(document)
+    one = long_documents.printed_theorem(document, factor=1.0)
     ratio = exact / one
     return Outcome(
         float(np.max(np.abs((1 + perturb) / ratio - 1))) + abs(document.F),
@@ -200,7 +196,9 @@ def constant(perturb: float = 0.0) -> Outcome:
 )
 def remainder(perturb: float = 0.0) -> Outcome:
     """Fitted exponents for four eps, two-sided: the rate is eps - 2, not just at most that."""
-    error, lines, against_printed = 0.0, [], 0.0
+    error = 0.0
+    lines = []
+    against_printed = 0.0
     for eps, sizes in GROWTH.items():
         documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
         exact = [long_documents.lime_limit(document) for document in documents]

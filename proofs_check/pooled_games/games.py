@@ -35,10 +35,12 @@ class Head(NamedTuple):
 
     def terms(self, S: Coalition, theta: Fraction = ZERO) -> tuple[Fraction, Fraction]:
         """Numerator less theta times the denominator, and the denominator, of a coalition."""
-        N, D = self.c * (self.u - theta), self.c
+        N = self.c * (self.u - theta)
+        D = self.c
         for j, p in enumerate(self.players):
             mass, value = (p.a, p.v) if j in S else (p.b, p.w)
-            N, D = N + mass * (value - theta), D + mass
+            N = N + mass * (value - theta)
+            D = D + mass
         return N, D
 
     def value(self, S: Coalition) -> Fraction:
@@ -112,7 +114,8 @@ def integral(f: Value, players: Sequence[int], density: Callable[[int, int], Fra
 
 def by_orders(f: Value, orders: Iterator[tuple[int, ...]]) -> list[Fraction]:
     """Mean change that each player makes over orders of arrival."""
-    total, count = [F(0)] * N, 0
+    total = [F(0)] * N
+    count = 0
     for order in orders:
         here: Coalition = frozenset()
         for j in order:

@@ -121,7 +121,8 @@ def contrastive(perturb: float = 0.0) -> Outcome:
 )
 def several_heads(perturb: float = 0.0) -> Outcome:
     """The two heads that nearly agree, every M and k; equality occurs, so one per cent less must fail."""
-    gaps, slack = [], []
+    gaps = []
+    slack = []
     heads = (REPLACED, SECOND)
     for M, k in itertools.product(ALL, range(3)):
         sets = [M | set(R) for R in itertools.combinations(range(N), k)]
@@ -144,7 +145,8 @@ def ratio_bounds(perturb: float = 0.0) -> Outcome:
     gaps = []
     for head, theta in itertools.product(HEADS, THRESHOLDS):
         points = [head.terms(S, theta) for S in ALL]
-        low, U = min(X / D for X, D in points), max(D for _, D in points)
+        low = min(X / D for X, D in points)
+        U = max(D for _, D in points)
         for X, D in points:
             line = low + (X - low * D) / U
             gaps.append(max(F(0), line + Fraction(str(perturb)) * abs(line) - X / D))

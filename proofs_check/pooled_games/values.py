@@ -270,9 +270,9 @@ def faithful_banzhaf(perturb: float = 0.0) -> Outcome:
         constant = mean - sum(first) / 2 + sum(half.values()) / 4
         scale = one_plus(perturb)
 
-        def residual(
+        def residual(  # type: ignore[no-untyped-def]
             S: frozenset[int], head=head, c=constant, b=single, pairs=half, scale=scale
-        ) -> Fraction:  # type: ignore[no-untyped-def]
+        ) -> Fraction:
             fit = (
                 c
                 + sum((b[i] for i in S), F(0))

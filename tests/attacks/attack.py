@@ -79,11 +79,9 @@ class Reader:
         assert self.child is not None and self.child.stdin is not None
         self.child.stdin.write(json.dumps([path, door]) + "\n")
         self.child.stdin.flush()
-        busy, end, line = (
-            processor_seconds(self.child.pid) + seconds,
-            time.monotonic() + PATIENCE,
-            None,
-        )
+        busy = processor_seconds(self.child.pid) + seconds
+        end = time.monotonic() + PATIENCE
+        line = None
         while line is None:
             try:
                 line = self.lines.get(timeout=0.2)

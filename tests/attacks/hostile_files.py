@@ -66,7 +66,10 @@ def legacy(
     head = b"".join(
         pickle.dumps(part, 2) for part in (MAGIC, 1001, {"little_endian": little_endian})
     )
-    tail = struct.pack("<q", 4) + np.ones(4, "<f4").tobytes() if data is None else data
+    if data is None:
+        tail = struct.pack("<q", 4) + np.ones(4, "<f4").tobytes()
+    else:
+        tail = data
     return head + pickle_bytes + pickle.dumps(list(keys), 2) + tail
 
 
@@ -259,7 +262,8 @@ def _bombs() -> Iterator[tuple[str, str, bytes]]:
         )
         return b"Nq\x00" + b"".join(levels)
 
-    lists, tuples = laughs(b"l"), laughs(b"t")
+    lists = laughs(b"l")
+    tuples = laughs(b"t")
     rebuild = b"ctorch._utils\n_rebuild_tensor_v2\n("
     storage = b"(U\x07storagectorch\nFloatStorage\nU\x010U\x03cpuK\x04tQ"
     big = b"\x8b" + struct.pack("<i", 1_000_000) + b"\x01" * 1_000_000

@@ -79,7 +79,9 @@ def text_model(suffix: str, folder: Path) -> bytes:
 
 def fasttext(folder: Path, **claims: int) -> bytes:
     """A fastText classifier of four words and two labels; `claims` replace the sizes that the file gives."""
-    words, dim, bucket = 4, 3, 6
+    words = 4
+    dim = 3
+    bucket = 6
     options = (dim, 5, 5, 1, 5, 1, 3, 3, bucket, 2, claims.get("maxn", 3), 100)
     names = ["</s>", "fine", "poor", "film", "__label__bad", "__label__good"]
     data = struct.pack("<14id", 793712314, 12, *options, 1e-4)

@@ -40,7 +40,12 @@ def test_hostile_files_are_read_or_refused_in_one_line(
     if name in PACKAGES:
         pytest.importorskip(PACKAGES[name], reason=f"{name} files need it")
     suffix, door, _ = SAMPLES[name]
-    cuts, flips = (100, 2000) if LONG else (10, 10) if name == "HDF5" else (25, 75)
+    if LONG:
+        cuts, flips = (100, 2000)
+    elif name == "HDF5":
+        cuts, flips = (10, 10)
+    else:
+        cuts, flips = (25, 75)
     result = attack(files_of(name, tmp_path, cuts, flips), suffix, door, reader, tmp_path)
     assert not result.wrong, "\n".join(result.wrong[:20])
     assert result.outcomes["read"] >= 1 and result.outcomes["refused"] >= 5
@@ -69,7 +74,8 @@ def test_the_attack_notices_hangs_crashes_tracebacks_and_files_of_the_machine(
 def test_pipes_and_devices_are_not_opened(name: str, tmp_path: Path) -> None:
     """Opening a pipe would wait for ever, and a device has no end."""
     suffix, door, _ = SAMPLES[name]
-    pipe, device = tmp_path / f"pipe{suffix}", tmp_path / f"device{suffix}"
+    pipe = tmp_path / f"pipe{suffix}"
+    device = tmp_path / f"device{suffix}"
     os.mkfifo(pipe)
     device.symlink_to("/dev/zero")
     assert stat.S_ISFIFO(pipe.stat().st_mode)

@@ -66,7 +66,8 @@ def test_gradient_is_a_central_difference(shape, seed):
     tokens = np.random.default_rng(seed).integers(0, model.D, size=shape.T_max - 1 - seed % 2)
     output = seed % model.C
     ids = np.full(model.T_max, model.unk)
-    ids[0], ids[1 : 1 + len(tokens)] = model.cls, tokens
+    ids[0] = model.cls
+    ids[1 : 1 + len(tokens)] = tokens
     e = (model.W_e[ids] + model.W_p).astype(np.longdouble)
     assert_algebraic(
         plain_output(model, e, output), predict(model, tokens)[output], magnitudes(model).value
@@ -117,8 +118,10 @@ def test_one_padding_token_has_the_gradient_of_unk(problem):
 
 def test_the_cls_row_needs_the_extra_term():
     """Theorem 4.1 as printed is wrong in row 0, by far more than rounding, and right elsewhere."""
-    model, tokens = make_weights(PRIMES, seed=1), [3, 5, 8]
-    tables, full = model.collapse, gradient(model, tokens)
+    model = make_weights(PRIMES, seed=1)
+    tokens = [3, 5, 8]
+    tables = model.collapse
+    full = gradient(model, tokens)
     parts = gradient_parts(model, tokens)
     printed = parts[0].T @ tables.w_v[:, 0] + parts[1].T @ tables.w_k
     assert_algebraic(full[1:], printed[1:], magnitudes(model).gradient)
@@ -165,7 +168,8 @@ def test_integrated_gradients_of_unk_are_zero():
 
 
 def test_a_tighter_tolerance_is_not_worse():
-    model, tokens = make_weights(PRIMES, seed=1, top_score=30.0), [3, 5, 8, 5]
+    model = make_weights(PRIMES, seed=1, top_score=30.0)
+    tokens = [3, 5, 8, 5]
     exact = integrated_gradients(model, tokens, tol=1e-13)
     for tol in (1e-3, 1e-6, QUADRATURE):
         assert_quadrature(
@@ -191,16 +195,21 @@ def test_bad_output(function, output):
 
 @pytest.mark.parametrize("function", EVERY)
 def test_a_combination_of_outputs_is_the_combination_of_their_scores(function):
-    model, tokens = make_weights(PRIMES._replace(C=3), seed=1), [3, 5, 8]
+    model = make_weights(PRIMES._replace(C=3), seed=1)
+    tokens = [3, 5, 8]
     norm = function in (gradient_l1, gradient_l2)  # of one output by one, they are not linear
-    margin, combination = [1.0, -2.0, 0.0], [function(model, tokens, c) for c in range(3)]
+    margin = [1.0, -2.0, 0.0]
+    combination = [function(model, tokens, c) for c in range(3)]
     if norm:
         grad = gradient(model, tokens, margin)[1:4]
         expected = np.linalg.norm(grad, ord=1 if function is gradient_l1 else 2, axis=1)
     else:
         expected = combination[0] - 2 * combination[1]
     size = magnitudes(model)
-    scale = size.value if function is integrated_gradients else size.gradient * model.d_e
+    if function is integrated_gradients:
+        scale = size.value
+    else:
+        scale = size.gradient * model.d_e
     assert np.abs(function(model, tokens, margin) - expected).max() <= 1e-9 * scale
 
 

@@ -22,12 +22,16 @@ def test_equation_3_in_the_papers_indexing(T_max, d_e):
 
 @pytest.mark.parametrize("base", [10000.0, 10000, 7.0])
 def test_the_authors_convention(base):
-    T_max, d_e = 13, 7
+    T_max = 13
+    d_e = 7
     expected = np.empty((T_max, d_e))
     for t in range(T_max):
         for j in range(d_e):
             angle = t * math.exp(-math.log(base) * (j - j % 2) / d_e)
-            expected[t, j] = math.cos(angle) if j % 2 else math.sin(angle)
+            if j % 2:
+                expected[t, j] = math.cos(angle)
+            else:
+                expected[t, j] = math.sin(angle)
     assert_algebraic(sinusoidal_positions(T_max, d_e, base=base), expected, scale=T_max)
 
 

@@ -202,7 +202,8 @@ def test_predict_many_names_the_document(batch, message):
 
 
 def test_the_scale_of_random_weights_multiplies_the_scores():
-    plain, steep = random_weights(3), random_weights(3, score_scale=5.0)
+    plain = random_weights(3)
+    steep = random_weights(3, score_scale=5.0)
     np.testing.assert_allclose(
         scores(steep, [4, 7], 0).s, 5 * scores(plain, [4, 7], 0).s, rtol=1e-12
     )

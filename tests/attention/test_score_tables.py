@@ -13,7 +13,10 @@ def test_scores_are_query_times_key_and_last_layer_times_value(problem):
     """One token at a time, straight from P1 Eq. 5 to 8."""
     model, tokens, output = problem
     ids = [model.cls, *tokens, *[model.unk] * ((model.T_max or 0) - 1 - len(tokens))]
-    W_p = np.zeros((len(ids), model.d_e)) if model.W_p is None else model.W_p
+    if model.W_p is None:
+        W_p = np.zeros((len(ids), model.d_e))
+    else:
+        W_p = model.W_p
     expected_s, expected_u = np.empty((2, model.K, len(ids)))
     for i in range(model.K):
         q = model.W_q[i] @ (model.W_e[model.cls] + W_p[0]) + model.b_q[i]

@@ -80,7 +80,8 @@ def test_without_an_opponent_the_target_alone_makes_the_label():
 
 
 def test_slides_of_own_pictures_and_wrong_settings():
-    images, digits = np.arange(8.0)[:, None], np.array([0, 1, 2, 3] * 2)
+    images = np.arange(8.0)[:, None]
+    digits = np.array([0, 1, 2, 3] * 2)
     slides = digit_slides(2, (5, 5), target=1, images=images, digits=digits)
     assert slides.bags[1].shape == (5, 1) and set(slides.bags[0][:, 0] % 4) <= {0, 2, 3}
     for settings, message in (
@@ -93,7 +94,8 @@ def test_slides_of_own_pictures_and_wrong_settings():
 
 
 def test_idx_files(tmp_path):
-    pictures, labels = tmp_path / "images", tmp_path / "labels"
+    pictures = tmp_path / "images"
+    labels = tmp_path / "labels"
     pictures.write_bytes(
         bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2]) + bytes([0, 255, 51, 102])
     )

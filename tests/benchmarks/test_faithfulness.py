@@ -47,7 +47,8 @@ def test_curves_of_games_are_those_of_masks_one_by_one(number):
     scores = np.array([0.3, -1.0, 0.3, 2.0, 0.0, -5.0, 1.0])
     order = sorted(range(7), key=lambda j: -scores[j])  # stable: ties from left to right
     present = np.ones(7, dtype=bool)
-    down, up = [game.value(present)], [game.value(~present)]
+    down = [game.value(present)]
+    up = [game.value(~present)]
     for k, j in enumerate(order):
         present[j] = False
         down.append(game.value(present))
@@ -162,7 +163,8 @@ def test_spearman_and_ranks_are_scipys(x, random):
 @given(small, st.randoms(use_true_random=False))
 def test_auroc_counts_pairs(x, random):
     chosen = [random.random() < 0.5 for _ in x]
-    chosen[0], chosen[1] = True, False
+    chosen[0] = True
+    chosen[1] = False
     yes = [a for a, c in zip(x, chosen, strict=True) if c]
     no = [a for a, c in zip(x, chosen, strict=True) if not c]
     expected = np.mean([(a > b) + (a == b) / 2 for a in yes for b in no])
@@ -172,12 +174,14 @@ def test_auroc_counts_pairs(x, random):
 def test_auroc_is_scikit_learns():
     metrics = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(0)
-    chosen, scores = rng.random(60) < 0.2, rng.integers(6, size=60)
+    chosen = rng.random(60) < 0.2
+    scores = rng.integers(6, size=60)
     assert auroc(chosen, scores) == pytest.approx(metrics.roc_auc_score(chosen, scores), abs=1e-12)
 
 
 def test_naive_bayes_scores_count_occurrences():
-    documents, labels = [[0, 1, 1], [1], [2, 2, 2, 0], [3]], [1, 0, 0, 1]
+    documents = [[0, 1, 1], [1], [2, 2, 2, 0], [3]]
+    labels = [1, 0, 0, 1]
     got = naive_bayes_scores(documents, labels, D=5, alpha=0.5)
     expected = [np.log(1.5 / 1.5), np.log(2.5 / 1.5), np.log(0.5 / 3.5), np.log(1.5 / 0.5), 0.0]
     assert_algebraic(got, expected)

@@ -25,7 +25,10 @@ def test_the_network_masks_what_the_game_removes(family):
 
     model = benchmark.make_model(family).eval()
     ids = benchmark.ids_of(family, benchmark.texts(np.random.default_rng(1), 1)[0])
-    query = 0 if family == "BERT" else benchmark.LENGTH
+    if family == "BERT":
+        query = 0
+    else:
+        query = benchmark.LENGTH
     n = benchmark.LENGTH + 1
     sets = np.zeros((2, n), dtype=bool)
     sets[1, 5] = True

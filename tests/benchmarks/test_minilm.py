@@ -16,14 +16,14 @@ from benchmarks import finetune_minilm as tuning  # noqa: E402
 from benchmarks import minilm, minilm_fit, minilm_model, minilm_rivals  # noqa: E402
 from benchmarks.faithfulness import removal  # noqa: E402
 from benchmarks.minilm_inside import Inside, _half, _HandedNorm, _HandedThrough, relevance_model  # noqa: E402
-from benchmarks.minilm_model import (
+from benchmarks.minilm_model import (  # noqa: E402
     Counted,
     Document,
     Store,
     as_transformer,
     encode,
     first_sentences,
-)  # noqa: E402
+)
 from benchmarks.minilm_rows import Measured, all_rows, for_model  # noqa: E402
 
 WORDS = [
@@ -124,7 +124,8 @@ def test_the_rules_of_relevance():
     assert torch.allclose(_HandedNorm(norm)(x), norm(x), atol=1e-6)
     (slope,) = torch.autograd.grad(_HandedNorm(norm)(x)[0, 0], x)
     assert float((slope * x).sum()) == pytest.approx(float(norm(x)[0, 0]), abs=1e-5)
-    a, b = torch.rand(2, 3, requires_grad=True), torch.rand(3, 2, requires_grad=True)
+    a = torch.rand(2, 3, requires_grad=True)
+    b = torch.rand(3, 2, requires_grad=True)
     ga, gb = torch.autograd.grad(_half(a, b).sum(), (a, b))
     assert float((ga * a).sum()) == pytest.approx(float((a @ b).sum()) / 2, rel=1e-5)
     assert float((gb * b).sum()) == pytest.approx(float((a @ b).sum()) / 2, rel=1e-5)

@@ -68,18 +68,18 @@ def test_two_steps_of_sgd_go_down_the_gradient_of_their_batches():
     """From s = v = 0 the first step moves v alone; the second moves both."""
     truth = toy(3, 9)
     index = short_sequences(9, 60, 2, "balanced", np.random.default_rng(3))
-    samples, f, weight = (
-        counts(np.arange(9), list(index)),
-        truth.predict_many(list(index))[:, None],
-        np.full(60, 1 / 60),
-    )
-    rate, size = 0.5, 16
+    samples = counts(np.arange(9), list(index))
+    f = truth.predict_many(list(index))[:, None]
+    weight = np.full(60, 1 / 60)
+    rate = 0.5
+    size = 16
     end = Sgd(rate, size, 2).solve(Problem(samples, f, weight), silent, np.random.default_rng(5))
     draws = np.random.default_rng(5).choice(len(f), size=(2, size), p=weight)
     V = samples.shape[1]
     x = np.zeros(2 * V)
     for rows in draws:
-        batch, even = samples[rows], np.full(size, 1 / size)
+        batch = samples[rows]
+        even = np.full(size, 1 / size)
 
         def loss(x, batch=batch, rows=rows, even=even):
             problem = Problem(batch, f[rows], even)
@@ -87,7 +87,8 @@ def test_two_steps_of_sgd_go_down_the_gradient_of_their_batches():
 
         step = 1e-5 * np.eye(x.size)
         x = x - rate * np.array([(loss(x + e) - loss(x - e)) / 2e-5 for e in step])
-    s, v = x[:V], x[V:]
+    s = x[:V]
+    v = x[V:]
     assert np.abs(s).max() > 1e-3
     np.testing.assert_allclose(end.s, s - s.mean(), atol=1e-8)
     np.testing.assert_allclose(end.v[:, 0], v, atol=1e-8)

@@ -31,7 +31,8 @@ IDS = np.array([5, 7, 5, 3, 11, 7, 2])
 
 def test_correlations():
     x = np.array([[1.0, 2.0, 4.0], [1.0, 3.0, 100.0], [3.0, 2.0, 0.0], [0.1, 0.1, 0.1]])
-    rho, tau = pearson(x), spearman(x)
+    rho = pearson(x)
+    tau = spearman(x)
     assert rho[:3, :3] == pytest.approx(np.corrcoef(x[:3]))
     assert tau[0, 1] == pytest.approx(1) and tau[0, 2] == pytest.approx(-1) and rho[0, 1] < 0.99
     assert np.isnan(rho[3]).all() and np.isnan(tau[:, 3]).all()
@@ -96,7 +97,8 @@ def test_the_forms_are_those_of_the_game():
 def test_printed_theorem_4_1_is_the_gradient_but_for_cls():
     weights = random_weights(seed=1, D=17, d_e=7, T_max=13, K=2, d_att=3, d_out=5, biases=True)
     padded = np.asarray(oracle.pad_ids(IDS, weights.T_max))
-    theorem, truth = paper1_gradients.theorem_4_1(weights, padded), gradient(weights, IDS)
+    theorem = paper1_gradients.theorem_4_1(weights, padded)
+    truth = gradient(weights, IDS)
     assert theorem[1:] == pytest.approx(truth[1:], abs=1e-13)
     assert np.abs(theorem[0] - truth[0]).max() > 1e-3
     assert truth == pytest.approx(
@@ -105,7 +107,8 @@ def test_printed_theorem_4_1_is_the_gradient_but_for_cls():
 
 
 def test_token_scores():
-    alpha, slope = np.array([[0.2, 0.6], [0.4, 0.2]]), np.array([[3.0, -4.0], [0.0, 1.0]])
+    alpha = np.array([[0.2, 0.6], [0.4, 0.2]])
+    slope = np.array([[3.0, -4.0], [0.0, 1.0]])
     expected = [[0.3, 0.4], [0.4, 0.6], [-0.5, 0.5], [0.5, 0.5], [7, 1], [5, 1]]
     assert paper1_gradients.token_scores(alpha, slope) == pytest.approx(np.array(expected))
     assert len(paper1_gradients.SCORES) == len(expected)
@@ -150,7 +153,8 @@ def test_slopes_are_the_gradient(params):
     ids = jnp.array([0, *IDS])
     slope = np.asarray(layers_model.slopes(params, CONFIG, ids))
     e = np.array(params["W_e"][ids] + params["W_p"][: len(ids)])
-    up, down = e.copy(), e.copy()
+    up = e.copy()
+    down = e.copy()
     up[3, 5] += 1e-5
     down[3, 5] -= 1e-5
     real = np.ones((1, len(ids)), dtype=bool)
@@ -191,7 +195,8 @@ def test_six_layers_train_and_go_on_after_a_kill(tmp_path, monkeypatch):
     monkeypatch.setattr(layers_model, "six_layer_config", lambda D: CONFIG._replace(D=D))
     plan = layers_model.Plan(windows=3, reviews=3, window_batch=4, review_batch=4)
     whole = layers_model.train_six_layers(documents, 17, 0, plan, None).params
-    made, limit = [], 4
+    made = []
+    limit = 4
 
     def batch(documents, cls, plan, step):
         made.append(step)

@@ -20,7 +20,9 @@ REPRODUCED = [
 def faults(row):
     """What a row of a result file lacks; [] if nothing."""
     found = []
-    n, kind, pm = row.get("n"), row.get("statistic"), row.get("ours_pm")
+    n = row.get("n")
+    kind = row.get("statistic")
+    pm = row.get("ours_pm")
     if not isinstance(n, int) or n < 1 or not row.get("of"):
         found.append("the number of documents, and of what")
     if kind not in STATISTICS:
@@ -108,7 +110,8 @@ def test_a_part_that_is_done_is_not_computed_again(tmp_path):
 
 
 def test_a_whole_reproduction_leaves_out_what_is_done(tmp_path, monkeypatch):
-    ran, results = [], tmp_path / "results"
+    ran = []
+    results = tmp_path / "results"
     results.mkdir()
     monkeypatch.setattr(reproduce, "MODULES", ("one", "two", "three"))
     monkeypatch.setattr(reproduce, "RESULTS", results)

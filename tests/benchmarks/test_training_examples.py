@@ -14,7 +14,9 @@ from benchmarks.training_examples import area_under_curve, flip, knn_shapley, pe
 def test_knn_shapley_is_that_of_enumeration(k):
     rng = np.random.default_rng(k)
     n = 7
-    X, y, x = rng.normal(size=(n, 2)), rng.integers(0, 2, size=n), rng.normal(size=2)
+    X = rng.normal(size=(n, 2))
+    y = rng.integers(0, 2, size=n)
+    x = rng.normal(size=2)
     order = np.argsort(np.square(X - x).sum(axis=1))
 
     def utility(chosen):
@@ -41,7 +43,8 @@ def test_permutations_come_close_and_truncation_keeps_the_sum():
 
 
 def test_area_under_the_curve_by_pairs():
-    suspicion, wrong = np.array([0.3, 0.1, 0.3, 0.9]), np.array([True, False, False, True])
+    suspicion = np.array([0.3, 0.1, 0.3, 0.9])
+    wrong = np.array([True, False, False, True])
     pairs = [(a > b) + 0.5 * (a == b) for a in suspicion[wrong] for b in suspicion[~wrong]]
     assert area_under_curve(suspicion, wrong) == pytest.approx(np.mean(pairs))
 

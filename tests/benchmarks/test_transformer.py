@@ -27,7 +27,8 @@ from benchmarks.transformers.transformer import (
 from jax_model.training.loop import Optimizer, cross_entropy, fit
 from tests.tolerances import assert_algebraic
 
-D, T = 13, 7
+D = 13
+T = 7
 IDS = np.array([[3, 5, 7, 11, 2, 5, 1], [4, 4, 6, 12, PAD, PAD, PAD]])
 
 
@@ -56,7 +57,10 @@ def transcribed(params, config, ids):
         x = [norm(row, q["gain_1"], q["shift_1"]) for row in h]
         out = []
         for t in range(len(h)):
-            seen = range(t + 1) if config.causal else range(len(h))
+            if config.causal:
+                seen = range(t + 1)
+            else:
+                seen = range(len(h))
             parts = []
             for i in range(config.H):
                 own = slice(i * width, (i + 1) * width)
@@ -106,7 +110,8 @@ def test_without_positions_order_is_nothing_and_with_them_it_is_something():
     shuffled = IDS[:1, [0, 3, 2, 1, 6, 5, 4]]
     for positions in (False, True):
         params, config = model(positions=positions)
-        a, b = forward(params, config, IDS[:1]), forward(params, config, shuffled)
+        a = forward(params, config, IDS[:1])
+        b = forward(params, config, shuffled)
         assert (abs(a - b)[0] < 1e-12) != positions
 
 
@@ -169,7 +174,8 @@ def test_integrated_gradients_are_complete():
 
 def test_gradients_are_differences():
     params, config = model()
-    e, step = embed(params, IDS[:1]), 1e-6
+    e = embed(params, IDS[:1])
+    step = 1e-6
     real = jnp.ones((1, T), bool)
 
     output = jax.jit(lambda e: from_embeddings(params, config, e, real)[0])
@@ -216,7 +222,8 @@ def test_lrp_of_the_classifier_is_half_the_value_part_and_a_quarter_of_the_key_p
     from attn_closed_form._arrays import softmax
     from attn_closed_form.attention.predict import as_tokens, scores
 
-    weights, tokens = random_weights(seed=5), [4, 9, 2]
+    weights = random_weights(seed=5)
+    tokens = [4, 9, 2]
     _, s, u = scores(weights, as_tokens(weights, tokens), 0)
     alpha = softmax(s)
     f = (alpha * u).sum(axis=1, keepdims=True)

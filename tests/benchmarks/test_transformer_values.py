@@ -14,7 +14,7 @@ for package in ("captum", "lime", "shap", "shapiq"):
 from attn_closed_form import PooledGame, TransformerClassifier, shapley  # noqa: E402
 from benchmarks import small_transformers, transformer_values  # noqa: E402
 from benchmarks.harness import RESULTS  # noqa: E402
-from benchmarks.transformer_values import (
+from benchmarks.transformer_values import (  # noqa: E402
     LIME,
     OURS,
     PARTITION,
@@ -22,7 +22,7 @@ from benchmarks.transformer_values import (
     SCALES,
     SLALOM,
     WordGame,
-)  # noqa: E402
+)
 from tests import tiny_transformers  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -37,7 +37,8 @@ class TwoHeads:
         self.game = PooledGame.from_scores(
             rng.normal(size=(2, d)), 2 * rng.normal(size=(2, d)), empty_value=0.3
         )
-        self.d, self.calls = d, 0
+        self.d = d
+        self.calls = 0
         self.units = SimpleNamespace(group_labels={"words": TEXT.split()[:d]})
 
     def value(self, present):
@@ -52,7 +53,8 @@ def test_enumeration_is_exact():
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_method_estimates_the_shapley_values_within_its_budget(scale):
-    game, link = TwoHeads(), SCALES[scale]
+    game = TwoHeads()
+    link = SCALES[scale]
     expected = transformer_values.truth(game, scale, 600)
     assert expected.calls == 2**game.d and (expected.standard_error == 0).all()
     norm = np.linalg.norm(expected.values)

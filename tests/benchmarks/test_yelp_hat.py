@@ -85,5 +85,6 @@ def test_the_real_yelp_hat():
     assert len(reviews) == 300
     assert [len(review.chosen) for review in reviews] == [3] * 300  # no annotator's row is left out
     raw = HAT_FILE.read_text(encoding="utf-8")
-    marked, empty = raw.count('class=""active"">'), raw.count('class=""active""></span>')
+    marked = raw.count('class=""active"">')
+    empty = raw.count('class=""active""></span>')
     assert sum(review.chosen.sum() for review in reviews) == marked - empty

@@ -89,7 +89,8 @@ def test_the_coalitions_that_are_tried_for_a_large_value():
 
 def test_a_player_raises_f_by_what_it_has_over_its_absence():
     """Mass times value, in both heads; alone it is the value that counts."""
-    s, v = [[0.0, 0.0, -5.0], [0.0, 0.0, 0.0]], [[1.0, 2.0, -9.0], [0.0, 0.0, 1.0]]
+    s = [[0.0, 0.0, -5.0], [0.0, 0.0, 0.0]]
+    v = [[1.0, 2.0, -9.0], [0.0, 0.0, 1.0]]
     v_absent = [[0.0, 9.0, 0.0], [0.0, 0.0, 0.0]]
     game = PooledGame.from_scores(s, v, np.zeros((2, 3)), v_absent)
     tried = [set(np.flatnonzero(row).tolist()) for row in _probes(game)]

@@ -24,7 +24,8 @@ def moments_by_size(game, q, tol=1e-10):
 
 def make_game(d: int, H: int, kind: str, seed: int = 0, spread: float = 1.5) -> PooledGame:
     rng = np.random.default_rng([seed, d, H])
-    s, v = rng.normal(size=(H, d)) * spread, rng.normal(size=(H, d)) + 0.3
+    s = rng.normal(size=(H, d)) * spread
+    v = rng.normal(size=(H, d)) + 0.3
     if kind == "unk":
         extra = {"s_absent": rng.normal(size=(H, d)) * spread, "v_absent": rng.normal(size=(H, d))}
         return PooledGame.from_scores(
@@ -40,7 +41,8 @@ def make_game(d: int, H: int, kind: str, seed: int = 0, spread: float = 1.5) -> 
 def brute_force(game: PooledGame) -> tuple[np.ndarray, np.ndarray]:
     """E[f | s absent] (d+1,) and E[f 1{j present} | s absent] (d+1, d), subset by subset."""
     d = game.d
-    mean, present = np.zeros(d + 1), np.zeros((d + 1, d))
+    mean = np.zeros(d + 1)
+    present = np.zeros((d + 1, d))
     for s in range(d + 1):
         masks = [[j not in absent for j in range(d)] for absent in combinations(range(d), s)]
         values = [float(game.value(mask)) for mask in masks]

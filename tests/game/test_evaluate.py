@@ -53,7 +53,9 @@ def test_products_of_factors(d):
 
 @pytest.mark.parametrize("d", LENGTHS)
 def test_sums_over_players_and_over_nodes(d):
-    x, y, w = RNG.normal(size=(3, 4, d)), RNG.normal(size=(3, 2, d)), RNG.normal(size=(4, 3))
+    x = RNG.normal(size=(3, 4, d))
+    y = RNG.normal(size=(3, 2, d))
+    w = RNG.normal(size=(4, 3))
     sums = (x[:, :, None] * y[:, None]).sum(axis=-1)
     for precise in (False, True):
         np.testing.assert_allclose(contract(x, y, precise), sums, rtol=0, atol=1e-12 * d)
@@ -146,7 +148,8 @@ def test_series_are_what_the_nodes_give(name, tol, monkeypatch):
 @pytest.mark.parametrize("q", [1e-9, 1e-3, 0.02, 0.1, LARGEST_Q])
 def test_what_is_left_out_is_below_an_ulp(q):
     ctx.prec = 200
-    J, x = count_powers(q), arb(q)
+    J = count_powers(q)
+    x = arb(q)
     sigma = 1 / (1 - x)
     of_sigma = sum((x**i for i in range(J)), arb(0))
     of_square = sum(((i + 1) * x**i for i in range(J)), arb(0))

@@ -59,7 +59,8 @@ def largest_error(lam, w, log_range):
         with np.errstate(over="ignore"):
             most = (w * float(D[-1]) * np.exp(-lam * float(D[0]))).astype(float)
         matters = most > 1e-19 / lam.size
-        near, weights = lam[matters].astype(np.longdouble), w[matters].astype(np.longdouble)
+        near = lam[matters].astype(np.longdouble)
+        weights = w[matters].astype(np.longdouble)
         total = (weights * D[:, None] * np.exp(-near * D[:, None])).sum(axis=1)
         worst = max(worst, float(np.abs(total - 1).max()) + float(most[~matters].sum()))
     return worst
@@ -146,7 +147,8 @@ def test_every_bound_of_a_sector_is_proved(angle, every):
 
 
 def test_the_proof_of_a_sector_can_fail():
-    angle, log_range = ANGLES[4], SECTOR_RANGES[3]
+    angle = ANGLES[4]
+    log_range = SECTOR_RANGES[3]
     bound, lam, w = SECTORS[angle, log_range][4]
     assert proved_sector_bound(lam, w * (1 + 2 * bound), log_range, angle, bound) > bound
     assert proved_sector_bound(lam, w, log_range, angle + 0.1, bound) > bound

@@ -18,7 +18,8 @@ GAMES = {name: game for name, game in games().items() if 3 <= game.d <= 9}
 def fit(game, index):
     """The best approximation of order two: least squares over all coalitions, or as KernelSHAP weights them."""
     d = game.d
-    masks, f = enumeration.coalitions(d), enumeration.values(game).astype(float)
+    masks = enumeration.coalitions(d)
+    f = enumeration.values(game).astype(float)
     sets = [(), *((i,) for i in range(d)), *itertools.combinations(range(d), 2)]
     A = np.stack([masks[:, list(S)].all(axis=1) for S in sets], axis=1).astype(float)
     if index == "FBII":
@@ -43,7 +44,8 @@ def assert_same(game, table, expected, tol):
 @pytest.mark.parametrize("name", list(GAMES))
 def test_faithful_indices_are_the_best_fit(name, index):
     game = GAMES[name]
-    table, expected = interactions(game, index), fit(game, index)
+    table = interactions(game, index)
+    expected = fit(game, index)
     assert_same(game, table, expected, 1e-10)
     assert (
         abs(constant_of(game, index, table) - expected[()])

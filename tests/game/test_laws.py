@@ -107,20 +107,24 @@ def test_batches_are_small_enough_for_the_rounding_of_their_sums():
     "law", [*PAIR_LAWS.values(), *SINGLE_LAWS.values(), Density(((12, 1, 2),)), Point(0.3)], ids=str
 )
 def test_what_a_law_makes_of_the_probability_of_being_alone(law):
-    p, w = ([law.p], [1.0]) if isinstance(law, Point) else legendre_rule(40)
+    if isinstance(law, Point):
+        p, w = ([law.p], [1.0])
+    else:
+        p, w = legendre_rule(40)
     for n in (0, 1, 5, 30):
-        density = (
-            1.0
-            if isinstance(law, Point)
-            else sum(c * p**a * (1 - p) ** b for c, a, b in law.powers)
-        )
+        if isinstance(law, Point):
+            density = 1.0
+        else:
+            density = sum(c * p**a * (1 - p) ** b for c, a, b in law.powers)
         assert law.alone(n) == pytest.approx(
             float(np.dot(w, density * (1 - np.asarray(p)) ** n)), rel=1e-12
         )
 
 
 def test_being_alone_among_very_many_keeps_its_digits():
-    a, b, n = 3, 15, 100_000
+    a = 3
+    b = 15
+    n = 100_000
     exact = Fraction(math.factorial(a)) / math.prod(range(b + n + 1, a + b + n + 2))
     assert Density(((1, a, b),)).alone(n) == pytest.approx(float(exact), rel=1e-15)
 
@@ -189,7 +193,8 @@ def test_legendre_error_is_a_bound(pole, m):
 def test_legendre_rule_to_the_last_bit(m):
     """Against roots of P_m refined in ball arithmetic."""
     flint = pytest.importorskip("flint")
-    before, flint.ctx.prec = flint.ctx.prec, 300
+    before = flint.ctx.prec
+    flint.ctx.prec = 300
     try:
         p, w = legendre_rule(m)
         for i in range(m):

@@ -42,7 +42,8 @@ KINDS = ("deleted", "replaced", "deleted+background", "replaced+background")
 def random_game(seed, d, kind, reach=3.0, spread=1.0):
     """One head; values within `reach`."""
     rng = np.random.default_rng(seed)
-    s, v = spread * rng.normal(size=d), reach * rng.uniform(-1, 1, d)
+    s = spread * rng.normal(size=d)
+    v = reach * rng.uniform(-1, 1, d)
     more = {}
     if "replaced" in kind:
         more |= {"s_absent": rng.normal(size=d), "v_absent": reach * rng.uniform(-1, 1, d)}
@@ -105,10 +106,8 @@ def test_a_range_beyond_the_table_is_refused_and_named():
 def test_the_rule_for_a_sector_keeps_its_word(angle, log_range, eps):
     """On its boundary, where |w sum - 1| is largest by the maximum principle, and within the rounding of this sum."""
     segments = sector_segments(log_range, eps, angle)
-    ray, side = (
-        np.linspace(0.0, log_range, 60),
-        np.log(1 + 1j * np.tan(angle) * np.linspace(0, 1, 20)),
-    )
+    ray = np.linspace(0.0, log_range, 60)
+    side = np.log(1 + 1j * np.tan(angle) * np.linspace(0, 1, 20))
     w_log = np.concatenate([ray + side[-1], side, log_range + side])
     total = np.zeros(w_log.size, dtype=complex)
     for shift, lam, w in segments:
@@ -135,7 +134,8 @@ def test_complex_terms_stay_below_their_bound(kind):
     """|E_p| and |Delta_j| of every term on ellipses around two intervals."""
     game = random_game(5, 9, kind, reach=6.0, spread=2.0).through("sigmoid").within(1e-8)
     for terms in terms_of(game, budget(game, 1e-8)):
-        x, y = terms.factor[:, 0], terms.factor[:, 1]
+        x = terms.factor[:, 0]
+        y = terms.factor[:, 1]
         V = terms.masses.V[terms.own]
         for first, last in ((0.0, 1.0), (0.2, 0.5)):
             interval = Interval(np.full(len(x), first), np.full(len(x), last))
@@ -143,7 +143,8 @@ def test_complex_terms_stay_below_their_bound(kind):
             for i, theta in enumerate(THETA):
                 for angle in np.linspace(0, 2 * np.pi, 16, endpoint=False):
                     p = (first + last) / 2 + (last - first) / 2 * np.cosh(theta + 1j * angle)
-                    Y, T = p * x + (1 - p) * y, p * x * V[:, 0] + (1 - p) * y * V[:, 1]
+                    Y = p * x + (1 - p) * y
+                    T = p * x * V[:, 0] + (1 - p) * y * V[:, 1]
                     P = terms.weight * np.prod(Y, axis=1)
                     num = terms.n_0 + (T / Y).sum(axis=1)
                     mean = P * num

@@ -52,7 +52,8 @@ def test_members_add_up_to_their_group(seed, d, kind):
         seed, d, 2, kind, float(rng.choice([1.0, 10.0, 200.0])), empty_value=rng.normal()
     )
     numbers = np.unique(rng.integers(0, rng.integers(1, d + 1), d), return_inverse=True)[1]
-    phi, merged = owen(game, numbers, 1e-9), shapley(game.merge(as_groups(numbers, d)), 1e-9)
+    phi = owen(game, numbers, 1e-9)
+    merged = shapley(game.merge(as_groups(numbers, d)), 1e-9)
     largest = max(np.abs(game.v).max(), np.abs(game.v_absent).max(), abs(game.empty_value))
     assert np.abs(np.bincount(numbers, weights=phi) - merged).max() <= 1e-9 * 2 * largest * (d + 1)
 

@@ -325,7 +325,8 @@ OVERFLOWING = {
 @pytest.mark.parametrize("function", OVERFLOWING)
 @pytest.mark.parametrize(("value", "background"), [(1e305, 0.0), (-1e305, 0.0), (1e305, -1e305)])
 def test_results_that_leave_float64_are_errors_and_never_inf(function, value, background):
-    s, v = np.full((10_000, 1), 3.0), np.full((10_000, 1), value)
+    s = np.full((10_000, 1), 3.0)
+    v = np.full((10_000, 1), value)
     game = PooledGame.from_scores(s, v, s_background=0.0, v_background=background)
     with pytest.raises(ToleranceError, match="overflows float64"):
         OVERFLOWING[function](game)

@@ -25,7 +25,8 @@ METHODS = [permutation_sample, shapley_sample]
 def test_the_values_add_up_at_every_budget(calls, method, made):
     game = game_of(9)
     found = method(game, num_calls=calls, seed=0)
-    everybody, nobody = game.value(np.ones(9, dtype=bool)), game.value(np.zeros(9, dtype=bool))
+    everybody = game.value(np.ones(9, dtype=bool))
+    nobody = game.value(np.zeros(9, dtype=bool))
     assert found.values.sum() == pytest.approx(everybody - nobody, abs=1e-12)
     assert found.calls == made
 
@@ -56,7 +57,8 @@ def test_the_standard_error_is_the_spread_of_the_runs(method):
 
 
 def test_control_variates_beat_plain_orders_on_a_game_that_is_not_pooled():
-    game, exact = Rough(), enumeration.shapley(Rough())
+    game = Rough()
+    exact = enumeration.shapley(Rough())
     plain, ours = (
         np.mean([np.square(method(game, 200, seed).values - exact) for seed in range(40)])
         for method in METHODS
@@ -86,7 +88,9 @@ def test_coalitions_have_the_weights_of_the_definition():
 
 def test_values_of_the_kernel_are_those_of_enumeration():
     rng = np.random.default_rng(2)
-    signs, theta, c = rng.choice([-1.0, 1.0], size=(3, 7)), rng.random(7), rng.normal(size=3)
+    signs = rng.choice([-1.0, 1.0], size=(3, 7))
+    theta = rng.random(7)
+    c = rng.normal(size=3)
 
     class Sinh:
         d = 7
@@ -128,10 +132,8 @@ def test_the_budget_is_a_positive_integer(wrong):
 def six_heads(d, seed=0):
     """Heads that nearly agree, as those of a trained model do."""
     rng = np.random.default_rng(seed)
-    s, v = (
-        rng.normal(size=d) + 0.2 * rng.normal(size=(6, d)),
-        rng.normal(size=d) + 0.1 * rng.normal(size=(6, d)),
-    )
+    s = rng.normal(size=d) + 0.2 * rng.normal(size=(6, d))
+    v = rng.normal(size=d) + 0.1 * rng.normal(size=(6, d))
     return PooledGame.from_scores(s, v * 4 / 6, 0.0, 0.0, 1.0, 0.0)
 
 
@@ -157,7 +159,9 @@ class Probability:
     """The logistic function of a game with several heads, for the enumeration alone."""
 
     def __init__(self, game):
-        self.game, self.d, self.link = game, game.d, Link("sigmoid")
+        self.game = game
+        self.d = game.d
+        self.link = Link("sigmoid")
 
 
 def test_a_fit_is_the_game_where_it_has_one_head():

@@ -10,8 +10,12 @@ from attn_closed_form.app.models.bag_network import Attention, BagNetwork
 from attn_closed_form.game.scores import PooledScores
 from tests.tolerances import assert_algebraic
 
-H, R, C, N = 2, 5, 3, 7
-HEAD, OUTPUT = np.array([1, 0, 1, 0, 1]), np.array([0, 1, 2, 2, 1])
+H = 2
+R = 5
+C = 3
+N = 7
+HEAD = np.array([1, 0, 1, 0, 1])
+OUTPUT = np.array([0, 1, 2, 2, 1])
 
 
 def scores(absent=True, background=True):
@@ -118,7 +122,8 @@ def test_a_single_input_is_an_error_that_says_what_to_do(name, model, raw, what)
     ],
 )
 def test_predictions_have_one_row_per_input(model, inputs):
-    logits, chances = model.predict_logits(inputs), model.predict_proba(inputs)
+    logits = model.predict_logits(inputs)
+    chances = model.predict_proba(inputs)
     assert len(logits) == len(chances) == len(model.predict(inputs)) == len(inputs)
     assert chances.shape == (len(inputs), len(model.outputs))
     for raw, row, name in zip(inputs, logits, model.predict(inputs), strict=True):

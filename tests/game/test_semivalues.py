@@ -77,7 +77,8 @@ def test_special_cases(game):
 def test_two_ways_agree(alpha, beta, d, seed):
     """Gauss-Legendre in p against the recursion over sizes."""
     game = random_game(seed, d, 2, ["deleted", "replaced+background"][seed % 2], 4.0, offset=1.0)
-    ours, other = beta_shapley(game, alpha, beta), semivalue(game, beta_sizes(d, alpha, beta), 1e-9)
+    ours = beta_shapley(game, alpha, beta)
+    other = semivalue(game, beta_sizes(d, alpha, beta), 1e-9)
     assert np.abs(ours - other).max() <= 1.1e-9 * max(
         np.abs(game.v).max() * 2, np.abs(game.v_absent).max() * 2
     )
@@ -87,7 +88,9 @@ def test_two_ways_agree(alpha, beta, d, seed):
 @pytest.mark.parametrize("kind", ["deleted", "replaced+background"])
 def test_node_counts_are_enough_for_large_games(alpha, beta, kind):
     """At sizes that cannot be enumerated: the chosen nodes against as many as are exact."""
-    d, a, b = 301, beta - 1, alpha - 1
+    d = 301
+    a = beta - 1
+    b = alpha - 1
     game = random_game(d, d, 2, kind, 6.0, offset=1.0)
     exact = evaluate(game, ExactNodes((((a + b + 1) * math.comb(a + b, a), a, b),)), FIRST, 1e-12)
     assert np.abs(beta_shapley(game, alpha, beta, 1e-11) - exact).max() <= 1.2e-11 * 3

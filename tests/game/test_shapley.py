@@ -121,7 +121,8 @@ def test_null_player_gets_exactly_nothing():
     rng = np.random.default_rng(0)
     s, v = rng.normal(size=(2, 2, 20))
     s_absent, v_absent = rng.normal(size=(2, 2, 20))
-    s_absent[:, 4], v_absent[:, 4] = s[:, 4], v[:, 4]
+    s_absent[:, 4] = s[:, 4]
+    v_absent[:, 4] = v[:, 4]
     game = PooledGame.from_scores(s, v, s_absent, v_absent, 0.0, 1.0)
     assert shapley(game)[4] == banzhaf(game)[4] == 0.0
     assert not interactions(game)[4].any()

@@ -13,20 +13,22 @@ SOME_THETA = np.geomspace(0.2, THETA[-1], 8)
 
 def on_ellipse(terms, p):
     """|E_p[f]|, largest |Delta_j| and |I_ij| of every term at complex p (r,), straight from the formulas."""
-    x, y = terms.factor[:, 0], terms.factor[:, 1]
+    x = terms.factor[:, 0]
+    y = terms.factor[:, 1]
     p = p[:, None]
     Y = p * x + (1 - p) * y
     sigma = 1 / Y
     P = terms.weight * np.prod(Y, axis=1)
     num = terms.n_0 + (sigma * (p * terms.T[:, 0] + (1 - p) * terms.T[:, 1])).sum(axis=1)
-    X, Z = terms.difference * sigma, terms.S * sigma**2
+    X = terms.difference * sigma
+    Z = terms.S * sigma**2
     delta = np.abs(P[:, None] * (X * num[:, None] + Z)).max(axis=1)
-    i, j = 0, x.shape[1] - 1
-    pair = (
-        np.abs(P * (num * X[:, i] * X[:, j] + X[:, i] * Z[:, j] + Z[:, i] * X[:, j]))
-        if i < j
-        else 0 * delta
-    )
+    i = 0
+    j = x.shape[1] - 1
+    if i < j:
+        pair = np.abs(P * (num * X[:, i] * X[:, j] + X[:, i] * Z[:, j] + Z[:, i] * X[:, j]))
+    else:
+        pair = 0 * delta
     return np.abs(P * num), delta, pair
 
 

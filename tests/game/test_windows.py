@@ -20,8 +20,12 @@ RANGES = [12.5, 48.0, 300.0, 2000.0]
 
 def spread_game(seed, d, spread, background=None, H=1):
     rng = np.random.default_rng(seed)
-    s, v = spread * rng.random((H, d)), rng.normal(size=(H, d))
-    more = {} if background is None else {"s_background": background, "v_background": 0.3}
+    s = spread * rng.random((H, d))
+    v = rng.normal(size=(H, d))
+    if background is None:
+        more = {}
+    else:
+        more = {"s_background": background, "v_background": 0.3}
     return PooledGame.from_scores(s, v, empty_value=0.0 if background is not None else 0.7, **more)
 
 
@@ -62,14 +66,16 @@ def test_what_is_left_out_of_a_coalition(eps, kind):
     d = 60
     s = np.sort({"even": np.linspace(0, 200, d), "many light": np.r_[np.zeros(d - 5), [30, 60, 90, 120, 150]]}.get(
         kind, np.repeat(np.linspace(0, 200, d // 6), 6)))  # fmt: skip
-    a, v = np.exp(s), rng.choice([-1.0, 1.0], size=d)
+    a = np.exp(s)
+    v = rng.choice([-1.0, 1.0], size=d)
     log_range = math.log(a.sum())
     t, squeeze, h = _trapezoid(*_rounded(log_range, eps))
     lam = np.exp(t - squeeze)
     w = h * lam * (1 + squeeze)
     first, last = terms._bounds(a, Piece(0, 0.0, lam, w, log_range), eps)
     k = np.arange(d)
-    light, heavy = k < first[:, None], k >= last[:, None]
+    light = k < first[:, None]
+    heavy = k >= last[:, None]
     assert light.any() and heavy.any()
     worst = 0.0
     for _ in range(300):

@@ -33,7 +33,8 @@ def is_large(bags):
 
 def forward_by_loops(state, bag):
     """The network of the module docstring, one instance at a time."""
-    masses, embedded = [], []
+    masses = []
+    embedded = []
     for x in bag:
         h = np.maximum(state["attention_net.0.weight"] @ x + state["attention_net.0.bias"], 0)
         gate = "attention_net.2.attention_"
@@ -94,7 +95,8 @@ def test_standardization_of_constant_features_does_nothing():
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_another_model():
-    bags, labels = some_bags(), is_large(some_bags())
+    bags = some_bags()
+    labels = is_large(some_bags())
     first, again, other = (
         AttentionBagClassifier(**SMALL, random_state=seed).fit(bags, labels) for seed in (5, 5, 6)
     )
@@ -105,7 +107,8 @@ def test_the_same_seed_gives_the_same_bits_and_another_another_model():
 
 
 def test_it_learns_what_bags_have_in_common():
-    training, testing = some_bags(160), some_bags(100, seed=1)
+    training = some_bags(160)
+    testing = some_bags(100, seed=1)
     names = np.array(["zero", "a large one"])
     model = AttentionBagClassifier(**SHAPE, epochs=40, learning_rate=2e-2)
     model.fit(training, names[is_large(training)])
@@ -147,7 +150,8 @@ def test_scikit_learn_can_clone_and_cross_validate():
     base = pytest.importorskip("sklearn.base", reason="scikit-learn is not installed")
     from sklearn.model_selection import cross_val_score
 
-    bags, labels = some_bags(24), np.arange(24) % 2
+    bags = some_bags(24)
+    labels = np.arange(24) % 2
     model = AttentionBagClassifier(**SMALL, dropout=0.5)
     twin = base.clone(model)
     assert (

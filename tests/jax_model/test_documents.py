@@ -22,7 +22,8 @@ MODEL = random_weights(3, T_max=41, **SIZES)
 MODELS = {"positions": MODEL, "no positions": random_weights(3, T_max=None, **SIZES)}
 RNG = np.random.default_rng(0)
 DOCUMENTS = [RNG.integers(0, MODEL.D, size=n).tolist() for n in (1, 7, 40, 35, 12, 33, 2)]
-FLOAT64, FLOAT32 = 1e-10, 2e-5
+FLOAT64 = 1e-10
+FLOAT32 = 2e-5
 
 
 def worst(ours, core):
@@ -32,7 +33,8 @@ def worst(ours, core):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, FLOAT64), (jnp.float32, FLOAT32)])
 @pytest.mark.parametrize("name", MODELS)
 def test_predictions_and_gradients(name, dtype, tolerance):
-    model, options = MODELS[name], {"dtype": dtype, "batch": 3}
+    model = MODELS[name]
+    options = {"dtype": dtype, "batch": 3}
     texts = [*DOCUMENTS, []]
     assert worst(batched.predict(model, texts, **options), predict_many(model, texts)) <= tolerance
     ours = batched.gradient(model, texts, output=1, **options)
@@ -45,7 +47,8 @@ def test_predictions_and_gradients(name, dtype, tolerance):
 @pytest.mark.parametrize("players", ["words", "positions"])
 @pytest.mark.parametrize("absent", ["unk", "deleted", None])
 def test_games(name, players, absent):
-    model, seen = MODELS[name], set()
+    model = MODELS[name]
+    seen = set()
     for bucket in batched.game_buckets(model, DOCUMENTS, players, absent, output=1, batch=2):
         assert bucket.games.s.shape[-1] % batched.BUCKET == 0
         unit = bucket.games.exponent
@@ -56,7 +59,10 @@ def test_games(name, players, absent):
             shift = np.asarray(bucket.games.s_background[row]) - core.s_background
             for name in ("s", "v", "s_absent", "v_absent"):
                 ours = np.asarray(getattr(bucket.games, name)[row])[:, :count]
-                ours = ours - shift[:, None] if "s" in name[:1] else np.ldexp(ours, unit[row])
+                if "s" in name[:1]:
+                    ours = ours - shift[:, None]
+                else:
+                    ours = np.ldexp(ours, unit[row])
                 if name == "v_absent":
                     ours = np.where(np.isneginf(core.s_absent), core.v_absent, ours)
                 assert np.array_equal(np.isneginf(ours), np.isneginf(getattr(core, name)))

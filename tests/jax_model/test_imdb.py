@@ -29,7 +29,10 @@ def write_folder(root, files=FILES):
 def write_archive(path, files=FILES):
     with tarfile.open(path, "w:gz") as archive:
         for name, text in files.items():
-            data = text if isinstance(text, bytes) else text.encode()
+            if isinstance(text, bytes):
+                data = text
+            else:
+                data = text.encode()
             member = tarfile.TarInfo(f"aclImdb/{name}")
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))

@@ -113,7 +113,9 @@ def game_of(question):
     game = pooled_game(
         question.weights, question.tokens, question.players, question.absent, question.output
     )
-    return game if question.link == "identity" else game.through(question.link)
+    if question.link == "identity":
+        return game
+    return game.through(question.link)
 
 
 def at_its_tol(function, game, **settings):
@@ -125,20 +127,20 @@ def at_its_tol(function, game, **settings):
     except ToleranceError as error:
         tol = float(str(error).rsplit(" ", 1)[1])
     # A tolerance is relative to the largest value, and a probability can be next to nothing in every coalition.
-    size = (
-        1.0
-        if isinstance(game, PooledGame)
-        else float(np.abs(game.value(coalitions.coalitions(game.d))).max())
-    )
+    if isinstance(game, PooledGame):
+        size = 1.0
+    else:
+        size = float(np.abs(game.value(coalitions.coalitions(game.d))).max())
     assert QUADRATURE < tol < LARGEST_TOL / size
     return function(game, tol=tol, **settings), tol
 
 
 def check_game(name, question):
     function, has_tol = GAMES[name]
-    got, tol = (
-        at_its_tol(function, game_of(question)) if has_tol else (function(game_of(question)), None)
-    )
+    if has_tol:
+        got, tol = at_its_tol(function, game_of(question))
+    else:
+        got, tol = (function(game_of(question)), None)
     comparisons.check_game(name, question, got, tol)
 
 
@@ -224,7 +226,9 @@ def test_lime_of_probabilities_is_the_twin(question, settings):
 
 # SLALOM
 
-V, LONGEST, CLASSES = 11, 13, 3
+V = 11
+LONGEST = 13
+CLASSES = 3
 
 
 @st.composite
@@ -268,7 +272,10 @@ def padded(slalom, tokens):
 
 def rounding_of(slalom):
     """How much larger than an ulp the rounding of a softmax of these importances is."""
-    background = slalom.s_background if slalom.s_background > -np.inf else 0.0
+    if slalom.s_background > -np.inf:
+        background = slalom.s_background
+    else:
+        background = 0.0
     return 1 + np.abs(slalom.s).max() + abs(background)
 
 

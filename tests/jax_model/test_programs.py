@@ -38,12 +38,11 @@ def programs(dtype, tol):
     )
     batch = bucket.games
     texts = [DOCUMENTS[place] for place in bucket.places]
-    ids, tables = (
-        jnp.asarray(pad(MODEL, [np.asarray(text) for text in texts])),
-        batched.device_tables(MODEL, dtype),
-    )
+    ids = jnp.asarray(pad(MODEL, [np.asarray(text) for text in texts]))
+    tables = batched.device_tables(MODEL, dtype)
     goals = budgets.plan_batch(batch, tol)
-    rule, B = (goals.lam, goals.w), len(batch.players)
+    rule = (goals.lam, goals.w)
+    B = len(batch.players)
     p = jnp.full((B, 1, 16), 0.5, batch.s.dtype)
     w_E = jnp.zeros((B, 1, 16, 2), batch.s.dtype)
     c = jnp.ones((len(texts), MODEL.C), batch.s.dtype)
@@ -52,8 +51,10 @@ def programs(dtype, tol):
         return jnp.zeros((8, *shape), batch.s.dtype)
 
     lots = linked.Lots(*[zeros(64)] * 2, zeros(64) > 0, *[zeros(64)] * 2, jnp.ones(8, int))
-    row, nodes = zeros(linked.ROWS), zeros(linked.NODES, linked.ROWS)
-    blocks, pair = (np.int32(2),), zeros(2, linked.NODES, linked.ROWS)
+    row = zeros(linked.ROWS)
+    nodes = zeros(linked.NODES, linked.ROWS)
+    blocks = (np.int32(2),)
+    pair = zeros(2, linked.NODES, linked.ROWS)
 
     def jitted(function, *static):
         return jax.jit(partial(function, *static))

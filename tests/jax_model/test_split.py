@@ -19,10 +19,8 @@ def test_every_class_is_held_out_in_its_share():
     np.testing.assert_array_equal(np.bincount(split.held_out.labels), [10, 3, 1, 1])
     np.testing.assert_array_equal(np.bincount(split.training.labels), [90, 27, 6, 1])
     assert not set(split.training.texts) & set(split.held_out.texts)
-    again, other = (
-        split_stratified(labelled(100, 30, 7, 2), 0.1),
-        split_stratified(labelled(100, 30, 7, 2), 0.1, seed=1),
-    )
+    again = split_stratified(labelled(100, 30, 7, 2), 0.1)
+    other = split_stratified(labelled(100, 30, 7, 2), 0.1, seed=1)
     assert again.held_out.texts == split.held_out.texts != other.held_out.texts
 
 

@@ -88,14 +88,16 @@ def test_numpy_and_twin_agree_on_the_shipped_model_and_on_one_with_six_heads(
     make, dtype, tolerance
 ):
     model = make()
-    weights, vocabulary = model.weights, model.vocabulary
+    weights = model.weights
+    vocabulary = model.vocabulary
     documents = [vocabulary.encode(text) for text in some_texts()]
-    encoded, expected = (
-        encode_documents(vocabulary, some_texts(), [0] * 5),
-        predict_many(weights, documents),
-    )
+    encoded = encode_documents(vocabulary, some_texts(), [0] * 5)
+    expected = predict_many(weights, documents)
     params = params_from_weights(weights, dtype)
-    length, filler = (241, -1) if weights.T_max is None else (weights.T_max, weights.unk)
+    if weights.T_max is None:
+        length, filler = (241, -1)
+    else:
+        length, filler = (weights.T_max, weights.unk)
     ids = jnp.array(pad_rows(encoded, np.arange(5), length, weights.cls, filler))
     # The witness knows nothing of rows that are filled up: it gets each document alone.
     witness = [jax.jit(forward)(params, pad_ids(d, weights.T_max)) for d in documents]

@@ -53,7 +53,9 @@ def tiny_reviews(n=60, seed=0):
     """Reviews whose sentiment one of four words decides, `n` of each label."""
     rng = np.random.default_rng(seed)
     opinions = (["dull", "awful"], ["fine", "lovely"])
-    texts, labels, names = [], [], []
+    texts = []
+    labels = []
+    names = []
     for label, split in ((0, "neg"), (1, "pos")):
         for i in range(n):
             words = [
@@ -85,7 +87,8 @@ def test_a_run_learns_and_stops_early(positions):
     other = tiny_reviews(seed=3)
     test = Labelled(other.texts, other.labels, split.training.classes)
     result = train(config, split, device="cpu", log=lines.append, test=test)
-    best, history = result.metrics["best"], result.metrics["history"]
+    best = result.metrics["best"]
+    history = result.metrics["history"]
     assert best["validation_accuracy"] >= 0.9
     assert (
         len(lines) == len(history) == best["epoch"] + 2 < 40
@@ -115,7 +118,8 @@ TOPICS = {"sport": ["goal", "match"], "trade": ["tariff", "export"], "crops": ["
 
 def three_topics(counts=(60, 40, 20), seed=0):
     rng = np.random.default_rng(seed)
-    texts, labels = [], []
+    texts = []
+    labels = []
     for label, (words, n) in enumerate(zip(TOPICS.values(), counts, strict=True)):
         for _ in range(n):
             filler = [
@@ -150,7 +154,8 @@ def test_patience_is_a_fifth_of_the_epochs(epochs, patience):
 
 
 def test_the_sizes_of_the_shipped_model():
-    weights, config = load_demo_model().weights, Config()
+    weights = load_demo_model().weights
+    config = Config()
     assert (weights.d_e, weights.K, weights.d_att, weights.d_out) == (
         config.d_e,
         config.K,
@@ -229,7 +234,8 @@ def test_once_more_on_all_texts_also_after_a_kill(tmp_path):
 def test_balanced_classes_help_the_rare_one():
     """Both classes share their words, and two texts in three of those with "odd" are common ones."""
     rng = np.random.default_rng(0)
-    texts, labels = [], []
+    texts = []
+    labels = []
     for label, n, share in ((0, 240, 0.25), (1, 30, 1.0)):
         for _ in range(n):
             texts.append("odd text" if rng.random() < share else "plain text")
@@ -286,7 +292,8 @@ class Trap:
 
 def test_no_code_in_a_checkpoint_runs(tmp_path):
     notes = np.frombuffer(b"{}", dtype=np.uint8)
-    path, made = tmp_path / "run.checkpoint", tmp_path / "made"
+    path = tmp_path / "run.checkpoint"
+    made = tmp_path / "made"
     for trap in (
         {"leaf_0": np.ones(3), "notes": np.array([Trap(made)])},
         {"leaf_0": np.array([Trap(made)]), "notes": notes},
@@ -299,7 +306,8 @@ def test_no_code_in_a_checkpoint_runs(tmp_path):
 
 
 def test_checkpoints_that_do_not_fit(tmp_path):
-    path, split = tmp_path / "run.checkpoint", split_by_film(tiny_reviews())
+    path = tmp_path / "run.checkpoint"
+    split = split_by_film(tiny_reviews())
     save_checkpoint(path, {"a": np.ones(3)}, {})
     with pytest.raises(ValueError, match="a checkpoint of another model"):
         load_checkpoint(path, {"a": np.ones(4)})
@@ -430,7 +438,8 @@ def test_a_killed_run_resumes_to_the_same_bits(runs):
 
 
 def same_run(runs, out):
-    whole, other = load_model(runs / "whole.npz"), load_model(out)
+    whole = load_model(runs / "whole.npz")
+    other = load_model(out)
     assert whole.vocabulary == other.vocabulary
     expected = whole.predict_logits(tiny_reviews(seed=2).texts)
     found = other.predict_logits(tiny_reviews(seed=2).texts)

@@ -82,11 +82,10 @@ def hard_games(seed, count=40, d=5):
         if i % 4 == 1:
             v[1] = -v[0] + 1e-3 * rng.normal(size=d)
         size = 10.0 ** rng.choice([-30, 0, 0, 30])
-        more = (
-            {"s_background": s.max(axis=1), "v_background": rng.normal(size=2) * size}
-            if i % 2
-            else {}
-        )
+        if i % 2:
+            more = {"s_background": s.max(axis=1), "v_background": rng.normal(size=2) * size}
+        else:
+            more = {}
         if i % 3 == 0:
             more |= {
                 "s_absent": s[:, ::-1] + rng.normal(size=(2, d)),
@@ -110,7 +109,10 @@ def test_the_guarantee_game_by_game(dtype, tol):
         truth, largest = enumerated(game)
         assert np.abs(values[i] - truth).max() <= tol * largest, i
     named = [re.search(r"tol is (\S+)", reason) for reason in problems.values()]
-    works = max(float(match.group(1)) for match in named if match) if any(named) else tol
+    if any(named):
+        works = max(float(match.group(1)) for match in named if match)
+    else:
+        works = tol
     assert not [
         reason
         for reason in shapley(batch, works).problems.values()
@@ -195,7 +197,8 @@ def test_lime_with_a_narrow_kernel_is_left_to_the_core():
 
 
 def test_bad_batches():
-    one, two = random_game(0, 5, 1, "deleted"), random_game(0, 5, 2, "deleted")
+    one = random_game(0, 5, 1, "deleted")
+    two = random_game(0, 5, 2, "deleted")
     with pytest.raises(ValueError, match="at least one game"):
         game_batch([])
     with pytest.raises(ValueError, match="heads"):

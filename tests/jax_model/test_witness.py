@@ -48,11 +48,10 @@ def test_float32_parameters_survive_the_way_through_weights(model):
 
 def test_float64_is_refused_where_jax_would_round_it():
     # The switch moved here from jax.experimental.
-    switch = (
-        jax.enable_x64
-        if hasattr(jax, "enable_x64")
-        else importlib.import_module("jax.experimental").enable_x64
-    )
+    if hasattr(jax, "enable_x64"):
+        switch = jax.enable_x64
+    else:
+        switch = importlib.import_module("jax.experimental").enable_x64
     with switch(False):
         assert params_from_weights(MODEL).W_e.dtype == jnp.float32
         with pytest.raises(

@@ -11,7 +11,8 @@ def value(game, present):
     """f of a coalition, straight from the definition, in the current precision."""
     total = mp.mpf(float(game.bias))
     for h in range(game.H):
-        log_masses, values = [game.s_background[h]], [game.v_background[h]]
+        log_masses = [game.s_background[h]]
+        values = [game.v_background[h]]
         for j, here in enumerate(present):
             log_masses.append(game.s[h, j] if here else game.s_absent[h, j])
             values.append(game.v[h, j] if here else game.v_absent[h, j])
@@ -48,14 +49,22 @@ def lime(game, kernel_width=25.0, ridge=1.0, num_samples=5000, features=None):
         sum(np.ptp(x[np.isfinite(x)]) for x in (np.r_[game.s.ravel(), game.s_absent.ravel()],))
     )
     with mp.workdps(digits):
-        chosen = list(range(d)) if features is None else list(features)
+        if features is None:
+            chosen = list(range(d))
+        else:
+            chosen = list(features)
         size = len(chosen) + 1
-        gram, right, largest = mp.zeros(size), mp.zeros(size, 1), mp.mpf(0)
+        gram = mp.zeros(size)
+        right = mp.zeros(size, 1)
+        largest = mp.mpf(0)
         for present in product([False, True], repeat=d):
             s = d - sum(present)
             f = value(game, present)
             largest = max(largest, abs(f))
-            document = mp.mpf(0) if num_samples is None else mp.mpf(1) / num_samples
+            if num_samples is None:
+                document = mp.mpf(0)
+            else:
+                document = mp.mpf(1) / num_samples
             share = document if s == 0 else (1 - document) / d
             weight = share * kernel(s, d, kernel_width) / comb(d, s)
             ones = [0, *(i + 1 for i, j in enumerate(chosen) if present[j])]

@@ -13,7 +13,8 @@ pytest.importorskip("lime", reason="pip install lime")
 from benchmarks.lime_defaults import TEXTS, package_runs, word_game
 
 # Some thirty numbers, each the mean of RUNS: seven standard errors is a chance of about 1e-3 each (Student).
-RUNS, STANDARD_ERRORS = 5, 7.0
+RUNS = 5
+STANDARD_ERRORS = 7.0
 
 
 @pytest.mark.parametrize("text", TEXTS[:2])

@@ -67,7 +67,8 @@ def test_what_sizes_beyond_the_last_add():
 
 
 def test_what_is_cached_cannot_be_written_to():
-    fit, rule = regression(4, Settings(25.0, 1.0, 5000), 4), ladder(4, 25.0).rules[0]
+    fit = regression(4, Settings(25.0, 1.0, 5000), 4)
+    rule = ladder(4, 25.0).rules[0]
     for array in (fit.drawn, fit.deviation, relative_kernel(4, 25.0), rule.p, rule.weights):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1.0

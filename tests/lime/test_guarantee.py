@@ -20,7 +20,9 @@ def ratio(game, tol=1e-10, **arguments):
     coef, intercept, largest = lime(game, **arguments)
     got = lime_limit(game, tol=tol, **arguments)
     error = max(np.abs(got.coef - coef).max(), abs(got.intercept - intercept))
-    return error / (tol * largest) if largest else error
+    if largest:
+        return error / (tol * largest)
+    return error
 
 
 NARROW = {
@@ -135,12 +137,14 @@ def test_a_narrow_kernel_is_leave_one_out():
 
 
 def random_game(draw):
-    d, H = draw(st.integers(1, 5)), draw(st.integers(1, 2))
+    d = draw(st.integers(1, 5))
+    H = draw(st.integers(1, 2))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     spread = draw(st.sampled_from([0.0, 0.5, 3.0, 30.0]))
     size = 10.0 ** draw(st.sampled_from([-200, -3, 0, 5, 200]))
     offset = draw(st.sampled_from([0.0, 1.0, 1e3]))
-    s, v = rng.normal(size=(H, d)) * spread, (rng.normal(size=(H, d)) + offset) * size
+    s = rng.normal(size=(H, d)) * spread
+    v = (rng.normal(size=(H, d)) + offset) * size
     kind = draw(st.sampled_from(["deleted", "background", "replaced", "mixed"]))
     more = {}
     if kind != "deleted":
@@ -185,7 +189,10 @@ def test_any_game_any_setting(data):
 def test_the_named_tol_works(kind, arguments):
     rng = np.random.default_rng(0)
     s, v, s_absent, v_absent = rng.normal(size=(4, 2, 5))
-    absent = {} if kind == "deleted" else {"s_absent": s_absent, "v_absent": v_absent}
+    if kind == "deleted":
+        absent = {}
+    else:
+        absent = {"s_absent": s_absent, "v_absent": v_absent}
     game = G(s, v, **absent)
     with pytest.raises(ToleranceError, match="smallest possible tol is") as caught:
         lime_limit(game, tol=1e-16, **arguments)

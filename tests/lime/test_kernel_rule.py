@@ -69,7 +69,8 @@ def test_moments_in_exact_arithmetic(d, kernel_width):
 @pytest.mark.parametrize(("d", "longest"), [(12, 3), (20, 2), (60, 8), (700, 8)])
 def test_what_is_left_bounds_the_moments_beyond(d, longest, kernel_width):
     """|nu_n| <= |r| |Q_n| for all degrees that are not looked at, and the sums over them that the error is made of."""
-    few, more = size_moments(d, kernel_width, longest), size_moments(d, kernel_width, 54)
+    few = size_moments(d, kernel_width, longest)
+    more = size_moments(d, kernel_width, 54)
     N = len(few.nu)
     n = np.arange(N, d + 1)
     norm = [Fraction(d + 1, 2 * i + 1) for i in range(d + 1)]
@@ -91,7 +92,9 @@ def test_what_is_left_bounds_the_moments_beyond(d, longest, kernel_width):
 @pytest.mark.parametrize("p", [0.0, 1e-30, 0.1, 0.5, 0.75, 1.0])
 def test_legendre_polynomials_to_more_digits_than_a_float_has(p):
     values = legendre_values(np.array([p]), 110)[0]
-    x, before, now = 1 - 2 * Fraction(p), Fraction(0), Fraction(1)
+    x = 1 - 2 * Fraction(p)
+    before = Fraction(0)
+    now = Fraction(1)
     for n, value in enumerate(values):
         assert abs(Fraction(int(value), 2**LEGENDRE_BITS) - now) <= HIDDEN
         before, now = now, ((2 * n + 1) * x * now - n * before) / (n + 1)
@@ -152,7 +155,8 @@ def test_the_bound_holds_and_means_something(kind, kernel_width):
     ]
     errors = []
     for rule in steps.rules:
-        p, w = rule.p[:, None], rule.weights[:, None]
+        p = rule.p[:, None]
+        w = rule.weights[:, None]
         level, _, *delta = rule_sums(0.0, terms, Batch(slice(None), p, w), False)
         by_p = rule_sums(0.0, terms, Batch(slice(None), p, w * p), False)[0]
         errors.append(max(abs(level - mean), np.abs(by_p + np.array(delta) - present).max()))
@@ -172,7 +176,8 @@ def test_a_game_that_needs_longer_rules_than_there_are_takes_the_recursion():
     game = PooledGame.from_scores(rng.normal(size=200), 12 * rng.normal(size=200)).through(
         "sigmoid"
     )
-    tight, loose = lime_limit(game, tol=1e-10), lime_limit(game, tol=1e-7)
+    tight = lime_limit(game, tol=1e-10)
+    loose = lime_limit(game, tol=1e-7)
     assert np.abs(tight.coef - loose.coef).max() <= 1e-7
 
 

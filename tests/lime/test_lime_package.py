@@ -18,7 +18,8 @@ TEXT = "The film is slow at first, but the last hour is a joy: the cast is warm 
 MASK = "UNKWORDZ"
 # Some twenty numbers, each the mean of RUNS: five standard errors is a chance of about 2e-4 (Student); seeds are fixed.
 STANDARD_ERRORS = 5.0
-RUNS, SAMPLES = 40, 600
+RUNS = 40
+SAMPLES = 600
 
 
 def make(positions: bool):
@@ -43,7 +44,8 @@ def make(positions: bool):
 
 def runs(bow, classifier_fn, d, **arguments):
     """(RUNS, d + 1) coefficients and intercepts, and the scores."""
-    rows, scores = [], []
+    rows = []
+    scores = []
     for seed in range(RUNS):
         explainer = LimeTextExplainer(
             bow=bow, mask_string=MASK, feature_selection="none", random_state=seed, **arguments

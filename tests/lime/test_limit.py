@@ -25,7 +25,8 @@ def value(game: PooledGame, present: tuple[bool, ...]) -> float:
     """f of a coalition, straight from the definition."""
     total = game.bias
     for h in range(game.H):
-        log_masses, values = [game.s_background[h]], [game.v_background[h]]
+        log_masses = [game.s_background[h]]
+        values = [game.v_background[h]]
         for j, here in enumerate(present):
             log_masses.append(game.s[h, j] if here else game.s_absent[h, j])
             values.append(game.v[h, j] if here else game.v_absent[h, j])
@@ -43,13 +44,20 @@ def brute_force(game, kernel_width=25.0, ridge=1.0, num_samples=5000, features=N
     The only floats are f and the kernel, each taken as the rational number that it is.
     """
     d = game.d
-    chosen = list(range(d)) if features is None else list(features)
+    if features is None:
+        chosen = list(range(d))
+    else:
+        chosen = list(features)
     # Probability of a subset: exact. Every weight and value is scaled to an integer.
-    n = None if num_samples is None else Fraction(num_samples)
+    if num_samples is None:
+        n = None
+    else:
+        n = Fraction(num_samples)
     denominator = (
         lcm(*(comb(d, s) for s in range(d + 1))) * d * (1 if num_samples is None else num_samples)
     )
-    scale, scale_f = denominator << 1100, 1 << 1100
+    scale = denominator << 1100
+    scale_f = 1 << 1100
     gram = [[0] * (len(chosen) + 1) for _ in range(len(chosen) + 1)]
     right = [0] * (len(chosen) + 1)
     for s in range(d + 1):
@@ -68,7 +76,10 @@ def brute_force(game, kernel_width=25.0, ridge=1.0, num_samples=5000, features=N
                 right[a] += weight.numerator * f.numerator
                 for b in ones:
                     gram[a][b] += weight.numerator
-    rho = Fraction(0) if n is None else Fraction(ridge) / n * scale
+    if n is None:
+        rho = Fraction(0)
+    else:
+        rho = Fraction(ridge) / n * scale
     rows = [
         [Fraction(x) + (rho if i == j and i > 0 else 0) for j, x in enumerate(row)]
         + [Fraction(right[i], scale_f)]
@@ -168,7 +179,10 @@ def test_two_routes_agree_with_three_hundred_players(kind, kernel_width):
 def test_infinite_bandwidth_in_terms_of_conditional_means():
     """beta_j = 3(d-1)/(d+1) (E_j - mean E) + 6/(d+1) (mean E - E f), E_j the mean of f with j present, s in 1..d."""
     game = score_game(6)
-    d, total, count, E = 6, 0.0, 0.0, np.zeros(6)
+    d = 6
+    total = 0.0
+    count = 0.0
+    E = np.zeros(6)
     for s in range(1, d + 1):
         for absent in combinations(range(d), s):
             present = np.array([j not in absent for j in range(d)])

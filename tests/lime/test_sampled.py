@@ -19,7 +19,8 @@ def test_the_fit_is_that_of_scikit_learn(ridge, features):
     game = score_game(7)
     run = lime_sample(game, num_samples=200, ridge=ridge, seed=3, features=features)
     masks, sizes = _draw(np.random.default_rng(3), 200, 7)
-    weights, f = kernel(7, 25.0)[sizes], game.value(masks)
+    weights = kernel(7, 25.0)[sizes]
+    f = game.value(masks)
     X = masks[:, features or range(7)].astype(float)
     fit = linear_model.Ridge(alpha=ridge).fit(X, f, sample_weight=weights)
     np.testing.assert_allclose(run.coef[features or range(7)], fit.coef_, rtol=1e-9, atol=1e-12)

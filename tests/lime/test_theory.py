@@ -44,15 +44,12 @@ def test_as_printed_in_the_papers_own_terms():
     game = pooled_game(weights, tokens)
     tables = weights.collapse
     ids = np.full(256, weights.unk)
-    ids[0], ids[1:100] = weights.cls, tokens
-    g, g_h = (
-        np.exp(tables.s_tok[ids] + tables.s_pos),
-        np.exp(tables.s_tok[weights.unk] + tables.s_pos),
-    )
-    v, v_h = (
-        (tables.u_tok[ids] + tables.u_pos)[..., 0],
-        (tables.u_tok[weights.unk] + tables.u_pos)[..., 0],
-    )
+    ids[0] = weights.cls
+    ids[1:100] = tokens
+    g = np.exp(tables.s_tok[ids] + tables.s_pos)
+    g_h = np.exp(tables.s_tok[weights.unk] + tables.s_pos)
+    v = (tables.u_tok[ids] + tables.u_pos)[..., 0]
+    v_h = (tables.u_tok[weights.unk] + tables.u_pos)[..., 0]
     printed = 3 / (2 * 6) * (g / g.sum(axis=0) * v - g_h / g_h.sum(axis=0) * v_h).sum(axis=1)[1:100]
     assert relative(lime_theorem_5_1(game), printed) < 0.03
     np.testing.assert_allclose((g / g.sum(axis=0))[1:100].mean(axis=1), alpha_avg(weights, tokens))
@@ -79,7 +76,8 @@ def test_first_order_is_a_derivative():
     )
     step = 1e-6
     for j in range(2):
-        g, g_h = np.exp(game.s[0]), np.exp(game.s_absent[0])
+        g = np.exp(game.s[0])
+        g_h = np.exp(game.s_absent[0])
         values = []
         for t in (1 + step, 1 - step):
             z = np.where(np.arange(2) == j, t, 1.0)
@@ -94,7 +92,9 @@ def test_first_order_is_a_derivative():
 
 def test_integrals_are_those_of_a_quadrature():
     x, w = np.polynomial.legendre.leggauss(60)
-    p, w, r = (x + 1) / 2, w / 2, np.array([-0.9, -0.3, 1e-9, 0.49, 3.0])
+    p = (x + 1) / 2
+    w = w / 2
+    r = np.array([-0.9, -0.3, 1e-9, 0.49, 3.0])
     D = 1 + r[:, None] * p
     direct = [(p * (1 - p) / D) @ w, (p * (1 - p) / D**2) @ w, (p**2 * (1 - p) / D**2) @ w]
     np.testing.assert_allclose(_integrals(r), direct, rtol=1e-12)
@@ -138,10 +138,8 @@ def test_words_and_positions():
 
 def test_series_meets_closed_form():
     """Both sides of |r| = 0.5, and the limit r = 0: 1/6, 1/6, 1/12."""
-    below, above = (
-        _integrals(np.array([0.5, -0.5])),
-        _integrals(np.array([0.5 + 1e-12, -0.5 - 1e-12])),
-    )
+    below = _integrals(np.array([0.5, -0.5]))
+    above = _integrals(np.array([0.5 + 1e-12, -0.5 - 1e-12]))
     np.testing.assert_allclose(below, above, rtol=1e-11)
     np.testing.assert_allclose(
         np.ravel(_integrals(np.zeros(1))), [1 / 6, 1 / 6, 1 / 12], rtol=1e-15

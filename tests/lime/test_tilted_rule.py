@@ -14,22 +14,29 @@ from attn_closed_form.lime.rules import TiltedTerm, tilted_rule
 
 def by_size(E, A):
     """Means over the coalitions of m players of prod E_k times the sum of A_k, m = 0..d: the plain recursion."""
-    P, N = np.array([1.0]), np.array([0.0])
+    P = np.array([1.0])
+    N = np.array([0.0])
     for k, (x, a) in enumerate(zip(E, A, strict=True), start=1):
         m = np.arange(k + 1)
-        stay, join = (k - m) / k, m / k
-        before_P, before_N = np.append(P, 0.0), np.append(N, 0.0)
-        P_in, N_in = np.append(0.0, P), np.append(0.0, N)
-        P, N = stay * before_P + join * x * P_in, stay * before_N + join * x * (N_in + a * P_in)
+        stay = (k - m) / k
+        join = m / k
+        before_P = np.append(P, 0.0)
+        before_N = np.append(N, 0.0)
+        P_in = np.append(0.0, P)
+        N_in = np.append(0.0, N)
+        P = stay * before_P + join * x * P_in
+        N = stay * before_N + join * x * (N_in + a * P_in)
     return N
 
 
 @pytest.mark.parametrize("kernel_width", [25.0, np.inf])
 @pytest.mark.parametrize("lam", [0.01, 0.05, 0.2, 0.7, 2.0, 9.0, 40.0])
 def test_its_error_is_what_it_was_allowed(lam, kernel_width):
-    d, allowed = 700, 1e-9
+    d = 700
+    allowed = 1e-9
     rng = np.random.default_rng(int(10 * lam))
-    mass, value = np.exp(rng.normal(size=d)), rng.uniform(-1, 1, d)
+    mass = np.exp(rng.normal(size=d))
+    value = rng.uniform(-1, 1, d)
     E = np.exp(-lam * mass)
     t = E.mean()
     term = TiltedTerm(t, ((E / t - 1) ** 2).sum(), E.max() / t, 0.0, 0.0, mass @ E, 1.0)
@@ -79,14 +86,17 @@ def test_one_of_two_values_among_thousands_of_equal_players(d, kernel_width):
     y = np.repeat([1.0, 0.0], [ones, d - ones])
     game = PooledGame.from_scores(np.full(d, 0.7), y)
     limit = lime_limit(game, kernel_width)
-    n, m = 5000, np.arange(d + 1)
+    n = 5000
+    m = np.arange(d + 1)
     pi = kernel(d, kernel_width)[::-1]
     q = (n - 1) / (n * d) * pi
     q[d] = 1 / n
     f = np.where(m > 0, ones / d, 0.0)
-    total, share = fsum(q), fsum(q * m / d) / fsum(q)
+    total = fsum(q)
+    share = fsum(q * m / d) / fsum(q)
     shared = fsum(q * (m / d - share) * f)
-    B, V = fsum(q * m * (d - m)) / (d * (d - 1)), fsum(q * (m / d - share) ** 2)
+    B = fsum(q * m * (d - m)) / (d * (d - 1))
+    V = fsum(q * (m / d - share) ** 2)
     # E[f (Z_j - Z_bar) | m] = (y_j - ones/d) (1 - (m-1)/(d-1)) / d for m > 0.
     individual = fsum(np.where(m > 0, q * (1 - (m - 1) / (d - 1)), 0.0)) / d * (y - ones / d)
     slope = shared / (d * V + 1 / n)
@@ -105,7 +115,9 @@ def test_a_term_without_any_factor_left():
 
 def test_binomial_identity_behind_the_tilt():
     """h~(p) = (1 - p + p/t)^d E_p'[h] for a function of the size alone."""
-    d, t, p = 12, 0.3, 0.2
+    d = 12
+    t = 0.3
+    p = 0.2
     A = np.cos(np.arange(d + 1.0))
 
     def mean(p, A):

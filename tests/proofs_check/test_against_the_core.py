@@ -17,11 +17,15 @@ from proofs_check import long_documents
 
 #: One head: a repeated word (1), four words, two padded positions. Masses are integers, so that log and exp are tame.
 XI = (1, 2, 1, 3, 4, None, None)
-G, V = (3, 1, 2, 5, 1, 1, 2), (2, -1, 1, 3, -4, 1, 0)
-G_H, V_H = (1, 2, 1, 1, 3, 1, 2), (0, 1, -2, 1, 1, 1, 0)
+G = (3, 1, 2, 5, 1, 1, 2)
+V = (2, -1, 1, 3, -4, 1, 0)
+G_H = (1, 2, 1, 1, 3, 1, 2)
+V_H = (0, 1, -2, 1, 1, 1, 0)
 #: A second head for the same words: the model is the sum of both.
-G2, V2 = (1, 4, 1, 2, 2, 3, 1), (-1, 2, 5, 0, 1, 2, -2)
-G2_H, V2_H = (2, 1, 3, 1, 1, 3, 1), (1, 1, 0, -1, 2, 2, -2)
+G2 = (1, 4, 1, 2, 2, 3, 1)
+V2 = (-1, 2, 5, 0, 1, 2, -2)
+G2_H = (2, 1, 3, 1, 1, 3, 1)
+V2_H = (1, 1, 0, -1, 2, 2, -2)
 D = 4
 HEADS = ((G, V, G_H, V_H), (G2, V2, G2_H, V2_H))
 #: The library's default tolerance is 1e-10 of the range; the values are of order one.
@@ -101,7 +105,8 @@ def test_lime_without_kernel_and_ridge():
 
 def test_lime_with_the_kernel_of_the_package_and_its_ridge():
     """With n samples lime draws n - 1 and adds the document itself, of weight 1."""
-    n, width = 5000, 25.0
+    n = 5000
+    width = 25.0
     law = {S: p * Fraction(n - 1, n) for S, p in bf.sampling_law(D).items()} | {
         frozenset(): Fraction(1, n)
     }

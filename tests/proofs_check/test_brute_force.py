@@ -59,7 +59,8 @@ def test_solve_finds_the_solution_and_refuses_a_singular_matrix():
 
 
 def test_least_squares_residual_is_orthogonal_to_the_columns():
-    d, law = 4, bf.sampling_law(4)
+    d = 4
+    law = bf.sampling_law(4)
     value = {S: Fraction(3 * len(S) ** 3 - sum(S) ** 2, 5) for S in bf.subsets(d)}
     beta = bf.lime_limit(d, value.__getitem__)
     for column in range(d + 1):
@@ -72,8 +73,10 @@ def test_least_squares_residual_is_orthogonal_to_the_columns():
 
 def test_attention_value_is_a_weighted_mean():
     xi = [1, 2, 2, None]
-    g, v = [Fraction(x) for x in (1, 2, 3, 4)], [Fraction(x) for x in (5, 6, 7, 8)]
-    g_h, v_h = [Fraction(x) for x in (2, 1, 1, 4)], [Fraction(x) for x in (0, 1, 2, 8)]
+    g = [Fraction(x) for x in (1, 2, 3, 4)]
+    v = [Fraction(x) for x in (5, 6, 7, 8)]
+    g_h = [Fraction(x) for x in (2, 1, 1, 4)]
+    v_h = [Fraction(x) for x in (0, 1, 2, 8)]
     assert bf.attention_value(frozenset(), xi, g, v, g_h, v_h) == Fraction(5 + 12 + 21 + 32, 10)
     assert bf.attention_value(frozenset({2}), xi, g, v, g_h, v_h) == Fraction(
         5 + 1 + 2 + 32, 1 + 1 + 1 + 4

@@ -59,7 +59,8 @@ def test_checks_notice_other_perturbations_as_well(perturb):
 
 
 def test_printed_recovery_mirrors_importances_at_the_reference():
-    g, v = (Fraction(2), Fraction(5), Fraction(1, 3)), (Fraction(0), Fraction(1), Fraction(2))
+    g = (Fraction(2), Fraction(5), Fraction(1, 3))
+    v = (Fraction(0), Fraction(1), Fraction(2))
     eta, _ = recover(lambda tokens: slalom(tokens, g, v), 3)
     mirrored, _ = recover(lambda tokens: slalom(tokens, g, v), 3, printed=True)
     assert eta == pytest.approx([math.log(x / g[0]) for x in g], abs=1e-14)
@@ -77,18 +78,21 @@ def test_relu_division_is_exact_up_to_its_length_and_not_beyond():
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_whole_transformer_with_cls_is_a_linear_model(causal):
     """The claim of P2 App. C.2 ([CLS]) once more, through Eq. 7 to 13 and with the ReLU network as ffn."""
-    longest, bound = 4, Fraction(3, 2)
+    longest = 4
+    bound = Fraction(3, 2)
     cls = len(scope.WEIGHTS)
     E = np.zeros((cls + 1, 4), dtype=np.longdouble)
     E[:cls, 0] = [float(w) for w in scope.WEIGHTS]
     E[cls, 1] = 1
     zeros = np.zeros((4, 2), dtype=np.longdouble)
-    values, P = zeros.copy(), np.zeros((2, 4), dtype=np.longdouble)
+    values = zeros.copy()
+    P = np.zeros((2, 4), dtype=np.longdouble)
     values[0, 0] = values[1, 1] = 1
     P[0, 2] = P[1, 3] = 1  # beside the skip connection's coordinates
 
     def ffn(z):
-        x, n = Fraction(float(z[2])), round(1 / float(z[3]))
+        x = Fraction(float(z[2]))
+        n = round(1 / float(z[3]))
         return np.array(
             [0, 0, float(scope.divide_by_relus(x, Fraction(1, n), longest + 1, bound)), 0],
             np.longdouble,
@@ -105,7 +109,8 @@ def test_a_whole_transformer_with_cls_is_a_linear_model(causal):
 
 
 def test_counting_needs_integers_but_no_enumeration():
-    g, v = (3, 1, 2, 2), (1, -1, 4, 0)
+    g = (3, 1, 2, 2)
+    v = (1, -1, 4, 0)
     by_orders = shapley_by_orders(
         slalom_game([Fraction(x) for x in g], [Fraction(x) for x in v]), 4
     )

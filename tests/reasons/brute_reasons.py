@@ -13,8 +13,14 @@ class Truth:
         self.size = self.masks.sum(axis=1)
         index = np.arange(2**d)
         above = self.f[-1] > threshold
-        same = self.f > threshold if above else self.f < threshold
-        other = self.f < threshold if above else self.f > threshold
+        if above:
+            same = self.f > threshold
+        else:
+            same = self.f < threshold
+        if above:
+            other = self.f < threshold
+        else:
+            other = self.f > threshold
         self.sign = 1 if above else -1
         # R suffices if all its supersets are on the same side; R flips if its complement is on the other.
         self.suffices = np.array([same[(index & R) == R].all() for R in index])
@@ -28,7 +34,9 @@ class Truth:
 
     def smallest_flip(self):
         """The least number of players; d + 1 where no removal flips."""
-        return self.size[self.flips].min() if self.flips.any() else self.masks.shape[1] + 1
+        if self.flips.any():
+            return self.size[self.flips].min()
+        return self.masks.shape[1] + 1
 
     def worst(self, players):
         """The value nearest to the threshold among the coalitions that contain the players."""

@@ -110,7 +110,8 @@ def test_limits_by_enumeration(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_joint_proofs_are_true_and_go_further(kind):
     """No goal above the minimum is ever proved; goals below the sum of the heads' minima are not the only ones."""
-    d, further = 9, 0
+    d = 9
+    further = 0
     everybody = np.ones(d, dtype=bool)
     masks = enumeration.coalitions(d)
     for seed in range(25):
@@ -176,9 +177,7 @@ def test_to_dict_is_plain():
 )
 def test_a_linked_game_is_refused_with_what_to_pass(function):
     game = PooledGame.from_scores([0.0, 1.0], [3.0, -1.0], s_background=0.0, v_background=0.0)
-    with pytest.raises(
-        TypeError, match="game"
-    ):
+    with pytest.raises(TypeError, match="game"):
         function(game.through("sigmoid"))
     with pytest.raises(TypeError, match="game"):
         function([1.0, 2.0])

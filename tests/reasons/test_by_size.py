@@ -18,9 +18,11 @@ def check(game, found):
         * game.H
     )
     slack = SLACK * (size + abs(game.empty_value) + abs(game.bias))
-    f, absent = enumeration.values(game), game.d - enumeration.coalitions(game.d).sum(axis=1)
+    f = enumeration.values(game)
+    absent = game.d - enumeration.coalitions(game.d).sum(axis=1)
     for k, low, high, proved_low, proved_high in zip(*found, strict=True):
-        least, most = f[absent == k].min(), f[absent == k].max()
+        least = f[absent == k].min()
+        most = f[absent == k].max()
         assert proved_low <= least <= low + slack and high - slack <= most <= proved_high
         if game.H == 1:
             assert low - least <= slack and most - high <= slack
@@ -31,10 +33,8 @@ def check(game, found):
 def test_300_random_games_by_enumeration(part):
     for seed in range(50 * part, 50 * part + 50):
         rng = np.random.default_rng(seed)
-        d, H = (
-            int(rng.integers(1, 15 if seed % 10 == 0 else 11)),
-            1 if seed % 2 else int(rng.integers(2, 5)),
-        )
+        d = int(rng.integers(1, 15 if seed % 10 == 0 else 11))
+        H = 1 if seed % 2 else int(rng.integers(2, 5))
         spread = float(rng.choice([0.1, 5.0, 80.0, 3000.0]))
         check(
             game := random_game(

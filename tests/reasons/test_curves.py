@@ -40,7 +40,8 @@ def test_curves_are_values_of_nested_coalitions_and_stay_within_the_bounds(kind,
 def test_some_sizes_give_the_points_of_all():
     game = random_game(2, 40, 2, "deleted", 3.0)
     scores = shapley(game)
-    every, some = removal_curves(game, scores), removal_curves(game, scores, absent=[0, 10, 40])
+    every = removal_curves(game, scores)
+    some = removal_curves(game, scores, absent=[0, 10, 40])
     np.testing.assert_allclose(some.deletion, every.deletion[[0, 10, 40]], rtol=1e-13)
     np.testing.assert_allclose(some.insertion, every.insertion[[0, 10, 40]], rtol=1e-13)
     assert (some.whole, some.empty, some.players) == (every.whole, every.empty, 40)
@@ -88,7 +89,8 @@ def test_flip_order_keeps_its_first_crossing(H):
         game = random_game(seed, 23, H, "deleted", 2.0, bias=0.3)
         if game.value(np.ones(23, dtype=bool)) <= 0:
             continue
-        first, searched = flip_order(game, candidates=0), flip_order(game, scale=logistic)
+        first = flip_order(game, candidates=0)
+        searched = flip_order(game, scale=logistic)
         crossings = [
             np.argmax(removal_curves(game, scores, absent=np.arange(24)).deletion < 0)
             for scores in (first, searched)

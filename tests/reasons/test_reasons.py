@@ -56,7 +56,8 @@ def check_contrastive(game, threshold, reason):
 def test_table_of_games(name, enumerated):
     game = GAMES[name]
     for threshold in (0.0, 0.5):
-        keep, flip = sufficient_reason(game, threshold), contrastive_reason(game, threshold)
+        keep = sufficient_reason(game, threshold)
+        flip = contrastive_reason(game, threshold)
         check_sufficient(game, threshold, keep)
         check_contrastive(game, threshold, flip)
         if enumerated or game.H == 1:
@@ -78,7 +79,8 @@ def test_random_games(seed, d, H, kind):
         with pytest.MonkeyPatch.context() as patch:
             if not enumerated:
                 no_enumeration(patch)
-            keep, flip = sufficient_reason(game, threshold), contrastive_reason(game, threshold)
+            keep = sufficient_reason(game, threshold)
+            flip = contrastive_reason(game, threshold)
         check_sufficient(game, threshold, keep)
         check_contrastive(game, threshold, flip)
         if enumerated or H == 1:
@@ -96,14 +98,16 @@ def test_the_checks_can_fail(change):
     elif change == "too bold":
         fields["worst"] = reason.prediction
     else:
-        fields["players"], fields["lower_bound"] = tuple(range(7)), 7
+        fields["players"] = tuple(range(7))
+        fields["lower_bound"] = 7
     with pytest.raises(AssertionError):
         check_sufficient(game, 0.0, type(reason)(**fields))
 
 
 def test_large_game_holds_on_samples():
     game = random_game(0, 400, 1, "deleted+background", 4.0, offset=0.3)
-    reason, flip = sufficient_reason(game), contrastive_reason(game)
+    reason = sufficient_reason(game)
+    flip = contrastive_reason(game)
     assert reason.minimal and flip.minimal
     masks = np.random.default_rng(0).random((400, 400)) < 0.5
     masks[:, list(reason.players)] = True
@@ -115,7 +119,8 @@ def test_large_game_holds_on_samples():
 
 def test_nobody_is_needed_and_nothing_flips():
     game = PooledGame.from_scores([0.0, 1.0], [2.0, 3.0], s_background=0.0, v_background=1.0)
-    reason, flip = sufficient_reason(game), contrastive_reason(game)
+    reason = sufficient_reason(game)
+    flip = contrastive_reason(game)
     assert reason.players == () and reason.minimal and reason.worst == pytest.approx(1.0)
     assert flip.players is None and flip.minimal and flip.size == flip.lower_bound == 3
     assert reason.sentence().startswith("None of the 2 words is needed")
@@ -136,7 +141,8 @@ def test_sentences_below_a_threshold():
     game = PooledGame.from_scores(
         [0.0, 0.0, 0.0], [-4.0, 1.0, 2.0], s_background=0.0, v_background=0.0
     )
-    reason, flip = sufficient_reason(game, 0.5), contrastive_reason(game, 0.5)
+    reason = sufficient_reason(game, 0.5)
+    flip = contrastive_reason(game, 0.5)
     text = reason.sentence(["dull", "fine", "superb"])
     assert text.startswith(
         "One of 3 words suffices: dull. No matter which of the other words are removed, the prediction stays"

@@ -48,10 +48,8 @@ def test_the_margin_of_a_pooled_value_counts_terms_that_cancel():
 @pytest.mark.parametrize(("lightest", "proved"), [(-20.0, True), (-400.0, False)])
 def test_masses_that_leave_float64_are_not_taken_as_plain_numbers(lightest, proved):
     rng = np.random.default_rng(0)
-    s, v = (
-        np.append(rng.normal(size=9), lightest),
-        rng.normal(size=10) + rng.normal(scale=0.1, size=(3, 10)),
-    )
+    s = np.append(rng.normal(size=9), lightest)
+    v = rng.normal(size=10) + rng.normal(scale=0.1, size=(3, 10))
     game = PooledGame.from_scores([s] * 3, v, s_background=0.0, v_background=0.0)
     everybody = np.ones(10, dtype=bool)
     heads = total(game, head_minima(game, everybody[None], everybody[None]).bound)[0]
@@ -67,7 +65,8 @@ def test_with_one_head_the_smallest_reason_is_found_and_proved(reason):
 
 
 def test_the_minima_over_a_set_are_computed_once(monkeypatch):
-    rng, sets = np.random.default_rng(2), []
+    rng = np.random.default_rng(2)
+    sets = []
 
     def counted(game, base, movable, limit=None):
         sets.extend([] if limit is not None or len(base) > 1 else [movable.tobytes()])

@@ -20,8 +20,11 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).parent
-LAYOUTS, CLAM, TRANSFORMER = HERE / "layouts.npz", HERE / "clam.pt", HERE / "transformer.npz"
-INSTANCES, SUB_BAGS = 13, 12
+LAYOUTS = HERE / "layouts.npz"
+CLAM = HERE / "clam.pt"
+TRANSFORMER = HERE / "transformer.npz"
+INSTANCES = 13
+SUB_BAGS = 12
 TEXT = "The film was very good"
 HIDDEN = -1
 
@@ -129,9 +132,12 @@ def record_transformer() -> None:
 
     model, tokenizer = bert()
     reading = tokenizer(TEXT, add_special_tokens=False, return_offsets_mapping=True)
-    ids, whole = reading["input_ids"], tokenizer(TEXT)["input_ids"]
-    before, after = whole[: whole.index(ids[0])], whole[whole.index(ids[-1]) + 1 :]
-    sequences, logits = variants(ids, tokenizer.mask_token_id), []
+    ids = reading["input_ids"]
+    whole = tokenizer(TEXT)["input_ids"]
+    before = whole[: whole.index(ids[0])]
+    after = whole[whole.index(ids[-1]) + 1 :]
+    sequences = variants(ids, tokenizer.mask_token_id)
+    logits = []
     for sequence in sequences:
         framed = torch.tensor([[*before, *sequence, *after]])
         seen = framed != HIDDEN

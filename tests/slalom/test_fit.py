@@ -38,7 +38,8 @@ def toy(seed, V, C=None):
 
 class Counted:
     def __init__(self, f):
-        self.f, self.sequences = f, []
+        self.f = f
+        self.sequences = []
 
     def __call__(self, sequences):
         self.sequences += [tuple(map(int, s)) for s in sequences]
@@ -134,7 +135,8 @@ def test_nothing_better_is_near(fit, C):
         keep = deletions(6, 360, 5, "balanced", np.random.default_rng(3))
         drawn = [tuple(document[row].tolist()) for row in keep]
         counts = np.array([drawn.count(s) for s in box.sequences], dtype=float)
-    ids, V = found.slalom.ids, found.slalom.V
+    ids = found.slalom.ids
+    V = found.slalom.V
     target = np.asarray(f([np.array(s) for s in box.sequences])).reshape(len(counts), -1)
     weight = np.sqrt(counts / counts.sum())[:, None]
 
@@ -237,7 +239,8 @@ def test_no_background_is_found_where_there_is_none():
 
 @pytest.mark.filterwarnings("ignore::attn_closed_form.SlalomWarning")
 def test_a_background_that_helps_is_kept_and_one_that_is_refused_is_not():
-    f, document = attention_model(), np.arange(5, 17)
+    f = attention_model()
+    document = np.arange(5, 17)
     free = fidel(f, document, num_samples=600)
     refused = fidel(f, document, num_samples=600, solver=Optimum(background=False))
     assert free.slalom.s_background > -np.inf and refused.slalom.s_background == -np.inf
@@ -265,7 +268,8 @@ def test_values_are_believable_where_least_squares_are_not():
 
 def test_what_the_samples_do_not_determine_is_said():
     """Deleting one or two tokens shows their effect, not how it is made of importance and value."""
-    f, document = attention_model(), np.arange(5, 15)
+    f = attention_model()
+    document = np.arange(5, 15)
     with pytest.warns(SlalomWarning, match=r"do not determine the importance of \d+ of 10 tokens"):
         found = fidel(
             f, document, num_samples=300, max_deletions=2, any_size=0, solver=Optimum(penalty=1.0)
@@ -274,7 +278,8 @@ def test_what_the_samples_do_not_determine_is_said():
 
 
 def test_the_error_on_fresh_samples_is_what_it_says():
-    f, document = attention_model(seed=2), np.arange(5, 19)
+    f = attention_model(seed=2)
+    document = np.arange(5, 19)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SlalomWarning)
         found = fidel(f, document, num_samples=3000, any_size=0.5)
@@ -292,7 +297,8 @@ def test_the_error_on_fresh_samples_is_what_it_says():
 
 def test_errors_of_several_classes_are_summed_as_in_the_fit():
     """Three classes that are copies of one: three times its squared error, whether fitted or fresh."""
-    f, document = attention_model(seed=2), np.arange(5, 17)
+    f = attention_model(seed=2)
+    document = np.arange(5, 17)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SlalomWarning)
         one = fidel(f, document, num_samples=600)
@@ -341,7 +347,8 @@ def test_classes_with_importances_of_their_own(kind):
 
 
 def test_the_black_box_gets_no_more_sequences_at_a_time_than_it_wants():
-    truth, sizes = toy(1, 6), []
+    truth = toy(1, 6)
+    sizes = []
 
     def f(sequences):
         sizes.append(len(sequences))
@@ -419,7 +426,8 @@ def test_some_token_always_stays(design, T):
 @pytest.mark.parametrize("design", ["balanced", "uniform"])
 @pytest.mark.filterwarnings("ignore::attn_closed_form.SlalomWarning")
 def test_the_seed_decides_and_a_generator_is_taken(fit, design):
-    f, document = attention_model(), [5, 9, 14, 21, 30, 41]
+    f = attention_model()
+    document = [5, 9, 14, 21, 30, 41]
     runs = [
         fit(f, document, num_samples=30, design=design, seed=s)
         for s in (1, 1, 2, np.random.default_rng(1))

@@ -9,14 +9,17 @@ from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model,
 from attn_closed_form.attention import predict_many
 from attn_closed_form.slalom.fit import MATTERS, _warn_undetermined
 
-CLS, SEP, MASK = 101, 102, 103
+CLS = 101
+SEP = 102
+MASK = 103
 
 
 class Recorded:
     """A black box that keeps what it was asked."""
 
     def __init__(self, f):
-        self.f, self.asked = f, []
+        self.f = f
+        self.asked = []
 
     def __call__(self, sequences):
         self.asked += [sequence.tolist() for sequence in sequences]

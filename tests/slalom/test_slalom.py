@@ -40,7 +40,8 @@ def plain(slalom, tokens, c=None):
 
 class Counted:
     def __init__(self, f):
-        self.f, self.sequences = f, []
+        self.f = f
+        self.sequences = []
 
     def __call__(self, sequences):
         self.sequences += [list(map(int, s)) for s in sequences]
@@ -91,7 +92,10 @@ def test_predict_is_equation_4_with_multiplicity(C):
     slalom = toy(0, C=C)
     a, b, c = slalom.ids[:3].tolist()
     for tokens in ([a], [a, b], [a, a, b], [c, b, a, c, c]):
-        expected = [plain(slalom, tokens, k) for k in range(C)] if C else plain(slalom, tokens)
+        if C:
+            expected = [plain(slalom, tokens, k) for k in range(C)]
+        else:
+            expected = plain(slalom, tokens)
         np.testing.assert_allclose(slalom.predict(tokens), expected, rtol=0, atol=ALGEBRA)
     assert slalom.predict([a]).shape == (() if C is None else (C,))
 
@@ -170,7 +174,10 @@ def test_game_values_are_predictions_of_what_is_left(output):
     game = slalom.game(tokens, output=output, empty_value=0.25)
     for mask in itertools.product([False, True], repeat=4):
         left = tokens[list(mask)]
-        expected = slalom.predict(left)[output] if left.size else 0.25
+        if left.size:
+            expected = slalom.predict(left)[output]
+        else:
+            expected = 0.25
         assert game.value(mask) == pytest.approx(expected, abs=ALGEBRA)
     words = slalom.game(tokens, players="words", output=output)
     assert words.labels == tuple(str(i) for i in slalom.ids[[0, 3, 2]])
@@ -333,7 +340,8 @@ def test_printed_construction_of_proposition_5_1_fails():
     slalom = toy(9, V=5)
     d = 4
     e = np.zeros((5, d))
-    e[:, 0], e[:, 1] = slalom.s, slalom.v
+    e[:, 0] = slalom.s
+    e[:, 1] = slalom.v
     W_class = np.array([0.0, 0, 1, 0])
 
     def output(W_q, b_q, W_k, b_k, W_class, undo=1.0):
@@ -344,7 +352,8 @@ def test_printed_construction_of_proposition_5_1_fails():
         return (alpha @ (e * [0, 1, 0, 0]) @ W_class)[0]
 
     one = np.array([1.0, 0, 0, 0])
-    zero, eye = np.zeros((d, d)), np.eye(d)
+    zero = np.zeros((d, d))
+    eye = np.eye(d)
     truth = float(slalom.predict(slalom.ids))
     assert (
         output(eye, 0, zero, one, W_class) == 0.0

@@ -54,7 +54,9 @@ def test_nothing_to_fit_is_an_end():
 
 def test_outputs_of_two_shapes_are_refused():
     def changes_its_mind(sequences):
-        return np.zeros(len(sequences)) if len(sequences) == 3 else np.zeros((len(sequences), 2))
+        if len(sequences) == 3:
+            return np.zeros(len(sequences))
+        return np.zeros((len(sequences), 2))
 
     with pytest.raises(ValueError, match="f"):
         ask(changes_its_mind, [np.array([1])] * 5, batch_size=3)

@@ -32,7 +32,10 @@ def scripted(monkeypatch, errors, plain=None):
 
     def fake(self, family, penalty, s, used, held):
         tried.append((penalty, family.background, float(s[0])))
-        error = plain if not family.background and plain is not None else errors[penalty]
+        if not family.background and plain is not None:
+            error = plain
+        else:
+            error = errors[penalty]
         # The start of the next fit is recognized by its first importance; squares differ by a constant: no doubt.
         return _Trial(
             penalty,
@@ -150,7 +153,8 @@ def test_a_stretch_of_the_samples_is_held_out(monkeypatch):
 
 def test_a_trial_is_measured_on_the_samples_that_it_has_not_seen():
     problem = rough(n=80)
-    used, held = np.arange(60), np.arange(60, 80)
+    used = np.arange(60)
+    held = np.arange(60, 80)
     trial = Optimum()._try(problem, 1e-3, problem.start(), used, held)
     found = module.descend(
         replace(problem.take(used), penalty=1e-3),

@@ -30,7 +30,10 @@ def list_methods(args: argparse.Namespace) -> int:
 
 def show_model(args: argparse.Namespace) -> int:
     """Print the card."""
-    model = load_demo_model() if args.file is None else load_model(args.file)
+    if args.file is None:
+        model = load_demo_model()
+    else:
+        model = load_model(args.file)
     if args.json:
         sizes = {name: getattr(model.weights, name) for name in SIZES}
         parameters = sum(array.size for array in model.weights.arrays().values())
@@ -52,11 +55,10 @@ def check_papers(args: argparse.Namespace) -> int:
     try:
         checks = importlib.import_module("proofs_check.__main__")
     except ImportError as error:
-        place = (
-            "here"
-            if Path("proofs_check", "__main__.py").exists()
-            else "in a clone of the repository"
-        )
+        if Path("proofs_check", "__main__.py").exists():
+            place = "here"
+        else:
+            place = "in a clone of the repository"
         raise ImportError(
             f"the checks are part of the repository, not of the package ({error}): run `python -m proofs_check` {place}"
         ) from None

@@ -54,7 +54,10 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 def _model_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options of the network as keyword arguments of `BagClassifier.from_state_dict`."""
-    classes = [name.strip() for name in args.classes.split(",")] if args.classes else None
+    if args.classes:
+        classes = [name.strip() for name in args.classes.split(",")]
+    else:
+        classes = None
     options: dict[str, Any] = {
         "layout": args.layout,
         "outputs": classes,
@@ -114,10 +117,8 @@ def propose(args: argparse.Namespace) -> int:
             'the JSON yourself, with the prefixes of unused names under "leave"'
         )
     if args.logits:
-        bag, yours = (
-            load_bag(args.bag),
-            np.array([float(number) for number in args.logits.split(",")]),
-        )
+        bag = load_bag(args.bag)
+        yours = np.array([float(number) for number in args.logits.split(",")])
         trials = []
         for roles in several:
             model = BagClassifier.from_state_dict(state.arrays, roles=roles)
@@ -126,7 +127,10 @@ def propose(args: argparse.Namespace) -> int:
             ):
                 logits = model.reload(**options).predict_logits([bag])[0]  # type: ignore[misc]  # it came from a file
                 if logits.shape == yours.shape:
-                    full = {**roles, "options": options} if options else roles
+                    if options:
+                        full = {**roles, "options": options}
+                    else:
+                        full = roles
                     trials.append((float(np.abs(logits - yours).max()), full))
         if not trials:
             raise ValueError(
@@ -167,10 +171,8 @@ def explain_one(args: argparse.Namespace) -> int:
         )
     check_targets((args.model, args.bag, args.thumbnail, args.rename, args.check), args, FILES)
     settings = asdict(_settings(args))
-    model, bag = (
-        BagClassifier.from_state_dict(args.model, **_model_options(args)),
-        load_bag(args.bag),
-    )
+    model = BagClassifier.from_state_dict(args.model, **_model_options(args))
+    bag = load_bag(args.bag)
     if args.region is not None:
         bag = bag.in_regions(args.region)
     if args.thumbnail:
@@ -196,14 +198,16 @@ def explain_one(args: argparse.Namespace) -> int:
 
 def _print(args: argparse.Namespace, explanations: Explanations) -> None:
     leading = leader(explanations)
-    facts, (best, worst) = row(explanations), strongest(leading.scores, args.top)
+    facts = row(explanations)
+    (best, worst) = strongest(leading.scores, args.top)
     if args.json:
         top, bottom = (
             [(leading.labels[j], float(leading.scores[j])) for j in side] for side in (best, worst)
         )
         print(json.dumps({"bag": Path(args.bag).stem, **facts, "top": top, "bottom": bottom}))
         return
-    output, scale = visible(explanations.output), explanations.scale
+    output = visible(explanations.output)
+    scale = explanations.scale
     print(visible(bag_sentence(explanations)))
     if scale.link is None and facts["probability"] is not None:
         print(f"The probability of {output} is {percent(facts['probability'])}.")

@@ -95,9 +95,10 @@ def run(args: argparse.Namespace) -> int:
         raise argparse.ArgumentTypeError(
             f"--separator: expected one character, got {args.separator!r}"
         )
-    table = (
-        None if args.format is None else Path(args.folder).absolute().with_suffix(f".{args.format}")
-    )
+    if args.format is None:
+        table = None
+    else:
+        table = Path(args.folder).absolute().with_suffix(f".{args.format}")
     if table is not None and any(
         same_file(str(table), file) for file in files_in((args.source, args.model))
     ):
@@ -159,17 +160,31 @@ def explain_all(
                     show(progress)
     except (KeyboardInterrupt, Terminated) as stopped:
         print(f"stopped: {_how_far(folder, plan, unit)}", file=sys.stderr)
-        return 130 if isinstance(stopped, KeyboardInterrupt) else 143
+        if isinstance(stopped, KeyboardInterrupt):
+            return 130
+        return 143
     except (ValueError, OSError):
         if meter is not None and meter.last.rows:
             print(_how_far(folder, plan, unit), file=sys.stderr)
         raise
     seconds = time.monotonic() - begin
     rows, failed, by_core, lost, _ = meter.last
-    rate = f", {rows / seconds:.0f} per second" if rows else ""
-    errors = f", {failed:,} with an error (see the column `error`)" if failed else ""
-    deaths = f", {lost} workers lost and replaced" if lost else ""
-    core = f", {by_core:,} of them by the core" if task.engine != "numpy" and by_core else ""
+    if rows:
+        rate = f", {rows / seconds:.0f} per second"
+    else:
+        rate = ""
+    if failed:
+        errors = f", {failed:,} with an error (see the column `error`)"
+    else:
+        errors = ""
+    if lost:
+        deaths = f", {lost} workers lost and replaced"
+    else:
+        deaths = ""
+    if task.engine != "numpy" and by_core:
+        core = f", {by_core:,} of them by the core"
+    else:
+        core = ""
     print(
         f"{folder}: {plan.rows:,} {unit}, {rows:,} now in {seconds:.1f} s{core}{rate}{errors}{deaths}"
     )
@@ -209,10 +224,16 @@ def summary(args: argparse.Namespace) -> int:
     from ..show.terminal import aligned
 
     check_targets((args.folder,), args, ("plot", "html"))
-    method = find_method(args.method) if args.method else None
+    if args.method:
+        method = find_method(args.method)
+    else:
+        method = None
     result = summarize(args.folder, method.name if method else args.method)
     options = {"n": args.top, "by": args.by, "least_documents": args.least}
-    outputs = [args.output] if args.output else list(result.outputs)
+    if args.output:
+        outputs = [args.output]
+    else:
+        outputs = list(result.outputs)
     words = {output: result.sides(output, args.side, **options) for output in outputs}
     both = {
         output: [word for ranked in sides.values() for word in ranked]
@@ -241,18 +262,23 @@ def summary(args: argparse.Namespace) -> int:
         }
         print(json.dumps({**shared, "outputs": classes}))
         return 0
-    of = (
-        ""
-        if result.of is None or result.of == result.rows
-        else f" of {result.of:,} (the run is not finished)"
-    )
-    errors = f", {result.failed:,} with an error" if result.failed else ""
+    if result.of is None or result.of == result.rows:
+        of = ""
+    else:
+        of = f" of {result.of:,} (the run is not finished)"
+    if result.failed:
+        errors = f", {result.failed:,} with an error"
+    else:
+        errors = ""
     print(
         f"{result.method}: {result.rows:,}{of} documents{errors}, {len(result.words):,} words, by {args.by}"
     )
     for output, sides in words.items():
         scale = result.scale(output)
-        unit = ", in percentage points" if scale.in_percent else ""
+        if scale.in_percent:
+            unit = ", in percentage points"
+        else:
+            unit = ""
         print(
             f"\n{visible(output)}: {scale.name} explained in {documents[output]:,} documents{unit}"
         )
@@ -262,7 +288,10 @@ def summary(args: argparse.Namespace) -> int:
             if not ranked:
                 rows.append(["none", "", "", "", ""])
             for word in ranked:
-                example = "" if word.example is None else f"{word.example:,}"
+                if word.example is None:
+                    example = ""
+                else:
+                    example = f"{word.example:,}"
                 numbers = [
                     f"{word.documents:,}",
                     scale.digits(word.total, "+.2f"),

@@ -116,12 +116,10 @@ def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> i
         raise argparse.ArgumentTypeError("--figure: expected --plot FILE as well, for the figure")
     models = (getattr(args, name, None) for name in ("model", "folder"))
     check_targets((args.file, args.source, *models), args, ("html", "plot", "csv"))
-    settings, text, methods, figure = (
-        read_settings(args),
-        read_text(args),
-        args.method,
-        args.figure or "table",
-    )
+    settings = read_settings(args)
+    text = read_text(args)
+    methods = args.method
+    figure = args.figure or "table"
     if methods is not None and args.plot:
         methods += [name for name in FIGURES[figure].methods if name not in methods]
     explanations = explain(opened(), text, methods, **asdict(settings))
@@ -157,7 +155,8 @@ def _wrote(path: object) -> None:
 
 
 def _print_table(explanations: Explanations, args: argparse.Namespace) -> None:
-    columns, color = shutil.get_terminal_size((100, 24)).columns, use_color(sys.stdout, args.color)
+    columns = shutil.get_terminal_size((100, 24)).columns
+    color = use_color(sys.stdout, args.color)
     print(answer(explanations, columns, color))
     if args.method or args.compare:
         print("\n" + table(explanations, columns, color))

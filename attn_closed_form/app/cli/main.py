@@ -169,7 +169,9 @@ def program() -> str:
     script = Path(sys.executable).with_name(PROG)
     if not script.exists():
         return "python -m attn_closed_form"
-    return str(script.relative_to(Path.cwd())) if script.is_relative_to(Path.cwd()) else str(script)
+    if script.is_relative_to(Path.cwd()):
+        return str(script.relative_to(Path.cwd()))
+    return str(script)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -35,7 +35,8 @@ class Command(NamedTuple):
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Add the command to a parser."""
-        parser.description, parser.epilog = self.description, self.examples
+        parser.description = self.description
+        parser.epilog = self.examples
         parser.set_defaults(run=self.run)
         if callable(self.options):
             self.options(parser)
@@ -60,7 +61,10 @@ def add_options(parser: Any, options: Mapping[str, Any]) -> None:
             add_options(parser.add_argument_group(declared), about)
             continue
         name, _, value = declared.partition(" ")
-        convert, default, text = about if isinstance(about, tuple) else (None, None, about)
+        if isinstance(about, tuple):
+            convert, default, text = about
+        else:
+            convert, default, text = (None, None, about)
         if default is not None and "(default" not in text:
             text += f" (default: {default})"
         details: dict[str, Any] = {
@@ -81,11 +85,10 @@ def add_options(parser: Any, options: Mapping[str, Any]) -> None:
 
 def method_names(value: str) -> list[str]:
     """Parse method names, separated by commas, in either spelling; `all` selects every method."""
-    names = (
-        list(METHODS)
-        if value == "all"
-        else [name.strip() for name in value.split(",") if name.strip()]
-    )
+    if value == "all":
+        names = list(METHODS)
+    else:
+        names = [name.strip() for name in value.split(",") if name.strip()]
     methods = {name: find_method(name) for name in names}
     for name, method in methods.items():
         if method is None:

@@ -61,14 +61,14 @@ def run(args: argparse.Namespace) -> int:
             f"{option(setting)}{colon}{rest}" if setting in WORDS else str(error)
         ) from None
     except KeyboardInterrupt:
-        checkpoint = (
-            Path(args.checkpoint) if args.checkpoint else Path(args.out).with_suffix(".checkpoint")
-        )
-        advice = (
-            "run the same command with --resume to continue"
-            if checkpoint.exists()
-            else "there is no checkpoint yet"
-        )
+        if args.checkpoint:
+            checkpoint = Path(args.checkpoint)
+        else:
+            checkpoint = Path(args.out).with_suffix(".checkpoint")
+        if checkpoint.exists():
+            advice = "run the same command with --resume to continue"
+        else:
+            advice = "there is no checkpoint yet"
         print(f"stopped: {advice}", file=sys.stderr)
         return 130
 

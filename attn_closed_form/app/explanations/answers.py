@@ -83,7 +83,10 @@ class Reasons:
             return [f"The prediction is {level}, which is on neither side, so no reason exists."]
         upper = self.sufficient.prediction < self.sufficient.threshold
         worst, after = self.scale.of([self.sufficient.worst, self.contrastive.after]).tolist()
-        of = f" for {DIFFERENCE}" if self.quantity == DIFFERENCE else ""
+        if self.quantity == DIFFERENCE:
+            of = f" for {DIFFERENCE}"
+        else:
+            of = ""
         flipped = f"{self.scale.bound(after, upper)}{of}"
         if (
             self.scale.link is not None
@@ -102,7 +105,9 @@ class Reasons:
         ]
 
     def _level(self, value: float) -> str:
-        return f"{value:g}" if self.scale.link is None else self.scale.level(value)
+        if self.scale.link is None:
+            return f"{value:g}"
+        return self.scale.level(value)
 
     def range_sentence(self) -> str:
         """State the minimum and the maximum prediction over all coalitions in plain English."""
@@ -140,17 +145,27 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     """
     evidence = evidence.on_logit
     game, sides = directed(evidence)
-    sufficient, contrastive, scale = None, None, evidence.scale
-    threshold = scale.threshold if threshold is None else float(threshold)
+    sufficient = None
+    contrastive = None
+    scale = evidence.scale
+    if threshold is None:
+        threshold = scale.threshold
+    else:
+        threshold = float(threshold)
     theta = scale.logit_of(threshold)
     try:
-        sufficient, contrastive = sufficient_reason(game, theta), contrastive_reason(game, theta)
+        sufficient = sufficient_reason(game, theta)
+        contrastive = contrastive_reason(game, theta)
     except ValueError as error:
         if "neither side" not in str(error):
             raise
     # For one class among several, the number is the margin over its strongest rival.
-    quantity = scale.of_output(evidence.settings.output) if game is evidence.pooled else DIFFERENCE
-    things, names = evidence.settings.players, evidence.names
+    if game is evidence.pooled:
+        quantity = scale.of_output(evidence.settings.output)
+    else:
+        quantity = DIFFERENCE
+    things = evidence.settings.players
+    names = evidence.names
     return Reasons(game, sufficient, contrastive, sides, things, names, threshold, quantity, scale)
 
 
@@ -160,8 +175,10 @@ def checked_reasons(evidence: Evidence, scores: Array) -> list[str]:
     This is for models without certified reasons, such as a transformer. Each sentence reports the output of the model
     for the set that it names; smaller sets may exist. The list is empty on the logit scale.
     """
-    level, things = evidence.scale.level, evidence.settings.players
-    prediction, half = evidence.prediction, evidence.scale.threshold
+    level = evidence.scale.level
+    things = evidence.settings.players
+    prediction = evidence.prediction
+    half = evidence.scale.threshold
     if evidence.scale.link is None or prediction == half:
         return []
     side = 1.0 if prediction > half else -1.0
@@ -193,7 +210,9 @@ def checked_reasons(evidence: Evidence, scores: Array) -> list[str]:
 
 def directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
     """Return the game whose sign is the side of the prediction, and the names of the two sides."""
-    outputs, logits, game = evidence.model.outputs, evidence.logits, evidence.pooled
+    outputs = evidence.model.outputs
+    logits = evidence.logits
+    game = evidence.pooled
     direction = np.asarray(evidence.settings.coefficients)
     if evidence.model.loss in PLAIN or (len(outputs) == 1 and evidence.model.loss != "sigmoid"):
         return game, None
@@ -208,7 +227,8 @@ def directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
         direction = direction - np.eye(len(logits))[rival]
         settings = replace(evidence.settings, coefficients=tuple(direction.tolist()))
         game = replace(evidence.model.game(evidence.units, settings), labels=evidence.labels)
-    above, below = outputs[int(np.argmax(direction))], outputs[int(np.argmin(direction))]
+    above = outputs[int(np.argmax(direction))]
+    below = outputs[int(np.argmin(direction))]
     return game, (f"{below} over {above}", f"{above} over {below}") if len(outputs) > 2 else (
         below,
         above,
@@ -273,12 +293,14 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
 
     As many players as possible are used; all units of a player must be in one group.
     """
-    units, spans = evidence.units, None
+    units = evidence.units
+    spans = None
     if grouping in units.groups:
         numbers, labels = units.players(grouping)
     elif grouping == "sentences" and units.text is not None and units.spans is not None:
         numbers, sentences = sentence_numbers(units.text, units.spans)
-        spans, labels = tuple(sentences), tuple(units.text[start:end] for start, end in sentences)
+        spans = tuple(sentences)
+        labels = tuple(units.text[start:end] for start, end in sentences)
     else:
         known = [*units.groups, *(["sentences"] if units.text is not None else [])]
         raise ValueError(f"grouping: expected one of {', '.join(known)}, got {grouping!r}")
@@ -297,7 +319,8 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
     # Units that share a player share its score equally.
     unit_scores = (members / np.bincount(player_of))[player_of]
     scores = np.bincount(numbers, weights=unit_scores, minlength=len(labels)).astype(np.float64)
-    base, scale = (
-        (evidence.absent_value, evidence.scale) if evidence.exact else (evidence.pooled_base, LOGIT)
-    )
+    if evidence.exact:
+        base, scale = (evidence.absent_value, evidence.scale)
+    else:
+        base, scale = (evidence.pooled_base, LOGIT)
     return GroupScores(labels, scores, numbers, unit_scores, base, error, spans, scale.name)

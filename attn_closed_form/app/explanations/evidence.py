@@ -81,7 +81,9 @@ class Evidence(Remembers):
     @property
     def headline(self) -> str:
         """The method that views show first: exact Shapley values if they exist, otherwise sampled ones."""
-        return "shapley" if self.exact else "shapley-sampled"
+        if self.exact:
+            return "shapley"
+        return "shapley-sampled"
 
     @property
     def scale(self) -> ExplainedScale:
@@ -184,11 +186,9 @@ class Evidence(Remembers):
     def probabilities(self) -> dict[str, float] | None:
         """The probability of each class, or None for a model with one output."""
         chances = self.model.probabilities(self.logits)
-        return (
-            None
-            if chances is None
-            else dict(zip(self.model.outputs, chances.tolist(), strict=True))
-        )
+        if chances is None:
+            return None
+        return dict(zip(self.model.outputs, chances.tolist(), strict=True))
 
     def inside(self, name: str) -> Any:
         """Return internal scores of the model by name (see `Model.inside`), or None if there are none."""

@@ -172,14 +172,13 @@ def explain_outputs(
         )
     if settings.pop("output", None) is not None:
         raise TypeError("output: expected `outputs`, a list of names")
-    chosen, shared = (
-        None if methods is None else as_methods(methods),
-        Settings.from_options(settings),
-    )
+    chosen = None if methods is None else as_methods(methods)
+    shared = Settings.from_options(settings)
     strict = methods is not None and methods != "all"
     units = model.read(raw)
     if units.unseen:
-        seen, unseen = len(units.labels), len(units.unseen)
+        seen = len(units.labels)
+        unseen = len(units.unseen)
         text = f"text of {seen + unseen} tokens: the model has room for {seen}; the last {unseen} are not read"
         warnings.warn(text, TruncationWarning, stacklevel=3)
     if outputs is None:

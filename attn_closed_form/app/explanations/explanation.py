@@ -122,12 +122,16 @@ class Explanation(OfEvidence):
     @property
     def scale(self) -> ExplainedScale:  # type: ignore[override]
         """The scale of the scores: the explained scale, or the logit for a method that is computed from it."""
-        return LOGIT if self.on_logits else self.evidence.scale
+        if self.on_logits:
+            return LOGIT
+        return self.evidence.scale
 
     @property
     def prediction(self) -> float:  # type: ignore[override]
         """The explained output of the whole input, on the scale of the scores."""
-        return self.evidence.logit if self.on_logits else self.evidence.prediction
+        if self.on_logits:
+            return self.evidence.logit
+        return self.evidence.prediction
 
     @property
     def of_fit(self) -> bool:
@@ -142,7 +146,9 @@ class Explanation(OfEvidence):
     @property
     def family(self) -> Family:
         """The family of the method; the scores of a fitted SLALOM are a separate family."""
-        return "slalom" if self.of_fit else self.info.family
+        if self.of_fit:
+            return "slalom"
+        return self.info.family
 
     @property
     def on_logits(self) -> bool:
@@ -232,7 +238,8 @@ class Explanation(OfEvidence):
 
 def shared_dict(evidence: Evidence, fitted: bool = False) -> dict[str, Any]:
     """Return the data that the explanations of one input share, with the fit if its scores are shown."""
-    units, settings = evidence.units, evidence.settings
+    units = evidence.units
+    settings = evidence.settings
     shared = {
         "text": units.text,
         "labels": evidence.labels,
@@ -279,7 +286,9 @@ class Explanations(OfEvidence, dict[str, Explanation]):
     @property
     def fit(self) -> FitReport | None:
         """How well the fitted game matches the model, or None if no score belongs to a fitted game."""
-        return self.evidence.fit if any(e.of_fit for e in self.values()) else None
+        if any(e.of_fit for e in self.values()):
+            return self.evidence.fit
+        return None
 
     def reasons(self, threshold: float | None = None) -> Reasons:
         """Find certified sets that suffice for the prediction, or whose removal flips it; see `Reasons`.

@@ -141,7 +141,8 @@ def _sampled_lime(evidence: Evidence) -> Scored:
 
 
 def _sampled_shapley(evidence: Evidence) -> Scored:
-    model, settings = evidence.model, evidence.settings
+    model = evidence.model
+    settings = evidence.settings
 
     class Logits:
         """The logits of the model as a game; the sampler fits its control variate to them and applies the link."""
@@ -176,7 +177,8 @@ def _slalom_importance(evidence: Evidence) -> Scored:
 
 
 def _slalom_linear(evidence: Evidence) -> Scored:
-    game, alpha = evidence.pooled, np.exp(evidence.shares)
+    game = evidence.pooled
+    alpha = np.exp(evidence.shares)
     background = 1.0 - alpha.sum(axis=1, keepdims=True)
     f = (alpha * game.v).sum(axis=1, keepdims=True) + background * game.v_background[:, None]
     return Scored((alpha * (game.v - f)).sum(axis=0), evidence.logit)

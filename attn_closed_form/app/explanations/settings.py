@@ -131,11 +131,10 @@ class Settings:
         rest = bool(obstacle)
         if model.surrogate is None and not rest:
             heads = model.heads(units, replace(resolved, coefficients=margin))
-            obstacle = (
-                f"exact probabilities need one head, and this output has {heads}"
-                if heads > 1
-                else ""
-            )
+            if heads > 1:
+                obstacle = f"exact probabilities need one head, and this output has {heads}"
+            else:
+                obstacle = ""
         if obstacle and self.scale is None and model.surrogate is None:
             return replace(resolved, scale=replace(resolved.scale, note=obstacle))
         output = resolved.output
@@ -144,7 +143,10 @@ class Settings:
                 model.outputs[c] for c in _margin(model.outputs, str(self.output))
             )
         exact = not obstacle and model.surrogate is None
-        note = "" if model.surrogate is not None else obstacle
+        if model.surrogate is not None:
+            note = ""
+        else:
+            note = obstacle
         scale = ExplainedScale("probability", float(model.temperature), note, exact)
         return replace(
             resolved, output=output, coefficients=margin, rest=rest, scale=scale, logit=resolved
@@ -159,7 +161,8 @@ def probability_margin(
     Without coefficients there is no probability. With coefficients and an obstacle, it is the logistic function of the
     log-odds of one class against all others, which is not a pooled game.
     """
-    C, terms = len(coefficients), np.count_nonzero(coefficients)
+    C = len(coefficients)
+    terms = np.count_nonzero(coefficients)
     if model.loss in PLAIN:
         return None, ""
     if len(model.outputs) == 1 and model.loss != "sigmoid":
@@ -169,7 +172,9 @@ def probability_margin(
     if C == 1:
         return coefficients, ""
     if model.loss == "sigmoid":
-        return (coefficients, "") if terms == 1 else (None, "a margin of labels has no probability")
+        if terms == 1:
+            return (coefficients, "")
+        return (None, "a margin of labels has no probability")
     if terms == 2:
         return coefficients, ""
     if C > 2:
@@ -214,7 +219,10 @@ def choose_output(
         return tuple(float((c == index) - (c == minus)) for c in range(C))
 
     if output is None:
-        output = int(np.argmax(logits)) if C > 1 else int(len(outputs) == 2 and logits[0] > 0)
+        if C > 1:
+            output = int(np.argmax(logits))
+        else:
+            output = int(len(outputs) == 2 and logits[0] > 0)
     prefix = _prefix(output, outputs)
     if prefix == MARGIN:
         classes = _margin(outputs, str(output))

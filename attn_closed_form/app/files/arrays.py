@@ -56,7 +56,8 @@ DTYPES = {
 }
 CODES = {dtype: name for name, dtype in DTYPES.items() if name != "BF16"}
 MAX_HEADER = 2**24  # bytes in a safetensors file; JSON takes up to thirty times as much memory
-MAX_NAMES, MAX_NAME = 10_000, 500  # maximum number of arrays in a file, and of characters in a name
+MAX_NAMES = 10_000
+MAX_NAME = 500  # maximum number of arrays in a file, and of characters in a name
 
 # Keys under which training scripts store the state dict, in the order in which they are tried.
 NESTED = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
@@ -191,11 +192,9 @@ def _read_safetensors(path: Path) -> Arrays:
     used = 0
     for name, entry in header.items():
         try:
-            dtype, shape, (start, end) = (
-                np.dtype(DTYPES[entry["dtype"]]),
-                entry["shape"],
-                entry["data_offsets"],
-            )
+            dtype = np.dtype(DTYPES[entry["dtype"]])
+            shape = entry["shape"]
+            (start, end) = entry["data_offsets"]
             length = number_of_items(shape) * dtype.itemsize
             number_of_items((start, end))
         except (TypeError, KeyError, ValueError):
@@ -268,7 +267,9 @@ class State:
     """
 
     def __init__(self, arrays: Arrays, source: str, outputs: Sequence[str] = ()) -> None:
-        self.arrays, self.source, self.outputs = dict(arrays), source, tuple(outputs)
+        self.arrays = dict(arrays)
+        self.source = source
+        self.outputs = tuple(outputs)
         self.read: set[str] = set()
 
     def keys(self, pattern: str) -> list[str]:
@@ -321,8 +322,10 @@ class State:
         scale = 1 / np.sqrt(self.array(f"{name}.running_var", 1) + eps)
         shift = -self.array(f"{name}.running_mean", 1) * scale
         if f"{name}.weight" in self.arrays:
-            gamma, beta = self.array(f"{name}.weight", 1), self.array(f"{name}.bias", 1)
-            scale, shift = scale * gamma, shift * gamma + beta
+            gamma = self.array(f"{name}.weight", 1)
+            beta = self.array(f"{name}.bias", 1)
+            scale = scale * gamma
+            shift = shift * gamma + beta
         self.leave(f"{name}.num_batches_tracked")
         return scale, shift
 

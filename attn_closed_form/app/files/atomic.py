@@ -21,13 +21,12 @@ def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
     """Return the path of a regular file, or raise an error for a pipe or a device, which may have no end."""
     path = Path(path)
     if not path.is_file():
-        problem = (
-            "is a folder"
-            if path.is_dir()
-            else "is not a regular file"
-            if path.exists()
-            else "no such file"
-        )
+        if path.is_dir():
+            problem = "is a folder"
+        elif path.exists():
+            problem = "is not a regular file"
+        else:
+            problem = "no such file"
         raise FileNotFoundError(
             f"{path}: {problem}" + (f"; expected {expected}" if expected else "")
         )

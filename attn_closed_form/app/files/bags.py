@@ -93,7 +93,10 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
         content, attrs = read_hdf5(path, wanted, ATTRIBUTES)
     else:
         content = read_arrays(path, ARRAY_SUFFIXES)
-    named = content if isinstance(content, Mapping) else {"features": content}
+    if isinstance(content, Mapping):
+        named = content
+    else:
+        named = {"features": content}
     arrays = {
         str(name): value
         for name, value in named.items()
@@ -107,9 +110,10 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     if numbers is None and features is None and len(matrices) == 1:
         numbers = matrices[0]
     if numbers is None:
-        expected = (
-            f"called {' or '.join(FEATURE_NAMES[:2])}" if features is None else repr(features)
-        )
+        if features is None:
+            expected = f"called {' or '.join(FEATURE_NAMES[:2])}"
+        else:
+            expected = repr(features)
         raise ValueError(
             f"{path}: features: expected an array {expected}, got only {sorted(arrays)[:12]}"
         )
@@ -118,7 +122,8 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
         ids = tuple(
             i.decode("utf-8", "replace") if isinstance(i, bytes) else str(i) for i in np.ravel(ids)
         )
-    coords, regions = _named(arrays, COORDINATE_NAMES), _named(arrays, REGION_NAMES)
+    coords = _named(arrays, COORDINATE_NAMES)
+    regions = _named(arrays, REGION_NAMES)
     with reading(path, "bag"):
         return Bag(
             features=numbers,

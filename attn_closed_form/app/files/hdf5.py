@@ -32,7 +32,8 @@ MAX_LINE = 2**27  # maximum size in bytes of an answer other than numbers
 
 MEMORY = 2**30  # maximum memory of this process in bytes, if the system can limit it
 BLOCK = 2**24  # bytes per read
-MAX_NAMES, MAX_DEPTH = 10_000, 10  # names in a group, and groups inside each other
+MAX_NAMES = 10_000
+MAX_DEPTH = 10  # names in a group, and groups inside each other
 MAX_ATTRIBUTE = 10_000  # bytes
 FILTERS = {
     1,
@@ -104,7 +105,8 @@ def _receive(facts: dict[str, Any], stream: IO[bytes], path: Path) -> NDArray[An
     from .atomic import check_size
     from .torch_files import number_of_items
 
-    dtype, items = np.dtype(facts["dtype"]), number_of_items(facts["shape"])
+    dtype = np.dtype(facts["dtype"])
+    items = number_of_items(facts["shape"])
     check_size(max(items * dtype.itemsize, facts["chunk"]), path)
     if dtype.hasobject:
         return np.array(json.loads(stream.readline(MAX_LINE))["texts"], dtype=np.str_)
@@ -130,8 +132,12 @@ def attributes(data: Any, names: list[str]) -> dict[str, Any]:
             if data.attrs.get_id(name).get_storage_size() > MAX_ATTRIBUTE:
                 raise ValueError(f"its attribute {name!r} has more than {MAX_ATTRIBUTE} bytes")
             value = data.attrs[name]
-            value = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-            attrs[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            if isinstance(value, np.generic | np.ndarray):
+                value = value.tolist()
+            if isinstance(value, bytes):
+                attrs[name] = value.decode("utf-8", "replace")
+            else:
+                attrs[name] = value
     return attrs
 
 
@@ -158,7 +164,10 @@ def send_array(h5py: Any, name: str, data: Any) -> None:
     )  # a chunk is decoded as a whole, so blocks end where chunks end
     step = max(whole, BLOCK // row_bytes // whole * whole)
     for start in range(0, rows, step) if data.size else ():
-        part = data[(*[0] * axis, slice(start, start + step))] if data.shape else data[()]
+        if data.shape:
+            part = data[(*[0] * axis, slice(start, start + step))]
+        else:
+            part = data[()]
         sys.stdout.buffer.write(np.ascontiguousarray(part).tobytes())
 
 
@@ -178,11 +187,10 @@ def main() -> None:
         with h5py.File(request["path"], "r") as file:
             attrs = attributes(file, request["attributes"])
             names = list(file)
-            wanted = (
-                names
-                if request["wanted"] is None
-                else sorted(set(request["wanted"]).intersection(names))
-            )
+            if request["wanted"] is None:
+                wanted = names
+            else:
+                wanted = sorted(set(request["wanted"]).intersection(names))
             if max(len(names), len(wanted)) > MAX_NAMES:
                 raise ValueError(f"it has more than {MAX_NAMES} names")
             places = [(file, name, name) for name in wanted]

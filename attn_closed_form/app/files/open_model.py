@@ -165,7 +165,8 @@ def _text_model(arrays: Arrays, source: str) -> TextClassifier:
         if not isinstance(about["outputs"], list) or not isinstance(about["special_words"], list):
             raise ValueError("about: expected lists of class names and special words")
         vocabulary = Vocabulary.from_array(arrays["vocabulary"], *about["special_words"])
-        outputs, temperature = tuple(about["outputs"]), float(about["temperature"])
+        outputs = tuple(about["outputs"])
+        temperature = float(about["temperature"])
         return TextClassifier(weights, vocabulary, outputs, temperature, card=about["card"])
 
 

@@ -143,7 +143,10 @@ def check_columns(
     """Raise `MissingColumn` if a column is missing; the message lists the missing and the available columns."""
     if missing := [name for name in wanted if name not in names]:
         shown = ", ".join(repr(name if len(name) <= 40 else name[:39] + "…") for name in names[:12])
-        more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+        if len(names) > 12:
+            more = f" and {len(names) - 12} more"
+        else:
+            more = ""
         raise MissingColumn(
             f"{path}: expected a column {' and one '.join(map(repr, missing))}, got {shown}{more}"
         )
@@ -156,12 +159,16 @@ def _byte_stream(path: Path) -> BinaryIO:
     """Open a file as bytes, decompressed if it is gzipped."""
     with path.open("rb") as raw:
         compressed = raw.read(2) == b"\x1f\x8b"
-    return cast(BinaryIO, gzip.open(path)) if compressed else path.open("rb")
+    if compressed:
+        return cast(BinaryIO, gzip.open(path))
+    return path.open("rb")
 
 
 def _text_stream(path: Path) -> io.TextIOWrapper:
     """Open a file as text, after determining its encoding by reading it once in blocks."""
-    encoding, errors, length = "utf-8-sig", "strict", 0
+    encoding = "utf-8-sig"
+    errors = "strict"
+    length = 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     with _byte_stream(path) as stream:
         while True:
@@ -177,10 +184,8 @@ def _text_stream(path: Path) -> io.TextIOWrapper:
                 byte = error.object[error.start]
                 message = f"{path}: not UTF-8 (byte {byte:#04x}); read as Windows-1252 (Latin-1)"
                 warnings.warn(message, TableWarning, stacklevel=2)
-                encoding, errors = (
-                    "cp1252",
-                    "replace",
-                )  # the five bytes that Windows-1252 lacks become U+FFFD
+                encoding = "cp1252"
+                errors = "replace"  # the five bytes that Windows-1252 lacks become U+FFFD
             if not block:
                 break
     return io.TextIOWrapper(_byte_stream(path), encoding=encoding, errors=errors, newline="")
@@ -203,7 +208,10 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, A
     with _text_stream(path) as stream:
         names = "".join(stream.readline().split('"')[::2])  # without quoted names
         stream.seek(0)
-        delimiter = "\t" if table_format(path) == "tsv" else max(",;\t", key=names.count)
+        if table_format(path) == "tsv":
+            delimiter = "\t"
+        else:
+            delimiter = max(",;\t", key=names.count)
         reader = csv.reader(stream, delimiter=delimiter)
         header = [name.strip() for name in next(reader, [])]
         check_columns(path, header, columns or ())
@@ -326,9 +334,16 @@ def read_labelled(
     ...     read_labelled(path)
     Labelled(texts=['A fine film', 'Dull', 'Awful'], labels=array([1, 0, 0]), classes=('bad', 'good'))
     """
-    files = [Path(paths)] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    source = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
-    texts, raw = [], []
+    if isinstance(paths, (str, os.PathLike)):
+        files = [Path(paths)]
+    else:
+        files = list(paths)
+    if len(files) == 1:
+        source = str(files[0])
+    else:
+        source = f"{files[0]} and {len(files) - 1} more"
+    texts = []
+    raw = []
     left_out = 0
 
     def absent(value: Any) -> bool:
@@ -341,7 +356,8 @@ def read_labelled(
     for file in files:
         try:
             for row in _gathered(file, (text_column, label_column)):
-                text, label = row[text_column], row[label_column]
+                text = row[text_column]
+                label = row[label_column]
                 if isinstance(text, (list, tuple, dict, bytes)):
                     raise ValueError(
                         f"{file}: column {text_column!r}: expected texts, got a {type(text).__name__}"

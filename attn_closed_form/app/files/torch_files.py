@@ -65,7 +65,9 @@ def load_torch(path: str | os.PathLike[str]) -> Any:
     """
     path = regular_file(path)
     with reading(path, "PyTorch"):
-        return _load_zip(path) if zipfile.is_zipfile(path) else _load_legacy(path.read_bytes())
+        if zipfile.is_zipfile(path):
+            return _load_zip(path)
+        return _load_legacy(path.read_bytes())
 
 
 def _load_zip(path: Path) -> Any:
@@ -81,11 +83,10 @@ def _load_zip(path: Path) -> Any:
             )
         pickles = [name for name in sizes if f"/{name}".endswith("/data.pkl")]
         if len(pickles) != 1:
-            hint = (
-                "; it looks like a NumPy .npz file"
-                if any(name.endswith(".npy") for name in sizes)
-                else ""
-            )
+            if any(name.endswith(".npy") for name in sizes):
+                hint = "; it looks like a NumPy .npz file"
+            else:
+                hint = ""
             raise ValueError(
                 f"it is a zip archive with {len(pickles)} members data.pkl where PyTorch has one{hint}"
             )
@@ -94,11 +95,10 @@ def _load_zip(path: Path) -> Any:
             raise ValueError(
                 "it is a TorchScript file, which contains code; save model.state_dict()"
             )
-        order = (
-            archive.read(f"{root}byteorder").decode().strip()
-            if f"{root}byteorder" in sizes
-            else "little"
-        )
+        if f"{root}byteorder" in sizes:
+            order = archive.read(f"{root}byteorder").decode().strip()
+        else:
+            order = "little"
         content, storages = _read_pickle(io.BytesIO(archive.read(pickles[0])))
         numbers = {
             key: _numbers(storage, archive.read(f"{root}data/{key}"), order)
@@ -154,7 +154,9 @@ class Value:
     """
 
     def __init__(self, kind: str, length: int = 0) -> None:
-        self.kind, self.length, self.cost = kind, length, length
+        self.kind = kind
+        self.length = length
+        self.cost = length
 
     def add(self, items: Sequence[Value]) -> None:
         """Put items into a tuple, list, dict or set."""
@@ -166,7 +168,8 @@ def _scan(file: io.BytesIO, most: int) -> None:
     """Reject instructions that a state dict does not need, and calls that read more than a few times the pickle."""
     stack: list[Value] = []
     memo: dict[int, Value] = {}
-    start, spent = file.tell(), 0
+    start = file.tell()
+    spent = 0
     argument: Any
     for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
         name = opcode.name
@@ -181,7 +184,10 @@ def _scan(file: io.BytesIO, most: int) -> None:
         if "GET" in name:
             stack.append(memo[int(argument)])
         elif "PUT" in name or name == "MEMOIZE":
-            place = len(memo) if name == "MEMOIZE" else int(argument)
+            if name == "MEMOIZE":
+                place = len(memo)
+            else:
+                place = int(argument)
             if (
                 place > count or stack[-1].kind == "mark"
             ):  # the unpickler allocates all smaller indices
@@ -208,7 +214,10 @@ def _scan(file: io.BytesIO, most: int) -> None:
                 )
             if name in CALLS:
                 spent += values[0].cost
-            length = len(argument) if type(argument) in (str, bytes) else 0
+            if type(argument) in (str, bytes):
+                length = len(argument)
+            else:
+                length = 0
             results = [Value(kind.name, length) for kind in opcode.stack_after]
             if name in CHANGES:
                 results = [values.pop()]
@@ -327,7 +336,8 @@ def _from_type(function: Any, _type: Any, args: Any, _state: Any) -> Any:
 
 def _from_bytes(dtype: Any, data: Any = b"") -> NDArray[Any]:
     """Convert bytes, which Python 2 wrote as text, to numbers."""
-    data = data.encode("latin1") if type(data) is str else data
+    if type(data) is str:
+        data = data.encode("latin1")
     if type(dtype) is not Numbers or type(dtype.code) is not str or type(data) is not bytes:
         raise ValueError("it has NumPy numbers without a type or without bytes")
     if dtype.code.lstrip("<>|") not in NUMPY_CODES:
@@ -443,15 +453,14 @@ def _numbers(storage: Storage, data: bytes, order: str) -> NDArray[Any]:
     numbers = np.frombuffer(data, stored, len(data) // stored.itemsize)
     if numbers.size < storage.numel:
         raise ValueError(f"it has {numbers.size} numbers in a storage of {storage.numel}")
-    return (
-        widened(numbers)
-        if storage.kind == "u2"
-        else numbers.astype(stored.newbyteorder("="), copy=False)
-    )
+    if storage.kind == "u2":
+        return widened(numbers)
+    return numbers.astype(stored.newbyteorder("="), copy=False)
 
 
 def _view(tensor: Tensor, numbers: NDArray[Any]) -> NDArray[Any]:
-    count, axes = number_of_items(tensor.size), list(zip(tensor.size, tensor.stride, strict=True))
+    count = number_of_items(tensor.size)
+    axes = list(zip(tensor.size, tensor.stride, strict=True))
     last = tensor.offset + sum((side - 1) * step for side, step in axes)
     if count > numbers.size or (count and last >= numbers.size):
         raise ValueError(
@@ -494,7 +503,10 @@ def _resolve(content: Any, numbers: dict[str, NDArray[Any]]) -> Any:
                 walk(value, depth - 1)
                 for value in (item.values() if isinstance(item, dict) else item)
             ]
-            done[place] = dict(zip(item, values, strict=True)) if isinstance(item, dict) else values
+            if isinstance(item, dict):
+                done[place] = dict(zip(item, values, strict=True))
+            else:
+                done[place] = values
         return done[place]
 
     return walk(content, DEPTH)

@@ -77,7 +77,9 @@ class Bag:
     @property
     def labels(self) -> tuple[str, ...]:
         """The (n,) names of the instances."""
-        return self.ids if self.ids is not None else tuple(map(str, range(len(self))))
+        if self.ids is not None:
+            return self.ids
+        return tuple(map(str, range(len(self))))
 
     @property
     def patch_size(self) -> float | None:
@@ -93,7 +95,9 @@ class Bag:
             "downsample" in attrs or int(attrs.get("patch_level", 0)) == 0
         ):
             return float(attrs["patch_size"]) * float(attrs.get("downsample", 1.0))
-        return None if self.coords is None else grid_step(self.coords)
+        if self.coords is None:
+            return None
+        return grid_step(self.coords)
 
     def in_regions(self, size: float) -> Bag:
         """Return the bag with square regions of side `size` (the unit of `coords`), numbered by first appearance."""
@@ -131,7 +135,9 @@ class Bag:
 
 def _rows(array: NDArray[Any]) -> NDArray[Any]:
     """Return a batch of one bag, (1, n, k), as an (n, k) array."""
-    return array[0] if array.ndim == 3 and len(array) == 1 else array
+    if array.ndim == 3 and len(array) == 1:
+        return array[0]
+    return array
 
 
 def grid_step(coords: Array) -> float | None:
@@ -146,7 +152,9 @@ def grid_step(coords: Array) -> float | None:
         steps.append(np.diff(coords[order, along])[same])
     distances = np.concatenate(steps)
     values, counts = np.unique(distances[distances > 0], return_counts=True)
-    return float(values[counts.argmax()]) if values.size else None
+    if values.size:
+        return float(values[counts.argmax()])
+    return None
 
 
 def as_bag(raw: Any) -> Bag:

@@ -180,10 +180,10 @@ temperature 1 (not checked))
         state = read_state(source.state_dict() if hasattr(source, "state_dict") else source)
         if roles is not None:
             options = {**roles.get("options", {}), **options}
-            state, layout = (
-                renamed(state, {role: name for role, name in roles.items() if role != "options"}),
-                "roles",
+            state = renamed(
+                state, {role: name for role, name in roles.items() if role != "options"}
             )
+            layout = "roles"
         network, layout = network_from_state(state, layout, options)
         if head not in HEADS:
             raise ValueError(f"head: expected one of {', '.join(HEADS)}, got {head!r}")
@@ -253,7 +253,8 @@ temperature 1 (not checked))
             raise ValueError(
                 f"raw_attention: expected shape (n,) or (C, n) for instance_logits (n, C) = {v.shape}, got {s.shape}"
             )
-        H, C = len(s), v.shape[1]
+        H = len(s)
+        C = v.shape[1]
         shift = np.broadcast_to(finite("bias", bias), (C,))
         heads = np.zeros(C, dtype=np.intp) if H == 1 else np.arange(C)
         deviation = (
@@ -391,7 +392,8 @@ def _cause(
     model: BagClassifier, bags: list[Bag], ours: Array, yours: Array, limit: float
 ) -> tuple[str, BagClassifier | None, dict[str, Any]]:
     """Describe the change that brings the logits closest to yours; also return the changed model and its options."""
-    same, everything = np.arange(yours.shape[1]), np.arange(len(bags))
+    same = np.arange(yours.shape[1])
+    everything = np.arange(len(bags))
 
     def fits(logits: Array, rows: Ids) -> tuple[float, Ids]:
         """Return the largest difference in some rows for the better of two orders of the classes, and that order."""

@@ -118,7 +118,10 @@ def normalized_gradient(y: Array, size: Array, g: Array, how: str) -> Array:
 
 def _weights(name: str, value: Any, *shape: int | None) -> Array:
     """Return a finite, read-only float64 copy with a checked shape (None is any length); zeros if it is missing."""
-    array = np.zeros(shape[0] or 0) if value is None else finite(name, value)
+    if value is None:
+        array = np.zeros(shape[0] or 0)
+    else:
+        array = finite(name, value)
     fitting = tuple(n or m for n, m in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or array.shape != fitting or 0 in fitting:
         expected = ", ".join("any" if n is None else str(n) for n in shape)
@@ -265,7 +268,9 @@ class BagNetwork:
     @property
     def D(self) -> int:
         """Length of the features."""
-        return self.embed[0].W.shape[1] if self.embed else self.attention.E
+        if self.embed:
+            return self.embed[0].W.shape[1]
+        return self.attention.E
 
     @property
     def H(self) -> int:
@@ -280,21 +285,17 @@ class BagNetwork:
     @property
     def size(self) -> int | None:
         """Number of instances of every bag if each instance has a fixed position, otherwise None."""
-        return (
-            len(self.readout)
-            if self.readout.ndim == 3
-            else None
-            if self.positions is None
-            else len(self.positions)
-        )
+        if self.readout.ndim == 3:
+            return len(self.readout)
+        if self.positions is None:
+            return None
+        return len(self.positions)
 
     def values(self, h: Array, rows: slice) -> Array:
         """Return the (R, n) values of embedded instances (n, E), which are the `rows` of their bag."""
-        return (
-            self.readout @ h.T
-            if self.readout.ndim == 2
-            else np.einsum("nre,ne->rn", self.readout[rows], h)
-        )
+        if self.readout.ndim == 2:
+            return self.readout @ h.T
+        return np.einsum("nre,ne->rn", self.readout[rows], h)
 
     def embedded(self, x: NDArray[Any]) -> Array:
         """Embed features: (n, D) -> (n, E) float64."""
@@ -318,10 +319,12 @@ class BagNetwork:
             )
         if self.size not in (None, n):
             raise ValueError(f"features: expected {self.size} instances, one per position, got {n}")
-        s, v = np.empty((self.H, n)), np.empty((self.readout.shape[-2], n))
+        s = np.empty((self.H, n))
+        v = np.empty((self.readout.shape[-2], n))
         for rows in self.chunks(n):
             h = self.embedded(self.inputs(features, rows))
-            s[:, rows], v[:, rows] = self.attention(h), self.values(h, rows)
+            s[:, rows] = self.attention(h)
+            v[:, rows] = self.values(h, rows)
         for name, numbers in (("log-mass", s), ("value", v)):
             if not np.isfinite(numbers).all():
                 i = np.argwhere(~np.isfinite(numbers))[:, 1].min()
@@ -347,7 +350,9 @@ class BagNetwork:
             )
         if self.normalize:
             x = normalized(x, self.normalize)[0]
-        return x if self.positions is None else x + self.positions[rows]
+        if self.positions is None:
+            return x
+        return x + self.positions[rows]
 
     def __repr__(self) -> str:
         return f"BagNetwork(D={self.D}, E={self.readout.shape[-1]}, H={self.H}, C={self.C})"
@@ -380,7 +385,10 @@ def gradient_scores(
         inputs = [network.inputs(features, part)]  # the inputs of each layer, then of the attention
         for layer in network.embed:
             inputs.append(layer(inputs[-1]))
-        spec = "hn,he->ne" if by_value.ndim == 2 else "hn,nhe->ne"
+        if by_value.ndim == 2:
+            spec = "hn,he->ne"
+        else:
+            spec = "hn,nhe->ne"
         g = np.einsum(spec, alpha[:, part], by_value if by_value.ndim == 2 else by_value[part])
         g += network.attention.gradient(inputs[-1], slope[:, part].T)
         for layer, h in zip(network.embed[::-1], inputs[-2::-1], strict=True):

@@ -92,13 +92,15 @@ def measure_deviation(
 
     Log-masses s are (H, n), values v (n, C) with the bias in them, and heads (C,) the head of each class.
     """
-    n, rng = len(v), np.random.default_rng(seed)
+    n = len(v)
+    rng = np.random.default_rng(seed)
     sizes = np.sort(np.append(rng.integers(1, n + 1, size=whole("checks", checks) - 1), n))
     bags = [np.sort(rng.permutation(n)[:size]) for size in sizes]
     outputs = ask(f, bags, batch_size).reshape(len(bags), -1)
     pooled = np.array([(softmax(s[:, bag])[heads] * v[bag].T).sum(axis=1) for bag in bags])
     differences = np.abs(pooled - outputs).max(axis=1)
-    deviation, worst = float(differences.max()), int(differences.argmax())
+    deviation = float(differences.max())
+    worst = int(differences.argmax())
     scale = float(max(np.abs(outputs).max(), np.abs(v).max()))
     if deviation > tol * scale:
         raise ValueError(

@@ -50,12 +50,17 @@ class HeadGames:
 
     def game(self, *index: int) -> tuple[PooledGame, Any]:
         """Return the game of one head and query, with frozen context, and the (d,) source positions of its players."""
-        s, u = self.s[index], self.u[index]
+        s = self.s[index]
+        u = self.u[index]
         seen = s > -np.inf
-        players, kept = np.flatnonzero(seen & ~self.always), np.flatnonzero(seen & self.always)
+        players = np.flatnonzero(seen & ~self.always)
+        kept = np.flatnonzero(seen & self.always)
         if not players.size:
             raise ValueError(f"games: no source can be removed at {index}")
-        s_0, v_0 = map(float, merge_tokens(s[kept], u[kept])) if kept.size else (None, None)
+        if kept.size:
+            s_0, v_0 = map(float, merge_tokens(s[kept], u[kept]))
+        else:
+            s_0, v_0 = (None, None)
         names = list(map(str, players))
         return PooledGame.from_scores(
             s[players], u[players], None, None, s_0, v_0, labels=names
@@ -148,10 +153,8 @@ def head_games(
     >>> games.shapley().round(4).tolist(), games.first_order().round(4).tolist()
     ([[[-0.5, 0.25, 3.25]]], [[[-0.6667, -0.3333, 1.0]]])
     """
-    s, v = (
-        real("scores_or_weights", scores_or_weights).astype(float),
-        real("values", values).astype(float),
-    )
+    s = real("scores_or_weights", scores_or_weights).astype(float)
+    v = real("values", values).astype(float)
     if s.ndim != 3 or len(v) != len(s):
         raise ValueError(
             f"scores_or_weights: expected (heads, queries, n) with {len(v)} heads, got {s.shape}"
@@ -189,10 +192,8 @@ def head_games_of_cache(
     direction : (d_model,) or (queries, d_model), in the residual stream
     """
     name = f"blocks.{layer}.attn."
-    scores, v = (
-        _array(cache[name + "hook_attn_scores"])[batch],
-        _array(cache[name + "hook_v"])[batch],
-    )
+    scores = _array(cache[name + "hook_attn_scores"])[batch]
+    v = _array(cache[name + "hook_v"])[batch]
     along = np.einsum("hed,qd->hqe", _array(W_O), np.atleast_2d(real("direction", direction)))
     return head_games(
         scores,
@@ -224,7 +225,8 @@ def head_games_of_layer(
     target : function of the model's outputs that returns a number, such as `lambda out: out.logits[0, -1, 7]`
     queries : the positions whose attention is explained
     """
-    base, W_O = model.base_model, None
+    base = model.base_model
+    W_O = None
     for layers, attention, value, output in FAMILIES.values():
         try:
             block = base.get_submodule(f"{layers}.{layer}")
@@ -254,8 +256,11 @@ def head_games_of_layer(
     import torch
 
     (gradient,) = torch.autograd.grad(result, kept[2])
-    a, v, g = _array(kept[0][1])[0], _array(kept[1])[0], _array(gradient)[0]
-    heads, inner = len(a), len(W_O)
+    a = _array(kept[0][1])[0]
+    v = _array(kept[1])[0]
+    g = _array(gradient)[0]
+    heads = len(a)
+    inner = len(W_O)
     v = (
         v[:, -inner:] if v.shape[1] > inner else v
     )  # GPT-2 projects queries, keys and values at once

@@ -68,7 +68,9 @@ class KernelModel(Model):
         x = finite("x", raw)
         if x.shape != self.X.shape[1:]:
             raise ValueError(f"x: expected {self.X.shape[1]} numbers, got shape {x.shape}")
-        kernel, width, k = self.predictor.kernel, self.predictor.bandwidth, self.predictor.k
+        kernel = self.predictor.kernel
+        width = self.predictor.bandwidth
+        k = self.predictor.k
         if callable(kernel):
             s = finite("kernel", kernel(x[None], self.X)).reshape(-1) / width
         elif kernel == "cosine":
@@ -76,11 +78,10 @@ class KernelModel(Model):
             s = (self.X @ x) / np.where(norms > 0, norms, 1.0) / width
         else:
             s = np.square(self.X - x).sum(axis=1) / (-2 * width**2)
-        nearest = (
-            np.arange(s.size)
-            if k is None or k >= s.size
-            else np.sort(np.argpartition(-s, k - 1)[:k])
-        )
+        if k is None or k >= s.size:
+            nearest = np.arange(s.size)
+        else:
+            nearest = np.sort(np.argpartition(-s, k - 1)[:k])
         names = tuple(self.labels[i] for i in nearest.tolist())
         return Units(
             labels=names, groups={"examples": np.arange(nearest.size)}, data=(nearest, s[nearest])
@@ -90,7 +91,10 @@ class KernelModel(Model):
         """Return the log-weights of the examples and, for each class, indicators of its examples."""
         nearest, s = units.data
         scores = PooledScores(s[None], self.rows[:, nearest], np.zeros(len(self.rows)))
-        log_prior = np.log([self.predictor.prior]) if self.predictor.prior else scores.s_background
+        if self.predictor.prior:
+            log_prior = np.log([self.predictor.prior])
+        else:
+            log_prior = scores.s_background
         return replace(scores, s_background=log_prior, v_background=self.empty)
 
     def game(self, units: Units, settings: Resolved) -> PooledGame:
@@ -169,7 +173,8 @@ class KernelPredictor:
             )
         if self.task not in TASKS:
             raise ValueError(f"task: expected one of {', '.join(TASKS)}, got {self.task!r}")
-        examples, labels = finite("X", X), np.asarray(unmasked("y", y))
+        examples = finite("X", X)
+        labels = np.asarray(unmasked("y", y))
         if examples.ndim != 2 or not len(examples) or labels.shape != (len(examples),):
             raise ValueError(
                 f"X, y: expected shapes (n, D) and (n,), got {examples.shape} and {labels.shape}"
@@ -197,7 +202,8 @@ class KernelPredictor:
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the (m,) predicted labels, or numbers in regression."""
-        classes, outputs = self._fitted(), self._outputs(X)
+        classes = self._fitted()
+        outputs = self._outputs(X)
         return np.asarray(classes[outputs.argmax(axis=1)] if classes.size else outputs[:, 0])
 
     def _outputs(self, X: ArrayLike) -> Array:
@@ -208,7 +214,8 @@ class KernelPredictor:
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return the accuracy, or R^2 in regression."""
-        predicted, labels = self.predict(X), np.asarray(unmasked("y", y))
+        predicted = self.predict(X)
+        labels = np.asarray(unmasked("y", y))
         if self.classes_.size:
             return float((predicted == labels).mean())
         return 1 - float(
@@ -243,7 +250,9 @@ class KernelPredictor:
         n_jobs : number of processes, as in scikit-learn (uses joblib); 1 computes in this process
         progress : a function of (stage, done, total); True for a bar, False for none, None for one on a terminal
         """
-        classes, queries, labels = self._fitted(), finite("X_test", X_test), np.asarray(y_test)
+        classes = self._fitted()
+        queries = finite("X_test", X_test)
+        labels = np.asarray(y_test)
         unmasked("y_test", y_test)
         if labels.shape != (len(queries),):
             raise ValueError(
@@ -260,7 +269,8 @@ class KernelPredictor:
             raise ValueError(
                 "utility: the log-loss needs a prior above 0; without one a probability can be 0"
             )
-        rows, targets = np.zeros(len(queries), dtype=int), np.ones(len(queries))
+        rows = np.zeros(len(queries), dtype=int)
+        targets = np.ones(len(queries))
         if classes.size:
             rows = np.minimum(np.searchsorted(classes, labels), classes.size - 1)
             if (unseen := classes[rows] != labels).any():

@@ -99,7 +99,8 @@ SPELLED = {name: name.upper() for name in ("gelu", "elu", "selu")} | {
 
 def assumptions(network: BagNetwork, layout: str, given: Options) -> str:
     """Return the unspecified options in words, such as "tanh attention, ReLU embedding, temperature 1"."""
-    attention, entry = network.attention, LAYOUTS[layout]
+    attention = network.attention
+    entry = LAYOUTS[layout]
     values = {
         name: value
         for name, value in entry.options.items()
@@ -175,7 +176,8 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     embed = tuple(Layer(*layer, last if layer is layers[-1] else inner) for layer in layers)
     attention = _attention(state, layout, options, W.shape[1])
     more: dict[str, Any] = {"embed": embed, "normalize": options["normalize"]}
-    H, C = len(attention.w), len(bias)
+    H = len(attention.w)
+    C = len(bias)
     if len(readouts) == 1 and W.shape[1] == H * attention.E:
         # AttentionDeepMIL with several branches: their means are concatenated before the last layer.
         rows = W.reshape(C, H, -1).swapaxes(0, 1).reshape(H * C, -1)
@@ -220,15 +222,14 @@ def _probe(
     W (C, D), and queries are averaged. So head (q, m) has w = K_m^T q_m / sqrt(D/M) and readout rows
     V_m^T W[:, m]^T / Q; the biases of the values become part of the bias.
     """
-    (Q, D), num_heads = (
-        queries.shape,
-        options["num_heads"] or max(1, queries.shape[1] // HEAD_WIDTH),
-    )
+    (Q, D) = queries.shape
+    num_heads = options["num_heads"] or max(1, queries.shape[1] // HEAD_WIDTH)
     if num_heads < 1 or D % num_heads:
         raise ValueError(
             f"num_heads: expected a divisor of {D}, the width of the queries, got {num_heads}"
         )
-    width, C = D // num_heads, len(out.W)
+    width = D // num_heads
+    C = len(out.W)
     (K, a), (V, b) = parts
     heads = [
         (query, slice(m * width, (m + 1) * width)) for query in queries for m in range(num_heads)
@@ -276,7 +277,8 @@ def _last(state: State, start: str, names: str) -> Linear:
 
 def _build_aim(state: State, layout: Layout, options: Options) -> BagNetwork:
     """Build AIM's probe: batch normalization, learned queries `cls_token` (1, Q, D), keys, values, a linear layer."""
-    parts, out = _parts(state, "", "kv"), state.linear("linear")
+    parts = _parts(state, "", "kv")
+    out = state.linear("linear")
     if "bn.running_mean" in state.arrays:
         scale, shift = state.batch_norm("bn", 1e-6)  # eps of AIM's code
         parts = [_after(Linear(np.diag(scale), shift), part) for part in parts]
@@ -751,7 +753,8 @@ def proposals(state: State) -> list[dict[str, Any]]:
 
 def _assignments(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, Any]]:
     for classifier, w in permutations(shapes, 2):
-        (C, E), (H, k) = shapes[classifier], shapes[w]
+        (C, E) = shapes[classifier]
+        (H, k) = shapes[w]
         if H not in (1, C):
             continue
         others = [name for name in shapes if name not in (classifier, w)]

@@ -93,7 +93,8 @@ class MeanPooledText(Model):
     absences = ("deleted",)
 
     def __post_init__(self) -> None:
-        W, bias = finite("W", self.W), finite("bias", self.bias)
+        W = finite("W", self.W)
+        bias = finite("bias", self.bias)
         object.__setattr__(self, "embeddings", real("embeddings", self.embeddings))
         if (
             self.embeddings.ndim != 2
@@ -126,7 +127,8 @@ class MeanPooledText(Model):
         reader : words in the order of their rows, a mapping of words to rows, or a function (see `Reader`)
         """
         state = read_state(source)
-        vectors, layers = state.layers(".*embedding.*"), state.layers("(?!.*embedding).*")
+        vectors = state.layers(".*embedding.*")
+        layers = state.layers("(?!.*embedding).*")
         if len(vectors) != 1 or len(layers) != 1:
             raise ValueError(
                 f"{state.source}: expected one embedding and one linear layer, got {state.summary()}"

@@ -32,7 +32,9 @@ FEW = 5
 # correlation between the Shapley values of a good fit and the sampled ones. The last limit is such that at least 95 of
 # 100 fits graded good have a rank correlation of 0.9 with long runs
 # (`benchmarks/transformer_values.py`).
-GOOD, FAIR, AGREES = 0.9, 0.5, 0.92
+GOOD = 0.9
+FAIR = 0.5
+AGREES = 0.92
 
 
 class Remembers:
@@ -127,12 +129,16 @@ class Units(Remembers):
     @property
     def places(self) -> Ids | None:
         """The `spans` as an (n, 2) array."""
-        return None if self.spans is None else np.array(self.spans, dtype=np.intp).reshape(-1, 2)
+        if self.spans is None:
+            return None
+        return np.array(self.spans, dtype=np.intp).reshape(-1, 2)
 
     @cached_property
     def shown_text(self) -> str:
         """The text, or the joined labels if the input is not a text."""
-        return " ".join(self.labels) if self.text is None else self.text
+        if self.text is None:
+            return " ".join(self.labels)
+        return self.text
 
     @cached_property
     def shown_spans(self) -> tuple[Span, ...]:
@@ -171,7 +177,8 @@ class Resolved:
 
     def explained(self, logits: Array) -> Array:
         """Return the explained output, (...), for logits (..., C)."""
-        coefficients, temperature = np.asarray(self.coefficients), self.scale.temperature
+        coefficients = np.asarray(self.coefficients)
+        temperature = self.scale.temperature
         total = np.asarray(logits) @ coefficients
         if not self.rest:
             return total
@@ -215,7 +222,9 @@ class FitReport:
         """One of "good", "fair" and "poor"."""
         if self.explained < FAIR:
             return "poor"
-        return "good" if self.explained >= GOOD and self.agreement >= AGREES else "fair"
+        if self.explained >= GOOD and self.agreement >= AGREES:
+            return "good"
+        return "fair"
 
     def verdict(self) -> str:
         """Say in one line whether to trust the scores of the fit, with the number that decides it.
@@ -223,7 +232,10 @@ class FitReport:
         >>> FitReport("fitted SLALOM", 0.1, 0.5, 0.6, 2.0, 0.0, 500, agreement=0.97).verdict()
         'Good fit: the fitted SLALOM explains 96 % of the variation near the text on held-out samples'
         """
-        warning = "; do not trust its scores" if self.grade == "poor" else ""
+        if self.grade == "poor":
+            warning = "; do not trust its scores"
+        else:
+            warning = ""
         share = f"{100 * self.explained:.0f} % of the variation near the text on held-out samples"
         return f"{self.grade.capitalize()} fit: the {self.name} explains {share}{warning}"
 
@@ -257,7 +269,9 @@ class FitReport:
 
 def _explained_share(error: float, spread: float) -> float:
     """Return 1 - error^2 / spread^2 or 0 if that is negative, nothing varies or nothing was measured."""
-    return max(0.0, 1 - (error / spread) ** 2) if spread > 0 and error == error else 0.0
+    if spread > 0 and error == error:
+        return max(0.0, 1 - (error / spread) ** 2)
+    return 0.0
 
 
 class Model:
@@ -355,7 +369,9 @@ class Model:
         if name not in ("alpha-mean", "alpha-max"):
             return None
         attention = self.pooled(units).attention(settings.coefficients)
-        return attention.mean(axis=0) if name == "alpha-mean" else attention.max(axis=0)
+        if name == "alpha-mean":
+            return attention.mean(axis=0)
+        return attention.max(axis=0)
 
     def explain(
         self, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any
@@ -411,7 +427,10 @@ class Model:
         """Check the names of C logits and the temperature; default names are the given ones, or numbers."""
         names = tuple(map(str, self.outputs)) or tuple(default) or tuple(map(str, range(max(C, 2))))
         if len(names) != C and not (C == 1 and len(names) == 2):
-            expected = f"{C} class names" if C > 1 else "2 class names, or 1 name (such as 'risk')"
+            if C > 1:
+                expected = f"{C} class names"
+            else:
+                expected = "2 class names, or 1 name (such as 'risk')"
             raise ValueError(f"outputs: expected {expected}, got {len(names)}: {names}")
         if "" in names or len(set(names)) != len(names):
             raise ValueError(f"outputs: expected different, non-empty names, got {names}")

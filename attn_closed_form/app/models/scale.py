@@ -102,7 +102,9 @@ class ExplainedScale:
 
     def game(self, game: PooledGame) -> PooledGame | LinkedGame:
         """Convert a game of logits to a game on this scale."""
-        return game if self.link is None else LinkedGame(game, self.link)
+        if self.link is None:
+            return game
+        return LinkedGame(game, self.link)
 
     def level(self, value: float, spec: str = "+.4f") -> str:
         """Format a prediction, such as "94.2 %". Logits and risks use the format `spec`, risks without a sign."""
@@ -119,7 +121,10 @@ class ExplainedScale:
             return format(value, spec) + (
                 "" if error is None else f" ± {error:{spec.removeprefix('+')}}"
             )
-        number = f"{100 * value:+.1f}" if abs(value) >= 5e-4 else "0.0"
+        if abs(value) >= 5e-4:
+            number = f"{100 * value:+.1f}"
+        else:
+            number = "0.0"
         return f"{number}{'' if error is None else f' ± {100 * error:.1f}'} points"
 
     def bound(self, value: float, upper: bool) -> str:
@@ -127,7 +132,9 @@ class ExplainedScale:
         if self.link is None:
             return f"{value:+.2f}"
         safe = (math.ceil if upper else math.floor)(1000 * value) / 1000
-        return percent(safe) if self.in_percent else f"{safe:.3f}"
+        if self.in_percent:
+            return percent(safe)
+        return f"{safe:.3f}"
 
     def digits(self, value: float, spec: str) -> str:
         """Format a score for a column whose title has the unit."""
@@ -139,16 +146,23 @@ class ExplainedScale:
 
     def titled(self, title: str) -> str:
         """Add the unit to the title of a column of scores."""
-        return f"{title} (points)" if self.in_percent else title
+        if self.in_percent:
+            return f"{title} (points)"
+        return title
 
     def of_output(self, output: str) -> str:
         """Name the explained quantity, such as "the probability of positive", "the risk" or "the value of age"."""
         named = self.name.split("-")[-1] == output
-        return f"the {self.name}" if named else f"the {self.name} of {output}"
+        if named:
+            return f"the {self.name}"
+        return f"the {self.name} of {output}"
 
     def sentence(self, output: str) -> str:
         """State what is explained, and why it is not the probability if one might expect that."""
-        points = ", in percentage points" if self.in_percent else ""
+        if self.in_percent:
+            points = ", in percentage points"
+        else:
+            points = ""
         return (
             f"Explained: {self.of_output(output)}{points}{f'; {self.note}' if self.note else ''}."
         )

@@ -70,7 +70,8 @@ class ScoreTable(Model):
         columns = _columns(raw, self.outputs)
         n = columns["s"].shape[1]
         labels = tuple(map(str, columns.get("label", range(n))))
-        groups, group_labels = {"units": np.arange(n)}, {}
+        groups = {"units": np.arange(n)}
+        group_labels = {}
         if "group" in columns:
             names = list(map(str, columns["group"]))
             groups["groups"], first = numbered(names)
@@ -91,7 +92,9 @@ class ScoreTable(Model):
 def _parsed(name: str, column: list[Any]) -> list[Any]:
     """Parse the numbers of a column, because all cells of a CSV file are texts."""
     texts = name in ("label", "group") or not all(isinstance(cell, str) for cell in column)
-    return column if texts else [float(cell) for cell in column]
+    if texts:
+        return column
+    return [float(cell) for cell in column]
 
 
 def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:

@@ -31,9 +31,11 @@ from numpy.typing import NDArray
 from ..._arrays import run_lengths, whole
 from ..._types import Ids
 
-CLS, UNK = "[CLS]", "[UNK]"
+CLS = "[CLS]"
+UNK = "[UNK]"
 # Limits of the cache of spellings: their length and their number.
-LONGEST_KEPT, MOST_KEPT = 32, 1 << 16
+LONGEST_KEPT = 32
+MOST_KEPT = 1 << 16
 
 # Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, bopomofo and Chinese characters.
 _SOLID = (
@@ -99,7 +101,9 @@ def check_text(text: Any) -> None:
 def excerpt(text: str) -> str:
     """Return the beginning of a text, for error messages."""
     if not text.strip():
-        return "an empty text" if not text else "only white space"
+        if not text:
+            return "an empty text"
+        return "only white space"
     return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
@@ -139,7 +143,8 @@ class Spelled(NamedTuple):
 def spelled(texts: Iterable[str]) -> Spelled:
     """Find the tokens and tags of several texts."""
     pieces: list[str] = []
-    counts, lengths = [], []
+    counts = []
+    lengths = []
     for text in texts:
         # Splitting returns the text between matches and the matches in turn, so the ends of these pieces are the starts
         # and ends of tokens. The number of pieces is odd, so one more keeps the matches at odd positions over all
@@ -177,7 +182,9 @@ class _Remembered(dict[str, Any]):
 
 def _form(raw: str) -> str:
     """Return the normal form of a token, or "" for a tag or an empty string."""
-    return "" if raw.startswith("<") else _normal_form(raw)
+    if raw.startswith("<"):
+        return ""
+    return _normal_form(raw)
 
 
 _FORMS = _Remembered(_form)
@@ -226,7 +233,8 @@ class Vocabulary(tuple[str, ...]):
         return super().__new__(kind, words)
 
     def __init__(self, words: Iterable[str], cls: str = CLS, unk: str = UNK) -> None:
-        self.cls, self.unk = cls, unk
+        self.cls = cls
+        self.unk = unk
         self._ids: dict[str, int] = {}
         for i, word in enumerate(self):
             if not isinstance(word, str) or not word or "\n" in word:
@@ -242,7 +250,8 @@ class Vocabulary(tuple[str, ...]):
                 raise ValueError(
                     f"words: expected {special} among them, got {len(self)} words without it"
                 )
-        self.cls_id, self.unk_id = self._ids[cls], self._ids[unk]
+        self.cls_id = self._ids[cls]
+        self.unk_id = self._ids[unk]
 
     @classmethod
     def build(

@@ -96,10 +96,8 @@ class TextClassifier(Model):
         )
 
     def __repr__(self) -> str:
-        w, names = (
-            self.weights,
-            ", ".join(self.outputs[:4]) + (", ..." if len(self.outputs) > 4 else ""),
-        )
+        w = self.weights
+        names = ", ".join(self.outputs[:4]) + (", ..." if len(self.outputs) > 4 else "")
         heads = "1 head" if w.K == 1 else f"{w.K} heads"
         return f"TextClassifier({names}; {heads}, {w.D:,} words, {w.T_max - 1 if w.T_max else 'any number of'} tokens)"
 
@@ -118,16 +116,19 @@ class TextClassifier(Model):
         for places, ids, spans, counts in self._encoded(texts):
             words, first = numbered_in_runs(ids, counts, len(self.vocabulary))
             names = list(map(self.vocabulary.__getitem__, ids[first].tolist()))
-            ends, room = np.cumsum(counts), int(min(ids.size, self.weights.room))
+            ends = np.cumsum(counts)
+            room = int(min(ids.size, self.weights.room))
             start = name = 0
             for place, end, last in zip(
                 places, ends.tolist(), np.searchsorted(first, ends).tolist(), strict=True
             ):
                 if start < end:
-                    tokens, players = slice(start, end), tuple(names[name:last])
+                    tokens = slice(start, end)
+                    players = tuple(names[name:last])
                     parts = ids[tokens], words[tokens], players, spans[tokens]
                     read[place] = TextUnits(self.vocabulary, texts[place], *parts, room)
-                start, name = end, last
+                start = end
+                name = last
         return read
 
     def _encoded(self, texts: Sequence[str]) -> Iterable[Encoded]:
@@ -169,13 +170,15 @@ class TextClassifier(Model):
         for i, resolved in enumerate(settings):
             alike.setdefault(resolved.of_game, []).append(i)
         for places in alike.values():
-            resolved, some = settings[places[0]], [units[i] for i in places]
+            resolved = settings[places[0]]
+            some = [units[i] for i in places]
             ids, lengths = _in_a_row([one.data for one in some])
             numbers, labels = zip(*(one.players(resolved.players) for one in some), strict=True)
             players = np.concatenate(numbers) + np.repeat(
                 np.cumsum([0, *map(len, labels[:-1])]), lengths
             )
-            order, starts = stable_order(players), np.cumsum(lengths) - lengths
+            order = stable_order(players)
+            starts = np.cumsum(lengths) - lengths
             for one, own in zip(
                 some, np.split(order - np.repeat(starts, lengths), starts[1:]), strict=True
             ):
@@ -191,7 +194,9 @@ class TextClassifier(Model):
         """Return attention or gradients by method name."""
         if name not in _GRADIENTS and name != "integrated-gradients":
             return super().inside(name, units, settings)
-        weights, ids, output = self.weights, units.data, settings.coefficients
+        weights = self.weights
+        ids = units.data
+        output = settings.coefficients
         if name == "integrated-gradients":
             scores = integrated_gradients(weights, ids, output, max(settings.tol, LEAST_IG_TOL))
             return scores, float(predict(weights, np.full_like(ids, weights.unk)) @ output)
@@ -231,7 +236,8 @@ class TextUnits(Units):
         room: int,
     ) -> None:
         if ids.size > room:
-            ids, words = ids[:room], words[:room]
+            ids = ids[:room]
+            words = words[:room]
             names = names[: int(words.max()) + 1]
         groups = {"words": words, "positions": np.arange(ids.size)}
         fields = {
@@ -289,7 +295,8 @@ def numbered_in_runs(ids: Ids, lengths: Ids, most: int) -> tuple[Ids, Ids]:
     >>> numbered_in_runs(np.array([5, 7, 5, 7, 7, 5]), np.array([3, 3]), 8)
     (array([0, 1, 0, 0, 0, 1]), array([0, 1, 3, 5]))
     """
-    numbers, firsts = np.empty(ids.size, dtype=np.intp), []
+    numbers = np.empty(ids.size, dtype=np.intp)
+    firsts = []
     ends = np.cumsum(lengths)
     runs = max(1, MOST_PLACES // most)
     for run in range(0, lengths.size, runs):

@@ -82,15 +82,15 @@ class Frame:
         for probe in PROBES:
             body = list(tokenizer(probe, add_special_tokens=False)["input_ids"])
             encoding = tokenizer(probe)
-            ids, types = list(encoding["input_ids"]), encoding.get("token_type_ids")
+            ids = list(encoding["input_ids"])
+            types = encoding.get("token_type_ids")
             for start in range(len(ids) - len(body) + 1 if body else 0):
                 end = start + len(body)
                 if ids[start:end] == body:
-                    parts = (
-                        None
-                        if types is None
-                        else (tuple(types[:start]), int(types[start]), tuple(types[end:]))
-                    )
+                    if types is None:
+                        parts = None
+                    else:
+                        parts = (tuple(types[:start]), int(types[start]), tuple(types[end:]))
                     return cls(tuple(ids[:start]), tuple(ids[end:]), parts)
         raise ValueError(
             f"tokenizer: expected one whose special tokens surround the text, got {type(tokenizer).__name__}, "
@@ -145,7 +145,8 @@ class TransformerClassifier(Model):
 
     def __post_init__(self) -> None:
         _package("torch")
-        kind, config = type(self.model), getattr(self.model, "config", None)
+        kind = type(self.model)
+        config = getattr(self.model, "config", None)
         if not (
             hasattr(config, "num_labels")
             and hasattr(self.model, "parameters")
@@ -171,7 +172,10 @@ class TransformerClassifier(Model):
                 f'"{self.tokenizer.decode([c]) if isinstance(c, int) else c}"'
                 for c in self.continuations
             ]
-            names = [*(quoted[1:] or ["another token"]), *quoted[:1]] if quoted else ["next token"]
+            if quoted:
+                names = [*(quoted[1:] or ["another token"]), *quoted[:1]]
+            else:
+                names = ["next token"]
         self.name_outputs(self._outputs, names)
         absences = {
             "deleted": True,
@@ -207,11 +211,10 @@ class TransformerClassifier(Model):
         _package("torch")
         transformers = _package("transformers")
         predicts_tokens = str((config.get("architectures") or [""])[0]).endswith(LANGUAGE_MODELS)
-        kind = (
-            transformers.AutoModelForCausalLM
-            if predicts_tokens
-            else transformers.AutoModelForSequenceClassification
-        )
+        if predicts_tokens:
+            kind = transformers.AutoModelForCausalLM
+        else:
+            kind = transformers.AutoModelForSequenceClassification
         source = {"local_files_only": True, "trust_remote_code": False}
         part = "tokenizer"
         with _quiet():
@@ -252,13 +255,17 @@ class TransformerClassifier(Model):
     @property
     def _outputs(self) -> int:
         """Number of logits."""
-        return 1 if self.predicts_tokens else int(self.model.config.num_labels) or len(self.outputs)
+        if self.predicts_tokens:
+            return 1
+        return int(self.model.config.num_labels) or len(self.outputs)
 
     @cached_property
     def frame(self) -> Frame:
         """The special tokens around a text, without those between a text and its continuation."""
         frame = Frame.of(self.tokenizer)
-        return Frame(frame.prefix) if self.predicts_tokens else frame
+        if self.predicts_tokens:
+            return Frame(frame.prefix)
+        return frame
 
     @cached_property
     def _continuations(self) -> tuple[tuple[int, ...], ...]:
@@ -294,7 +301,10 @@ class TransformerClassifier(Model):
         elif named:
             text = str(output)[len(TOKEN) :]
             single = len(self.tokenizer(text, add_special_tokens=False)["input_ids"]) == 1
-            chosen = (text,) if single else tuple(text.split(","))
+            if single:
+                chosen = (text,)
+            else:
+                chosen = tuple(text.split(","))
         else:
             raise ValueError(
                 f"output: expected 'token:...' of a language model, such as 'token: good', got {output!r}"
@@ -388,7 +398,8 @@ class TransformerClassifier(Model):
     def _padding(self, rows: Sequence[Ids]) -> Iterator[int]:
         """Provide a pad token; a model without one temporarily gets that of the tokenizer or an unused id."""
         config = self.model.config
-        config = config.get_text_config() if hasattr(config, "get_text_config") else config
+        if hasattr(config, "get_text_config"):
+            config = config.get_text_config()
         pad = configured = getattr(config, "pad_token_id", None)
         if pad is None:
             used = {i for row in rows for i in row.tolist()}
@@ -415,7 +426,10 @@ class TransformerClassifier(Model):
             np.array([[*row, *[HIDDEN] * (longest - row.size)] for row in rows]), pad, types
         )
         if logits is None or logits.ndim != 2:
-            shown = "no logits" if logits is None else f"logits of shape {logits.shape}"
+            if logits is None:
+                shown = "no logits"
+            else:
+                shown = f"logits of shape {logits.shape}"
             raise TypeError(
                 "model: expected one row of logits per text (...ForSequenceClassification), got "
                 f"{type(self.model).__name__} with {shown}"
@@ -426,21 +440,21 @@ class TransformerClassifier(Model):
         """Call the model on rows (n, T) of ids and return its logits, at the last `keep` positions if that is not 0."""
         arrays = {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
         arrays |= {} if types is None else {"token_type_ids": types}
-        torch, device = _package("torch"), next(iter(self.model.parameters())).device
+        torch = _package("torch")
+        device = next(iter(self.model.parameters())).device
         tensors = {
             name: torch.from_numpy(array.astype(np.int64)).to(device)
             for name, array in arrays.items()
         }
         # A language model computes a logit for every token of its vocabulary; some do so only at the last positions.
-        few = (
-            {"logits_to_keep": keep}
-            if keep and "logits_to_keep" in signature(self.model.forward).parameters
-            else {}
-        )
+        if keep and "logits_to_keep" in signature(self.model.forward).parameters:
+            few = {"logits_to_keep": keep}
+        else:
+            few = {}
         logits = getattr(self.model(**tensors, **few), "logits", None)
-        return (
-            None if logits is None else logits[:, -keep:].float().cpu().numpy().astype(np.float64)
-        )
+        if logits is None:
+            return None
+        return logits[:, -keep:].float().cpu().numpy().astype(np.float64)
 
     def _log_odds(self, rows: Ids) -> Array:
         """Return the (n, 1) log-odds of the first continuation of rows (n, T) against the second, or against all
@@ -473,7 +487,10 @@ class TransformerClassifier(Model):
     def _tokens(self, text: str) -> tuple[Ids, tuple[Span, ...] | None, Ids | None]:
         """Return ids, character spans and word numbers of a text without special tokens; None if not available."""
         fast = bool(getattr(self.tokenizer, "is_fast", False))
-        options = {"return_offsets_mapping": True} if fast else {}
+        if fast:
+            options = {"return_offsets_mapping": True}
+        else:
+            options = {}
         encoding = self.tokenizer(
             text, add_special_tokens=False, truncation=False, verbose=False, **options
         )
@@ -481,7 +498,8 @@ class TransformerClassifier(Model):
         if not fast:
             return ids, None, None
         # Spans have no white space at their ends, and must not overlap if tokens share a character (bytes of an emoji).
-        spans, last = [], 0
+        spans = []
+        last = 0
         for start, end in encoding["offset_mapping"]:
             start = max(int(start), last)
             start, end = trimmed(text, start, max(int(end), start))
@@ -507,11 +525,10 @@ class TransformerClassifier(Model):
             raise ValueError(f"text: expected at least one token, got {excerpt(raw)}")
         n = min(ids.size, self.room)
         tokens = tuple(map(str, self.tokenizer.convert_ids_to_tokens(ids[:n].tolist())))
-        unknown = (
-            tuple((ids[:n] == self._special("unk")).tolist())
-            if self._special("unk") is not None
-            else None
-        )
+        if self._special("unk") is not None:
+            unknown = tuple((ids[:n] == self._special("unk")).tolist())
+        else:
+            unknown = None
         shared: dict[str, Any] = {"data": ids[:n], "unknown": unknown}
         groups = {"tokens": np.arange(n)}
         if spans is None or words is None:
@@ -545,7 +562,8 @@ class TransformerClassifier(Model):
 
     def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
         """Return the outputs of the model itself for coalitions of the players, (n, d) -> (n,)."""
-        ids, stand_in = units.data, self._stand_in(settings)
+        ids = units.data
+        stand_in = self._stand_in(settings)
         kept = np.asarray(present, dtype=bool)[:, units.groups[settings.players]]
         sequences = [ids[row] if stand_in is None else np.where(row, ids, stand_in) for row in kept]
         return settings.explained(self._ask(units, sequences))
@@ -560,7 +578,8 @@ class TransformerClassifier(Model):
 
     def game(self, units: Units, settings: Resolved) -> PooledGame:
         """Return the game of the SLALOM that is fitted to the model around this text."""
-        ids, slalom = units.data, self._fitted(units, settings)[0].slalom
+        ids = units.data
+        slalom = self._fitted(units, settings)[0].slalom
         empty = settings.explained(self._ask(units, [ids[:0]]))
         game = slalom.game(ids, empty_value=float(empty[0]), absent=self._stand_in(settings))
         players, names = units.players(settings.players)
@@ -585,13 +604,16 @@ class TransformerClassifier(Model):
         except ToleranceError:
             return 0.0
         sampled = shapley_sample(model, self.samples, settings.seed).values
-        return spearman(fitted, sampled) if len(names) > 1 else 1.0
+        if len(names) > 1:
+            return spearman(fitted, sampled)
+        return 1.0
 
     def _fitted(self, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
         return units.cached(_fit_key(settings), lambda: self._fit(units, settings))
 
     def _fit(self, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
-        ids, queries = units.data, list[Ids]()
+        ids = units.data
+        queries = list[Ids]()
 
         def f(sequences: list[Ids]) -> Array:
             queries.extend(sequences)
@@ -689,7 +711,10 @@ def _checked_config(path: Path) -> dict[str, Any]:
         return [name for name in names if (path / name).is_file()]
 
     if not has(["config.json"]):
-        missing = "one without config.json" if path.is_dir() else "no such folder"
+        if path.is_dir():
+            missing = "one without config.json"
+        else:
+            missing = "no such folder"
         raise ValueError(
             f"{path}: expected a folder in the layout of Hugging Face, with config.json; got {missing}"
         )
@@ -719,7 +744,8 @@ def _quiet() -> Iterator[None]:
     """Suppress the progress bars and load reports of the package."""
     from transformers.utils import logging as theirs
 
-    level, bars = theirs.get_verbosity(), theirs.is_progress_bar_enabled()
+    level = theirs.get_verbosity()
+    bars = theirs.is_progress_bar_enabled()
     theirs.set_verbosity(logging.CRITICAL)
     theirs.disable_progress_bar()
     try:

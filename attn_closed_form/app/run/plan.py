@@ -78,7 +78,8 @@ class Part:
 
     def read(self, column: str) -> Iterator[Any]:
         """Yield Arrow tables of at most ROW_GROUP rows, with the column of inputs and the user's columns."""
-        pa, source = pyarrow(), Path(self.source)
+        pa = pyarrow()
+        source = Path(self.source)
         if _is_bag(source):
             yield pa.table({"path": [source.name]})
             return
@@ -95,7 +96,8 @@ class Part:
         left = self.rows
         for table in _row_tables(source, names, groups):
             piece = table.slice(skip, left)
-            skip, left = max(0, skip - table.num_rows), left - piece.num_rows
+            skip = max(0, skip - table.num_rows)
+            left = left - piece.num_rows
             if piece.num_rows:
                 yield piece
 
@@ -152,7 +154,10 @@ def _check_folder(folder: Path) -> None:
     """Raise unless the folder is new, empty, or has the results of an earlier run."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: expected a folder for the results, got a file")
-    names = [path.name for path in folder.iterdir()] if folder.exists() else []
+    if folder.exists():
+        names = [path.name for path in folder.iterdir()]
+    else:
+        names = []
     if MANIFEST not in names and any(name != WORK for name in names):
         raise RunError(f"{folder}: expected a new or empty folder, or one of an earlier run")
 
@@ -226,7 +231,10 @@ def _is_bag(file: Path) -> bool:
 def _fingerprint(file: Path) -> dict[str, str]:
     """Return the name and a fingerprint of the contents of an input."""
     stat = file.stat()
-    contents = f"{stat.st_size} bytes, time {stat.st_mtime_ns}" if _is_bag(file) else sha256(file)
+    if _is_bag(file):
+        contents = f"{stat.st_size} bytes, time {stat.st_mtime_ns}"
+    else:
+        contents = sha256(file)
     return {"name": file.name, "contents": contents}
 
 
@@ -253,7 +261,10 @@ def _copy(file: Path, target: Path, column: str) -> None:
             for part in _row_tables(file, schema.names):
                 writer.write_table(part)
         return
-    header = read_rows(file) if table_format(file) == "jsonl" else islice(read_rows(file), 1)
+    if table_format(file) == "jsonl":
+        header = read_rows(file)
+    else:
+        header = islice(read_rows(file), 1)
     types = dict.fromkeys((name for row in header for name in row), pa.string())
     if not types:
         raise RunError(f"{file}: expected at least one row, got none")
@@ -276,7 +287,9 @@ def _copy(file: Path, target: Path, column: str) -> None:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _parquet(file: str | os.PathLike[str], encoded: Sequence[str] = ()) -> Any:
@@ -332,10 +345,12 @@ def _row_tables(
 def _describe(file: Path, source: Path, column: str) -> tuple[int, Any]:
     """Return the number of rows and the schema of an input, which must have the column."""
     if _is_bag(source):
-        rows, schema = 1, pyarrow().schema([("path", pyarrow().string())])
+        rows = 1
+        schema = pyarrow().schema([("path", pyarrow().string())])
     else:
         with reading(file, "Parquet"), _parquet(source) as table:
-            rows, schema = int(table.metadata.num_rows), table.schema_arrow.remove_metadata()
+            rows = int(table.metadata.num_rows)
+            schema = table.schema_arrow.remove_metadata()
     try:
         check_columns(file, schema.names, [column])
     except ValueError as error:
@@ -348,11 +363,15 @@ def _describe(file: Path, source: Path, column: str) -> tuple[int, Any]:
 
 def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> Plan:
     earlier = read_manifest(folder)
-    order = {} if earlier is None else {file["name"]: n for n, file in enumerate(earlier["files"])}
+    if earlier is None:
+        order = {}
+    else:
+        order = {file["name"]: n for n, file in enumerate(earlier["files"])}
     files = sorted(
         files, key=lambda file: order.get(file.name, len(order))
     )  # new bags follow those of earlier runs
-    bags, work = _is_bag(files[0]), folder / WORK
+    bags = _is_bag(files[0])
+    work = folder / WORK
     sources = [
         (file if _read_in_place(file) else work / f"input-{number}.parquet").absolute()
         for number, file in enumerate(files)
@@ -435,7 +454,10 @@ def _begin(
             )
     names = [name for name in merged.names if name != task.column or _is_bag(sources[0])]
     results = {"row": pa.int64(), **result_columns(task)}
-    columns = names if task.columns is None else list(task.columns)
+    if task.columns is None:
+        columns = names
+    else:
+        columns = list(task.columns)
     if clash := [name for name in columns if name in results]:
         raise RunError(
             f"column {clash[0]!r}: the results have a column of this name; rename it, or omit it (--columns)"
@@ -458,7 +480,8 @@ def _resumed(
     folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], bags: bool
 ) -> dict[str, Any]:
     """Return the manifest of an earlier run if the request is the same, with bags added since then."""
-    before, files = earlier["files"], request["files"]
+    before = earlier["files"]
+    files = request["files"]
     differences = []
     if earlier["version"] != request["version"]:
         differences.append(
@@ -492,13 +515,11 @@ def _resumed(
 
 
 def _shown(value: Any) -> str:
-    return (
-        "the default"
-        if value is None
-        else ",".join(map(str, value))
-        if isinstance(value, list)
-        else str(value)
-    )
+    if value is None:
+        return "the default"
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value)
 
 
 def size_of_parts(rows: int, workers: int | None) -> int:
@@ -507,9 +528,10 @@ def size_of_parts(rows: int, workers: int | None) -> int:
     >>> size_of_parts(25_000, 2), size_of_parts(400, 4), size_of_parts(1_000_000, None), size_of_parts(10**9, None)
     (500, 20, 250, 50000)
     """
-    most, parts = (
-        (CLUSTER_ROWS, CLUSTER_PARTS) if workers is None else (PART_ROWS, WORKER_PARTS * workers)
-    )
+    if workers is None:
+        most, parts = (CLUSTER_ROWS, CLUSTER_PARTS)
+    else:
+        most, parts = (PART_ROWS, WORKER_PARTS * workers)
     return min(most, max(LEAST_ROWS, -(-rows // parts)))
 
 

@@ -36,7 +36,10 @@ class Meter:
         unit: str = "documents",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.total, self.before, self.unit, self.clock = total, before, unit, clock
+        self.total = total
+        self.before = before
+        self.unit = unit
+        self.clock = clock
         self.begin = clock()
         self.last = Progress()
         self.history: deque[tuple[float, int]] = deque([(self.begin, 0)])
@@ -56,8 +59,12 @@ class Meter:
 
     def line(self) -> str:
         """Return the progress in one line."""
-        (then, rows), (now, more) = self.history[0], self.history[-1]
-        rate = (more - rows) / (now - then) if now > then else 0.0
+        (then, rows) = self.history[0]
+        (now, more) = self.history[-1]
+        if now > then:
+            rate = (more - rows) / (now - then)
+        else:
+            rate = 0.0
         share = 100 * self.done // max(1, self.total)
         pieces = [
             f"{self.done:,} of {self.total:,} {self.unit} ({share} %)",
@@ -77,13 +84,11 @@ def show_time(seconds: float) -> str:
     """
     minutes, whole = divmod(round(seconds), 60)
     hours, left = divmod(minutes, 60)
-    return (
-        f"{hours} h {left} min"
-        if hours
-        else f"{minutes} min {whole} s"
-        if minutes
-        else f"{whole} s"
-    )
+    if hours:
+        return f"{hours} h {left} min"
+    if minutes:
+        return f"{minutes} min {whole} s"
+    return f"{whole} s"
 
 
 @contextmanager
@@ -92,7 +97,10 @@ def reported(meter: Meter, mode: str | None = None) -> Iterator[Callable[[Progre
 
     The mode None shows a bar on a terminal and plain lines elsewhere.
     """
-    bar = None if mode in ("plain", "none") else rich_progress(always=mode == "bar")
+    if mode in ("plain", "none"):
+        bar = None
+    else:
+        bar = rich_progress(always=mode == "bar")
     row = bar and bar.add_task("explaining", total=meter.total, completed=meter.before)
     printed = meter.begin
 
@@ -102,7 +110,10 @@ def reported(meter: Meter, mode: str | None = None) -> Iterator[Callable[[Progre
         if bar is not None:
             if progress.note:
                 bar.console.print(visible(progress.note), markup=False, highlight=False)
-            errors = f", {progress.failed:,} with an error" if progress.failed else ""
+            if progress.failed:
+                errors = f", {progress.failed:,} with an error"
+            else:
+                errors = ""
             bar.update(row, completed=meter.done, description=f"explaining{errors}")
         elif mode != "none":
             now = meter.history[-1][0]

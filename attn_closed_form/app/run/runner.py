@@ -103,9 +103,13 @@ def _explained(
     for name in part.columns:
         kind = schema.field(name).type
         present = name in table.column_names
-        columns[name] = table[name].cast(kind) if present else pyarrow().nulls(len(outcomes), kind)
+        if present:
+            columns[name] = table[name].cast(kind)
+        else:
+            columns[name] = pyarrow().nulls(len(outcomes), kind)
     rows = [outcome for outcome in outcomes if not isinstance(outcome, Reason)]
-    failed, by_core = len(outcomes) - len(rows), sum(row.by_core for row in rows)
+    failed = len(outcomes) - len(rows)
+    by_core = sum(row.by_core for row in rows)
     return result_table(task, schema, columns, outcomes), len(outcomes), failed, by_core
 
 
@@ -133,11 +137,9 @@ def run(
         if part is not None and _stamp(part.source) != stamps[part.source]:
             Path(part.target).unlink(missing_ok=True)
             raise RunError(f"{part.source}: changed during the run")
-        rows, failed, by_core = (
-            rows + progress.rows,
-            failed + progress.failed,
-            by_core + progress.by_core,
-        )
+        rows = rows + progress.rows
+        failed = failed + progress.failed
+        by_core = by_core + progress.by_core
         yield progress._replace(rows=rows, failed=failed, by_core=by_core)
 
 
@@ -170,7 +172,9 @@ class _Dask:
     """A client of a scheduler, and the cluster if it runs on this machine."""
 
     def __init__(self, client: Any, address: str | None, cluster: Any = None) -> None:
-        self.client, self.address, self.cluster = client, address or "of this machine", cluster
+        self.client = client
+        self.address = address or "of this machine"
+        self.cluster = cluster
         self.seen: set[str] = set()
         self.done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.lost()  # record the initial workers
@@ -265,7 +269,9 @@ def _explain_one(task: Task, part: Part, number: int) -> bool:
 
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        if error.filename:
+            return f"{error.filename}: {error.strerror}"
+        return error.strerror
     return (str(error) or type(error).__name__).splitlines()[0]
 
 

@@ -100,7 +100,8 @@ class Summary:
         if output not in self.outputs:
             raise ValueError(f"output: expected one of {', '.join(self.outputs)}, got {output!r}")
         column = self.outputs.index(output)
-        documents, total = self.counts[:, column], self.sums[:, column]
+        documents = self.counts[:, column]
+        total = self.sums[:, column]
         mean = total / np.maximum(documents, 1)
         kept = documents >= max(1, least_documents)
         if side is not None:
@@ -147,7 +148,8 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
     outputs: dict[str, int] = {}
     scales: dict[str, str] = {}  # by output
     on_logits = "scale" not in names or METHODS[method].on_logits
-    documents, failed = np.zeros(0, dtype=np.int64), 0
+    documents = np.zeros(0, dtype=np.int64)
+    failed = 0
     counts, sums, squares, best = (
         np.zeros((0, 0), dtype=np.int64),
         *(np.zeros((0, 0)) for _ in range(3)),
@@ -168,10 +170,8 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
         word = _numbered(
             pa.compute.list_flatten(good["labels"]), words
         )  # the word of each player of the part
-        named, scale = (
-            good["output"],
-            ["logit"] * len(good) if on_logits else good["scale"].to_pylist(),
-        )
+        named = good["output"]
+        scale = ["logit"] * len(good) if on_logits else good["scale"].to_pylist()
         if len({*scale, *list(scales.values())[:1]}) > 1:
             first = next(iter(scales.values()), scale[0])
             marked = zip(named.to_pylist(), scale, strict=True)
@@ -184,7 +184,8 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
         document = np.repeat(np.arange(len(lengths)), lengths)  # the document of each player
         grow = ((0, len(words) - counts.shape[0]), (0, len(outputs) - counts.shape[1]))
         sums, squares, best = (np.pad(array, grow) for array in (sums, squares, best))
-        counts, examples = np.pad(counts, grow), np.pad(examples, grow, constant_values=-1)
+        counts = np.pad(counts, grow)
+        examples = np.pad(examples, grow, constant_values=-1)
         documents = np.pad(documents, grow[1]) + np.bincount(output, minlength=len(outputs))
         # One entry per word and document, the weakest first, so that the strongest of several examples is kept.
         (of_word, of_document), entry = np.unique(
@@ -194,7 +195,8 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
             entry.ravel(), pa.compute.list_flatten(good[method]).to_numpy(), of_word.size
         )
         order = np.argsort(np.abs(scores), kind="stable")
-        scores, of_document = scores[order], of_document[order]
+        scores = scores[order]
+        of_document = of_document[order]
         place = of_word[order], output[of_document]
         np.add.at(counts, place, 1)
         np.add.at(sums, place, scores)
@@ -205,7 +207,10 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
         if "row" in names:
             examples[place] = good["row"].to_numpy()[of_document[stronger]]
     manifest = read_manifest(folder)
-    of = None if manifest is None else int(manifest["rows"])
+    if manifest is None:
+        of = None
+    else:
+        of = int(manifest["rows"])
     of_outputs = tuple(ExplainedScale(scales[name]) for name in outputs)
     arrays = (counts, sums, squares, examples, best)
     return Summary(method, of, failed, tuple(outputs), of_outputs, documents, tuple(words), *arrays)
@@ -213,9 +218,10 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
 
 def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
     """Return the number of each name; new names are added in order of first appearance."""
-    encoded = (
-        pyarrow().concat_arrays(names.chunks).dictionary_encode() if names.num_chunks else None
-    )
+    if names.num_chunks:
+        encoded = pyarrow().concat_arrays(names.chunks).dictionary_encode()
+    else:
+        encoded = None
     if encoded is None or not len(encoded):
         return np.zeros(0, dtype=np.int64)
     numbers = np.array(
@@ -227,7 +233,10 @@ def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
 
 def interval(word: Word, scale: ExplainedScale) -> str:
     """Format the mean of a word with its 95 % interval, on its scale."""
-    width = "" if word.half_width is None else f" ± {scale.digits(word.half_width, '.4f')}"
+    if word.half_width is None:
+        width = ""
+    else:
+        width = f" ± {scale.digits(word.half_width, '.4f')}"
     return scale.digits(word.mean, "+.4f") + width
 
 
@@ -252,9 +261,13 @@ def plot_words(
     )
     for (output, ranked), ax in zip(words.items(), panels[:, 0], strict=True):
         scale = summary.scale(output)
-        place, factor = np.arange(len(ranked))[::-1], scale.unit["factor"]
+        place = np.arange(len(ranked))[::-1]
+        factor = scale.unit["factor"]
         length = np.array([factor * getattr(word, by) for word in ranked])
-        widths = [factor * (word.half_width or 0.0) for word in ranked] if by == "mean" else None
+        if by == "mean":
+            widths = [factor * (word.half_width or 0.0) for word in ranked]
+        else:
+            widths = None
         color = [np.divide(FOR if x > 0 else AGAINST, 255) for x in length]
         ax.barh(
             place, length, color=color, xerr=widths, error_kw={"ecolor": "0.3", "elinewidth": 0.8}
@@ -286,8 +299,12 @@ def summary_page(summary: Summary, words: Mapping[str, Mapping[str, list[Word]]]
     body = f"<h1>{escape(summary.method)}: what drives each class</h1>"
     body += f"<p>{summary.rows:,} documents, {summary.failed:,} with an error, {len(summary.words):,} words.</p>"
     for output, sides in words.items():
-        scale, documents = summary.scale(output), summary.documents[summary.outputs.index(output)]
-        unit = ", in percentage points" if scale.in_percent else ""
+        scale = summary.scale(output)
+        documents = summary.documents[summary.outputs.index(output)]
+        if scale.in_percent:
+            unit = ", in percentage points"
+        else:
+            unit = ""
         body += f"<h2>{escape(output)}</h2><p>{scale.name} explained in {documents:,} documents{unit}.</p>"
         for side, ranked in sides.items():
             rows = [

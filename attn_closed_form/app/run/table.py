@@ -35,7 +35,8 @@ from .task import RunError, Task, choose_engine, pyarrow
 FORMS = ("long", "wide")
 LONG_COLUMNS = ("position", "word", "start", "end", "occurrences")
 # Excel's limits: rows of a sheet, and characters of a cell.
-SHEET_ROWS, CELL_CHARS = 1_048_576, 32_767
+SHEET_ROWS = 1_048_576
+CELL_CHARS = 32_767
 
 
 def parts_of(folder: str | os.PathLike[str]) -> list[Path]:
@@ -65,7 +66,8 @@ def result_tables(folder: str | os.PathLike[str], form: str = "wide") -> Iterato
 def long_table(table: Any) -> Any:
     """Convert a table with one row per input to one row per input and player."""
     pa = pyarrow()
-    table, compute = table.combine_chunks(), pa.compute
+    table = table.combine_chunks()
+    compute = pa.compute
     for name in LONG_COLUMNS:
         if name in table.column_names:
             raise RunError(
@@ -168,7 +170,8 @@ def _write_xlsx(tables: Iterator[Any], path: Path, separator: str) -> None:
         for table in tables:
             for row in zip(*(table[name].to_pylist() for name in table.column_names), strict=True):
                 if used == SHEET_ROWS:
-                    sheet, used = book.create_sheet(f"explanations {len(book.worksheets) + 1}"), 1
+                    sheet = book.create_sheet(f"explanations {len(book.worksheets) + 1}")
+                    used = 1
                     sheet.append([cell(name) for name in table.column_names])
                 sheet.append([cell(value) for value in row])
                 used += 1
@@ -187,12 +190,16 @@ def _plain(value: Any) -> Any:
     simple = value is None or isinstance(
         value, bool | int | float | str | datetime.date | datetime.time
     )
-    return value if simple and not aware else str(value)
+    if simple and not aware:
+        return value
+    return str(value)
 
 
 def _cell(value: Any) -> Any:
     value = _plain(value)
-    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
+    if isinstance(value, str) and FORMULA.match(value):
+        return f"'{value}"
+    return value
 
 
 WRITERS: dict[str, Callable[[Iterator[Any], Path, str], None]] = {
@@ -295,7 +302,8 @@ def explain_table(
     )
     task = choose_engine(task, engine)
     with tempfile.TemporaryDirectory() as work:
-        source, folder = Path(work) / "in.parquet", Path(work) / "out"
+        source = Path(work) / "in.parquet"
+        folder = Path(work) / "out"
         is_frame = hasattr(table, "iloc")
         if isinstance(table, str | os.PathLike):
             source = Path(table)
@@ -313,4 +321,6 @@ def explain_table(
         if out is not None:
             return write_results(folder, out, form, separator)
         results = pa.concat_tables(result_tables(folder, form))
-    return results.to_pandas() if is_frame else results
+    if is_frame:
+        return results.to_pandas()
+    return results

@@ -115,7 +115,10 @@ class Task:
         """Return the SHA-256 of the model's file, or of the model."""
         if self.model is not None and not isinstance(self.model, str):
             return hashlib.sha256(pickle.dumps(self.model)).hexdigest()
-        path = Path(self.model) if self.model else DEMO_MODEL
+        if self.model:
+            path = Path(self.model)
+        else:
+            path = DEMO_MODEL
         if not path.is_file():  # a name such as "scores"
             return hashlib.sha256(str(self.model).encode()).hexdigest()
         return sha256(path)
@@ -136,11 +139,9 @@ def choose_engine(task: Task, engine: str) -> Task:
     refusal = found.refusal(task.opened(), task.methods, task.settings)
     if engine == "jax" and refusal:
         raise RunError(f"--engine jax: {refusal}; or use --engine numpy")
-    return (
-        task
-        if engine == "auto" and (refusal or not found.accelerated)
-        else replace(task, engine="jax")
-    )
+    if engine == "auto" and (refusal or not found.accelerated):
+        return task
+    return replace(task, engine="jax")
 
 
 @lru_cache(maxsize=1)
@@ -180,9 +181,11 @@ class Row(NamedTuple):
     def of(cls, explanations: Explanations, by_core: bool = True) -> Row:
         """Return the row of an explained input."""
         evidence = explanations.evidence
-        units, settings = evidence.units, evidence.settings
+        units = evidence.units
+        settings = evidence.settings
         if units.continues is None:
-            places, counts = units.places, np.bincount(evidence.player_of)
+            places = units.places
+            counts = np.bincount(evidence.player_of)
             if places is not None:
                 places = places[units.by_player(settings.players)]
         else:
@@ -266,7 +269,8 @@ class _Batch:
                 done.append((i, function(*arguments)))
             except ERRORS as error:
                 self.outcomes[i] = Reason(str(error) or type(error).__name__)
-        self.numbers, self.values = [i for i, _ in done], [value for _, value in done]
+        self.numbers = [i for i, _ in done]
+        self.values = [value for _, value in done]
 
     def together(self, function: Callable[[list[Any]], Sequence[Any] | None]) -> Sequence[Any]:
         """Apply a function to all values at once; return Nones if it fails, so that each value gets its error later."""
@@ -278,8 +282,12 @@ class _Batch:
 
 def _explain_batch(task: Task, batch: _Batch, folder: str, target: Path | None) -> list[Outcome]:
     """Explain a batch step by step, because each step is faster for all inputs together."""
-    methods, model = as_methods(task.methods), task.opened()
-    engine = None if task.engine == "numpy" else _engine(task.engine)
+    methods = as_methods(task.methods)
+    model = task.opened()
+    if task.engine == "numpy":
+        engine = None
+    else:
+        engine = _engine(task.engine)
 
     def read(raw: Any, units: Units | None) -> Units:
         return model.read(raw) if units is None else units
@@ -333,7 +341,8 @@ def _batches(task: Task, raws: Sequence[Any]) -> Iterator[Sequence[Any]]:
         size += len(raw) if isinstance(raw, str) else 0
         if size > BATCH_CHARS[task.engine] and i > first:
             yield raws[first:i]
-            first, size = i, len(raw)
+            first = i
+            size = len(raw)
     yield raws[first:]
 
 
@@ -360,16 +369,22 @@ def _input(task: Task, folder: str, raw: Any) -> Any:
     elif isinstance(raw, str):
         path = os.path.join(folder, raw)
         raw = load_bag(path) if reads == "a bag" else path
-    return raw if task.region is None else raw.in_regions(task.region)
+    if task.region is None:
+        return raw
+    return raw.in_regions(task.region)
 
 
 def result_columns(task: Task) -> dict[str, Any]:
     """Return the columns of the results, after `row` and the user's columns, with their types."""
     pa = pyarrow()
     model = task.opened()
-    number, text = pa.float64(), pa.string()
+    number = pa.float64()
+    text = pa.string()
     span = pa.struct([("start", pa.int32()), ("end", pa.int32())])
-    classes = model.outputs if 2 <= len(model.outputs) <= MOST_CLASSES else ()
+    if 2 <= len(model.outputs) <= MOST_CLASSES:
+        classes = model.outputs
+    else:
+        classes = ()
     types: dict[str, Any] = {
         "labels": pa.list_(text),
         "spans": pa.list_(pa.list_(span)),
@@ -410,7 +425,8 @@ def result_table(
     task: Task, schema: Any, columns: Mapping[str, Any], outcomes: Sequence[Outcome]
 ) -> Any:
     """Return the Arrow table of some outcomes, with the row numbers and the user's `columns`."""
-    pa, model = pyarrow(), task.opened()
+    pa = pyarrow()
+    model = task.opened()
     good = [outcome for outcome in outcomes if not isinstance(outcome, Reason)]
     missing = np.array([isinstance(outcome, Reason) for outcome in outcomes])
 
@@ -449,7 +465,10 @@ def result_table(
         data[name] = lists(
             players, np.concatenate([np.zeros(0), *(row.scores[name] for row in good)])
         )
-    chances = model.probabilities(np.array([row.logits for row in good])) if good else None
+    if good:
+        chances = model.probabilities(np.array([row.logits for row in good]))
+    else:
+        chances = None
     if chances is not None:
         number = {name: c for c, name in enumerate(model.outputs)}
         for name, c in number.items():

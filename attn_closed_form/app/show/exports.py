@@ -51,7 +51,8 @@ def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     names = [f"'{name}" if FORMULA.match(name) else name for name in map(visible, table["player"])]
     cells = [names, *(values.tolist() for name, values in table.items() if name != "player")]
     if doubts := explanations.evidence.model.doubts:
-        table["assumed"], cells = doubts, [*cells, [doubts] * len(names)]
+        table["assumed"] = doubts
+        cells = [*cells, [doubts] * len(names)]
     with replacing(path) as partial, partial.open("w", encoding="utf-8-sig", newline="") as stream:
         writer = csv.writer(
             stream, delimiter="\t" if Path(path).suffix == ".tsv" else ",", lineterminator="\n"
@@ -70,7 +71,8 @@ def _with_scale(explanations: Explanations) -> dict[str, Any]:
 
 def write_parquet(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     """Write the table of a bag as Parquet (extra `corpus`); the metadata of the file state what is explained."""
-    pyarrow, parquet = package("pyarrow", "corpus"), package("pyarrow.parquet", "corpus")
+    pyarrow = package("pyarrow", "corpus")
+    parquet = package("pyarrow.parquet", "corpus")
     table = pyarrow.table(
         {name: pyarrow.array(values.tolist()) for name, values in _with_scale(explanations).items()}
     )
@@ -96,7 +98,8 @@ def write_geojson(
     method : the method whose scores classify and color the tiles; Shapley values by default
     microns_per_pixel : resolution of level 0, to convert coordinates in micrometers (STAMP) to pixels
     """
-    where, in_microns = place(explanations), "tile_size_um" in explanations.evidence.units.attrs
+    where = place(explanations)
+    in_microns = "tile_size_um" in explanations.evidence.units.attrs
     if in_microns and microns_per_pixel is None:
         raise ValueError(
             "microns_per_pixel: the coordinates of this bag are micrometers, and QuPath expects level-0 pixels; pass "
@@ -118,7 +121,10 @@ def write_geojson(
     measured = {}
     for name, e in explanations.items():
         if name != ATTENTION:
-            of = output if e.scale.link is None else e.scale.of_output(output).removeprefix("the ")
+            if e.scale.link is None:
+                of = output
+            else:
+                of = e.scale.of_output(output).removeprefix("the ")
             measured[f"{name} {of}"] = tile_scores(e).tolist()
     weight = attention(explanations)
     if weight is not None:
@@ -156,7 +162,9 @@ def write_h5(
     scores of `method`, and `attention` the attention of the model. Needs h5py (extra `bags`).
     """
     h5py = package("h5py", "bags")
-    e, where, weight = leader(explanations, method), place(explanations), attention(explanations)
+    e = leader(explanations, method)
+    where = place(explanations)
+    weight = attention(explanations)
     with replacing(path) as partial, h5py.File(partial, "w") as file:
         file.create_dataset("attention_scores", data=tile_scores(e)[:, None].astype(np.float32))
         coords = file.create_dataset("coords", data=whole(where.coords))
@@ -169,7 +177,10 @@ def write_h5(
         if weight is not None:
             file.create_dataset("attention", data=weight[:, None].astype(np.float32))
         for name, value in row(explanations).items():
-            file.attrs[name] = value if isinstance(value, str | float) else json.dumps(value)
+            if isinstance(value, str | float):
+                file.attrs[name] = value
+            else:
+                file.attrs[name] = json.dumps(value)
         file.attrs["method"] = e.method
 
 
@@ -193,7 +204,9 @@ KINDS = {
 
 def row(explanations: Explanations) -> dict[str, Any]:
     """Return facts about the explanation of a bag, for the header of a file or the row of a table."""
-    evidence, e, gap = explanations.evidence, leader(explanations), disagreement(explanations)
+    evidence = explanations.evidence
+    e = leader(explanations)
+    gap = disagreement(explanations)
     return {
         "instances": len(evidence.units.labels),
         "output": explanations.output,
@@ -288,7 +301,8 @@ def to_lime(explanation: Explanation) -> Any:
             return f"\n{exp_object_name}.show_raw_text({', '.join(arguments)});\n"
 
     made = lime.Explanation(SpanMapper(), mode="regression", random_state=0)
-    scores, base = explanation.scores, explanation.base_value
+    scores = explanation.scores
+    base = explanation.base_value
     order = np.argsort(-np.abs(scores), kind="stable").tolist()
     made.local_exp = {
         label: [(j, sign * float(scores[j])) for j in order]
@@ -302,7 +316,8 @@ def to_lime(explanation: Explanation) -> Any:
         base + scores[scores > 0].sum(),
         explanation.prediction,
     )
-    made.min_value, made.max_value = float(min(ends)), float(max(ends))
+    made.min_value = float(min(ends))
+    made.max_value = float(max(ends))
     return made
 
 
@@ -324,14 +339,22 @@ def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None
         )
     if order not in (1, 2):
         raise ValueError(f"order: expected 1 or 2, got {order}")
-    name = known[order - 1] if index is None else index
+    if index is None:
+        name = known[order - 1]
+    else:
+        name = index
     if name not in (known[:1] if order == 1 else known[1:]):
-        expected = known[0] if order == 1 else ", ".join(known[1:])
+        if order == 1:
+            expected = known[0]
+        else:
+            expected = ", ".join(known[1:])
         raise ValueError(
             f"index: expected {expected} for order {order} of {explanation.method!r}, got {index!r}"
         )
     shapiq = package("shapiq", "interop")
-    d, base, table = len(explanation.labels), explanation.base_value, np.diag(explanation.scores)
+    d = len(explanation.labels)
+    base = explanation.base_value
+    table = np.diag(explanation.scores)
     if order == 2:
         table = interactions(explanation.game, name)
         base = constant_of(explanation.game, name, table)

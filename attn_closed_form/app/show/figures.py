@@ -61,9 +61,12 @@ class Scale(NamedTuple):
         ((0.125, 0.0), (0.375, 2.0), (0.625, 4.0), (0.875, 6.0))
         """
         values = np.asarray(values, dtype=np.float64)
-        low, high = float(values.min()), float(values.max())
+        low = float(values.min())
+        high = float(values.max())
         if low == high:
-            margin, low, high = 0.0, low - max(abs(high), 1.0) / 2, high + max(abs(high), 1.0) / 2
+            margin = 0.0
+            low = low - max(abs(high), 1.0) / 2
+            high = high + max(abs(high), 1.0) / 2
         room = margin * (high - low)
         scale = cls(low - room, high + room)
         raw = (scale.high - scale.low) / 7
@@ -71,7 +74,8 @@ class Scale(NamedTuple):
             return scale
         unit = 10.0 ** math.floor(math.log10(raw))
         step = unit * next(m for m in (1, 2, 5, 10) if m * unit >= raw * 0.999)
-        first, last = math.ceil(scale.low / step - 1e-9), math.floor(scale.high / step + 1e-9)
+        first = math.ceil(scale.low / step - 1e-9)
+        last = math.floor(scale.high / step + 1e-9)
         numbers = [float(f"{k * step:.12g}") for k in range(first, last + 1)]
         return scale._replace(ticks=tuple((scale.unit(number), number) for number in numbers))
 
@@ -105,12 +109,14 @@ def notice(explained: Explanation | Explanations) -> str:
     if not any(unknown) or any(character.isalnum() for label in known for character in label):
         return ""
     several = sum(unknown) > 1
-    none = (
-        f"None of the {sum(unknown)} words of this text is"
-        if several
-        else "The only word of this text is not"
-    )
-    means = "what they mean" if several else "what it means"
+    if several:
+        none = f"None of the {sum(unknown)} words of this text is"
+    else:
+        none = "The only word of this text is not"
+    if several:
+        means = "what they mean"
+    else:
+        means = "what it means"
     return (
         f"{none} in the vocabulary of the model. The prediction does not depend on {means}, so there is nothing to "
         "explain."
@@ -121,12 +127,14 @@ def sampling(e: Explanation) -> str:
     """State the number of model calls and the largest standard error; empty for exact methods."""
     if e.info.needs != "model" or e.model_calls is None:
         return ""
-    largest = 0.0 if e.standard_error is None else float(e.standard_error.max())
-    error = (
-        f"sampled, ± standard error (at most {e.scale.end(largest)})"
-        if largest
-        else "nothing sampled"
-    )
+    if e.standard_error is None:
+        largest = 0.0
+    else:
+        largest = float(e.standard_error.max())
+    if largest:
+        error = f"sampled, ± standard error (at most {e.scale.end(largest)})"
+    else:
+        error = "nothing sampled"
     return f"{e.title}: {error}, {e.model_calls:,} model calls"
 
 
@@ -139,19 +147,22 @@ def verdict(explanations: Explanations) -> str:
     ... )
     ('positive, 69 %', 'positive, 69 % (logit +0.6696)')
     """
-    chances, output, scale = explanations.probabilities, explanations.output, explanations.scale
+    chances = explanations.probabilities
+    output = explanations.output
+    scale = explanations.scale
     if chances is None:
         return f"{visible(output)} {scale.level(explanations.prediction)}"
     best = max(chances, key=lambda name: chances[name])
     headline = f"{visible(best)}, {percent(chances[best], decimals=0)}"
     if scale.link is None:
-        explained = "logit" if output == best else f"logit of {visible(output)}"
+        if output == best:
+            explained = "logit"
+        else:
+            explained = f"logit of {visible(output)}"
         return f"{headline} ({explained} {scale.level(explanations.prediction)})"
-    return (
-        headline
-        if output == best
-        else f"{headline} ({visible(output)} {scale.level(explanations.prediction)})"
-    )
+    if output == best:
+        return headline
+    return f"{headline} ({visible(output)} {scale.level(explanations.prediction)})"
 
 
 class Bar(NamedTuple):
@@ -200,16 +211,22 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
     order = np.argsort(-np.abs(e.scores), kind="stable")
     named = order[: top if len(order) > top + 1 else len(order)]
     # The difference between a fitted game and the model has a separate bar, so the players end before it.
-    missed = e.evidence.fit.at_text if e.of_fit and e.evidence.fit is not None else 0.0
+    if e.of_fit and e.evidence.fit is not None:
+        missed = e.evidence.fit.at_text
+    else:
+        missed = 0.0
     ends = [e.base_value, *(e.base_value + np.cumsum(e.scores[named])).tolist()]
     words = names(e.evidence)
     shown = [("baseline", 0), *((words[j], 1) for j in named)]
     if len(named) < len(order):
         others = len(order) - len(named)
-        shown, ends = [*shown, (f"{others} others", others)], [*ends, e.prediction - missed]
+        shown = [*shown, (f"{others} others", others)]
+        ends = [*ends, e.prediction - missed]
     if missed:
-        shown, ends = [*shown, ("what the fit misses", 1)], [*ends, e.prediction]
-    shown, ends = [*shown, (visible(e.output), 0)], [*ends, e.prediction]
+        shown = [*shown, ("what the fit misses", 1)]
+        ends = [*ends, e.prediction]
+    shown = [*shown, (visible(e.output), 0)]
+    ends = [*ends, e.prediction]
     starts = [ends[0], *ends[:-2], ends[-1]]
     sampled = np.zeros(
         len(ends)
@@ -222,8 +239,16 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
         shown, starts, ends, sampled.tolist(), strict=True
     ):
         left, right = sorted((scale.unit(start), scale.unit(end)))
-        text = e.scale.change(end - start, error=error or None) if count else e.scale.level(end)
-        kind = "end" if not count else "for" if end >= start else "against"
+        if count:
+            text = e.scale.change(end - start, error=error or None)
+        else:
+            text = e.scale.level(end)
+        if not count:
+            kind = "end"
+        elif end >= start:
+            kind = "for"
+        else:
+            kind = "against"
         bars.append(
             Bar(label, text, kind, start, end, left, right, count, error / (scale.high - scale.low))
         )
@@ -257,7 +282,8 @@ def colored_text(e: Explanation) -> ColoredText:
     """Return the text of an explanation, colored by its scores."""
 
     def compute() -> tuple[tuple[Piece, ...], str]:
-        pieces, end = [], 0
+        pieces = []
+        end = 0
         for place in e.occurrences:
             if place.start > end:
                 pieces.append(Piece(e.text[end : place.start], None))
@@ -292,7 +318,8 @@ class MethodFamily(NamedTuple):
 
 def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
     """Return the explanations by family; methods with the same level for every player share a row."""
-    families, surrogate = [], explanations.evidence.model.surrogate
+    families = []
+    surrogate = explanations.evidence.model.surrogate
     strengths = np.array([e.strength for e in explanations.values()])
     level = dict(zip(explanations, map(tuple, levels(strengths).tolist()), strict=True))
     by_family: dict[Family, list[Explanation]] = {family: [] for family in FAMILIES}
@@ -305,11 +332,10 @@ def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
         if family == "attributions" and not explanations.evidence.exact:
             title = "Attributions, sampled or from single removals"
         if family == "slalom" and surrogate is not None:
-            poor = (
-                ""
-                if all(e.trusted for e in members)
-                else " (poor fit, shown in gray: do not trust these scores)"
-            )
+            if all(e.trusted for e in members):
+                poor = ""
+            else:
+                poor = " (poor fit, shown in gray: do not trust these scores)"
             title = f"Of the {surrogate}, not of the model{poor}"
         if all(e.scale != explanations.scale for e in members):
             meaning += " It is computed from the logit, not from the probability."
@@ -367,7 +393,8 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
     if not set(SLALOM) <= set(explanations):
         return None
     value, importance, linear = (explanations[name].scores for name in SLALOM)
-    across, up = Scale.around(importance, 0.07), Scale.around(np.append(value, 0.0), 0.07)
+    across = Scale.around(importance, 0.07)
+    up = Scale.around(np.append(value, 0.0), 0.07)
     places = np.stack([across.unit(importance), up.unit(value)], axis=1)
     # The decisive players; if a label does not fit, the next player is tried.
     order = np.argsort(-np.abs(linear), kind="stable")[: 2 * top]
@@ -380,7 +407,9 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
 # Labels are placed in a plane of 428 x 298 dots: the radius of a point, the size of a letter, the height of a line, and
 # the positions of a label next to its point (right, left, above, below).
 PLANE = np.array([428.0, 298.0])
-DOT, LETTER, LINE = 4.0, 7.2, 13.0
+DOT = 4.0
+LETTER = 7.2
+LINE = 13.0
 OFFSETS = np.array([(7, -4), (-7, -4), (7, 7), (7, -14), (-7, 7), (-7, -14)])
 # Shares of a label's width and height to the left of and below its anchor.
 SHARES = np.column_stack([OFFSETS[:, 0] < 0, np.full(6, 0.25)])
@@ -402,7 +431,9 @@ def _placed(places: Array, order: Ids, texts: Sequence[str], most: int) -> tuple
     free = ((low >= 0) & (high <= PLANE)).all(axis=2) & ~covers.any(axis=2)
     labels: list[PlacedLabel] = []
     boxes: list[list[float]] = []
-    all_boxes, at, players = np.concatenate([low, high], axis=2), written / PLANE, order.tolist()
+    all_boxes = np.concatenate([low, high], axis=2)
+    at = written / PLANE
+    players = order.tolist()
     which = np.argwhere(free).tolist()
     for (i, k), box, (x, y) in zip(which, all_boxes[free].tolist(), at[free].tolist(), strict=True):
         if len(labels) == most:
@@ -422,7 +453,9 @@ def _placed(places: Array, order: Ids, texts: Sequence[str], most: int) -> tuple
 
 
 def _from_middle(value: float, largest: float) -> float:
-    return 0.5 + 0.5 * value / largest if largest > 0 else 0.5
+    if largest > 0:
+        return 0.5 + 0.5 * value / largest
+    return 0.5
 
 
 def _mark(value: float, largest: float) -> dict[str, Any]:
@@ -433,7 +466,8 @@ def _mark(value: float, largest: float) -> dict[str, Any]:
 
 def removal_curves(explanations: Explanations) -> dict[str, RemovalCurves]:
     """Return the removal curves of every method, and of the flip order."""
-    evidence, flip = explanations.evidence, "flip-order"
+    evidence = explanations.evidence
+    flip = "flip-order"
     scores = {method: e.scores for method, e in explanations.items()}
     if (scored := METHODS[flip].score(evidence)) is not None:
         scores.setdefault(flip, scored.scores)
@@ -493,7 +527,8 @@ def partners(
     evidence: Evidence, player: int, row: ArrayLike, top: int = 10
 ) -> list[dict[str, Any]]:
     """Return the strongest entries of a player's `row` (d,) of the interaction matrix, without the player itself."""
-    values, shown = np.asarray(row, dtype=np.float64).tolist(), names(evidence)
+    values = np.asarray(row, dtype=np.float64).tolist()
+    shown = names(evidence)
     order = sorted((j for j in range(len(values)) if j != player), key=lambda j: -abs(values[j]))[
         :top
     ]
@@ -506,8 +541,14 @@ def partners(
 
 def figures_of(explanations: Explanations) -> dict[str, Any]:
     """Return the data of the figures of one text, ready for `json.dumps`, which the page draws at every keystroke."""
-    lead = leader(explanations) if explanations else None
-    steps = waterfall(lead) if lead and lead.method == explanations.evidence.headline else ()
+    if explanations:
+        lead = leader(explanations)
+    else:
+        lead = None
+    if lead and lead.method == explanations.evidence.headline:
+        steps = waterfall(lead)
+    else:
+        steps = ()
     return {
         "headline": verdict(explanations),
         "notice": notice(explanations),

@@ -83,7 +83,8 @@ def notebook(explanations: Explanations) -> str:
     (False, True)
     """
     if _is_bag(explanations):
-        e, without_map = figures.leader(explanations), explanations.evidence.units.coords is None
+        e = figures.leader(explanations)
+        without_map = explanations.evidence.units.coords is None
         body = _explained(explanations) + _bag_sum(explanations)
         body += _strongest(explanations, e) if without_map else _maps(explanations, e)
     else:
@@ -143,7 +144,9 @@ def _section(title: str, note: str, body: str, heading: str = "h3") -> str:
 
 def _note(text: str, strong: bool = False) -> str:
     shown = prose(text, LONGEST_REASON)
-    return f'<p class="note">{f"<b>{shown}</b>" if strong else shown}</p>' if text else ""
+    if text:
+        return f'<p class="note">{f"<b>{shown}</b>" if strong else shown}</p>'
+    return ""
 
 
 def _list(items: Iterable[str]) -> str:
@@ -169,7 +172,8 @@ def table_of(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> 
 
 def _answer(explanations: Explanations, hover: bool = False) -> str:
     """Return the first screen: class, probability, colored words, how they add up, and the certified reasons."""
-    e, told = figures.leader(explanations), figures.notice(explanations)
+    e = figures.leader(explanations)
+    told = figures.notice(explanations)
     name, _, logit = figures.verdict(explanations).partition(" (")
     parts = [
         f"<h1>{prose(name)} <small>{prose(logit.rstrip(')'))}</small></h1>",
@@ -198,7 +202,10 @@ def _answer(explanations: Explanations, hover: bool = False) -> str:
 def _both_scales(explanations: Explanations, body: Callable[[Explanations], str]) -> str:
     """Return a part of the report, with a switch to the logit if it is about the probability."""
     e = figures.leader(explanations)
-    logit = None if e.scale.link is None else on_logits(explanations, e.method)
+    if e.scale.link is None:
+        logit = None
+    else:
+        logit = on_logits(explanations, e.method)
     if logit is None:
         return body(explanations)
     switch = f'<label class="switch"><input type="checkbox"> Show {logit.scale.name}s</label>'
@@ -212,13 +219,17 @@ def _explained(explanations: Explanations) -> str:
 
 def _sum_and_reasons(explanations: Explanations) -> str:
     """Return how the words add up, and the reasons."""
-    e, things = figures.leader(explanations), explanations.evidence.settings.players
+    e = figures.leader(explanations)
+    things = explanations.evidence.settings.players
     accuracy = f"{figures.sampling(e)}. The thin lines show the standard errors."
     if e.error is not None:
         accuracy = f"Exact Shapley values of the {e.scale.name}, each with a guaranteed error of at most {e.error:.0e}."
     note = f"{accuracy} The baseline is the prediction with all {things} absent."
     bars = _section("How it adds up", note, _bars(figures.waterfall(e)), "h2")
-    why = _why(explanations) if explanations.evidence.exact else ""
+    if explanations.evidence.exact:
+        why = _why(explanations)
+    else:
+        why = ""
     if explanations.evidence.model.surrogate is not None and (
         checked := explanations.checked_reasons()
     ):
@@ -228,7 +239,9 @@ def _sum_and_reasons(explanations: Explanations) -> str:
 
 def _classes(explanations: Explanations) -> str:
     bars = figures.class_bars(explanations)
-    return f'<div class="classes">{_bars(bars)}</div>' if bars else ""
+    if bars:
+        return f'<div class="classes">{_bars(bars)}</div>'
+    return ""
 
 
 def _bars(bars: Sequence[Bar]) -> str:
@@ -266,17 +279,16 @@ def _colored(e: Explanation, hover: bool) -> str:
         return [(escape(piece.text, limit), piece.player) for piece, limit in limits]
 
     def tag(level: int, unknown: bool) -> str:
-        color = (
-            f"{'u' if not text.signed else 'p' if level > 0 else 'n'}{abs(level)}" if level else ""
-        )
+        if level:
+            color = f"{'u' if not text.signed else 'p' if level > 0 else 'n'}{abs(level)}"
+        else:
+            color = ""
         classes = " ".join(filter(None, [color, "k" if unknown else ""]))
-        return (
-            f'<i class="{classes}"'
-            if " " in classes
-            else f"<i class={classes}"
-            if classes
-            else "<i"
-        )
+        if " " in classes:
+            return f'<i class="{classes}"'
+        if classes:
+            return f"<i class={classes}"
+        return "<i"
 
     looks = list(zip(text.levels, text.unknown, strict=True))
     opened = {look: tag(*look) for look in set(looks)}
@@ -303,7 +315,10 @@ def _other_classes(explanations: Explanations) -> str:
     parts = []
     for name in (name for name in ranked if name != explanations.output):
         e = figures.leader(for_output(explanations, name))
-        logit = "" if e.scale.link else f" (logit {e.prediction:+.4f})"
+        if e.scale.link:
+            logit = ""
+        else:
+            logit = f" (logit {e.prediction:+.4f})"
         title = f"{escape(name, 30)}, {prose(percent(chances[name]) + logit)}"
         body = _text_of(e, hover=True) + _bars(figures.waterfall(e))
         parts.append(f"<details name=class><summary>{title}</summary>{body}</details>")
@@ -344,13 +359,15 @@ def _methods(explanations: Explanations, hover: bool = False) -> str:
 
 
 def _numbers(explanations: Explanations) -> str:
-    rows, order = list(explanations.values()), figures.strongest_players(explanations)
+    rows = list(explanations.values())
+    order = figures.strongest_players(explanations)
     shown = figures.names(explanations.evidence)
     digits = {e.method: ".3g" if e.info.kind == "unsigned" else "+.3g" for e in rows}
     cells = (
         (shown[j], [e.scale.digits(e.scores[j], digits[e.method]) for e in rows]) for j in order
     )
-    things, title = explanations.evidence.settings.players, figures.leader(explanations).title
+    things = explanations.evidence.settings.players
+    title = figures.leader(explanations).title
     table = table_of([things.removesuffix("s"), *(e.scale.titled(e.title) for e in rows)], cells)
     note = f"The {len(order)} strongest {things} by {title}; scroll sideways for more methods."
     return _details("The numbers", _note(note) + table)
@@ -361,7 +378,9 @@ def _plane(explanations: Explanations) -> str:
     figure = figures.slalom_plane(explanations)
     if figure is None:
         return ""
-    left, top, (wide, high) = 44, 8, PLANE
+    left = 44
+    top = 8
+    (wide, high) = PLANE
     bottom = top + high
 
     def x(unit: float) -> float:
@@ -394,7 +413,13 @@ def _plane(explanations: Explanations) -> str:
         tip = f"<title>{escape(name, 40)} s={s:.3g} v={v:.3g}</title>"
         sides[v >= 0].append(f'<circle cx="{x(across):.1f}" cy="{y(up):.1f}" r="4">{tip}</circle>')
     for positive, dots in sides.items():
-        kind = ("for" if positive else "against") if trusted else "gray"
+        if trusted:
+            if positive:
+                kind = "for"
+            else:
+                kind = "against"
+        else:
+            kind = "gray"
         body.append(f'<g class="{kind}">{"".join(dots)}</g>')
     body += [
         _text(x(label.x), y(label.y), escape(label.text), label.anchor) for label in figure.labels
@@ -407,12 +432,18 @@ def _plane(explanations: Explanations) -> str:
 
 def _facts(explanations: Explanations) -> str:
     """Return what was explained, a description of each method, and the papers."""
-    evidence, level = explanations.evidence, explanations.scale.level
-    units, settings, logits = evidence.units, evidence.settings, ""
+    evidence = explanations.evidence
+    level = explanations.scale.level
+    units = evidence.units
+    settings = evidence.settings
+    logits = ""
     errors = [e.error for e in explanations.values() if e.error is not None]
     if settings.logit is not None:
         logits = f" Their {settings.logit.scale.name}s: {evidence.logit:+.4f} and {evidence.absent_logit:+.4f}."
-    absent = "replaced by [UNK]" if settings.absent == "unk" else settings.absent
+    if settings.absent == "unk":
+        absent = "replaced by [UNK]"
+    else:
+        absent = settings.absent
     lines = [
         f"{evidence.scale.sentence(settings.output)} It is {level(evidence.prediction)}, and with every player absent "
         f"{level(evidence.absent_value)}.{logits}",
@@ -436,7 +467,10 @@ def _svg(width: float, height: float, body: Iterable[str], label: str) -> str:
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
-    where = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    if anchor == "start":
+        where = ""
+    else:
+        where = f' text-anchor="{anchor}"'
     return f'<text x="{x:.1f}" y="{y:.1f}"{where}>{text}</text>'
 
 
@@ -458,7 +492,10 @@ def _bag_body(explanations: Explanations) -> str:
 def _bag_scores(explanations: Explanations) -> str:
     """Return how the instances of a bag add up, their map, and the strongest ones."""
     e = figures.leader(explanations)
-    drawn = "" if explanations.evidence.units.coords is None else _maps(explanations, e)
+    if explanations.evidence.units.coords is None:
+        drawn = ""
+    else:
+        drawn = _maps(explanations, e)
     return f"{_bag_sum(explanations)}{drawn}{_strongest(explanations, e)}{_removal(explanations)}"
 
 
@@ -468,10 +505,14 @@ def _bag_sum(explanations: Explanations) -> str:
 
 def _removal(explanations: Explanations) -> str:
     """Return the deletion curves, the certified minimum, their shares of the best possible, and the smallest flip."""
-    evidence, curves = explanations.evidence, figures.removal_curves(explanations)
+    evidence = explanations.evidence
+    curves = figures.removal_curves(explanations)
     chosen = [method for method in DRAWN if method in curves] or list(curves)[: len(DRAWN)]
     drawn = _deletion({METHODS[method].label: curves[method] for method in chosen}, evidence.scale)
-    several = "at least " if evidence.pooled.H > 1 else ""
+    if evidence.pooled.H > 1:
+        several = "at least "
+    else:
+        several = ""
     shares = {
         METHODS[method].label: (c.deletion_share, c.insertion_share) for method, c in curves.items()
     }
@@ -492,13 +533,19 @@ def _removal(explanations: Explanations) -> str:
 def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str:
     """Draw deletion curves by number of removed instances, above the certified minimum."""
     first = next(iter(curves.values()))
-    left, top, wide, high = 76, 8, 396, 200
-    limit, d = first.bounds.proved_min, first.players
+    left = 76
+    top = 8
+    wide = 396
+    high = 200
+    limit = first.bounds.proved_min
+    d = first.players
     values = np.concatenate([limit, *(each.deletion for each in curves.values())])
-    low, span = float(values.min()), float(np.ptp(values)) or 1.0
+    low = float(values.min())
+    span = float(np.ptp(values)) or 1.0
 
     def points(heights: Array) -> str:
-        x, y = left + wide * first.absent / d, top + high * (1 - (heights - low) / span)
+        x = left + wide * first.absent / d
+        y = top + high * (1 - (heights - low) / span)
         return "L".join(f"{at:.1f} {up:.1f}" for at, up in zip(x, y, strict=True))
 
     bottom = top + high
@@ -517,7 +564,8 @@ def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str
         stroke = f'fill="none" stroke="{colors[i]}" stroke-width="2"'
         body.append(f'<path {stroke} d="M{points(each.deletion)}"/>')
         row, column = divmod(i, 2)  # position in the legend, below the curves
-        at, line = left + 200 * column, bottom + 42 + 20 * row
+        at = left + 200 * column
+        line = bottom + 42 + 20 * row
         body += [
             f'<path {stroke} d="M{at} {line - 4}h18"/>',
             _text(at + 25, line, escape(title, 22)),
@@ -542,7 +590,10 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
             faint if color == maps.ZERO else css(color) for color in maps.shades(figure.signed)
         )
         end = figure.scale.end(figure.end)
-        low, middle, high = (f"−{end}", "0", f"+{end}") if figure.signed else ("0", "", end)
+        if figure.signed:
+            low, middle, high = (f"−{end}", "0", f"+{end}")
+        else:
+            low, middle, high = ("0", "", end)
         panels.append(
             f"<figure><figcaption>{prose(figure.title)}</figcaption>{_picture(figure, explanations)}"
             f'<div class="scale"><b style="background:linear-gradient(90deg,{ramp})"></b>'
@@ -553,18 +604,14 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
 
 def _picture(figure: maps.HeatMap, explanations: Explanations) -> str:
     """Return a map, drawn over the thumbnail of the slide if the attributes of the bag name one."""
-    label, source = (
-        f"{escape(figure.title)}, one cell per tile",
-        _data(maps.png(figure.over_page())),
-    )
+    label = f"{escape(figure.title)}, one cell per tile"
+    source = _data(maps.png(figure.over_page()))
     thumbnail = explanations.evidence.units.attrs.get("thumbnail")
     if thumbnail is None:
         return f'<img alt="{label}" src="{source}">'
     left, top, right, bottom = figure.raster.box
-    (width, height), under = (
-        maps.slide_size(explanations),
-        _data(regular_file(thumbnail).read_bytes()),
-    )
+    (width, height) = maps.slide_size(explanations)
+    under = _data(regular_file(thumbnail).read_bytes())
     place = f'x="{left:g}" y="{top:g}" width="{right - left:g}" height="{bottom - top:g}" preserveAspectRatio="none"'
     return (
         f'<svg viewBox="{left:g} {top:g} {right - left:g} {bottom - top:g}" role="img" aria-label="{label}">'
@@ -593,7 +640,8 @@ def _strongest(explanations: Explanations, e: Explanation) -> str:
 
 
 def _differences(explanations: Explanations, e: Explanation) -> str:
-    gap, weight = maps.disagreement(explanations), maps.player_attention(explanations)
+    gap = maps.disagreement(explanations)
+    weight = maps.player_attention(explanations)
     if gap is None or weight is None or e.info.kind != "signed":
         return ""
     attended = np.argsort(-weight, kind="stable")[:TOP]

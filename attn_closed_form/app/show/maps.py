@@ -26,7 +26,8 @@ ATTENTION = "alpha-mean"
 # Color of a score of zero: gray enough to differ from the page, which shows where there is no tile.
 ZERO = (236, 236, 236)
 # The color of a score of zero on a light or dark page, and the opacity of its tiles.
-FAINT, FAINTEST = (128, 128, 128), 0.12
+FAINT = (128, 128, 128)
+FAINTEST = 0.12
 # The scale ends at this quantile of the magnitudes, so that one extreme tile does not wash out all the others.
 QUANTILE = 0.995
 # Number of cells along the longer side of a picture if tiles are not on a grid.
@@ -72,7 +73,8 @@ def place(explanations: Explanations) -> Place:
 
 def slide_size(explanations: Explanations) -> tuple[float, float]:
     """Return the width and height of the slide from the attributes of its bag, or those of the area of the tiles."""
-    attrs, where = explanations.evidence.units.attrs, place(explanations)
+    attrs = explanations.evidence.units.attrs
+    where = place(explanations)
     if {"level0_width", "level0_height"} <= set(attrs):
         return float(np.ravel(attrs["level0_width"])[0]), float(np.ravel(attrs["level0_height"])[0])
     right, bottom = where.coords.max(axis=0) + where.patch_size
@@ -87,30 +89,37 @@ def tile_scores(explanation: Explanation) -> Array:
 def attention(explanations: Explanations) -> Array | None:
     """Return the (n,) attention of the tiles (the mean over the heads of the output), or None if there is none."""
     scores = explanations.evidence.inside(ATTENTION)
-    return (
-        None if scores is None else np.asarray(scores[0] if isinstance(scores, tuple) else scores)
-    )
+    if scores is None:
+        return None
+    return np.asarray(scores[0] if isinstance(scores, tuple) else scores)
 
 
 def player_attention(explanations: Explanations) -> Array | None:
     """Return the (d,) attention of each player, summed over its tiles."""
     scores = attention(explanations)
-    return None if scores is None else explanations.evidence.pool(scores)
+    if scores is None:
+        return None
+    return explanations.evidence.pool(scores)
 
 
 def disagreement(explanations: Explanations) -> Disagreement | None:
     """Return how attention differs from the leading scores, or None if the model has no attention."""
-    weight, scores = player_attention(explanations), leader(explanations).scores
+    weight = player_attention(explanations)
+    scores = leader(explanations).scores
     if weight is None:
         return None
-    against = float(weight[scores < 0].sum() / weight.sum()) if weight.sum() > 0 else float("nan")
+    if weight.sum() > 0:
+        against = float(weight[scores < 0].sum() / weight.sum())
+    else:
+        against = float("nan")
     return Disagreement(spearman(weight, scores), spearman(weight, np.abs(scores)), against)
 
 
 def strongest(scores: Array, k: int) -> tuple[Ids, Ids]:
     """Return the k players with the largest positive scores, and the k with the smallest negative ones, in order."""
     order = np.argsort(-scores, kind="stable")
-    top, bottom = order[:k], order[::-1][:k]
+    top = order[:k]
+    bottom = order[::-1][:k]
     return top[scores[top] > 0], bottom[scores[bottom] < 0]
 
 
@@ -139,7 +148,9 @@ def columns(explanations: Explanations) -> dict[str, Any]:
 
 def whole(values: Array) -> Any:
     """Convert coordinates to integers if they are whole numbers."""
-    return values.astype(np.int64) if np.array_equal(values, np.rint(values)) else values
+    if np.array_equal(values, np.rint(values)):
+        return values.astype(np.int64)
+    return values
 
 
 def player_table(
@@ -150,7 +161,8 @@ def player_table(
     Scores are in the unit of their scale, which the title of their column names.
     """
     names, *table = columns(explanations).items()
-    titles, cells = [explanations.evidence.settings.players.removesuffix("s")], []
+    titles = [explanations.evidence.settings.players.removesuffix("s")]
+    cells = []
     for name, values in table:
         e = explanations.get(name.removesuffix("_standard_error"))
         titles.append(name if e is None else e.scale.titled(name))
@@ -168,12 +180,16 @@ def player_table(
 
 def bag_sentence(explanations: Explanations) -> str:
     """State the value of the output and, if the leading scores add up to it, the contributions of the instances."""
-    e, evidence = leader(explanations), explanations.evidence
-    what, empty = e.scale.of_output(e.output), e.scale.level(evidence.absent_value)
+    e = leader(explanations)
+    evidence = explanations.evidence
+    what = e.scale.of_output(e.output)
+    empty = e.scale.level(evidence.absent_value)
     got = f"{what[0].upper()}{what[1:]} is {e.scale.level(e.prediction)}"
     if e.method != "shapley":
         return f"{got}, and {empty} for the empty bag."
-    up, down, change = e.scores[e.scores > 0], e.scores[e.scores < 0], e.scale.change
+    up = e.scores[e.scores > 0]
+    down = e.scores[e.scores < 0]
+    change = e.scale.change
     return (
         f"{got}: {empty} for the empty bag, {change(up.sum())} from the {up.size:,} {evidence.settings.players} that "
         f"support it and {change(down.sum())} from the {down.size:,} that oppose it."
@@ -198,25 +214,29 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
 
     Tiles on a grid with the spacing of a tile have one cell each; other tiles have several.
     """
-    corners, values = np.asarray(coords, dtype=np.float64), np.asarray(scores, dtype=np.float64)
+    corners = np.asarray(coords, dtype=np.float64)
+    values = np.asarray(scores, dtype=np.float64)
     positive("patch_size", patch_size)
-    origin, extent = corners.min(axis=0), np.ptp(corners, axis=0) + patch_size
+    origin = corners.min(axis=0)
+    extent = np.ptp(corners, axis=0) + patch_size
     steps = (corners - origin) / patch_size
     # The number of cells along a tile's side places it to an eighth of its size, unless there would be too many cells.
     on_grid = np.abs(steps - np.rint(steps)).max() < 1e-3
-    per_tile = 1 if on_grid else int(np.clip(MOST_CELLS * patch_size // extent.max(), 2, 8))
+    if on_grid:
+        per_tile = 1
+    else:
+        per_tile = int(np.clip(MOST_CELLS * patch_size // extent.max(), 2, 8))
     cell = patch_size / per_tile
     # Tiles far smaller than the slide share cells; the picture stays below MOST_CELLS squared either way.
     cell = max(cell, float(extent.max()) / (2 * MOST_CELLS))
     columns, rows = np.maximum(np.ceil(extent / cell - 1e-6).astype(int), 1)
     first = np.rint((corners - origin) / cell).astype(int)
-    total, count = np.zeros((rows, columns)), np.zeros((rows, columns))
+    total = np.zeros((rows, columns))
+    count = np.zeros((rows, columns))
     for down in range(per_tile):
         for right in range(per_tile):
-            row, column = (
-                np.minimum(first[:, 1] + down, rows - 1),
-                np.minimum(first[:, 0] + right, columns - 1),
-            )
+            row = np.minimum(first[:, 1] + down, rows - 1)
+            column = np.minimum(first[:, 0] + right, columns - 1)
             np.add.at(total, (row, column), values)
             np.add.at(count, (row, column), 1.0)
     cells = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
@@ -230,22 +250,27 @@ def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
     """Return the end of the color scale, a quantile of the nonzero magnitudes, or 1 if all are zero."""
     size = np.abs(np.asarray(scores, dtype=np.float64))
     size = size[size > 0]
-    end = float(np.quantile(size, quantile)) if size.size else 0.0
-    return end if end > 0 and np.isfinite(end) else 1.0
+    if size.size:
+        end = float(np.quantile(size, quantile))
+    else:
+        end = 0.0
+    if end > 0 and np.isfinite(end):
+        return end
+    return 1.0
 
 
 def shades(signed: bool) -> tuple[tuple[int, int, int], ...]:
     """Return the colors along a scale, from negative through zero to positive, or from zero if there is no sign."""
-    return (AGAINST, ZERO, FOR) if signed else (ZERO, UNSIGNED)
+    if signed:
+        return (AGAINST, ZERO, FOR)
+    return (ZERO, UNSIGNED)
 
 
 def colors(scores: ArrayLike, end: float, signed: bool = True) -> Pixels:
     """Return red, green and blue of scores, on a scale that ends at `end`."""
     strength = np.nan_to_num(np.asarray(scores, dtype=np.float64)) / end
-    knots, channels = (
-        np.linspace(-1 if signed else 0, 1, 3 if signed else 2),
-        np.array(shades(signed)).T,
-    )
+    knots = np.linspace(-1 if signed else 0, 1, 3 if signed else 2)
+    channels = np.array(shades(signed)).T
     return np.stack(
         [np.rint(np.interp(strength, knots, channel)).astype(np.uint8) for channel in channels],
         axis=-1,

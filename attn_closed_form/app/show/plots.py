@@ -66,7 +66,10 @@ def _plain(words: Iterable[str], longest: int = 18) -> list[str]:
 
 def _set_names(axis: Any, words: Sequence[str], upright: bool = False) -> None:
     """Name every tick of an axis; names under a horizontal axis are rotated so that they do not overlap."""
-    options = {"rotation": 75, "ha": "right", "rotation_mode": "anchor"} if upright else {}
+    if upright:
+        options = {"rotation": 75, "ha": "right", "rotation_mode": "anchor"}
+    else:
+        options = {}
     axis.set_ticks(
         range(len(words)), _plain(words), fontsize=8 if len(words) <= 30 else 6.5, **options
     )
@@ -75,17 +78,16 @@ def _set_names(axis: Any, words: Sequence[str], upright: bool = False) -> None:
 
 def plot_table(explanations: Explanations, ax: Any) -> None:
     """Draw all methods with one row per method and one column per player (the strongest if space is short)."""
-    rows, labels, fit = (
-        list(explanations.values()),
-        figures.names(explanations.evidence),
-        explanations.fit,
-    )
+    rows = list(explanations.values())
+    labels = figures.names(explanations.evidence)
+    fit = explanations.fit
     room = max(4, int(NAMES_PER_INCH * 0.8 * ax.figure.get_figwidth()))
     order = np.sort(figures.strongest_players(explanations, room))
     if room < len(labels):
         things = explanations.evidence.settings.players
         ax.set_title(f"the {room} strongest of {len(labels)} {things}", fontsize=8, loc="right")
-    gray, signed = _color_map(WHITE, UNSIGNED), _color_map(AGAINST, WHITE, FOR)
+    gray = _color_map(WHITE, UNSIGNED)
+    signed = _color_map(AGAINST, WHITE, FOR)
     strengths = ((e.info.kind == "signed", e.strength[order]) for e in rows)
     cells = [signed((strength + 1) / 2) if sign else gray(strength) for sign, strength in strengths]
     ax.imshow(np.stack(cells), interpolation="nearest", aspect="auto")
@@ -118,11 +120,13 @@ def plot_lime(explanations: Explanations, ax: Any, runs: int = 5, top: int = 40)
     There is one dot per run and player, for the `top` players with the largest coefficients. `explanations` must have
     the method "lime".
     """
-    exact, evidence = explanations["lime"], explanations.evidence
+    exact = explanations["lime"]
+    evidence = explanations.evidence
     order = np.argsort(-np.abs(exact.scores), kind="stable")[:top]
     sampled = np.stack([sample.coef for sample in evidence.sampled_lime(runs)])
     errors = exact.scale.unit["factor"] * (sampled - exact.scores)[:, order]
-    at, label = np.tile(np.arange(len(order)), runs), f"LIME, {runs} runs of 5000 samples"
+    at = np.tile(np.arange(len(order)), runs)
+    label = f"LIME, {runs} runs of 5000 samples"
     ax.axhline(0, color=_rgb(FOR), label="exact limit")
     ax.plot(at, errors.ravel(), "o", color=_rgb(AGAINST), alpha=0.6, markersize=5, label=label)
     _set_names(ax.xaxis, [figures.names(evidence)[j] for j in order], upright=True)
@@ -141,12 +145,17 @@ class Plot(NamedTuple):
 def plot_removal(explanations: Explanations, ax: Any) -> None:
     """Draw the prediction as players are removed, highest score first, above the certified minimum."""
     curves = figures.removal_curves(explanations)
-    factor, things = explanations.scale.unit["factor"], explanations.evidence.settings.players
-    several = "at least " if explanations.evidence.pooled.H > 1 else ""
+    factor = explanations.scale.unit["factor"]
+    things = explanations.evidence.settings.players
+    if explanations.evidence.pooled.H > 1:
+        several = "at least "
+    else:
+        several = ""
     for method, each in curves.items():
         share = f"{METHODS[method].label}: {several}{each.deletion_share:.1%} of the best possible"
         ax.plot(each.absent, factor * each.deletion, label=share)
-    limit, (low, high) = factor * each.bounds.proved_min, ax.get_ylim()
+    limit = factor * each.bounds.proved_min
+    (low, high) = ax.get_ylim()
     ax.fill_between(
         each.absent,
         np.minimum(limit.min(), low),
@@ -196,7 +205,10 @@ def _saved(figure: Any, path: str | os.PathLike[str] | None, dpi: int) -> Any:
 
 def save_figure(explanations: Explanations, figure: str, path: str | os.PathLike[str]) -> Path:
     """Save a figure atomically (as PNG if `path` has no suffix), and return the path of the file."""
-    target = Path(path) if Path(path).suffix else Path(f"{os.fspath(path)}.png")
+    if Path(path).suffix:
+        target = Path(path)
+    else:
+        target = Path(f"{os.fspath(path)}.png")
     make_figure(explanations, figure, target)
     return target
 
@@ -239,7 +251,10 @@ def heat_map(
     >>> [ax.get_title() for ax in figure.axes[:2]]
     ['Shapley: tumor 34.9 %', 'attention']
     """
-    several = [explanations] if isinstance(explanations, Explanations) else list(explanations)
+    if isinstance(explanations, Explanations):
+        several = [explanations]
+    else:
+        several = list(explanations)
     if not several:
         raise ValueError("explanations: expected at least one explained output, got none")
     maps = heat_maps(several, method)
@@ -249,7 +264,10 @@ def heat_map(
     tall = PANEL * float(np.clip((bottom - top) / (right - left), 0.35, 1.6)) + 0.9
     size = (PANEL * min(len(maps), 3), tall * -(-len(maps) // 3))
     figure = import_matplotlib("figure").Figure(figsize=size, layout="constrained")
-    under = None if thumbnail is None else _thumbnail(thumbnail, several[0])
+    if thumbnail is None:
+        under = None
+    else:
+        under = _thumbnail(thumbnail, several[0])
     panels = figure.subplots(-(-len(maps) // 3), min(3, len(maps)), squeeze=False).ravel()
     for ax, drawn in zip(panels, maps, strict=False):
         _draw_map(ax, drawn, under)
@@ -266,9 +284,13 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
     if under is not None:
         image, (width, height) = under
         ax.imshow(image, extent=(0, width, height, 0), interpolation="antialiased", cmap="gray")
-    pixels, alpha = figure.pixels(), 1.0 if under is None else OVER_THUMBNAIL
+    pixels = figure.pixels()
+    alpha = 1.0 if under is None else OVER_THUMBNAIL
     # Cells keep sharp edges, unless they are smaller than a dot, which then shows the mean of its cells.
-    how = "nearest" if max(pixels.shape[:2]) <= DOTS else "antialiased"
+    if max(pixels.shape[:2]) <= DOTS:
+        how = "nearest"
+    else:
+        how = "antialiased"
     ax.imshow(pixels, extent=(left, right, bottom, top), interpolation=how, alpha=alpha)
     if under is None:
         ax.set(xlim=(left, right), ylim=(bottom, top))
@@ -276,19 +298,24 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
     ax.set_title(*_plain([figure.title], 60), fontsize=10)
     for edge in ax.spines.values():
         edge.set_color("0.8")
-    end, signed = figure.end, figure.signed
+    end = figure.end
+    signed = figure.signed
     scale = import_matplotlib("colors").Normalize(-end if signed else 0.0, end)
     mappable = import_matplotlib("cm").ScalarMappable(scale, _color_map(*shades(signed)))
-    extend = "neither" if not figure.cut else "both" if signed else "max"
+    if not figure.cut:
+        extend = "neither"
+    elif signed:
+        extend = "both"
+    else:
+        extend = "max"
     bar = ax.figure.colorbar(
         mappable, ax=ax, orientation="horizontal", fraction=0.045, pad=0.02, extend=extend
     )
     shown = figure.scale.end(end)
-    ticks = (
-        {-end: f"-{shown} against", 0: "0", end: f"for +{shown}"}
-        if signed
-        else {0: "0", end: shown}
-    )
+    if signed:
+        ticks = {-end: f"-{shown} against", 0: "0", end: f"for +{shown}"}
+    else:
+        ticks = {0: "0", end: shown}
     bar.set_ticks(list(ticks), labels=list(ticks.values()), fontsize=8)
     bar.outline.set_visible(False)
 

@@ -15,7 +15,8 @@ from typing import Any
 _HOSTILE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufffe\uffff]"
 )
-_MINUS, _UNIT = re.compile(r"(?<![\w.])-(?=\d)"), re.compile(r"(?<=\d) (?=%|points)")
+_MINUS = re.compile(r"(?<![\w.])-(?=\d)")
+_UNIT = re.compile(r"(?<=\d) (?=%|points)")
 _SPACE = re.compile(r"[\t\n\r\f\v\u2028\u2029 ]+")
 
 

@@ -63,7 +63,9 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     a           0.0 points
     positive        69.1 %
     """
-    e, fit, evidence = figures.leader(explanations), explanations.fit, explanations.evidence
+    e = figures.leader(explanations)
+    fit = explanations.fit
+    evidence = explanations.evidence
     verdicts = [] if fit is None else [fit.verdict()]
     first = [
         figures.verdict(explanations),
@@ -74,7 +76,10 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     if told := figures.notice(explanations):
         return "\n\n".join([*blocks, _prose(told, columns)])
     blocks.append(_wrap(_words(e, color), columns))
-    sentences = [figures.sampling(e)] if e.method == evidence.headline else []
+    if e.method == evidence.headline:
+        sentences = [figures.sampling(e)]
+    else:
+        sentences = []
     if e.method == evidence.headline:
         blocks.append(_waterfall(e, columns, color))
     if evidence.model.surrogate is not None:
@@ -130,11 +135,18 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
     Shapley, Banzhaf
                      x++ y----
     """
-    families, room = figures.method_rows(explanations), max(columns, NARROWEST)
-    indent = LABEL_COLUMNS + 2 if room >= 2 * LABEL_COLUMNS + 20 else 2
+    families = figures.method_rows(explanations)
+    room = max(columns, NARROWEST)
+    if room >= 2 * LABEL_COLUMNS + 20:
+        indent = LABEL_COLUMNS + 2
+    else:
+        indent = 2
     blocks = []
     for family in families:
-        lines = [_prose(f"{family.title}. {family.meaning}", columns)] if len(families) > 1 else []
+        if len(families) > 1:
+            lines = [_prose(f"{family.title}. {family.meaning}", columns)]
+        else:
+            lines = []
         for row in (
             family.rows
         ):  # words follow the title, or start below it if the title is long or the terminal narrow
@@ -171,7 +183,10 @@ def _plain(text: str) -> list[Printed]:
 def _word(word: str, level: int, signed: bool, color: bool) -> Printed:
     if color:  # black on a light color reads well on dark and light terminals
         scale = TERMINAL["unsigned" if not signed else "for" if level > 0 else "against"]
-        painted = f"\x1b[38;5;16;48;5;{scale[abs(level) - 1]}m{word}{RESET}" if level else word
+        if level:
+            painted = f"\x1b[38;5;16;48;5;{scale[abs(level) - 1]}m{word}{RESET}"
+        else:
+            painted = word
         return painted, width(word)
     marked = word + mark(level, signed)
     return marked, width(marked)
@@ -184,7 +199,8 @@ def mark(level: int, signed: bool) -> str:
 
 def _wrap(words: Iterable[Printed], columns: int, indent: int = 0) -> str:
     """Wrap words into lines of at most `columns`."""
-    lines, used = [""], 0
+    lines = [""]
+    used = 0
     for printed, taken in words:
         if used and indent + used + 1 + taken > columns:
             lines.append("")
@@ -234,7 +250,8 @@ def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
     order = figures.strongest_players(explanations, top)
     labels = [elide(figures.names(explanations.evidence)[j], 24) for j in order]
     fitting = max(1, (columns - max(map(width, labels))) // (NUMBER_COLUMNS + 2))
-    rows, blocks = list(explanations.values()), []
+    rows = list(explanations.values())
+    blocks = []
     for start in range(0, len(rows), fitting):
         part = rows[start : start + fitting]
         scores = [[e.scale.digits(e.scores[j], "+.6g") for e in part] for j in order]
@@ -309,23 +326,24 @@ def scores_table(scores: Mapping[str, Any]) -> str:
     for name, row in classes[:MOST_CLASSES]:
         shares = (percent(float(row[kind])) for kind in ("precision", "recall", "f1"))
         rows.append([elide(visible(str(name)), LONGEST_NAME), *shares, f"{int(row['texts']):,}"])
-    more = (
-        f"\nand {len(classes) - MOST_CLASSES:,} more classes" if len(classes) > MOST_CLASSES else ""
-    )
+    if len(classes) > MOST_CLASSES:
+        more = f"\nand {len(classes) - MOST_CLASSES:,} more classes"
+    else:
+        more = ""
     total = f"accuracy {percent(float(scores['accuracy']))}, macro-F1 {percent(float(scores['macro_f1']))}"
     return f"{total}\n\n{aligned(rows)}{more}"
 
 
 def model_card(model: TextClassifier, source: str) -> str:
     """Format the card of a model that was read from `source`."""
-    w, card = model.weights, model.card or {}
+    w = model.weights
+    card = model.card or {}
     parameters = sum(array.size for array in w.arrays().values())
     shown = ", ".join(elide(visible(name), LONGEST_NAME) for name in model.outputs[:MOST_CLASSES])
-    more = (
-        f" and {len(model.outputs) - MOST_CLASSES:,} more"
-        if len(model.outputs) > MOST_CLASSES
-        else ""
-    )
+    if len(model.outputs) > MOST_CLASSES:
+        more = f" and {len(model.outputs) - MOST_CLASSES:,} more"
+    else:
+        more = ""
     words = [word for i, word in enumerate(model.vocabulary) if i not in (w.cls, w.unk)]
     lines = [
         f"model        {visible(source)}",
@@ -350,11 +368,13 @@ def model_card(model: TextClassifier, source: str) -> str:
         lines.append(f"trained on   {elide(visible(card['data']), 80)}")
     for part, title in (("held_out", "held-out"), ("test", "test")):
         try:
-            scores, refit = card[part], ""
+            scores = card[part]
+            refit = ""
             if (
                 part == "held_out" and "refit" in card
             ):  # the stored model was trained again on all texts
-                texts, epochs = int(card["refit"]["texts"]), int(card["refit"]["epochs"])
+                texts = int(card["refit"]["texts"])
+                epochs = int(card["refit"]["epochs"])
                 refit = f", before training once more on all {texts:,} texts for {epochs} epochs"
             lines.append(
                 f"\nOn {int(scores['texts']):,} {title} texts{refit}:\n{scores_table(scores)}"

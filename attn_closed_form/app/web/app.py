@@ -133,12 +133,16 @@ def make_app(
             explain_answer(model, ExplainQuestion.model_validate({"text": about["example"]}))
         yield
 
-    one_at_a_time, static = anyio.CapacityLimiter(1), files(__package__) / "static"
+    one_at_a_time = anyio.CapacityLimiter(1)
+    static = files(__package__) / "static"
 
     async def compute(
         answer: Callable[[Model, Any], dict[str, Any]], question: Question
     ) -> Response:
-        limiter = one_at_a_time if len(question.text) > LARGE or question.samples else None
+        if len(question.text) > LARGE or question.samples:
+            limiter = one_at_a_time
+        else:
+            limiter = None
         try:
             with anyio.fail_after(limits.seconds):
                 body = await anyio.to_thread.run_sync(
@@ -210,7 +214,10 @@ def make_app(
             error = schema.refusal_of(error.errors())
         if isinstance(error, Refusal):
             return error_response(error)
-        status = error.status_code if isinstance(error, HTTPException) else 500
+        if isinstance(error, HTTPException):
+            status = error.status_code
+        else:
+            status = 500
         messages = {
             400: "body: expected JSON in UTF-8",
             404: "no such address; /openapi.json lists them",
@@ -241,7 +248,10 @@ def json_bytes(data: Any) -> bytes:
 def error_response(refusal: Refusal) -> Response:
     """Return the answer to a rejected request."""
     # After 401 to 415 the body may still be arriving, and the server must not read it as the next request.
-    headers = {"connection": "close"} if refusal.status in (401, 408, 413, 415) else {}
+    if refusal.status in (401, 408, 413, 415):
+        headers = {"connection": "close"}
+    else:
+        headers = {}
     headers |= {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(
         refusal.status, {}
     )
@@ -263,7 +273,10 @@ class Guard:
     def __init__(
         self, app: ASGIApp, hosts: tuple[str, ...], token: str | None, limits: Limits
     ) -> None:
-        self.app, self.hosts, self.token, self.limits = app, hosts, token, limits
+        self.app = app
+        self.hosts = hosts
+        self.token = token
+        self.limits = limits
         self.running = 0
         self.unread: dict[
             anyio.CancelScope, None
@@ -307,7 +320,10 @@ class Guard:
                     401,
                     "token: expected `Authorization: Bearer TOKEN`, or the page opened as /?token=TOKEN",
                 )
-            arrived = [await self._body(request)] if counts else []
+            if counts:
+                arrived = [await self._body(request)]
+            else:
+                arrived = []
             if counts and self.running >= self.limits.queue:
                 raise Refusal(
                     503,
@@ -317,7 +333,9 @@ class Guard:
             return await error_response(refusal)(scope, receive, respond)
 
         async def replay() -> Message:
-            return arrived.pop() if arrived else await receive()
+            if arrived:
+                return arrived.pop()
+            return await receive()
 
         self.running += counts
         try:
@@ -355,7 +373,8 @@ class Guard:
                 415, f"Content-Type: expected application/json, got {media[:40] or 'none'}"
             )
         stated = request.headers.get("content-length", "")
-        size, body = int(stated[:12]) if stated.isdigit() else 0, bytearray()
+        size = int(stated[:12]) if stated.isdigit() else 0
+        body = bytearray()
         with anyio.move_on_after(self.limits.body_seconds) as scope:
             if len(self.unread) >= self.limits.bodies:
                 oldest = next(iter(self.unread))
@@ -410,7 +429,8 @@ def example_text(model: Model) -> str:
         ]
     elif isinstance(model, MeanPooledText) and isinstance(model.reader, VocabularyReader):
         words = list(model.reader.rows)
-    readable, rows = [], []
+    readable = []
+    rows = []
     for word in words[:CANDIDATES]:
         try:
             units = model.read(word)
@@ -473,9 +493,11 @@ def _explanations(
 ) -> Explanations:
     try:
         units = model.read(question.text)
-        limit, purpose = schema.MAX_TOKENS, ""
+        limit = schema.MAX_TOKENS
+        purpose = ""
         if question.samples:
-            limit, purpose = schema.MAX_SAMPLED, " for methods that sample"
+            limit = schema.MAX_SAMPLED
+            purpose = " for methods that sample"
         if (n := len(units.labels)) > limit:
             raise Refusal(
                 413, f"text: expected at most {limit:,} tokens{purpose}, got {n:,}", "text"
@@ -504,7 +526,8 @@ def why_answer(model: Model, question: Question) -> dict[str, Any]:
 def interactions_answer(model: Model, question: InteractionsQuestion) -> dict[str, Any]:
     """Return the Shapley interactions of one player with every other player, and None for the player itself."""
     explanations = _explanations(model, question)
-    evidence, player = explanations.evidence, _player("player", question.player, explanations)
+    evidence = explanations.evidence
+    player = _player("player", question.player, explanations)
     row, error = evidence.guaranteed(lambda game, tol: interactions(game, player=player, tol=tol))
     values = [None if j == player else value for j, value in enumerate(row.tolist())]
     answer = {

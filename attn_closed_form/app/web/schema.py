@@ -188,7 +188,9 @@ class Refusal(Exception):
 
     def __init__(self, status: int, message: str, field: str | None = None) -> None:
         super().__init__(message)
-        self.status, self.message, self.field = status, message, field
+        self.status = status
+        self.message = message
+        self.field = field
 
 
 def refusal_of(errors: Sequence[Mapping[str, Any]]) -> Refusal:
@@ -202,7 +204,8 @@ def refusal_of(errors: Sequence[Mapping[str, Any]]) -> Refusal:
     player: expected a valid integer or a valid list, got true
     """
     first = errors[0]
-    location, kind = first["loc"], first["type"]
+    location = first["loc"]
+    kind = first["type"]
     if kind == "json_invalid":
         return Refusal(
             400, f"body: expected JSON in UTF-8, got {elide(str(first['ctx']['error']), 80)}"
@@ -216,11 +219,10 @@ def refusal_of(errors: Sequence[Mapping[str, Any]]) -> Refusal:
     if kind == "string_too_long":
         return Refusal(413, f"{field}: {first['msg']}", field)
     if kind in ("missing", "extra_forbidden"):
-        expected = (
-            "a value, got none"
-            if kind == "missing"
-            else "no such field; /openapi.json lists the fields"
-        )
+        if kind == "missing":
+            expected = "a value, got none"
+        else:
+            expected = "no such field; /openapi.json lists the fields"
         return Refusal(422, f"{field}: expected {expected}", field)
     messages = [
         re.sub(r"^\w+ should (be|have) ", "", e["msg"])

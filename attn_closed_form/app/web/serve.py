@@ -97,7 +97,8 @@ def serve(
 def application() -> ASGIApp:
     """Build the application described by the environment variable OPTIONS; each worker calls this once."""
     options: dict[str, Any] = json.loads(os.environ[OPTIONS])
-    path, limits = options["path"], Limits(**options["limits"])
+    path = options["path"]
+    limits = Limits(**options["limits"])
     parent = parent_process()
     if parent is not None:  # the workers of a killed server must not keep running
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

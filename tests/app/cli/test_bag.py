@@ -97,7 +97,8 @@ def test_regions_are_players(folder, tmp_path, capsys):
 
 def test_one_map_per_class(folder, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    one, each = tmp_path / "one.png", tmp_path / "each.png"
+    one = tmp_path / "one.png"
+    each = tmp_path / "each.png"
     assert main(arguments(folder, "--map", str(one))) == 0
     assert main(arguments(folder, "--each-output", "--map", str(each))) == 0
     from matplotlib.image import imread
@@ -134,7 +135,8 @@ def test_wrong_usage_is_one_line(folder, capsys, more, status, message):
 
 
 def test_no_output_replaces_the_roles_the_logits_or_the_model(folder, tmp_path, capsys):
-    roles, logits = tmp_path / "roles.json", tmp_path / "logits.csv"
+    roles = tmp_path / "roles.json"
+    logits = tmp_path / "logits.csv"
     roles.write_text("{}", encoding="utf-8")
     logits.write_text("bag,normal,tumor\n", encoding="utf-8")
     model = folder / "model.npz"
@@ -313,7 +315,8 @@ def test_assumptions_are_printed_until_a_check_has_passed(folder, tmp_path, caps
     assert main(arguments(folder, "--json")) == 0
     assumed = json.loads(capsys.readouterr().out)["assumed"]
     assert assumed == "assumed: tanh attention, temperature 1 (not checked)"
-    csv_file, report = tmp_path / "x.csv", tmp_path / "x.html"
+    csv_file = tmp_path / "x.csv"
+    report = tmp_path / "x.html"
     assert main(arguments(folder, "--csv", str(csv_file), "--report", str(report))) == 0
     assert assumed in capsys.readouterr().out
     assert assumed in csv_file.read_text(encoding="utf-8") and assumed in report.read_text(
@@ -339,14 +342,18 @@ def test_assumptions_are_printed_until_a_check_has_passed(folder, tmp_path, caps
 def test_a_network_with_names_of_its_own(folder, tmp_path, capsys):
     """From a file with five names of its own to scores: one proposal, one short JSON, one command."""
     torch = pytest.importorskip("torch", reason="the network is built in torch")
-    nn, bag = torch.nn, load_bag(folder / "slides" / "slide0.npz")
+    nn = torch.nn
+    bag = load_bag(folder / "slides" / "slide0.npz")
     torch.manual_seed(0)
 
     class Mine(nn.Module):
         def __init__(self):
             super().__init__()
-            self.squeeze, self.look, self.valve = nn.Linear(5, 7), nn.Linear(7, 3), nn.Linear(7, 3)
-            self.rank, self.verdict = nn.Linear(3, 1), nn.Linear(7, 2)
+            self.squeeze = nn.Linear(5, 7)
+            self.look = nn.Linear(7, 3)
+            self.valve = nn.Linear(7, 3)
+            self.rank = nn.Linear(3, 1)
+            self.verdict = nn.Linear(7, 2)
 
         def forward(self, x):
             h = torch.relu(self.squeeze(x))
@@ -356,7 +363,8 @@ def test_a_network_with_names_of_its_own(folder, tmp_path, capsys):
     network = Mine().double()
     logits = network(torch.from_numpy(np.array(bag.features, dtype=np.float64))).detach().numpy()
     torch.save(network.state_dict(), tmp_path / "mine.pt")
-    slide_file, roles = str(folder / "slides" / "slide0.npz"), str(tmp_path / "roles.json")
+    slide_file = str(folder / "slides" / "slide0.npz")
+    roles = str(tmp_path / "roles.json")
     given = f"--logits={logits[0]!r},{logits[1]!r}".replace("np.float64(", "").replace(")", "")
     assert main(["roles", str(tmp_path / "mine.pt"), slide_file, given, "--out", roles]) == 0
     named = json.loads((tmp_path / "roles.json").read_text(encoding="utf-8"))

@@ -264,7 +264,8 @@ def test_what_is_not_seen_is_a_warning_once(capsys, model_file, tmp_path):
 
 def test_a_report_and_a_figure_are_written(capsys, tmp_path):
     pytest.importorskip("matplotlib")
-    page, figure = tmp_path / "r.html", tmp_path / "f.png"
+    page = tmp_path / "r.html"
+    figure = tmp_path / "f.png"
     assert (
         main(
             [
@@ -395,7 +396,8 @@ def test_no_input_and_no_model_is_overwritten(capsys, tmp_path):
     before = {file: file.read_bytes() for file in tmp_path.rglob("*.*")}
     names = ("review.txt", "model.npz", "table.csv", "folder/config.json")
     review, model, table, config = (str(tmp_path / name) for name in names)
-    explain, train = ["explain", review, "--model", model], ["train", table, "--out"]
+    explain = ["explain", review, "--model", model]
+    train = ["train", table, "--out"]
     for command, option in (
         ([*explain, "--html", review], "--html"),
         ([*explain, "--plot", review], "--plot"),
@@ -546,7 +548,8 @@ def test_an_interrupt_is_status_130(monkeypatch):
 
 
 def test_a_report_is_written_through_a_symbolic_link(tmp_path):
-    target, link = tmp_path / "target.html", tmp_path / "link.html"
+    target = tmp_path / "target.html"
+    link = tmp_path / "link.html"
     target.write_text("old", encoding="utf-8")
     link.symlink_to(target)
     assert main(["explain", REVIEW, "--html", str(link), "--method", "leave-one-out"]) == 0

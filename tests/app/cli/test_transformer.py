@@ -22,7 +22,8 @@ def folder(tmp_path_factory):
 
 
 def test_a_text_to_a_table_a_report_and_a_file(folder, tmp_path, capsys):
-    page, scores = tmp_path / "r.html", tmp_path / "s.csv"
+    page = tmp_path / "r.html"
+    scores = tmp_path / "s.csv"
     status = main(
         [
             "transformer",

@@ -72,7 +72,8 @@ def test_flip_order_is_the_order_of_the_contrastive_reason_and_needs_no_player_m
     """One head: no set smaller than the first prefix of the order that flips the call does that."""
     rng = np.random.default_rng(0)
     for _ in range(20):
-        s, v = rng.normal(size=11), rng.normal(size=11) + 0.8
+        s = rng.normal(size=11)
+        v = rng.normal(size=11) + 0.8
         model = acf.BagClassifier.from_attention(
             s, np.stack([-v, v + 0.3], axis=1), bias=[0.1, 0.4]
         )
@@ -137,16 +138,21 @@ def test_scores_of_games_are_those_of_the_game(name, players, absent):
 @pytest.mark.parametrize("make", [load_demo_model, six_heads])
 def test_scores_that_should_add_up_do(name, players, make):
     model = make()
-    weights, vocabulary = model.weights, model.vocabulary
+    weights = model.weights
+    vocabulary = model.vocabulary
     e = explain(model, REVIEW, name, players=players, output="positive")[name]
     assert abs(e.base_value + e.scores.sum() - e.prediction) < 1e-8
     # Without positions words are deleted, but gradients have no path to there.
     deleted = weights.T_max is None and name == "shapley"
-    nobody = [] if deleted else np.full(len(vocabulary.encode(REVIEW)), weights.unk)
+    if deleted:
+        nobody = []
+    else:
+        nobody = np.full(len(vocabulary.encode(REVIEW)), weights.unk)
     logit = acf.predict(weights, nobody)[0]
-    expected = (
-        1 / (1 + np.exp(-logit / model.temperature)) if e.scale.name == "probability" else logit
-    )
+    if e.scale.name == "probability":
+        expected = 1 / (1 + np.exp(-logit / model.temperature))
+    else:
+        expected = logit
     assert (e.scale.name == "probability") == (make is load_demo_model and name == "shapley")
     assert_algebraic(e.base_value, expected, scale=1.0)
 
@@ -279,7 +285,8 @@ def test_one_head_without_positions_is_the_slalom_of_the_weights():
     )
     slalom = slalom_from_weights(weights).slalom
     at = np.searchsorted(slalom.ids, vocabulary.encode(REVIEW))
-    s, v = slalom.s[at], np.ravel(slalom.v)[at]
+    s = slalom.s[at]
+    v = np.ravel(slalom.v)[at]
     assert_algebraic(found["slalom-value"].scores, v, scale=10.0, condition=4)
     assert_algebraic(found["slalom-importance"].scores, s - s.mean(), scale=10.0, condition=4)
 

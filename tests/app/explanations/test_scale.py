@@ -157,7 +157,8 @@ def test_several_heads_name_the_sampled_way_which_works():
     np.testing.assert_allclose(
         found["loo"].scores, [every[-1] - every[-1 - 2**j] for j in range(found.evidence.d)]
     )
-    sampled, masks = found["shapley-sampled"], enumeration.coalitions(found.evidence.d)
+    sampled = found["shapley-sampled"]
+    masks = enumeration.coalitions(found.evidence.d)
     exact = shapley_of(every, masks)
     assert (np.abs(sampled.scores - exact) <= 6 * sampled.standard_error + 1e-9).all()
     assert "the probability of" in report(found)
@@ -198,7 +199,8 @@ def test_the_softmax_of_three_classes_is_sampled(K):
 
 def shapley_of(values, masks):
     """Shapley values of a table of values, by the definition."""
-    d, size = masks.shape[1], masks.sum(axis=1)
+    d = masks.shape[1]
+    size = masks.sum(axis=1)
     weight = np.array([1 / (d * math.comb(d - 1, k)) for k in range(d)])
     scores = []
     for j in range(d):
@@ -231,7 +233,8 @@ def test_predictions_that_are_too_large_for_exact_probabilities_are_explained_as
 
 def test_methods_that_live_on_logits_stay_there_and_say_so():
     model = calibrated()
-    found, logit = model.explain(TEXT), model.explain(TEXT, scale="logit")
+    found = model.explain(TEXT)
+    logit = model.explain(TEXT, scale="logit")
     for name, e in found.items():
         on_logits = e.info.family != "attributions"
         assert e.scale.name == ("logit" if on_logits else "probability") == e.own_dict()["scale"]
@@ -263,8 +266,10 @@ def test_methods_that_live_on_logits_stay_there_and_say_so():
 
 def test_reasons_and_bounds_pass_through_the_link():
     model = calibrated()
-    found, logit = model.explain(TEXT, "shapley"), model.explain(TEXT, "shapley", scale="logit")
-    ours, theirs = found.reasons(), logit.reasons()
+    found = model.explain(TEXT, "shapley")
+    logit = model.explain(TEXT, "shapley", scale="logit")
+    ours = found.reasons()
+    theirs = logit.reasons()
     every = probabilities(found.evidence.pooled, 1.7).astype(float)
     bounds = ours.to_dict()["bounds"]
     assert bounds["attained_min"] == pytest.approx(every.min()) and bounds[

@@ -13,7 +13,8 @@ from attn_closed_form.app.files.tables import read_rows
 
 def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
-    target, link = tmp_path / "store" / "a.html", tmp_path / "link.html"
+    target = tmp_path / "store" / "a.html"
+    link = tmp_path / "link.html"
     target.write_text("old")
     link.symlink_to(target)
     with replacing(link) as partial:

@@ -10,7 +10,8 @@ import pytest
 from attn_closed_form import Bag, load_bag
 from attn_closed_form.app.files.hdf5 import FILTERS
 
-N, D = 7, 5
+N = 7
+D = 5
 FEATURES = np.random.default_rng(0).normal(size=(N, D)).astype(np.float32)
 COORDS = np.array([[0, 0], [512, 0], [1024, 0], [0, 512], [512, 512], [9216, 0], [9216, 512]])
 

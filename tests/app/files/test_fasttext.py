@@ -48,7 +48,8 @@ def train(folder: Path, name: str = "model", **options: Any) -> Path:
 @pytest.mark.parametrize("options", [{}, {"minn": 2, "maxn": 4}, {"loss": "ova"}])
 def test_agrees_with_fasttext_on_every_sub_text(options: dict[str, Any], folder: Path) -> None:
     path = train(folder, **options)
-    model, theirs = load_fasttext(path), fasttext.load_model(str(path))
+    model = load_fasttext(path)
+    theirs = fasttext.load_model(str(path))
     assert set(model.outputs) == {"good", "bad", "odd"}
     words = ["a", "strange", "fine", "film", "a", "unheardof"]
     rng = np.random.default_rng(0)
@@ -73,7 +74,8 @@ def test_agrees_with_fasttext_on_every_sub_text(options: dict[str, Any], folder:
 
 def test_rows_are_those_of_fasttext_in_any_script(folder: Path) -> None:
     path = train(folder, minn=1, maxn=5)
-    reader, theirs = load_fasttext(path).reader, fasttext.load_model(str(path))
+    reader = load_fasttext(path).reader
+    theirs = fasttext.load_model(str(path))
     for word in ("film", "unheardof", "größer", "映画", "a", "😀", "</s>"):
         assert sorted(reader.vectors(word)) == sorted(theirs.get_subwords(word)[1].tolist()), word
 

@@ -9,13 +9,18 @@ import numpy as np
 from attn_closed_form.app.files.fasttext import load_fasttext
 from tests.attacks.samples import fasttext
 
-WORDS, BUCKET, DIM = ["</s>", "fine", "poor", "film"], 6, 3
+WORDS = ["</s>", "fine", "poor", "film"]
+BUCKET = 6
+DIM = 3
 
 
 def rows(word: str) -> list[int]:
     """Row of a word and rows of its n-grams of two and three characters, by fastText's hash."""
     grams = [f"<{word}>"[i : i + n] for n in (2, 3) for i in range(len(word) + 3 - n)]
-    found = [WORDS.index(word)] if word in WORDS else []
+    if word in WORDS:
+        found = [WORDS.index(word)]
+    else:
+        found = []
     for gram in grams:
         h = 2166136261
         for byte in gram.encode():

@@ -217,7 +217,8 @@ def test_real_checkpoints_have_the_arrays_that_torch_reads(name: str, torch: Any
     path = Path(__file__).parents[4] / "shared" / "data" / "mil" / f"{name}.pt"
     if not path.is_file():
         pytest.skip("needs the checkpoints beside the checkout")
-    arrays, tensors = load_torch(path), torch.load(path, weights_only=False, map_location="cpu")
+    arrays = load_torch(path)
+    tensors = torch.load(path, weights_only=False, map_location="cpu")
     arrays, tensors = (found.get("model_state_dict", found) for found in (arrays, tensors))
     assert list(arrays) == list(tensors)
     for key, tensor in tensors.items():

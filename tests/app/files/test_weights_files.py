@@ -177,7 +177,8 @@ def pickled_npy(bomb, path):
 @pytest.mark.parametrize("forge", [pickled_npz, pickled_bytes, pickled_npy])
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_no_pickle_is_executed(tmp_path, forge, suffix):
-    evidence, path = tmp_path / "executed", tmp_path / "model.npz"
+    evidence = tmp_path / "executed"
+    path = tmp_path / "model.npz"
     forge(Bomb(evidence), path)
     path = path.rename(tmp_path / f"model{suffix}")
     with pytest.raises(ValueError, match=rf"model\{suffix}: expected a readable "):
@@ -186,7 +187,8 @@ def test_no_pickle_is_executed(tmp_path, forge, suffix):
 
 
 def test_the_bomb_is_real(tmp_path):
-    evidence, path = tmp_path / "executed", tmp_path / "model.npz"
+    evidence = tmp_path / "executed"
+    path = tmp_path / "model.npz"
     pickled_npz(Bomb(evidence), path)
     with np.load(path, allow_pickle=True) as archive:
         archive["W_e"][0, 0].close()
@@ -242,7 +244,10 @@ def state_dict(weights, bias=True):
         for name, letter in open_model.LETTERS.items():
             state[f"heads.{i}.{name}.weight"] = getattr(weights, f"W_{letter}")[i]
             if bias:
-                b = weights.b_l if letter == "l" else getattr(weights, f"b_{letter}")[i]
+                if letter == "l":
+                    b = weights.b_l
+                else:
+                    b = getattr(weights, f"b_{letter}")[i]
                 state[f"heads.{i}.{name}.bias"] = b
     return state
 
@@ -275,7 +280,8 @@ class Tensor:
     """The part of a torch tensor that the loader touches."""
 
     def __init__(self, array):
-        self.array, self.dtype = array, "torch.float64"
+        self.array = array
+        self.dtype = "torch.float64"
 
     def detach(self):
         return self
@@ -367,11 +373,10 @@ def authors_output(state, ids, positions, cls_at, scaled, output):
 def test_what_the_state_dict_does_not_say_are_arguments(scaled, positions, cls_at):
     state = state_dict(WEIGHTS, bias=False)
     T_max = 11
-    W_p = (
-        sinusoidal_positions(T_max, WEIGHTS.d_e, 10000.0)
-        if positions
-        else np.zeros((T_max, WEIGHTS.d_e))
-    )
+    if positions:
+        W_p = sinusoidal_positions(T_max, WEIGHTS.d_e, 10000.0)
+    else:
+        W_p = np.zeros((T_max, WEIGHTS.d_e))
     weights = from_torch_state_dict(
         state, T_max=T_max, cls=4, unk=2, scale=scaled, pos=positions, cls_position=cls_at
     )

@@ -13,13 +13,19 @@ from attn_closed_form.app.models.bag_network import ACTIVATIONS, Attention, BagN
 from attn_closed_form.app.models.layouts import proposals
 from tests import enumeration
 
-D, E, K, N = 7, 5, 3, 6
+D = 7
+E = 5
+K = 3
+N = 6
 
 
 def network(H: int = 1, C: int = 2, gated: bool = True, seed: int = 0) -> BagNetwork:
     rng = np.random.default_rng(seed)
     draw = rng.normal
-    gate = Layer(draw(size=(K, E)), draw(size=K), "sigmoid") if gated else None
+    if gated:
+        gate = Layer(draw(size=(K, E)), draw(size=K), "sigmoid")
+    else:
+        gate = None
     attention = Attention(
         draw(size=(H, K)), draw(size=H), Layer(draw(size=(K, E)), draw(size=K), "tanh"), gate
     )
@@ -35,7 +41,8 @@ def network(H: int = 1, C: int = 2, gated: bool = True, seed: int = 0) -> BagNet
 
 def by_hand(net: BagNetwork, x: Any) -> Any:
     """The formula of the module docstring, instance by instance."""
-    layer, a = net.embed[0], net.attention
+    layer = net.embed[0]
+    a = net.attention
     h = [np.maximum(layer.W @ row + layer.b, 0) for row in x]
     gate = [
         1.0 if a.gate is None else 1 / (1 + np.exp(-(a.gate.W @ each + a.gate.b))) for each in h
@@ -90,11 +97,10 @@ def test_regions_are_groups_of_instances() -> None:
     game = found.evidence.game
     for mask in enumeration.coalitions(3)[1:]:
         kept = np.isin(regions, np.array(["b", "a", "c"])[mask])
-        expected = (
-            model.predict_logits([given.subset(kept)])[0][1]
-            if kept.any()
-            else model.network.bias[1]
-        )
+        if kept.any():
+            expected = model.predict_logits([given.subset(kept)])[0][1]
+        else:
+            expected = model.network.bias[1]
         assert float(game.value(mask)) == pytest.approx(expected, abs=1e-12)
 
 
@@ -124,7 +130,8 @@ def test_outputs() -> None:
 
 
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, many = BagClassifier(network()), bag(101).features.astype(np.float32)
+    model = BagClassifier(network())
+    many = bag(101).features.astype(np.float32)
     whole = model.network.scores(many)
     monkeypatch.setattr("attn_closed_form.app.models.bag_network.CHUNK_NUMBERS", 70)
     parts = model.network.scores(many)
@@ -133,7 +140,8 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bad_features_are_named() -> None:
-    model, x = BagClassifier(network()), bag().features.copy()
+    model = BagClassifier(network())
+    x = bag().features.copy()
     with pytest.raises(
         ValueError, match=r"expected real numbers of shape \(n, 7\), n >= 1, got float64 \(6, 6\)"
     ):
@@ -256,7 +264,10 @@ class TestCheck:
     def test_one_instance_and_one_size_are_refused(self) -> None:
         model = BagClassifier.from_state_dict(state())
         for bags in ([bag(1), bag(4)], [bag(4), bag(4, seed=6)], [bag(4)], bag(4)):
-            several = [bags] if isinstance(bags, Bag) else bags
+            if isinstance(bags, Bag):
+                several = [bags]
+            else:
+                several = bags
             with pytest.raises(ValueError, match="two bags of different size"):
                 model.check(bags, model.predict_logits(several))
 
@@ -476,7 +487,8 @@ def test_the_exponential_of_a_risk_has_exact_shapley_values() -> None:
     model = BagClassifier(network(C=1), outputs=("risk",))
     found = model.explain(bag(), "shapley")
     assert found.probabilities is None and found.output == "risk"
-    f, masks = np.exp(enumeration.values(found.game).astype(float)), enumeration.coalitions(N)
+    f = np.exp(enumeration.values(found.game).astype(float))
+    masks = enumeration.coalitions(N)
     weights = [1 / (N * math.comb(N - 1, k)) for k in range(N)]
     exact = [
         sum(weights[int(m.sum())] * (f[k | 1 << j] - f[k]) for k, m in enumerate(masks) if not m[j])
@@ -509,7 +521,8 @@ FORMULAS: dict[str, Any] = {
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_are_their_formulas_and_slopes_are_differences(name: str) -> None:
     value, slope = ACTIVATIONS[name]
-    x, step = np.linspace(-3.01, 3.02, 41), 1e-5
+    x = np.linspace(-3.01, 3.02, 41)
+    step = 1e-5
     np.testing.assert_allclose(
         value(x), [FORMULAS[name](each) for each in x], rtol=1e-13, atol=1e-13
     )

@@ -14,7 +14,8 @@ Pool = Callable[[list[Any]], Any]
 
 def pooled(s: Any, v: Any, dtype: Any = np.float64) -> Pool:
     """A softmax mean of rows v (n, C), written out."""
-    s, v = np.asarray(s, dtype=dtype), np.asarray(v, dtype=dtype)
+    s = np.asarray(s, dtype=dtype)
+    v = np.asarray(v, dtype=dtype)
 
     def f(bags: list[Any]) -> Any:
         rows = []
@@ -52,10 +53,8 @@ def test_finds_the_game_in_2n_minus_1_queries(C: int) -> None:
 def test_importances_far_apart_are_refined() -> None:
     """50 log units apart: 2n - 1 queries beside two references show some of them not at all."""
     s, v = random_bag(60, 2, spread=12.0)
-    coarse, fine = (
-        recover(pooled(s, v), np.arange(60), refine=False),
-        recover(pooled(s, v), np.arange(60)),
-    )
+    coarse = recover(pooled(s, v), np.arange(60), refine=False)
+    fine = recover(pooled(s, v), np.arange(60))
 
     def error(found: Any) -> float:
         return float(np.abs((found - found[0]) - (s - s[0])).max())
@@ -90,7 +89,8 @@ def summed(bags: list[Any]) -> Any:
 
 
 def two_heads(bags: list[Any]) -> Any:
-    (s, v), (r, w) = random_bag(20, 1, 2.0), random_bag(20, 1, 2.0, seed=1)
+    (s, v) = random_bag(20, 1, 2.0)
+    (r, w) = random_bag(20, 1, 2.0, seed=1)
     return pooled(s, v)(bags) + pooled(r, w)(bags)
 
 
@@ -151,7 +151,8 @@ class TestFromAttention:
         )
 
     def test_one_attention_per_class(self) -> None:
-        s, v = np.random.default_rng(1).normal(size=(2, 7)), random_bag(7, 2)[1]
+        s = np.random.default_rng(1).normal(size=(2, 7))
+        v = random_bag(7, 2)[1]
 
         def f(bags: list[Any]) -> Any:
             return np.concatenate([pooled(s[c], v[:, c])(bags) for c in range(2)], axis=1)

@@ -25,7 +25,8 @@ CONTINUATIONS = {
 def chance(model, tokenizer, text, continuation):
     """The probability that the continuation follows, from one run of the model for each of its tokens."""
     ids = [i for i in tokenizer(text)["input_ids"] if tokenizer.convert_ids_to_tokens(i) != "[SEP]"]
-    ids, product_of_chances = ids or [tokenizer.bos_token_id], 1.0
+    ids = ids or [tokenizer.bos_token_id]
+    product_of_chances = 1.0
     for token in tokenizer(continuation, add_special_tokens=False)["input_ids"]:
         with torch.inference_mode():
             logits = model(input_ids=torch.tensor([ids])).logits[0, -1].double()

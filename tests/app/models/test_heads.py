@@ -9,7 +9,11 @@ from attn_closed_form import contrastive_reason, head_games
 from attn_closed_form.app.models.heads import head_games_of_cache, head_games_of_layer
 from tests import enumeration
 
-HEADS, QUERIES, N, E, WIDTH = 3, 2, 7, 5, 11
+HEADS = 3
+QUERIES = 2
+N = 7
+E = 5
+WIDTH = 11
 
 
 def random_heads(seed=0, causal=False):
@@ -48,7 +52,8 @@ def test_weights_and_scores_give_the_same_games():
     scores, values, direction = random_heads(causal=True)
     weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
     removed = np.arange(N) % 2 == 0
-    ours, theirs = head_games(weights, values, direction), head_games(scores, values, direction)
+    ours = head_games(weights, values, direction)
+    theirs = head_games(scores, values, direction)
     np.testing.assert_allclose(ours.knock_out(removed), theirs.knock_out(removed), atol=1e-12)
     np.testing.assert_allclose(ours.shapley(), theirs.shapley(), atol=1e-8)
     forced = head_games(weights, values, direction, weights=False)
@@ -67,7 +72,10 @@ def test_shapley_values_are_those_of_enumeration(background):
         assert (phi[h, q, others] == 0).all() and (
             background is None or set(background) <= set(others.tolist())
         )
-        empty = output(scores, values, direction, h, q, ~games.always) if background else 0.0
+        if background:
+            empty = output(scores, values, direction, h, q, ~games.always)
+        else:
+            empty = 0.0
         assert phi[h, q].sum() == pytest.approx(games.values()[h, q] - empty, abs=1e-9)
 
 
@@ -135,8 +143,10 @@ def test_directions_of_every_shape():
 def test_names_of_transformer_lens(groups):
     """Grouped queries have fewer value heads than heads; each is shared by the heads next to it."""
     rng = np.random.default_rng(1)
-    scores, v = rng.normal(size=(2, HEADS, N, N)), rng.normal(size=(2, N, HEADS // groups, E))
-    W_O, direction = rng.normal(size=(HEADS, E, WIDTH)), rng.normal(size=WIDTH)
+    scores = rng.normal(size=(2, HEADS, N, N))
+    v = rng.normal(size=(2, N, HEADS // groups, E))
+    W_O = rng.normal(size=(HEADS, E, WIDTH))
+    direction = rng.normal(size=WIDTH)
     cache = {"blocks.4.attn.hook_attn_scores": scores, "blocks.4.attn.hook_v": v}
     games = head_games_of_cache(cache, W_O, 4, direction, batch=1)
     w = np.exp(scores[1]) / np.exp(scores[1]).sum(axis=-1, keepdims=True)

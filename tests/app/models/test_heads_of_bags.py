@@ -8,7 +8,8 @@ import pytest
 from attn_closed_form import Bag, BagClassifier
 from tests.enumeration import coalitions
 
-N, D = 9, 7
+N = 9
+D = 7
 
 
 def state(C, seed=0):
@@ -34,7 +35,8 @@ def by_enumeration(model, bag, output, function):
     empty = model.network.bias
     masks = coalitions(N)
     rows = [model.predict_logits([bag.subset(mask)])[0] if mask.any() else empty for mask in masks]
-    f, size = function(np.array(rows)[:, output]), masks.sum(axis=1)
+    f = function(np.array(rows)[:, output])
+    size = masks.sum(axis=1)
     weight = np.array([1 / (N * math.comb(N - 1, k)) for k in range(N)])
     without = [np.flatnonzero(~masks[:, j]) for j in range(N)]
     return [(weight[size[w]] * (f[w | (1 << j)] - f[w])).sum() for j, w in enumerate(without)]

@@ -8,7 +8,8 @@ import pytest
 from attn_closed_form import KernelPredictor, PooledGame, explain, shapley
 from tests.enumeration import coalitions
 
-N, D = 12, 3
+N = 12
+D = 3
 
 
 def data(seed=0, classes=3):
@@ -45,7 +46,9 @@ def enumerated(utility, n=N):
 def probability(w, hit, prior, empty):
     def value(mask):
         mass = w[mask].sum() + prior
-        return (w[mask] @ hit[mask] + prior * empty) / mass if mass else empty
+        if mass:
+            return (w[mask] @ hit[mask] + prior * empty) / mass
+        return empty
 
     return value
 
@@ -112,9 +115,11 @@ def test_data_values_of_a_regression_are_those_of_enumeration(prior):
 def test_efficiency_with_neighbors_and_in_parallel(utility):
     pytest.importorskip("joblib")
     rng = np.random.default_rng(2)
-    X, y = rng.normal(size=(60, 4)), rng.integers(0, 3, size=60)
+    X = rng.normal(size=(60, 4))
+    y = rng.integers(0, 3, size=60)
     predictor = KernelPredictor(bandwidth=0.5, k=17, prior=0.1).fit(X, y)
-    queries, labels = rng.normal(size=(5, 4)), rng.integers(0, 3, size=5)
+    queries = rng.normal(size=(5, 4))
+    labels = rng.integers(0, 3, size=5)
     seen = []
     values = predictor.data_values(
         queries, labels, utility, progress=lambda *stage: seen.append(stage)
@@ -216,7 +221,8 @@ def test_wrong_parameters(wrong, message):
 
 def test_wrong_questions():
     X, y, numbers, queries = data()
-    fitted, regression = KernelPredictor().fit(X, y), KernelPredictor().fit(X, numbers)
+    fitted = KernelPredictor().fit(X, y)
+    regression = KernelPredictor().fit(X, numbers)
     for call, message in [
         (lambda: KernelPredictor().predict(X), "call fit first"),
         (lambda: fitted.data_values(queries, ["a", "d"]), "labels seen in fit, got .*d"),
@@ -247,7 +253,8 @@ def test_the_score_of_a_regression_is_the_share_of_variance():
 def test_masked_labels_are_refused():
     X, y, numbers, queries = data()
     for labels in (y, numbers):
-        fitted, masked = KernelPredictor().fit(X, labels), np.ma.masked_array(labels, mask=True)
+        fitted = KernelPredictor().fit(X, labels)
+        masked = np.ma.masked_array(labels, mask=True)
         for call in (fitted.fit, fitted.score):
             with pytest.raises(ValueError, match=r"^y: expected numbers without a mask"):
                 call(X, masked)
@@ -256,7 +263,8 @@ def test_masked_labels_are_refused():
 
 
 def test_plain_weights_are_log_masses():
-    w, v = np.array([0.5, 2.0, 3.0]), np.array([1.0, -1.0, 4.0])
+    w = np.array([0.5, 2.0, 3.0])
+    v = np.array([1.0, -1.0, 4.0])
     ours = PooledGame.from_weights(w, v, background_weight=0.7, background_value=2.0)
     theirs = PooledGame.from_scores(np.log(w), v, s_background=math.log(0.7), v_background=2.0)
     np.testing.assert_array_equal(shapley(ours), shapley(theirs))

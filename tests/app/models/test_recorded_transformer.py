@@ -34,7 +34,8 @@ class Tensor:
     """As much of a tensor as the wrapper touches."""
 
     def __init__(self, array):
-        self.array, self.ndim = array, array.ndim
+        self.array = array
+        self.ndim = array.ndim
 
     def to(self, device):
         return self
@@ -57,7 +58,8 @@ class RecordedForSequenceClassification:
 
     def __init__(self):
         about, self.answers = record()
-        self.about, self.batches = about, []
+        self.about = about
+        self.batches = []
         names = dict(enumerate(about["names"]))
         self.config = SimpleNamespace(
             num_labels=len(names),
@@ -82,7 +84,8 @@ class RecordedForSequenceClassification:
         return self
 
     def __call__(self, input_ids, attention_mask):
-        before, after = len(self.about["before"]), len(self.about["after"])
+        before = len(self.about["before"])
+        after = len(self.about["after"])
         rows = []
         for ids, seen in zip(input_ids.array, attention_mask.array, strict=True):
             end = np.flatnonzero(seen)[-1] + 1  # [SEP] is always seen; what follows is padding
@@ -107,7 +110,9 @@ class Encoding(dict):
 
 
 class RecordedTokenizer:
-    is_fast, padding_side, model_max_length = True, "right", 10**30
+    is_fast = True
+    padding_side = "right"
+    model_max_length = 10**30
 
     def __init__(self):
         self.about = record()[0]
@@ -142,7 +147,10 @@ def value(present, absent, output):
         return answers[tuple(token for token, here in zip(ids, present, strict=True) if here)][
             output
         ]
-    stand_in = make.HIDDEN if absent == "pad" else about["mask_token_id"]
+    if absent == "pad":
+        stand_in = make.HIDDEN
+    else:
+        stand_in = about["mask_token_id"]
     return answers[
         tuple(token if here else stand_in for token, here in zip(ids, present, strict=True))
     ][output]
@@ -160,7 +168,8 @@ def test_logits_and_units_are_those_of_the_record(model):
 def test_every_coalition_reaches_the_network_as_it_should(model, absent, batch_size):
     """Frame, padding, batches of similar length, masks: all 32 coalitions, in every class."""
     object.__setattr__(model, "batch_size", batch_size)
-    units, masks = model.read(make.TEXT), list(product([False, True], repeat=5))
+    units = model.read(make.TEXT)
+    masks = list(product([False, True], repeat=5))
     for output in range(3):
         settings = Settings(output=output, absent=absent).resolve(model, model.logits(units))
         expected = [value(mask, absent, output) for mask in masks]
@@ -185,7 +194,8 @@ def test_the_fit_reports_its_error_on_the_record(model):
     """Where few tokens are absent, the surrogate is about as far from the transformer as the reported error says."""
     units = model.read(make.TEXT)
     settings = Settings(output=1).resolve(model, model.logits(units))
-    game, fit = model.game(units, settings), model.fit(units, settings)
+    game = model.game(units, settings)
+    fit = model.fit(units, settings)
     masks = np.array(list(product([False, True], repeat=5)))
     errors = game.value(masks) - [value(mask, "deleted", 1) for mask in masks]
     few = masks.sum(axis=1) >= 3

@@ -78,9 +78,10 @@ def test_spans_are_ordered_and_leave_nothing_but_space_and_breaks(text):
     assert flat == sorted(flat)
     assert all(start < end and text[start:end] == text[start:end].strip() for start, end in spans)
     words = tokenize(text)
-    numbers, found = (
-        sentence_numbers(text, [(token.start, token.end) for token in words]) if words else ([], [])
-    )
+    if words:
+        numbers, found = sentence_numbers(text, [(token.start, token.end) for token in words])
+    else:
+        numbers, found = ([], [])
     for token, number in zip(words, numbers, strict=True):
         assert found[number][0] <= token.start < found[number][1]
 

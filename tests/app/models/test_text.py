@@ -195,11 +195,13 @@ def test_the_first_combining_mark_does_not_cut_a_word():
 def test_model_round_trip(tmp_path, suffix, dtype):
     if suffix == ".safetensors":
         pytest.importorskip("safetensors")
-    weights, vocabulary = random_weights(seed=3, D=8, biases=True), Vocabulary(WORDS)
+    weights = random_weights(seed=3, D=8, biases=True)
+    vocabulary = Vocabulary(WORDS)
     path = tmp_path / f"model{suffix}"
     save_model(TextClassifier(weights, vocabulary), path, dtype=dtype)
     model = load_model(path)
-    loaded, words = model.weights, model.vocabulary
+    loaded = model.weights
+    words = model.vocabulary
     assert words == vocabulary and (loaded.cls, loaded.unk) == (0, 1)
     for name, array in weights.arrays().items():
         np.testing.assert_array_equal(getattr(loaded, name), array.astype(dtype).astype(np.float64))
@@ -245,7 +247,8 @@ def test_the_shipped_model_is_small_and_read_once():
 
     model = load_demo_model()
 
-    weights, vocabulary = model.weights, model.vocabulary
+    weights = model.weights
+    vocabulary = model.vocabulary
     assert DEMO_MODEL.stat().st_size <= 1_000_000
     assert len(vocabulary) == weights.D and weights.C == weights.K == 1 and weights.T_max is None
     assert load_demo_model().weights is weights

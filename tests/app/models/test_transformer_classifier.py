@@ -94,7 +94,8 @@ def test_the_mode_of_every_module_is_restored_and_dropout_is_off():
     model.train()
     model.bert.embeddings.eval()
     before = [module.training for module in model.modules()]
-    first, second = wrapped.predict_logits([REVIEW]), wrapped.predict_logits([REVIEW])
+    first = wrapped.predict_logits([REVIEW])
+    second = wrapped.predict_logits([REVIEW])
     assert np.array_equal(first, second)
     assert [module.training for module in model.modules()] == before
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -267,7 +268,9 @@ def test_a_margin_of_two_classes():
 
 def test_odds_of_an_exact_model_are_refused_with_the_reason():
     class Exact(Model):
-        outputs, groupings, absences = CLASSES, ("words",), ("deleted",)
+        outputs = CLASSES
+        groupings = ("words",)
+        absences = ("deleted",)
 
     with pytest.raises(ValueError, match="not a pooled game"):
         Settings(output="odds:neutral").resolve(Exact(), np.zeros(3))
@@ -278,7 +281,10 @@ def test_a_slow_tokenizer_has_tokens_as_players():
         """A tokenizer that does not say where its tokens stand."""
 
         is_fast = False
-        padding_side, model_max_length, unk_token_id, mask_token_id = "right", 40, 1, 4
+        padding_side = "right"
+        model_max_length = 40
+        unk_token_id = 1
+        mask_token_id = 4
 
         def __init__(self, tokenizer):
             self.tokenizer = tokenizer

@@ -47,7 +47,8 @@ def test_methods_of_the_model_evaluate_the_model(players, absent, scale):
     model = TransformerClassifier(*bert(), samples=120)
     methods = ["leave-one-out", "shapley-sampled", "lime-sampled"]
     found = model.explain(REVIEW, methods, players=players, absent=absent, scale=scale)
-    settings, d = found.evidence.settings, found.evidence.d
+    settings = found.evidence.settings
+    d = found.evidence.d
     output = partial(black_box, model, settings, players, scale=scale or "probability")
     everyone = output(np.ones(d, dtype=bool))
     assert found.prediction == pytest.approx(everyone, abs=1e-5)
@@ -71,7 +72,8 @@ def test_methods_of_the_model_evaluate_the_model(players, absent, scale):
 def test_methods_of_the_game_are_exact_of_the_fit_and_the_error_is_what_it_says(absent):
     model = TransformerClassifier(*bert(), samples=400)
     found = model.explain(REVIEW, ["shapley", "slalom-value"], players="tokens", absent=absent)
-    game, fit = found.evidence.game, found.evidence.fit
+    game = found.evidence.game
+    fit = found.evidence.fit
     assert isinstance(game, PooledGame) and np.array_equal(found["shapley"].scores, shapley(game))
     everyone = np.ones(game.d, dtype=bool)
     assert fit.at_text == pytest.approx(
@@ -125,7 +127,8 @@ def test_every_sequence_is_asked_once():
         with_kwargs=True,
     )
     found = wrapped.explain(REVIEW)
-    d, before = found.evidence.d, len(asked)
+    d = found.evidence.d
+    before = len(asked)
     found.report()
     found.sentences()
     handle.remove()
@@ -157,7 +160,8 @@ def test_every_view_shows_the_sampled_values_first_with_their_standard_errors():
         steps[1].text
         == f"{100 * e.scores[strongest]:+.1f} ± {100 * e.standard_error[strongest]:.1f} points"
     )
-    page, text = typed(found.report()), " ".join(answer(found, 300).split())
+    page = typed(found.report())
+    text = " ".join(answer(found, 300).split())
     for view in (page, text):
         assert (
             "Shapley (sampled) of the model: sampled, ± standard error" in view
@@ -184,7 +188,8 @@ def test_every_view_says_whose_scores_they_are():
         "The Shapley values are those of the model itself." in said
         and f"{found.evidence.fit.error:.2g}" in said
     )
-    page, text = typed(found.report()), " ".join(answer(found).split())
+    page = typed(found.report())
+    text = " ".join(answer(found).split())
     assert said in page.replace("&#x27;", "'") and said in text
     assert "Of the fitted SLALOM, not of the model" in page
     rows = " ".join(table(found, 200).split())
@@ -264,7 +269,8 @@ def test_a_poor_fit_is_gray_and_has_no_reasons_of_its_own():
         not colored_text(found["slalom-value"]).signed
         and colored_text(found["shapley-sampled"]).signed
     )
-    page, text = typed(found.report()), answer(found, 300)
+    page = typed(found.report())
+    text = answer(found, 300)
     assert text.splitlines()[1] == found.fit.verdict() and found.fit.verdict() in page
     assert text.count(found.fit.verdict()) == 1  # said once
     plane = page[page.index("SLALOM plane (poor fit)") :]
@@ -275,12 +281,14 @@ def test_a_poor_fit_is_gray_and_has_no_reasons_of_its_own():
 def test_reasons_are_checked_by_running_the_model():
     model = TransformerClassifier(*bert(), samples=400)
     found = model.explain(REVIEW, "shapley-sampled", output="positive")
-    sentences, labels = found.checked_reasons(), found.evidence.names
+    sentences = found.checked_reasons()
+    labels = found.evidence.names
     assert sentences and all("checked by running the model" in sentence for sentence in sentences)
     side = np.sign(found.prediction - 0.5)
     order = np.argsort(-side * found["shapley-sampled"].scores, kind="stable")
     for sentence in sentences:
-        names, k = sentence.split(" (")[0], int(sentence.split(" (")[1].split(" of ")[0])
+        names = sentence.split(" (")[0]
+        k = int(sentence.split(" (")[1].split(" of ")[0])
         chosen = np.zeros(len(labels), dtype=bool)
         chosen[order[:k]] = True
         removed = names.startswith("Without ")

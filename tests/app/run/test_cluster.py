@@ -163,7 +163,8 @@ class Future:
     """A future with a status, whose result is a value or an error, and that knows no time limit."""
 
     def __init__(self, status, outcome):
-        self.status, self.outcome = status, outcome
+        self.status = status
+        self.outcome = outcome
 
     def result(self):
         if isinstance(self.outcome, Exception):

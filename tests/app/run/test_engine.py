@@ -89,7 +89,8 @@ def test_both_engines_give_the_same_rows(explained, settings):
 
 
 def test_the_device_computes_all_that_it_can():
-    shipped, task = load_demo_model(), Task(methods=tuple(METHODS))
+    shipped = load_demo_model()
+    task = Task(methods=tuple(METHODS))
     units = [shipped.read(" ".join(words)) for words in (WORDS, WORDS[2:], WORDS[:9])]
     engine = device.Engine()
     for scale, expected in (

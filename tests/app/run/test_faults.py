@@ -22,7 +22,8 @@ from tests.app.run.models import Killer  # noqa: E402
 from tests.patience import PATIENCE  # noqa: E402
 
 pytestmark = pytest.mark.cluster
-ROWS, PART_ROWS = 240, 3
+ROWS = 240
+PART_ROWS = 3
 # The command with parts so small that a run has many of them.
 SMALL_PARTS = f"""
 import sys
@@ -199,7 +200,8 @@ def test_two_runs_at_once(whole, tmp_path, capsys):
 
 
 def test_a_changed_input_is_refused_even_with_the_same_size(tmp_path):
-    source, out = tmp_path / "in.csv", tmp_path / "out"
+    source = tmp_path / "in.csv"
+    out = tmp_path / "out"
     source.write_text("text\n" + "fine film\n" * 8)
     run_all(source, out)
     before = part_bytes(out)
@@ -215,7 +217,8 @@ def test_a_changed_input_is_refused_even_with_the_same_size(tmp_path):
 
 
 def test_other_options_are_refused_by_name(tmp_path):
-    source, out = write(tmp_path / "in.parquet", texts(9)), tmp_path / "out"
+    source = write(tmp_path / "in.parquet", texts(9))
+    out = tmp_path / "out"
     run_all(source, out)
     changes = {
         r"--absent was the default and is deleted": {
@@ -248,7 +251,8 @@ def _forge_version(file):
 
 
 def test_an_input_that_changes_while_the_run_is_at_work(tmp_path):
-    source, out = write(tmp_path / "in.parquet", texts(12)), tmp_path / "out"
+    source = write(tmp_path / "in.parquet", texts(12))
+    out = tmp_path / "out"
     with parts_of(4), planned(source, out, Task()) as plan:
         steps = run(Task(), plan.missing)
         assert next(steps).rows == 4
@@ -261,7 +265,8 @@ def test_an_input_that_changes_while_the_run_is_at_work(tmp_path):
 
 
 def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
-    source, out = write(tmp_path / "in.parquet", texts(9)), tmp_path / "out"
+    source = write(tmp_path / "in.parquet", texts(9))
+    out = tmp_path / "out"
     with parts_of(4), planned(source, out, Task()) as plan:
         monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):

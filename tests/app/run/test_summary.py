@@ -97,7 +97,8 @@ def test_a_summary_adds_up_class_by_class(tmp_path, players):
     )
     summary = summarize(tmp_path / "out")
     table = [row for row in read(tmp_path / "out").to_pylist() if row["error"] is None]
-    total, documents = {}, {}
+    total = {}
+    documents = {}
     for row in table:
         for word in set(row["labels"]):
             documents[row["output"], word] = documents.get((row["output"], word), 0) + 1
@@ -241,7 +242,8 @@ def test_columns_and_summary_say_the_scale(tmp_path, capsys):
 
 def test_rows_on_another_scale_are_apart(tmp_path):
     for scale, name in (("probability", "part-000000.parquet"), ("logit", "part-000001.parquet")):
-        outputs, labels = pa.array(["yes", "no"]), pa.array([["a"], ["b"]])
+        outputs = pa.array(["yes", "no"])
+        labels = pa.array([["a"], ["b"]])
         columns = {
             "labels": labels,
             "shapley": pa.array([[0.5], [0.25]]),

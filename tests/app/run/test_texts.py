@@ -21,7 +21,9 @@ STATE = {"embedding.weight": np.diag([2.0, -2.0, 0.0]), "fc.weight": np.ones((1,
 class WholeTexts(Model):
     """Reads a text as a transformer does: by a tokenizer, without a `vocabulary`."""
 
-    outputs, groupings, absences = ("no", "yes"), ("words",), ("deleted",)
+    outputs = ("no", "yes")
+    groupings = ("words",)
+    absences = ("deleted",)
 
     def read(self, raw):
         return Units(labels=tuple(raw.split("/")), groups={"words": np.arange(len(raw.split("/")))})
@@ -60,10 +62,8 @@ def test_the_folder_of_a_table_is_not_part_of_its_texts(model, labels, tmp_path)
 
 @pytest.mark.parametrize(("scale", "count"), [("logit", 200), ("probability", 30)])
 def test_a_row_does_not_depend_on_the_rows_beside_it(scale, count):
-    model, task = (
-        load_demo_model(),
-        Task(methods=("shapley", "leave-one-out"), settings=Settings(scale=scale)),
-    )
+    model = load_demo_model()
+    task = Task(methods=("shapley", "leave-one-out"), settings=Settings(scale=scale))
     raws = [None, *generated(count)]
     raws = [
         raw for raw in raws if scale == "logit" or len(raw or "") < 1000

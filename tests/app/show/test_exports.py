@@ -84,13 +84,13 @@ def test_geojson_has_a_closed_polygon_per_tile(found, tmp_path):
         (ring,) = feature["geometry"]["coordinates"]
         x, y = found.evidence.units.coords[i]
         assert ring == [[x, y], [x + 256, y], [x + 256, y + 256], [x, y + 256], [x, y]]
-        properties, score = feature["properties"], found["shapley"].scores[i]
+        properties = feature["properties"]
+        score = found["shapley"].scores[i]
         assert properties["objectType"] == "detection"
-        side = (
-            {"name": "for tumor", "color": list(FOR)}
-            if score >= 0
-            else {"name": "against tumor", "color": list(AGAINST)}
-        )
+        if score >= 0:
+            side = {"name": "for tumor", "color": list(FOR)}
+        else:
+            side = {"name": "against tumor", "color": list(AGAINST)}
         assert properties["classification"] == side
         red, _, blue = properties["color"]
         assert (red > blue) == (score > 0), "orange is for, blue is against"
@@ -132,7 +132,8 @@ def test_h5_has_the_names_of_clam(found, tmp_path):
     h5py = pytest.importorskip("h5py", reason="h5py is not installed (extra: bags)")
     write_h5(found, tmp_path / "blockmap.h5", "banzhaf")
     with h5py.File(tmp_path / "blockmap.h5") as file:
-        scores, coords = file["attention_scores"][:], file["coords"][:]
+        scores = file["attention_scores"][:]
+        coords = file["coords"][:]
         assert (
             scores.shape == (12, 1)
             and coords.dtype.kind == "i"
@@ -160,12 +161,14 @@ def test_attention_against_does_not_depend_on_the_rounding_of_the_sum(seed):
     found = bag_model(seed=seed).explain(
         slide(seed=seed), ["shapley", "alpha-mean"], output="tumor"
     )
-    weight, scores = found["alpha-mean"].scores, found["shapley"].scores
+    weight = found["alpha-mean"].scores
+    scores = found["shapley"].scores
     assert disagreement(found).attention_against == pytest.approx(weight[scores < 0].sum())
 
 
 def test_attention_against_counts_the_attention_on_negative_scores(found):
-    weight, scores = found["alpha-mean"].scores, found["shapley"].scores
+    weight = found["alpha-mean"].scores
+    scores = found["shapley"].scores
     assert 0 < (scores < 0).sum() < 12
     expected = sum(w for w, score in zip(weight, scores, strict=True) if score < 0) / sum(weight)
     gap = disagreement(found)
@@ -217,7 +220,8 @@ def check_qupath(document):
             set(feature) <= {"type", "id", "geometry", "properties"}
             and feature["type"] == "Feature"
         )
-        geometry, properties = feature["geometry"], feature["properties"]
+        geometry = feature["geometry"]
+        properties = feature["properties"]
         assert geometry["type"] == "Polygon" and len(geometry["coordinates"]) == 1
         ring = geometry["coordinates"][0]
         assert ring[0] == ring[-1] and len(ring) == 5 and all(len(point) == 2 for point in ring)

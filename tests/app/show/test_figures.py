@@ -117,8 +117,10 @@ def test_levels_have_the_sign_of_the_scores(found):
 
 def test_the_slalom_plane_has_importance_to_the_right_and_value_upwards(found):
     plane = slalom_plane(found)
-    value, importance = found["slalom-value"].scores, found["slalom-importance"].scores
-    x, y = np.array(plane.x), np.array(plane.y)
+    value = found["slalom-value"].scores
+    importance = found["slalom-importance"].scores
+    x = np.array(plane.x)
+    y = np.array(plane.y)
     assert np.corrcoef(x, importance)[0, 1] > 1 - 1e-12 and np.corrcoef(y, value)[0, 1] > 1 - 1e-12
     assert 0 < x.min() < x.max() < 1 and 0 < y.min() < y.max() < 1
     assert ((y > plane.zero) == (value > 0)).all()
@@ -136,10 +138,14 @@ def test_labels_of_the_plane_cover_no_label_and_no_point():
     boxes = []
     for label in plane.labels:
         width = LETTER * len(label.text) / PLANE[0]
-        left = label.x if label.anchor == "start" else label.x - width
+        if label.anchor == "start":
+            left = label.x
+        else:
+            left = label.x - width
         boxes.append((left, label.y, left + width, label.y + 0.7 * LINE / PLANE[1]))
         assert left >= 0 and left + width <= 1 and 0 <= label.y <= 1
-        x, y = plane.x[label.player], plane.y[label.player]
+        x = plane.x[label.player]
+        y = plane.y[label.player]
         assert (
             abs(x - (left if label.anchor == "start" else left + width)) < 0.03
             and abs(y - label.y) < 0.06
@@ -182,7 +188,8 @@ def test_rows_hold_every_method_once_and_share_only_equal_levels(found):
 
 def test_a_removal_is_what_the_game_does_beside_what_was_forecast(found):
     without = removal(found, [2, 0, 2])
-    e, present = found["shapley"], np.ones(found.evidence.game.d, dtype=bool)
+    e = found["shapley"]
+    present = np.ones(found.evidence.game.d, dtype=bool)
     present[[0, 2]] = False
     assert without["players"] == [0, 2] and without["prediction"] == found.evidence.game.value(
         present

@@ -87,7 +87,8 @@ def test_a_thumbnail_lies_underneath(tmp_path):
 
 
 def test_what_is_missing_is_named():
-    model, bag = bag_model(), slide()
+    model = bag_model()
+    bag = slide()
     with pytest.raises(ValueError, match="coords: expected a bag with coordinates"):
         heat_map(model.explain(Bag(bag.features), ["shapley"]))
     found = model.explain(bag, ["shapley"])

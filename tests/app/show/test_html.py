@@ -30,14 +30,12 @@ class Page(HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.open, self.cells, self.scripts, self.words, self.text, self.divs = (
-            [],
-            [],
-            [],
-            [],
-            [],
-            [],
-        )
+        self.open = []
+        self.cells = []
+        self.scripts = []
+        self.words = []
+        self.text = []
+        self.divs = []
         self.answer = None
         self.feed(page)
         self.close()
@@ -223,7 +221,8 @@ def circles(html):
 
 def test_the_slalom_plane_has_importance_to_the_right_and_value_upwards():
     found = explain(model_for(REVIEW), REVIEW)
-    value, importance = found["slalom-value"].scores, found["slalom-importance"].scores
+    value = found["slalom-value"].scores
+    importance = found["slalom-importance"].scores
     places = circles(report(found))
     tips = [
         f"{w} s={s:.3g} v={v:.3g}"
@@ -237,7 +236,8 @@ def test_the_slalom_plane_has_importance_to_the_right_and_value_upwards():
 
 def test_bars_of_the_waterfall_lie_where_the_scores_put_them():
     found = explain(model_for(REVIEW), REVIEW, "shapley")
-    html, e = report(found), found["shapley"]
+    html = report(found)
+    e = found["shapley"]
     bars = re.findall(r'<b class=(for|against) style="left:([\d.]+)%;width:([\d.]+)%">', html)
     order = np.argsort(-np.abs(e.scores), kind="stable")[: len(bars)]
     widths = np.array([float(width) for _, _, width in bars])

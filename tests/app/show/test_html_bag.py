@@ -22,7 +22,8 @@ class Page(HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.tags, self.open = [], []
+        self.tags = []
+        self.open = []
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):
@@ -62,7 +63,8 @@ def test_the_numbers_are_the_scores(found):
     opposed = int((scores[attended] < 0).sum())
     assert opposed and f"Of the {len(attended)} with the most attention, {opposed} oppose" in page
     assert METHODS["flip-order"].label in page
-    up, down = scores[scores > 0], scores[scores < 0]
+    up = scores[scores > 0]
+    down = scores[scores < 0]
     assert f"{100 * up.sum():+.1f} points from the {up.size} instances that support it" in page
     assert f"{100 * down.sum():+.1f} points from the" in page
     assert (
@@ -71,10 +73,8 @@ def test_the_numbers_are_the_scores(found):
 
 
 def test_the_logit_is_one_switch_away(found):
-    page, logit = (
-        typed(report(found)),
-        bag_model().explain(slide(), "shapley", output="tumor", scale="logit"),
-    )
+    page = typed(report(found))
+    logit = bag_model().explain(slide(), "shapley", output="tumor", scale="logit")
     probability, logits = page.split('<div class="logit">')
     assert "Show logits" in probability and "Explained: the logit of tumor" not in probability
     assert (
@@ -147,7 +147,8 @@ def test_deletion_curves_are_drawn_above_the_certified_limit(found):
 def test_maps_are_laid_over_a_light_or_a_dark_page(found):
     """Opacity is linear in the score: no tile is an opaque light gray, and the strongest is opaque."""
     (scores, _) = heat_maps([found])
-    pixels, cells = scores.over_page(), scores.raster.cells
+    pixels = scores.over_page()
+    cells = scores.raster.cells
     strength = np.clip(np.abs(cells) / scores.end, 0, 1)
     np.testing.assert_allclose(pixels[..., 3] / 255, 0.12 + 0.88 * strength, atol=1 / 255)
     assert pixels[..., 3].max() == 255 and "background:#fff" not in report(found)

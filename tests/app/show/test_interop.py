@@ -118,7 +118,8 @@ def test_shapiq_agrees_with_its_own_exact_computer(absent):
     d = len(e.labels)
     exact = shapiq.ExactComputer(lambda masks: e.game.value(masks.astype(bool)), n_players=d)
     for order, index in ((1, "SV"), (2, "SII")):
-        theirs, ours = exact(index, order=order), e.to_shapiq(order)
+        theirs = exact(index, order=order)
+        ours = e.to_shapiq(order)
         assert ours.index == index and ours.n_players == d and not ours.estimated
         assert ours.baseline_value == e.base_value
         assert set(ours.interaction_lookup) == {
@@ -161,7 +162,8 @@ def test_every_index_of_order_two(method, index):
     exact = shapiq.ExactComputer(
         lambda masks: e.game.value(masks.astype(bool)), n_players=len(e.labels)
     )
-    theirs, ours = exact(index, order=2), e.to_shapiq(2, index)
+    theirs = exact(index, order=2)
+    ours = e.to_shapiq(2, index)
     assert ours.index == index
     for players in theirs.interaction_lookup:
         if players:

@@ -22,7 +22,9 @@ def test_tiles_on_a_grid_get_one_cell_each():
     coords = [[100, 50], [100 + 3 * 7, 50 + 7], [100 + 7, 50 + 2 * 7]]
     raster = rasterize(coords, [1.0, 2.0, -3.0], 7)
     expected = np.full((3, 4), np.nan)
-    expected[0, 0], expected[1, 3], expected[2, 1] = 1, 2, -3
+    expected[0, 0] = 1
+    expected[1, 3] = 2
+    expected[2, 1] = -3
     np.testing.assert_array_equal(raster.cells, expected)
     assert raster.box == (100, 50, 100 + 4 * 7, 50 + 3 * 7)
 
@@ -73,7 +75,10 @@ def test_the_scale_ends_before_the_most_extreme_tiles():
 def test_the_png_holds_the_pixels():
     image = pytest.importorskip("matplotlib.image", reason="matplotlib is not installed")
     pixels = HeatMap("", rasterize([[0, 0], [2, 1]], [1.0, -1.0], 1), 1.0, True, False).pixels()
-    size, depth, rgba, methods = struct.pack(">II", 3, 2), 8, 6, (0, 0, 0)
+    size = struct.pack(">II", 3, 2)
+    depth = 8
+    rgba = 6
+    methods = (0, 0, 0)
     assert png(pixels)[16:29] == size + bytes((depth, rgba, *methods))
     found = np.rint(255 * image.imread(io.BytesIO(png(pixels)))).astype(int)
     np.testing.assert_array_equal(found, pixels)

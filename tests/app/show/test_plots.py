@@ -77,7 +77,8 @@ def test_the_table_is_orange_for_and_blue_against(model):
     plots.plot_table(explain(model, REVIEW, ["shapley", "alpha-mean"]), ax)
     cells = ax.images[0].get_array()
     scores = explain(model, REVIEW, "shapley")["shapley"].scores
-    red, blue = cells[0, np.argmax(scores), 0], cells[0, np.argmax(scores), 2]
+    red = cells[0, np.argmax(scores), 0]
+    blue = cells[0, np.argmax(scores), 2]
     assert red > blue
     assert cells[0, np.argmin(scores), 2] > cells[0, np.argmin(scores), 0] or scores.min() >= 0
     assert labels(ax.yaxis) == ["Shapley", "α-avg"]

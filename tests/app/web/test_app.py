@@ -232,7 +232,8 @@ def test_eight_clients_at_once_all_get_their_own_answer():
 
 
 def test_a_slow_request_blocks_nobody_and_too_many_are_told_so(monkeypatch):
-    release, real = threading.Event(), web_app.explain_answer
+    release = threading.Event()
+    real = web_app.explain_answer
 
     def slow(model, question):
         if question.text == "dull":
@@ -412,7 +413,10 @@ WRONG_TOKENS += [
     ],
 )
 def test_nothing_is_answered_without_the_token(guarded, path, headers):
-    method = "POST" if path == "/api/explain" else "GET"
+    if path == "/api/explain":
+        method = "POST"
+    else:
+        method = "GET"
     got = send(method, path, app=guarded, headers=headers)
     assert got.status_code == 401 and got.headers["www-authenticate"] == "Bearer"
     assert got.headers["content-security-policy"] and TOKEN not in got.text
@@ -462,7 +466,8 @@ def test_tokens_are_compared_in_constant_time(guarded, monkeypatch):
 
 
 def test_a_request_that_takes_too_long_is_504(monkeypatch):
-    release, real = threading.Event(), web_app.explain_answer
+    release = threading.Event()
+    real = web_app.explain_answer
 
     def slow(model, question):
         if question.text == "dull":

@@ -23,7 +23,8 @@ def page(browser, address):
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.set_default_timeout(1000 * PATIENCE)
-    page.complaints, page.asked = [], []
+    page.complaints = []
+    page.asked = []
     page.on("pageerror", lambda error: page.complaints.append(str(error)))
     page.on(
         "console",
@@ -102,7 +103,12 @@ def check_table(page, answer):
             assert number(title.split(",")[0]) == pytest.approx(
                 score, rel=0.05 if abs(score) < 1e-3 else 0.006
             )
-            sign = "u" if method["kind"] != "signed" else "p" if level > 0 else "n"
+            if method["kind"] != "signed":
+                sign = "u"
+            elif level > 0:
+                sign = "p"
+            else:
+                sign = "n"
             assert (f"{sign}{abs(level)}" in marks.split()) == (level != 0)
 
 
@@ -415,7 +421,8 @@ def one_head(tmp_path):
 
 
 def test_the_logit_is_one_switch_away(browser, one_head):
-    page, address = browser.new_page(), one_head
+    page = browser.new_page()
+    address = one_head
     page.goto(address)
     write(page, TEXT)
     assert "Explained: the probability of" in page.inner_text("#explained")

@@ -28,7 +28,8 @@ pytestmark = pytest.mark.slow
 
 # At a desk a tenth of the requests; continuous integration sends all of them.
 DESK = os.environ.get("HYPOTHESIS_PROFILE", "dev") == "dev"
-REQUESTS, CLIENTS = 1_000 if DESK else 10_000, 50
+REQUESTS = 1_000 if DESK else 10_000
+CLIENTS = 50
 MEMORY = 300e6  # bytes of one worker
 JSON = "Content-Type: application/json\r\n"
 
@@ -75,7 +76,8 @@ def test_64_half_sent_requests_delay_nobody(server, kind, record_property):
     with sockets(server, [HALF[kind]] * 64):
         start = time.perf_counter()
         got = server.explain(TEXT)
-        seconds, after = time.perf_counter() - start, rss(server.process)
+        seconds = time.perf_counter() - start
+        after = rss(server.process)
     record_property(
         "shown",
         f"64 half-sent ({kind}): {seconds:.3f} s, RSS {before / 1e6:.0f} -> {after / 1e6:.0f} MB",
@@ -110,7 +112,9 @@ def test_memory_is_bounded_for_the_largest_questions(record_property):
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5_000,
     ]
     with Server() as server:
-        before, peak, end = rss(server.process), 0, time.monotonic() + PATIENCE
+        before = rss(server.process)
+        peak = 0
+        end = time.monotonic() + PATIENCE
         pairs = [
             2 * part for part in complete
         ]  # two requests on each connection: the second waits for the reader
@@ -133,7 +137,10 @@ def test_memory_is_bounded_for_the_largest_questions(record_property):
 def test_many_requests_with_a_worker_killed_twice(small, record_property):  # noqa: F811
     """A killed worker loses at most the request of each client that it was answering; nothing else is lost."""
     body = json.dumps({"text": TEXT, "methods": ["shapley"]})
-    numbers, answers, lost, wrong = iter(range(REQUESTS)), [], [], []
+    numbers = iter(range(REQUESTS))
+    answers = []
+    lost = []
+    wrong = []
     lock = threading.Lock()
 
     def client(address):
@@ -147,7 +154,8 @@ def test_many_requests_with_a_worker_killed_twice(small, record_property):  # no
                     "POST", "/api/explain", body, {"Content-Type": "application/json"}
                 )
                 response = connection.getresponse()
-                status, content = response.status, response.read()
+                status = response.status
+                content = response.read()
             except (OSError, HTTPException) as error:
                 lost.append((time.monotonic(), type(error).__name__))
                 connection.close()
@@ -163,7 +171,9 @@ def test_many_requests_with_a_worker_killed_twice(small, record_property):  # no
         first = wait_for(lambda: len(workers := server.workers()) == 2 and workers)
         address = urlsplit(server.address).netloc
         threads = [threading.Thread(target=client, args=(address,)) for _ in range(CLIENTS)]
-        start, kills, memory = time.monotonic(), [], []
+        start = time.monotonic()
+        kills = []
+        memory = []
         for thread in threads:
             thread.start()
         for share in (0.3, 0.6):

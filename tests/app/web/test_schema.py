@@ -56,10 +56,8 @@ REFUSED = [
 
 
 def test_the_smaller_limit_is_for_methods_that_sample():
-    words, app = (
-        "fine film " * 250,
-        make_app(model_for("fine film", T_max=None), "a model without positions"),
-    )
+    words = "fine film " * 250
+    app = make_app(model_for("fine film", T_max=None), "a model without positions")
     assert post({"text": words, "player": 0}, "/api/interactions", app=app).status_code == 200
     assert post({"text": words, "methods": ["shapley"]}, app=app).status_code == 200
     refused = post({"text": words, "methods": ["shapley-sampled"]}, app=app)

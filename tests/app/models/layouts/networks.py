@@ -15,7 +15,10 @@ torch = pytest.importorskip("torch", reason="the witnesses of the layouts need t
 nn = torch.nn
 torch.set_num_threads(1)  # these networks are tiny, and threads that wait for each other are slow
 
-D, E, K, C = 11, 7, 5, 3
+D = 11
+E = 7
+K = 5
+C = 3
 N = 13  # instances, where a network has a place for each
 
 
@@ -60,10 +63,16 @@ class Clam(nn.Module):
         parts = nn.Sequential(
             nn.Linear(D, E), nn.ReLU(), *drop, kind(E, K, C if multiple else 1, dropout)
         )
-        self.attention_net = nn.DataParallel(parts) if parallel else parts
+        if parallel:
+            self.attention_net = nn.DataParallel(parts)
+        else:
+            self.attention_net = parts
         self.multiple = multiple
         heads = [nn.Linear(E, 1) for _ in range(C)]
-        self.classifiers = nn.ModuleList(heads) if multiple else nn.Linear(E, C)
+        if multiple:
+            self.classifiers = nn.ModuleList(heads)
+        else:
+            self.classifiers = nn.Linear(E, C)
         self.instance_classifiers = nn.ModuleList([nn.Linear(E, 2) for _ in range(C)])
 
     def forward(self, x: Any) -> Any:
@@ -93,11 +102,10 @@ class Abmil(nn.Module):
 
     def forward(self, x: Any) -> Any:
         h = self.feature_extractor_part2(x)
-        s = (
-            self.attention_w(self.attention_V(h) * self.attention_U(h))
-            if self.gated
-            else self.attention(h)
-        )
+        if self.gated:
+            s = self.attention_w(self.attention_V(h) * self.attention_U(h))
+        else:
+            s = self.attention(h)
         return self.classifier[0](torch.softmax(s.T, dim=1) @ h)[0]
 
 
@@ -116,11 +124,10 @@ class MilBaseline(nn.Module):
 
     def forward(self, x: Any) -> Any:
         h = self.feature(x)
-        s = (
-            self.attention_c(self.attention_a(h) * self.attention_b(h))
-            if self.gated
-            else self.attention(h)
-        )
+        if self.gated:
+            s = self.attention_c(self.attention_a(h) * self.attention_b(h))
+        else:
+            s = self.attention(h)
         return self.classifier(torch.softmax(s.T, dim=1) @ h)[0]
 
 
@@ -160,7 +167,9 @@ class Lazy(nn.Module):
 class TorchmilPool(nn.Module):
     def __init__(self, width: int, act: Any, gated: bool) -> None:
         super().__init__()
-        self.fc1, self.fc2, self.act = Lazy(width, K), nn.Linear(K, 1, bias=False), act
+        self.fc1 = Lazy(width, K)
+        self.fc2 = nn.Linear(K, 1, bias=False)
+        self.act = act
         self.fc_gated = Lazy(width, K) if gated else None
 
     def forward(self, x: Any) -> Any:
@@ -173,10 +182,14 @@ class TorchmilPool(nn.Module):
 class Torchmil(nn.Module):
     def __init__(self, act: Any, gated: bool, extractor: bool) -> None:
         super().__init__()
-        parts = [nn.Linear(D, E), nn.ReLU(), nn.Linear(E, E)] if extractor else []
+        if extractor:
+            parts = [nn.Linear(D, E), nn.ReLU(), nn.Linear(E, E)]
+        else:
+            parts = []
         self.feat_ext = nn.Sequential(*parts)
         width = E if extractor else D
-        self.pool, self.classifier = TorchmilPool(width, act, gated), Lazy(width, 1)
+        self.pool = TorchmilPool(width, act, gated)
+        self.classifier = Lazy(width, 1)
 
     def forward(self, x: Any) -> Any:
         return self.classifier(self.pool(self.feat_ext(x)))[0]
@@ -199,7 +212,8 @@ class Xmil(nn.Module):
 class TwoLinear(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.linear1, self.linear2 = nn.Linear(E, K), nn.Linear(K, 1)
+        self.linear1 = nn.Linear(E, K)
+        self.linear2 = nn.Linear(K, 1)
 
     def forward(self, h: Any) -> Any:
         return self.linear2(torch.tanh(self.linear1(h)))
@@ -211,7 +225,8 @@ class EncoderHead(nn.Module):
     def __init__(self, attention: Any, norm: bool, temperature: float = 1.0) -> None:
         super().__init__()
         self.encoder = nn.Sequential(nn.Linear(D, E), nn.ReLU())
-        self.attention, self.temperature = attention, temperature
+        self.attention = attention
+        self.temperature = temperature
         self.head = nn.Sequential(
             nn.Flatten(), *([nn.BatchNorm1d(E)] if norm else []), nn.Dropout(), nn.Linear(E, C)
         )
@@ -224,7 +239,9 @@ class EncoderHead(nn.Module):
 class OwkinAttention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.att, self.gate, self.w = nn.Linear(E, E), nn.Linear(E, E), nn.Linear(E, 1)
+        self.att = nn.Linear(E, E)
+        self.gate = nn.Linear(E, E)
+        self.w = nn.Linear(E, 1)
 
 
 class OwkinTiles(nn.Module):
@@ -236,8 +253,10 @@ class OwkinTiles(nn.Module):
 class OwkinAbmil(nn.Module):
     def __init__(self, temperature: float) -> None:
         super().__init__()
-        self.tiles_emb, self.attention_layer = OwkinTiles(), OwkinAttention()
-        self.mlp, self.temperature = nn.Sequential(nn.Linear(E, C)), temperature
+        self.tiles_emb = OwkinTiles()
+        self.attention_layer = OwkinAttention()
+        self.mlp = nn.Sequential(nn.Linear(E, C))
+        self.temperature = temperature
 
     def forward(self, x: Any) -> Any:
         h = x[:, 3:]
@@ -263,7 +282,8 @@ class Aim(nn.Module):
     def __init__(self, queries: int = 2, heads: int = 3, width: int = 12) -> None:
         super().__init__()
         self.heads = heads
-        self.k, self.v = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+        self.k = nn.Linear(width, width, bias=False)
+        self.v = nn.Linear(width, width, bias=False)
         self.cls_token = nn.Parameter(torch.randn(1, queries, width))
         self.linear = nn.Linear(width, C, bias=False)
         self.bn = nn.BatchNorm1d(width, affine=False, eps=1e-6)
@@ -284,15 +304,20 @@ class AttentionPoolLatent(nn.Module):
         self, width: int, heads: int, latents: int = 1, pool: str = "token", q_proj: bool = True
     ) -> None:
         super().__init__()
-        self.heads, self.pool = heads, pool
+        self.heads = heads
+        self.pool = pool
         self.latent = nn.Parameter(torch.randn(1, latents, width))
-        self.q = nn.Linear(width, width) if q_proj else nn.Identity()
+        if q_proj:
+            self.q = nn.Linear(width, width)
+        else:
+            self.q = nn.Identity()
         self.kv = nn.Linear(width, 2 * width)
         self.pos_embed = None
 
     def forward(self, x: Any, mask: Any = None) -> Any:
         n, width = x.shape
-        x = x if self.pos_embed is None else x + self.pos_embed
+        if self.pos_embed is not None:
+            x = x + self.pos_embed
         split = lambda t: t.reshape(len(t), self.heads, width // self.heads).transpose(0, 1)  # noqa: E731
         key, value = self.kv(x).reshape(n, 2, width).unbind(1)
         logits = (
@@ -303,7 +328,9 @@ class AttentionPoolLatent(nn.Module):
         if mask is not None:
             logits = logits.masked_fill(~mask, -torch.inf)
         out = (torch.softmax(logits, dim=-1) @ split(value)).transpose(0, 1).reshape(-1, width)
-        return out[0] if self.pool == "token" else out.mean(dim=0)
+        if self.pool == "token":
+            return out[0]
+        return out.mean(dim=0)
 
 
 class TimmPool(nn.Module):
@@ -363,23 +390,31 @@ class ClassToken(nn.Module):
 
     def __init__(self, separate: bool, head: bool, width: int = 12, heads: int = 3) -> None:
         super().__init__()
-        self.heads, self.separate = heads, separate
-        self.cls_token, self.pos_embed = (
-            nn.Parameter(torch.randn(1, width)),
-            nn.Parameter(torch.randn(N + 1, width)),
-        )
+        self.heads = heads
+        self.separate = separate
+        self.cls_token = nn.Parameter(torch.randn(1, width))
+        self.pos_embed = nn.Parameter(torch.randn(N + 1, width))
         if separate:
             self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
         else:
             self.qkv = nn.Linear(width, 3 * width)
         self.proj = nn.Linear(width, K if head else C)
-        self.head = nn.Linear(K, C) if head else nn.Identity()
+        if head:
+            self.head = nn.Linear(K, C)
+        else:
+            self.head = nn.Identity()
 
     def forward(self, x: Any, mask: Any = None) -> Any:
         x = torch.cat([self.cls_token, x]) + self.pos_embed
-        parts = (self.q(x), self.k(x), self.v(x)) if self.separate else self.qkv(x).chunk(3, dim=-1)
+        if self.separate:
+            parts = (self.q(x), self.k(x), self.v(x))
+        else:
+            parts = self.qkv(x).chunk(3, dim=-1)
         query, key, value = (part.reshape(len(x), self.heads, -1).transpose(0, 1) for part in parts)
-        seen = None if mask is None else torch.cat([torch.ones(1, dtype=torch.bool), mask])[None]
+        if mask is None:
+            seen = None
+        else:
+            seen = torch.cat([torch.ones(1, dtype=torch.bool), mask])[None]
         out = nn.functional.scaled_dot_product_attention(query[:, :1], key, value, attn_mask=seen)
         return self.head(self.proj(out.reshape(-1)))
 
@@ -411,13 +446,16 @@ class KerasExample(nn.Module):
         if len(attention) > 2:
             hidden = hidden * torch.sigmoid(h @ attention[2])
         scores = (hidden @ attention[1])[:, 0]
-        scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
         return (torch.softmax(scores, dim=0)[:, None] * h).reshape(-1) @ last[0] + last[1]
 
 
 def of_sub_bag(network: Any, x: Any, mask: Any) -> Any:
     """The logits of some instances; a network that has a place for each masks the others."""
-    return network(x, mask) if getattr(network, "places", False) else network(x[mask])
+    if getattr(network, "places", False):
+        return network(x, mask)
+    return network(x[mask])
 
 
 CASES: dict[str, Callable[[], Case]] = {
@@ -565,7 +603,8 @@ def branched() -> Any:
 
 def torchmil_with(*feat_ext: Any) -> Any:
     pool = nn.Module()
-    pool.fc1, pool.fc2 = nn.Linear(E, K), nn.Linear(K, 1)
+    pool.fc1 = nn.Linear(E, K)
+    pool.fc2 = nn.Linear(K, 1)
     network = Parts("feat_ext", "V", "", "pool.fc2", "classifier", pool=pool, classifier=nn.Linear(E, 1),
                     feat_ext=nn.Sequential(*feat_ext) if len(feat_ext) > 1 else feat_ext[0])  # fmt: skip
     network.part = lambda name: (

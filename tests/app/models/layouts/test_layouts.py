@@ -35,7 +35,10 @@ def assert_agrees(model: BagClassifier, network: Any, x: np.ndarray[Any, Any]) -
     whole = forward(network, x)
     assert np.abs(model.predict_logits([x])[0] - whole).max() < TOLERANCE
     units = model.read(x)
-    outputs = [str(c) for c in range(len(whole))] if len(whole) > 1 else ["1"]
+    if len(whole) > 1:
+        outputs = [str(c) for c in range(len(whole))]
+    else:
+        outputs = ["1"]
     if len(whole) > 1:
         outputs.append("margin:0,1")
     rng = np.random.default_rng(0)
@@ -228,9 +231,10 @@ def test_the_keras_example_opens_by_the_hdf5_file_of_its_weights(
             for i, part in enumerate(layer.vars):
                 kind = names.get(name, ("kernel:0", "bias:0"))[i]
                 label = "alpha" if name in names else name
-                path = (
-                    f"model_weights/{label}/{label}/{kind}" if older else f"layers/{name}/vars/{i}"
-                )
+                if older:
+                    path = f"model_weights/{label}/{label}/{kind}"
+                else:
+                    path = f"layers/{name}/vars/{i}"
                 file[path] = part.detach().numpy()
         if not older:
             file["optimizer/vars/0"] = np.ones(3)
@@ -301,7 +305,8 @@ def _linear(inputs: int = 11) -> Any:
     return torch.nn.Linear(inputs, networks.E)
 
 
-_F, _nn = torch.nn.functional, torch.nn
+_F = torch.nn.functional
+_nn = torch.nn
 # Options of other people's networks that a file does not hold, and whether the check can find the network.
 UNSAID: dict[str, tuple[Any, bool]] = {
     "torchmil, ReLU attention": (lambda: networks.Torchmil(torch.relu, False, False), True),
@@ -363,7 +368,8 @@ def test_what_a_file_does_not_hold_is_said_and_then_found_or_refused(name: str) 
 @pytest.mark.parametrize("name", ["keras", "class-token", "timm", "aim", "vjepa"])
 def test_weights_of_wrong_shapes_are_refused_in_one_line(name: str) -> None:
     """Some shapes fit by chance; the others are a ValueError of one line."""
-    case, errors = networks.case(name), []
+    case = networks.case(name)
+    errors = []
     state = {key: tensor.numpy() for key, tensor in case.network.state_dict().items()}
     for key in state:
         for shape in ((), (0,), (3,), (0, 0), (7, 7), (2, 3, 4), (18, 0), (0, 6)):

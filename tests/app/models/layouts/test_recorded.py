@@ -23,7 +23,9 @@ def model_of(record, **changes):
 
 def check_agrees(model, record):
     """Logits, gradients, and the games of each output and of one margin on the sub-bags."""
-    x, masks, C = make.bag(record["columns"]), make.sub_bags(), len(record["logits"])
+    x = make.bag(record["columns"])
+    masks = make.sub_bags()
+    C = len(record["logits"])
     assert np.abs(model.predict_logits([x])[0] - record["logits"]).max() < TOLERANCE
     units = model.read(x)
     for output in [*map(str, range(C)), "margin:0,1"] if C > 1 else ["1"]:
@@ -72,7 +74,8 @@ def test_the_record_is_what_torch_says(name):
     from tests.app.models.layouts import networks
 
     assert records().keys() == networks.CASES.keys()
-    record, case = records()[name], networks.case(name)
+    record = records()[name]
+    case = networks.case(name)
     assert (record["layout"], record["options"], record["columns"]) == (
         case.layout,
         case.options,
