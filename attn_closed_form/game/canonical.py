@@ -63,7 +63,6 @@ class Piece(NamedTuple):
     unit: float
     lam: Array
     w: Array
-    log_range: float  # of a trapezoidal rule; 0 for a rule from the table
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,11 +266,10 @@ def pieces_of(scales: list[Scale], eps: float) -> list[Piece]:
     pieces = []
     for head, unit, least, log_range in scales:
         least *= 1 - ROOM
-        long = short_sum_key(log_range + 3 * ROOM, eps) is None
         for shift, lam, w in lambda_segments(log_range + 3 * ROOM, eps):
             moved = unit + shift
             factor = math.exp((moved - unit) - shift) / least
-            pieces.append(Piece(head, moved, lam * factor, w * factor, log_range if long else 0.0))
+            pieces.append(Piece(head, moved, lam * factor, w * factor))
     return pieces
 
 

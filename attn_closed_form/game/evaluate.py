@@ -48,7 +48,7 @@ from .budget import ULP, Budget, budget
 from .laws import Batch, Law, Nodes
 from .links import LinkedGame, PoleGame
 from .pooled_game import PooledGame, finite, times_power
-from .terms import MOST_TERMS, Terms, Window, terms_of, windows_of
+from .terms import MOST_TERMS, Terms, terms_of
 
 # Elements of one working array with nodes p, which about fits into a core's caches.
 BATCH_ELEMENTS = 1 << 17
@@ -129,14 +129,7 @@ def evaluate(
     sums = np.zeros((d,) * statistic.axes)
     if k > d:
         return sums
-    if statistic is FIRST and isinstance(engine, PooledGame):
-        windows = windows_of(engine, goal)
-    else:
-        windows = None
-    if windows is not None:
-        parts = window_sums(windows, goal, law, d)
-    else:
-        parts = batch_sums(engine, goal, law, statistic.sums, differences=k > 0)
+    parts = batch_sums(engine, goal, law, statistic.sums, differences=k > 0)
     sums = sum_in_pairs(parts, sums)
     with np.errstate(over="ignore", invalid="ignore"):
         sums = times_power(sums, engine.exponent)
@@ -158,19 +151,6 @@ def batch_sums(
     for terms in terms_of(game, goal):
         for batch in law.batches(terms, goal.p_error, differences):
             yield sums(terms, batch, goal.precise).real
-
-
-def window_sums(windows: Iterable[Window], goal: Budget, law: Law, d: int) -> Iterator[Array]:
-    """Yield the sums of Delta_j (d,) of every batch of every window, in units of 2^exponent; see `terms.py`."""
-    for window in windows:
-        for batch in law.batches(window.terms, goal.p_error):
-            mean, first = weighted_sums(
-                window.terms, batch, goal.precise, window.beyond_weights, window.inside_weights
-            )
-            out = np.zeros(d)
-            out[window.inside] = first[0]
-            out[window.beyond] = mean[0]
-            yield out
 
 
 def sum_in_pairs(arrays: Iterable[Array], nothing: Array) -> Array:
