@@ -45,6 +45,10 @@ EXCEPTIONS = {
         "attn_closed_form/app/explanations/explanation.py",
         "app/show",
     ): "`found.report(...)` and the like are methods of a result",
+    (
+        "attn_closed_form/app/explanations/answers.py",
+        "app/show",
+    ): "`found.reasons().sentences()` is a method of a result",
     ("attn_closed_form/app/cli/serve.py", "app/web"): "the command starts the server",
 }
 #: What each package of the repository may import of the others.

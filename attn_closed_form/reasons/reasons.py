@@ -25,7 +25,7 @@ neither side: the set is then not claimed, but it bounds the size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import ClassVar, Self
@@ -54,9 +54,6 @@ GUARANTEES = 5
 
 # A set (None if there is none), the certified value that goes with it, and the lower bound on the sizes of such sets.
 Smallest = tuple[Masks | None, float, int]
-Sides = tuple[str, str]
-# A sentence names at most this many players.
-MOST_NAMES = 24
 
 
 @dataclass(frozen=True)
@@ -79,10 +76,9 @@ class Reason:
     d: int
     labels: tuple[str, ...]
 
-    # The kind of reason, the name of its certified value, and the verb for its set.
+    # The kind of reason, and the name of its certified value.
     kind: ClassVar[str]
     certified: ClassVar[str]
-    does: ClassVar[str]
 
     @property
     def size(self) -> int:
@@ -95,46 +91,6 @@ class Reason:
     def minimal(self) -> bool:
         """Whether no smaller set exists; without players, whether it is proved that there is no set."""
         return self.lower_bound == self.size
-
-    def _side(self, value: float, sides: Sides | None) -> str:
-        """Name the side of a value, by default "positive", "negative", "above 1.5" or "below 1.5"."""
-        above = value > self.threshold
-        if sides is not None:
-            return sides[above]
-        if self.threshold == 0:
-            return "positive" if above else "negative"
-        return f"{'above' if above else 'below'} {self.threshold:g}"
-
-    def sentence(
-        self,
-        labels: Sequence[str] | None = None,
-        things: str = "words",
-        sides: Sides | None = None,
-        value: str | None = None,
-    ) -> str:
-        """Describe the reason in plain English.
-
-        Parameters
-        ----------
-        labels : names of the players; those of the game by default
-        things : word for the players, in the plural
-        sides : names of the two sides, below the threshold and above it, such as ("ham", "spam")
-        value : text of the certified value, such as "71 %"; by default a number with two decimals
-        """
-        shown = [str((labels or self.labels)[j]) for j in self.players or ()]
-        names = ", ".join(shown[:MOST_NAMES]) + (
-            f" and {len(shown) - MOST_NAMES} others" if shown[MOST_NAMES:] else ""
-        )
-        certified = getattr(self, self.certified)
-        text = self._claim(names, things, sides, f"{certified:+.2f}" if value is None else value)
-        if not self.players:
-            return text
-        if self.minimal:
-            return f"{text} No smaller set {self.does}."
-        return f"{text} At least {self.lower_bound} are needed; whether a smaller set {self.does} is not known."
-
-    def _claim(self, names: str, things: str, sides: Sides | None, value: str) -> str:
-        raise NotImplementedError
 
     def to_dict(self) -> dict[str, object]:
         """Return plain numbers for JSON."""
@@ -163,21 +119,6 @@ class SufficientReason(Reason):
 
     kind = "sufficient"
     certified = "worst"
-    does = "suffices"
-
-    def _claim(self, names: str, things: str, sides: Sides | None, value: str) -> str:
-        if self.prediction > self.threshold:
-            limit = "at least"
-        else:
-            limit = "at most"
-        stays = f"the prediction stays {self._side(self.prediction, sides)} ({limit} {value})"
-        if not self.players:
-            return f"None of the {self.d} {things} is needed: no matter which of them are removed, {stays}."
-        if self.size > 1:
-            suffice = f"These {self.size} of {self.d} {things} suffice"
-        else:
-            suffice = f"One of {self.d} {things} suffices"
-        return f"{suffice}: {names}. No matter which of the other {things} are removed, {stays}."
 
 
 @dataclass(frozen=True)
@@ -191,20 +132,6 @@ class ContrastiveReason(Reason):
 
     kind = "contrastive"
     certified = "after"
-    does = "does that"
-
-    def _claim(self, names: str, things: str, sides: Sides | None, value: str) -> str:
-        if self.players is None:
-            if self.minimal:
-                side = self._side(self.prediction, sides)
-                return f"No removal of {things} takes the prediction to the other side: it stays {side}."
-            return f"No removal of {things} that takes the prediction to the other side was found."
-        if self.size > 1:
-            those = f"these {self.size}"
-        else:
-            those = "this one"
-        side = self._side(self.after, sides)
-        return f"Without {those} of {self.d} {things} the prediction is {side} ({value}): {names}."
 
 
 def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientReason:
@@ -229,9 +156,8 @@ def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientRea
     >>> reason = sufficient_reason(game)
     >>> reason.players, reason.minimal
     ((0,), True)
-    >>> print(reason.sentence())
-    One of 3 words suffices: superb. No matter which of the other words are removed, the prediction stays positive
-    (at least +0.67). No smaller set suffices.
+    >>> round(reason.worst, 2)  # no coalition with player 0 has a smaller value
+    0.67
     """
     return SufficientReason(*SufficientSearch.of(game, threshold).fields())
 
@@ -254,8 +180,9 @@ def contrastive_reason(game: PooledGame, threshold: float = 0.0) -> ContrastiveR
     --------
     >>> game = PooledGame.from_scores([0.0, 0.0, 0.0], [4.0, 1.0, -2.0], s_background=0.0, v_background=0.0,
     ...                               labels=["superb", "fine", "dull"])
-    >>> print(contrastive_reason(game).sentence())
-    Without this one of 3 words the prediction is negative (-0.33): superb. No smaller set does that.
+    >>> reason = contrastive_reason(game)
+    >>> reason.players, reason.minimal, round(reason.after, 2)  # the value without player 0
+    ((0,), True, -0.33)
     """
     return ContrastiveReason(*ContrastiveSearch.of(game, threshold).fields())
 

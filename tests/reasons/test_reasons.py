@@ -123,10 +123,6 @@ def test_nobody_is_needed_and_nothing_flips():
     flip = contrastive_reason(game)
     assert reason.players == () and reason.minimal and reason.worst == pytest.approx(1.0)
     assert flip.players is None and flip.minimal and flip.size == flip.lower_bound == 3
-    assert reason.sentence().startswith("None of the 2 words is needed")
-    assert flip.sentence(things="patches") == (
-        "No removal of patches takes the prediction to the other side: it stays positive."
-    )
 
 
 def test_the_empty_coalition_counts():
@@ -135,22 +131,6 @@ def test_the_empty_coalition_counts():
     assert sufficient_reason(game).size == 1
     flip = contrastive_reason(game)
     assert flip.players == (0, 1) and flip.after == -1.0
-
-
-def test_sentences_below_a_threshold():
-    game = PooledGame.from_scores(
-        [0.0, 0.0, 0.0], [-4.0, 1.0, 2.0], s_background=0.0, v_background=0.0
-    )
-    reason = sufficient_reason(game, 0.5)
-    flip = contrastive_reason(game, 0.5)
-    text = reason.sentence(["dull", "fine", "superb"])
-    assert text.startswith(
-        "One of 3 words suffices: dull. No matter which of the other words are removed, the prediction stays"
-    )
-    assert "below 0.5 (at most -0.25)" in text and text.endswith("No smaller set suffices.")
-    assert flip.sentence(["dull", "fine", "superb"]).startswith(
-        "Without this one of 3 words the prediction is above"
-    )
 
 
 def test_json():

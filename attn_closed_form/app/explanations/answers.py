@@ -78,6 +78,8 @@ class Reasons:
 
     def sentences(self) -> list[str]:
         """Return the reasons in plain English, one string each."""
+        from ..show.sentences import reason_sentence
+
         if self.sufficient is None or self.contrastive is None:
             level = self._level(self.threshold)
             return [f"The prediction is {level}, which is on neither side, so no reason exists."]
@@ -98,10 +100,10 @@ class Reasons:
         ):
             sides = f"below {self._level(self.threshold)}", f"above {self._level(self.threshold)}"
         return [
-            self.sufficient.sentence(
-                self.names, self.things, sides, self.scale.bound(worst, upper) + of
+            reason_sentence(
+                self.sufficient, self.names, self.things, sides, self.scale.bound(worst, upper) + of
             ),
-            self.contrastive.sentence(self.names, self.things, sides, flipped),
+            reason_sentence(self.contrastive, self.names, self.things, sides, flipped),
         ]
 
     def _level(self, value: float) -> str:

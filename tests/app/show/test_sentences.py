@@ -1,0 +1,38 @@
+"""Sentences about certified reasons: the set, the side, the certified value, and whether the set is minimal."""
+
+import numpy as np
+
+from attn_closed_form import PooledGame, contrastive_reason, sufficient_reason
+from attn_closed_form.app.show.sentences import reason_sentence
+
+
+def test_nothing_is_needed_and_nothing_flips():
+    game = PooledGame.from_scores([0.0, 1.0], [2.0, 3.0], s_background=0.0, v_background=1.0)
+    assert reason_sentence(sufficient_reason(game)).startswith("None of the 2 words is needed")
+    assert reason_sentence(contrastive_reason(game), things="patches") == (
+        "No removal of patches takes the prediction to the other side: it stays positive."
+    )
+
+
+def test_a_prediction_below_a_threshold():
+    game = PooledGame.from_scores(
+        [0.0, 0.0, 0.0], [-4.0, 1.0, 2.0], s_background=0.0, v_background=0.0
+    )
+    labels = ["dull", "fine", "superb"]
+    text = reason_sentence(sufficient_reason(game, 0.5), labels)
+    assert text.startswith(
+        "One of 3 words suffices: dull. No matter which of the other words are removed, the prediction stays"
+    )
+    assert "below 0.5 (at most -0.25)" in text and text.endswith("No smaller set suffices.")
+    flip = reason_sentence(contrastive_reason(game, 0.5), labels)
+    assert flip.startswith("Without this one of 3 words the prediction is above")
+
+
+def test_the_names_of_a_long_set_are_cut():
+    d = 40
+    game = PooledGame.from_scores(
+        np.zeros(d), np.full(d, 0.1), s_background=0.0, v_background=-3.0, labels=range(d)
+    )
+    reason = sufficient_reason(game)
+    assert reason.size == 31
+    assert "and 7 others" in reason_sentence(reason)
