@@ -1,16 +1,15 @@
 """Many inputs: the rate of `corpus run` against official lime, its faults in seconds, and a Dask cluster.
 
-    python -m benchmarks.corpus --data aclImdb_v1.tar.gz   # IMDB's test reviews, by both engines, against lime
+    python -m benchmarks.corpus --data aclImdb_v1.tar.gz   # IMDB's test reviews, against lime
     python -m benchmarks.corpus --faults                   # kills and signals at a run of 3,000 short texts
     python -m benchmarks.corpus --cluster 1000000          # as many short texts on a scheduler with two workers
 
-**Rate.** Documents per second of Shapley values: of logits by the core with one and with two workers and by JAX on the
-processor with two, and of probabilities, the default scale, by both engines for a tenth of the reviews; the memory of
-all processes together; the largest difference between the engines over every row; and in the same run the rate of lime
-at its default 5,000 samples, in one process, with the model's own prediction as classifier, for every 625th review.
-Times include the start of the workers, the compilation of programs and the writing of the files; the rate of the last
-three quarters of the rows, which excludes the start, is a separate column. On two quiet cores the whole takes two
-minutes; `python -m benchmarks.corpus_page` then puts the numbers into docs/corpus.md.
+**Rate.** Documents per second of Shapley values: of logits with one and with two workers, and of probabilities, the
+default scale, for a tenth of the reviews; the memory of all processes together; and in the same run the rate of lime at
+its default 5,000 samples, in one process, with the model's own prediction as classifier, for every 625th review. Times
+include the start of the workers and the writing of the files; the rate of the last three quarters of the rows, which
+excludes the start, is a separate column. On two quiet cores the whole takes two minutes;
+`python -m benchmarks.corpus_page` then puts the numbers into docs/corpus.md.
 **Faults** (the table of docs/corpus.md). Seconds from the signal until the main process is gone and until its last
 worker is; after the same command was given again, rows that are lost or doubled.
 **Cluster.** Texts per second, memory of scheduler and client, processor time of the workers per text, the overhead of a
@@ -41,7 +40,7 @@ from attn_closed_form import Settings, TruncationWarning, load_demo_model
 from attn_closed_form.app.run.plan import planned, size_of_parts
 from attn_closed_form.app.run.reporter import Meter, reported
 from attn_closed_form.app.run.runner import Progress, run
-from attn_closed_form.app.run.task import Task, choose_engine
+from attn_closed_form.app.run.task import Task
 from attn_closed_form.attention import predict_many
 from jax_model.training.imdb import load_imdb
 
@@ -136,24 +135,6 @@ def explain_all(
     return Measured(seconds, later, len(plan.missing), last, memory.total, memory.largest)
 
 
-def largest_difference(one: Path, other: Path) -> float:
-    """The largest difference of scores, bases and predictions between two runs over the same rows."""
-    import pyarrow.compute as pc
-    import pyarrow.dataset as dataset
-
-    columns = ["row", "shapley", "shapley_base", "prediction", "probability"]
-    tables = [
-        dataset.dataset(folder).to_table(columns=columns).sort_by("row") for folder in (one, other)
-    ]
-    worst = 0.0
-    for name in columns:
-        a, b = (
-            (pc.list_flatten(t[name]) if name == "shapley" else t[name]).to_numpy() for t in tables
-        )
-        worst = max(worst, float(np.abs(a - b).max()))
-    return worst
-
-
 def bytes_of(folder: Path) -> int:
     return sum(part.stat().st_size for part in folder.iterdir())
 
@@ -194,17 +175,12 @@ def measure_rate(folder: Path, data: str, quick: bool) -> bool:
     tenth = folder / "tenth.parquet"
     pq.write_table(pa.table({"text": texts}), source, row_group_size=2000)
     pq.write_table(pa.table({"text": texts[::10]}), tenth, row_group_size=2000)
-    core, probable = (Task(settings=Settings(scale=scale)) for scale in ("logit", "probability"))
+    logits = Task(settings=Settings(scale="logit"))
+    probabilities = Task(settings=Settings(scale="probability"))
     cases = {
-        "core, logits, workers: 1": (source, 1, core),
-        "core, logits, workers: 2": (source, WORKERS, core),
-        "JAX on the processor, logits, workers: 2": (source, WORKERS, choose_engine(core, "jax")),
-        "core, probabilities, workers: 2": (tenth, WORKERS, probable),
-        "JAX on the processor, probabilities, workers: 2": (
-            tenth,
-            WORKERS,
-            choose_engine(probable, "jax"),
-        ),
+        "logits, workers: 1": (source, 1, logits),
+        "logits, workers: 2": (source, WORKERS, logits),
+        "probabilities, workers: 2": (tenth, WORKERS, probabilities),
     }
     runs = {
         name: explain_all(table, folder / f"out{k}", workers, task=task)
@@ -230,31 +206,12 @@ def measure_rate(folder: Path, data: str, quick: bool) -> bool:
             "documents/s": peer,
         }
     )
-    one, two, device, slow, slow_device = runs.values()
-    pairs = (folder / "out1", folder / "out2"), (folder / "out3", folder / "out4")
+    one, two, _ = runs.values()
     rates = [row["documents/s"] for row in rows]
     bars = [
         Bar("documents per second, logits, two workers", rates[1], ">=", 2000.0),
         Bar("time with one worker over time with two", one.seconds / two.seconds, ">=", 1.7),
-        Bar(
-            "JAX over the core, logits, after a quarter of the rows",
-            device.later / two.later,
-            ">=",
-            1.5,
-        ),
-        Bar(
-            "JAX over the core, probabilities, after a quarter of the rows",
-            slow_device.later / slow.later,
-            ">=",
-            1.5,
-        ),
         Bar("times lime's rate, logits", rates[1] / peer, ">=", 800.0),
-        Bar(
-            "largest difference between the engines over all rows",
-            max(largest_difference(*pair) for pair in pairs),
-            "<=",
-            1e-9,
-        ),
         Bar("peak memory of all processes together, MB", two.total, "<=", 1024.0),
         Bar(
             "rows with an error",
@@ -267,9 +224,8 @@ def measure_rate(folder: Path, data: str, quick: bool) -> bool:
         "players": "words",
         "largest process, MB": round(two.largest),
         "output, bytes per document": round(bytes_of(folder / "out1") / len(texts)),
-        "rows that JAX left to the core": device.progress.by_core + slow_device.progress.by_core,
         "logits with one worker, times lime's rate": round(rates[0] / peer),
-        "probabilities, times lime's rate": round(rates[3] / peer),
+        "probabilities, times lime's rate": round(rates[2] / peer),
     }
     where = folder if quick else RESULTS  # a trial leaves no record
     return report("corpus", rows, seed=SEED, settings=settings, bars=bars, folder=where)

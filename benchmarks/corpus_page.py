@@ -46,10 +46,9 @@ def _rates(record: dict[str, Any]) -> str:
         "\n".join(lines)
         + f"""
 
-The first rate includes the start of the workers and the compilation of programs; the second one is that of the last
+The first rate includes the start of the workers; the second one is that of the last
 three quarters of the reviews. lime runs in one process. With logits and two workers, the first rate is
-{bars["times lime's rate, logits"]:,.0f} times that of lime. The scores of the two engines differ by at most \
-{bars["largest difference between the engines over all rows"]:.1e}.
+{bars["times lime's rate, logits"]:,.0f} times that of lime.
 """
     )
 

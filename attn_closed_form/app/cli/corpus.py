@@ -59,11 +59,6 @@ RUN_OPTIONS = {
     "--columns NAME[,NAME]": "columns to copy to the results (default: all but the inputs; '' for none)",
     **MODEL,
     **settings_options(),
-    "--engine numpy|jax|auto": (
-        None,
-        "numpy",
-        "NumPy, JAX in batches, or JAX if it finds an accelerator (default: numpy)",
-    ),
     "--max-chars N": (at_least(1), 1_000_000, "maximum length of a text; a longer one is an error"),
     "--format parquet|csv|xlsx|jsonl": "also write all results to one file next to OUT, such as OUT.csv",
     "--form long|wide": "one row per word or per input in that file (default: long for csv and xlsx, otherwise wide)",
@@ -89,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     from ..files.bags import SUFFIXES
     from ..run.plan import input_files
     from ..run.table import write_results
-    from ..run.task import Task, choose_engine
+    from ..run.task import Task
 
     if len(args.separator) != 1:
         raise argparse.ArgumentTypeError(
@@ -116,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         if args.columns is None
         else tuple(name for name in args.columns.split(",") if name),
     )
-    status = explain_all(args, choose_engine(task, args.engine), args.source, args.folder)
+    status = explain_all(args, task, args.source, args.folder)
     if table is not None and status in (0, 1):
         write_results(args.folder, table, args.form, args.separator)
         print(f"{table}: written")
@@ -168,7 +163,7 @@ def explain_all(
             print(_how_far(folder, plan, unit), file=sys.stderr)
         raise
     seconds = time.monotonic() - begin
-    rows, failed, by_core, lost, _ = meter.last
+    rows, failed, lost, _ = meter.last
     if rows:
         rate = f", {rows / seconds:.0f} per second"
     else:
@@ -181,13 +176,7 @@ def explain_all(
         deaths = f", {lost} workers lost and replaced"
     else:
         deaths = ""
-    if task.engine != "numpy" and by_core:
-        core = f", {by_core:,} of them by the core"
-    else:
-        core = ""
-    print(
-        f"{folder}: {plan.rows:,} {unit}, {rows:,} now in {seconds:.1f} s{core}{rate}{errors}{deaths}"
-    )
+    print(f"{folder}: {plan.rows:,} {unit}, {rows:,} now in {seconds:.1f} s{rate}{errors}{deaths}")
     return 1 if failed and failed == plan.rows else 0
 
 

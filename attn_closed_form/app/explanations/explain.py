@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...attention.predict import TruncationWarning
 from ...game.budget import ToleranceError
 from ...game.links import LinkedGame
 from ..models.protocol import Model, Units
-from .evidence import Evidence, Scored
+from .evidence import Evidence
 from .explanation import Explanation, Explanations
 from .methods import Method, as_methods, default_methods
 from .settings import Settings
@@ -118,15 +118,11 @@ def explain_evidence(
     evidence: Evidence,
     methods: Iterable[Method] | None,
     strict: bool = False,
-    known: Mapping[str, Scored] = {},
 ) -> Explanations:
-    """Explain with all settings resolved; None selects the default methods.
-
-    `known` has scores by method that were computed for many inputs at once.
-    """
+    """Explain with all settings resolved; None selects the default methods."""
     explanations = Explanations(evidence)
     for method in default_methods(evidence) if methods is None else methods:
-        scored = known[method.name] if method.name in known else method.score(evidence)
+        scored = method.score(evidence)
         if scored is not None:
             # Calls of the model only count if nothing is exact.
             fit = evidence.fit if method.needs == "game" else None

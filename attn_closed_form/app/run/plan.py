@@ -400,7 +400,7 @@ def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> P
 
 def _request(files: Sequence[Path], task: Task) -> dict[str, Any]:
     """Return the data that two runs must share to use one folder, as JSON."""
-    names = ("column", "columns", "max_chars", "model_options", "region", "files", "engine")
+    names = ("column", "columns", "max_chars", "model_options", "region", "files")
     options = {name.replace("_", "-"): getattr(task, name) for name in names}
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
         contents = list(threads.map(_fingerprint, files))

@@ -48,7 +48,6 @@ class Progress(NamedTuple):
 
     rows: int = 0  # rows that were written
     failed: int = 0  # rows with an error
-    by_core: int = 0  # rows with scores that the engine left to the core
     lost: int = 0  # workers of this machine that died and were replaced
     note: str = ""  # a message for the user, such as the rows that were abandoned
 
@@ -75,7 +74,7 @@ def explain_part(task: Task, part: Part) -> Progress:
     pa = pyarrow()
     target = Path(part.target)
     schema = pa.parquet.read_schema(target.with_name(MANIFEST)).remove_metadata()
-    rows = failed = by_core = 0
+    rows = failed = 0
     with (
         threadpool_limits(1),
         replacing(target, part.work) as partial,
@@ -84,18 +83,19 @@ def explain_part(task: Task, part: Part) -> Progress:
         for table in part.read(task.column):
             refused = {number - rows: reason for number, reason in part.refused.items()}
             with collector_paused():  # until the objects of these rows are gone
-                results, *counts = _explained(
+                results, failures = _explained(
                     task, part, table, schema, part.first_row + rows, refused
                 )
             writer.write_table(results)
-            rows, failed, by_core = np.add([rows, failed, by_core], counts).tolist()
-    return Progress(rows, failed, by_core)
+            rows += results.num_rows
+            failed += failures
+    return Progress(rows, failed)
 
 
 def _explained(
     task: Task, part: Part, table: Any, schema: Any, first: int, refused: Mapping[int, str]
-) -> tuple[Any, int, int, int]:
-    """Explain rows from number `first` on; also count all rows, errors, and rows computed by the core."""
+) -> tuple[Any, int]:
+    """Explain rows from number `first` on; return their table and the number of errors."""
     outcomes = explain_inputs(
         task, table[task.column].to_pylist(), part.folder, str(Path(part.target).parent), refused
     )
@@ -107,10 +107,8 @@ def _explained(
             columns[name] = table[name].cast(kind)
         else:
             columns[name] = pyarrow().nulls(len(outcomes), kind)
-    rows = [outcome for outcome in outcomes if not isinstance(outcome, Reason)]
-    failed = len(outcomes) - len(rows)
-    by_core = sum(row.by_core for row in rows)
-    return result_table(task, schema, columns, outcomes), len(outcomes), failed, by_core
+    failures = sum(isinstance(outcome, Reason) for outcome in outcomes)
+    return result_table(task, schema, columns, outcomes), failures
 
 
 def run(
@@ -132,15 +130,14 @@ def run(
     else:
         steps = _on_dask(task, parts, workers, cluster)
     stamps = {source: _stamp(source) for source in {part.source for part in parts}}
-    rows = failed = by_core = 0
+    rows = failed = 0
     for part, progress in steps:
         if part is not None and _stamp(part.source) != stamps[part.source]:
             Path(part.target).unlink(missing_ok=True)
             raise RunError(f"{part.source}: changed during the run")
         rows = rows + progress.rows
         failed = failed + progress.failed
-        by_core = by_core + progress.by_core
-        yield progress._replace(rows=rows, failed=failed, by_core=by_core)
+        yield progress._replace(rows=rows, failed=failed)
 
 
 def _stamp(source: str) -> tuple[int, int]:

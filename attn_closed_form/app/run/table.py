@@ -30,7 +30,7 @@ from ..models.protocol import Model
 from ..show.exports import FORMULA
 from .plan import planned
 from .runner import run
-from .task import RunError, Task, choose_engine, pyarrow
+from .task import RunError, Task, pyarrow
 
 FORMS = ("long", "wide")
 LONG_COLUMNS = ("position", "word", "start", "end", "occurrences")
@@ -248,7 +248,6 @@ def explain_table(
     form: str = "long",
     separator: str = ",",
     workers: int = 1,
-    engine: str = "numpy",
     **settings: Any,
 ) -> Any:
     """Explain every row of a table.
@@ -268,7 +267,6 @@ def explain_table(
     form : "long", one row per input and word, or "wide", one row per input with lists
     separator : separator of CSV
     workers : number of processes
-    engine : "numpy", "jax" (batches on a device) or "auto", see docs/corpus.md
     **settings : as in `explain`
 
     Returns
@@ -300,7 +298,6 @@ def explain_table(
         settings=Settings.from_options(settings),
         columns=None if columns is None else tuple(columns),
     )
-    task = choose_engine(task, engine)
     with tempfile.TemporaryDirectory() as work:
         source = Path(work) / "in.parquet"
         folder = Path(work) / "out"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import importlib
 import json
 import os
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -21,7 +20,7 @@ import numpy as np
 
 from ... import __version__
 from ..._types import Array, Ids
-from ..explanations.evidence import Evidence, Scored, ToleranceWarning
+from ..explanations.evidence import Evidence, ToleranceWarning
 from ..explanations.explain import explain_evidence, within_reach
 from ..explanations.explanation import Explanations
 from ..explanations.methods import as_methods
@@ -33,8 +32,7 @@ from ..show.exports import KINDS
 from ..show.exports import row as bag_row
 
 MAX_CHARS = 1_000_000
-BATCH_CHARS = {"numpy": 1 << 19, "jax": 1 << 21}  # characters of texts per batch
-ENGINES = ("numpy", "jax", "auto")
+BATCH_CHARS = 1 << 19  # characters of texts per batch
 MOST_CLASSES = 100  # maximum number of classes with a column each
 BAG_COLUMNS = (
     "instances",
@@ -78,8 +76,6 @@ class Task:
     columns : the user's columns to keep; None keeps all but `column`
     region : side of square regions of a bag, in the unit of its coordinates; None for the regions of the file
     files : kinds of files to write for every bag, names of `show.exports.KINDS`
-    engine : "numpy" for the core, or "jax" for batches on a device (`jax_model/device/engine.py`), which leaves to the
-        core what it cannot compute. See `choose_engine`
     version : version of this package; a worker with another version raises an error
     """
 
@@ -92,7 +88,6 @@ class Task:
     columns: tuple[str, ...] | None = None
     region: float | None = None
     files: tuple[str, ...] = ()
-    engine: str = "numpy"
     version: str = __version__
 
     def __post_init__(self) -> None:
@@ -124,35 +119,6 @@ class Task:
         return sha256(path)
 
 
-def choose_engine(task: Task, engine: str) -> Task:
-    """Return the task with an engine: "numpy", "jax", or "auto", which is JAX if it finds a suitable accelerator."""
-    if engine not in ENGINES:
-        raise ValueError(f"engine: expected one of {', '.join(ENGINES)}, got {engine!r}")
-    if engine == "numpy":
-        return task
-    try:
-        found = _engine("jax")
-    except ImportError:
-        if engine == "jax":
-            raise
-        return task
-    refusal = found.refusal(task.opened(), task.methods, task.settings)
-    if engine == "jax" and refusal:
-        raise RunError(f"--engine jax: {refusal}; or use --engine numpy")
-    if engine == "auto" and (refusal or not found.accelerated):
-        return task
-    return replace(task, engine="jax")
-
-
-@lru_cache(maxsize=1)
-def _engine(name: str) -> Any:
-    """Import the engine of `jax_model`, on which this package does not depend."""
-    try:
-        return importlib.import_module("jax_model.device.engine").Engine()
-    except ImportError as error:
-        raise ImportError(f"--engine {name} needs JAX ({error}): pip install '.[jax]'") from None
-
-
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file's contents."""
     with path.open("rb") as file:
@@ -175,10 +141,9 @@ class Row(NamedTuple):
     logits: Array  # (C,)
     cells: dict[str, Any]  # cells of the other columns, by name
     scores: dict[str, Array]  # (d,) by method
-    by_core: bool = True  # whether the core computed some scores
 
     @classmethod
-    def of(cls, explanations: Explanations, by_core: bool = True) -> Row:
+    def of(cls, explanations: Explanations) -> Row:
         """Return the row of an explained input."""
         evidence = explanations.evidence
         units = evidence.units
@@ -202,7 +167,7 @@ class Row(NamedTuple):
         for name, explanation in explanations.items():
             cells |= {f"{name}_base": explanation.base_value, f"{name}_error": explanation.error}
         scores = {name: each.scores for name, each in explanations.items()}
-        return cls(evidence.labels, places, counts, evidence.logits, cells, scores, by_core)
+        return cls(evidence.labels, places, counts, evidence.logits, cells, scores)
 
 
 # Errors about one input; a run continues with the others.
@@ -284,10 +249,6 @@ def _explain_batch(task: Task, batch: _Batch, folder: str, target: Path | None) 
     """Explain a batch step by step, because each step is faster for all inputs together."""
     methods = as_methods(task.methods)
     model = task.opened()
-    if task.engine == "numpy":
-        engine = None
-    else:
-        engine = _engine(task.engine)
 
     def read(raw: Any, units: Units | None) -> Units:
         return model.read(raw) if units is None else units
@@ -301,30 +262,20 @@ def _explain_batch(task: Task, batch: _Batch, folder: str, target: Path | None) 
             [each.units for each in evidence], [each.on_logit.settings for each in evidence]
         )
 
-    def explain(
-        evidence: Evidence, known: Mapping[str, Scored] | None, raw: Any
-    ) -> Callable[[], Row]:
-        explanations = explain_evidence(evidence, methods, True, known or {})
+    def explain(evidence: Evidence, raw: Any) -> Callable[[], Row]:
+        explanations = explain_evidence(evidence, methods, True)
         for kind in task.files:
             if target is not None:
                 KINDS[kind].write(explanations, target / f"{Path(raw).stem}{KINDS[kind].suffix}")
-        return partial(Row.of, explanations, by_core=len(known or {}) < len(methods))
+        return partial(Row.of, explanations)
 
     batch.each(partial(_input, task, folder))
     batch.each(read, batch.together(model.read_many))
-    if engine is None:
-        batch.together(model.prepare_logits)
-    elif batch.values:
-        for units, logits in zip(batch.values, engine.logits(model, batch.values), strict=True):
-            units.keep("logits", logits)
+    batch.together(model.prepare_logits)
     batch.each(resolve)
-    if engine is None:
-        batch.together(prepare_games)
+    batch.together(prepare_games)
     batch.each(partial(within_reach, settings=task.settings))
-    known: Sequence[Any] = [None] * len(batch.values)
-    if engine is not None and batch.values:
-        known = engine.scored(batch.values, task.methods)
-    batch.each(explain, known, [batch.raws[i] for i in batch.numbers])
+    batch.each(explain, [batch.raws[i] for i in batch.numbers])
     batch.each(lambda row: row())
     for i, row in zip(batch.numbers, batch.values, strict=True):
         batch.outcomes[i] = row
@@ -339,7 +290,7 @@ def _batches(task: Task, raws: Sequence[Any]) -> Iterator[Sequence[Any]]:
     first = size = 0
     for i, raw in enumerate(raws):
         size += len(raw) if isinstance(raw, str) else 0
-        if size > BATCH_CHARS[task.engine] and i > first:
+        if size > BATCH_CHARS and i > first:
             yield raws[first:i]
             first = i
             size = len(raw)
