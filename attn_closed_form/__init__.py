@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from .app.models.bag import Bag
     from .app.models.bag_classifier import BagClassifier
     from .app.models.black_box import game_from_black_box
-    from .app.models.heads import head_games
-    from .app.models.kernel import KernelPredictor
     from .app.models.mean_text import MeanPooledText
     from .app.models.score_table import ScoreTable
     from .app.models.text_classifier import TextClassifier
@@ -59,7 +57,6 @@ _APP_MODULES = {
     "BagClassifier": "models.bag_classifier",
     "Explanation": "explanations.explanation",
     "Explanations": "explanations.explanation",
-    "KernelPredictor": "models.kernel",
     "MeanPooledText": "models.mean_text",
     "ScoreTable": "models.score_table",
     "Settings": "explanations.settings",
@@ -69,7 +66,6 @@ _APP_MODULES = {
     "explain": "explanations.explain",
     "explain_table": "run.table",
     "game_from_black_box": "models.black_box",
-    "head_games": "models.heads",
     "load_bag": "files.bags",
     "load_demo_model": "files.open_model",
     "load_model": "files.open_model",
@@ -83,7 +79,6 @@ __all__ = [
     "BagClassifier",
     "Explanation",
     "Explanations",
-    "KernelPredictor",
     "MeanPooledText",
     "PooledGame",
     "ScoreTable",
@@ -106,7 +101,6 @@ __all__ = [
     "fit_slalom",
     "game_from_black_box",
     "gradient",
-    "head_games",
     "interactions",
     "leave_one_out",
     "lime_limit",

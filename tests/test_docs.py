@@ -1,10 +1,10 @@
 """Every page: its Python runs from the first line to the last, its commands exist, its links lead somewhere."""
 
-import math
 import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attn_closed_form.app.cli.main import PROG
@@ -85,19 +85,20 @@ def weighted_means(names, out):
     )  # as metafor finds (method "DL")
     assert abs(share.sum() - names["pooled"]) < 1e-9 < abs(loo.sum() - names["pooled"])
     assert Path("forest.png").exists() and names["mixture"].d == 4
-    values, predictor, X, y, test = (
-        names[name] for name in ("values", "predictor", "X", "y", "test")
-    )
-    chances = predictor.predict_proba(X[test])[range(len(test)), y[test]]
-    assert abs(values.sum() - sum(math.log(2 * p) for p in chances)) < 1e-3
+    games = [names["game_of"](names["X"][i], names["y"][i]) for i in names["test"]]
+    with_all = sum(float(game.value(np.ones(game.d, dtype=bool))) for game in games)
+    # Without training examples every probability is 1/2.
+    assert abs(names["values"].sum() - (with_all - len(games) / 2)) < 1e-4
 
 
 def attention_heads(names, out):
     games = names["games"]
-    removed = names["removed"]
-    assert games.s.shape == (4, 1, 7) and names["shapley_values"].shape == (4, 1, 7)
-    assert abs(names["shapley_values"].sum() - games.values().sum()) < 1e-7
-    assert games.knock_out(removed).shape == (4, 1)
+    everything = np.ones(7, dtype=bool)
+    outputs = [float(game.value(everything)) for game in games]
+    np.testing.assert_allclose(names["shares"].sum(axis=1), outputs, atol=1e-9)
+    # The heads' outputs along the gradient add up to the layer's output without its bias.
+    layer_output = names["kept"]["output"][0, -1].detach() - names["attention"].c_proj.bias
+    assert sum(outputs) == pytest.approx(float(layer_output @ names["gradient"][0, -1]), rel=1e-4)
 
 
 PROMISES = {

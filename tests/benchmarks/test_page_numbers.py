@@ -147,16 +147,6 @@ def time_of_a_transformer():
     yield f"takes {row['seconds']:.0f} s on two cores with its report, of which {row['other seconds']:.1f} s"
 
 
-def knock_outs_of_heads():
-    found = [row for row in stored("head_games")["rows"] if row["method"].endswith("layer 3 of 3")]
-    short, long = (
-        [row["game"] for row in found if f", {steps} steps" in row["method"]]
-        for steps in ("400", "1,200")
-    )
-    yield f"a correlation of {min(short):.3f} to {max(short):.3f}"
-    yield "the correlations are {:.3f}, {:.3f} and {:.3f}".format(*long)
-
-
 FUNCTIONS = {
     function.__name__: function
     for function in (
@@ -167,7 +157,6 @@ FUNCTIONS = {
         accuracy_of_text_models,
         statements_of_the_papers,
         times_of_large_inputs,
-        knock_outs_of_heads,
         time_of_a_transformer,
         coverage_of_a_transformer,
         games_of_the_guarantee,
