@@ -65,7 +65,7 @@ def _try(what: str, trial: Trial, settings: tuple[Any, ...]) -> tuple[str, float
         return f"crash: {type(error).__name__} {error}", 0.0
     if not np.isfinite(ours).all():
         return "not a number", 0.0
-    link = () if trial.link is None else (trial.link.name, trial.link.scale, trial.link.target)
+    link = () if trial.link is None else (trial.link.name, trial.link.scale)
     values, doubt = linked_extended_values(game, *link) if link else extended_values(game)
     largest = float(np.abs(values).max()) - doubt
     if screen(kind, values, doubt, ours, 0.25 * trial.tol * largest, settings):

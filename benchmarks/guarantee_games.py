@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,33 +63,16 @@ def random_linked_trial(rng: np.random.Generator, most_players: int = 8) -> Tria
         )
     )
     game = _game(rng, family, int(rng.integers(1, most_players + 1)), 1)
-    name = str(rng.choice(["sigmoid", "sigmoid", "log", "squared_error", "exp"]))
+    name = str(rng.choice(["sigmoid", "sigmoid", "exp"]))
     largest = float(
         max(np.abs(x).max() for x in (game.v, game.v_absent, game.v_background, game.bias))
     )
     scale = float(
         rng.choice([0.1, 1.0, 3.0, 10.0, 30.0, 60.0 if name == "sigmoid" else 3.0])
     ) / max(largest, 1e-6)
-    if name == "squared_error":
-        target = float(rng.normal())
-    else:
-        target = 0.0
-    if name == "log":
-        v, v_absent, v_background = (
-            np.abs(x) + float(rng.choice([0.0, 0.1])) for x in _values(game)
-        )
-        empty = abs(game.empty_value) + 0.1
-        bias = abs(game.bias) + 0.01
-        game = replace(
-            game, v=v, v_absent=v_absent, v_background=v_background, empty_value=empty, bias=bias
-        )
     if name == "exp":
         scale = min(scale, 3.0 / max(largest, 1e-6))
-    return Trial(family, game, float(10 ** rng.uniform(-10, -3)), Link(name, scale, target))
-
-
-def _values(game: PooledGame) -> tuple[Any, Any, Any]:
-    return game.v, game.v_absent, game.v_background
+    return Trial(family, game, float(10 ** rng.uniform(-10, -3)), Link(name, scale))
 
 
 def _game(rng: np.random.Generator, family: str, d: int, H: int) -> PooledGame:

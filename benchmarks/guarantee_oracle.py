@@ -104,41 +104,29 @@ def ball_values(game: Any, bits: int = BITS) -> list[Any]:
     return out
 
 
-def linked_extended_values(
-    game: Any, name: str, scale: float, target: float
-) -> tuple[Float, float]:
+def linked_extended_values(game: Any, name: str, scale: float) -> tuple[Float, float]:
     """The link's function of every f, and an estimate of the absolute error."""
     f, doubt = extended_values(game)
-    x = LONG(scale) * (f - LONG(target))
-    doubt = abs(scale) * (doubt + LONG_ERROR * (float(np.abs(f).max()) + abs(target)))
+    x = LONG(scale) * f
+    doubt = abs(scale) * (doubt + LONG_ERROR * float(np.abs(f).max()))
     if name == "sigmoid":
         g = 1 / (1 + np.exp(-x))
         slope = 0.25
-    elif name == "log":
-        g = np.log(x)
-        slope = 1 / float(x.min())
-    elif name == "exp":
+    else:
         g = np.exp(x)
         slope = float(np.exp(x.max()))
-    else:
-        g = x * x
-        slope = 2 * float(np.abs(x).max())
     return g, slope * doubt + LONG_ERROR * float(np.abs(g).max())
 
 
-def linked_ball_values(
-    game: Any, name: str, scale: float, target: float, bits: int = 400
-) -> list[Any]:
+def linked_ball_values(game: Any, name: str, scale: float, bits: int = 400) -> list[Any]:
     """The link's function of every f as balls."""
     from flint import arb
 
     functions = {
         "sigmoid": lambda x: 1 / (1 + (-x).exp()),
-        "log": lambda x: x.log(),
         "exp": lambda x: x.exp(),
-        "squared_error": lambda x: x * x,
     }
-    return [functions[name](arb(scale) * (f - arb(target))) for f in ball_values(game, bits)]
+    return [functions[name](arb(scale) * f) for f in ball_values(game, bits)]
 
 
 def shapley_rows(d: int) -> list[list[Fraction]]:

@@ -23,12 +23,10 @@ def values(game, masks=None):
     if masks is None:
         masks = coalitions(game.d)
     if hasattr(game, "link"):
-        x = LD(game.link.scale) * (values(game.game, masks) - LD(game.link.target))
+        x = LD(game.link.scale) * values(game.game, masks)
         links = {
             "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-            "log": np.log,
             "exp": np.exp,
-            "squared_error": np.square,
         }
         return links[game.link.name](x)
     if not hasattr(game, "s"):  # any function of coalitions

@@ -1,4 +1,4 @@
-"""A function of a prediction as a game: probabilities, risks and losses of a one-head pooled game, exactly.
+"""A function of a prediction as a game: probabilities and risks of a one-head pooled game, exactly.
 
 Let f = N/D be the value of a pooled game with one head, N and D its sums over the players, and g a function that is
 analytic on the range [lo, hi] of f. A rational approximation with simple poles z_m off that range,
@@ -21,14 +21,12 @@ values, so a linked game is a game for every function of the library that takes 
 | link | g(f) | poles |
 |---|---|---|
 | "sigmoid" | 1 / (1 + e^-f) | +-i y_m with positive residues, from a table over max(abs(lo), abs(hi)) |
-| "log" | log f, f > 0 | negative real numbers: Gauss-Legendre nodes of log f = int_0^1 (f - 1) / (1 + x (f - 1)) dx |
 | "exp" | e^f | a ring around [lo, hi]: the trapezoidal rule for Cauchy's integral |
-| "squared_error" | (f - target)^2 | a ring |
 
 The entries of the table are made by `benchmarks/link_poles.py` and proved in ball arithmetic by
 `tests/game/test_links.py`.
 
-The bounds of the others are derived in docs/theory/bounds-of-the-engine.md, "Poles of other links".
+The bound of the ring is derived in docs/theory/bounds-of-the-engine.md, "Poles of the exponential".
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ from .pooled_game import PooledGame, finite, times_power
 
 Complex = NDArray[np.complexfloating[Any, Any]]
 
-# Maximum number of poles of a logarithm or a ring; more would take too long.
+# Maximum number of poles on a ring; more would take too long.
 MOST_POLES = 96
 # Radii of rings that are tried, relative to the half range, and the limit on the growth of g from the range to there.
 RADII = np.geomspace(1.2, 12.0, 24)
@@ -83,31 +81,21 @@ class Poles(NamedTuple):
 
 @dataclass(frozen=True)
 class Link:
-    """A function g that a prediction f is sent through, with its argument: g(scale f), or (f - target)^2."""
+    """A function g that a prediction f is sent through, with its argument: g(scale f)."""
 
     name: str
     scale: float = 1.0
-    target: float = 0.0
 
     def __post_init__(self) -> None:
         if self.name not in LINKS:
             raise ValueError(f"link: expected one of {', '.join(LINKS)}, got {self.name!r}")
-        for name, value in (("scale", self.scale), ("target", self.target)):
-            if not math.isfinite(value):
-                raise ValueError(f"{name}: expected a finite number, got {value}")
-        if self.target and self.name != "squared_error":
-            raise ValueError(
-                f"target: only squared_error has a target, got {self.target} with {self.name}"
-            )
+        if not math.isfinite(self.scale):
+            raise ValueError(f"scale: expected a finite number, got {self.scale}")
 
     def __call__(self, f: ArrayLike) -> Any:
         """Apply the function to predictions, elementwise."""
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            return LINKS[self.name].function(self.argument(np.asarray(f, dtype=np.float64)))
-
-    def argument(self, f: Any) -> Any:
-        """Return the argument of g: the scaled prediction minus the target."""
-        return self.scale * (f - self.target)
+            return LINKS[self.name].function(self.scale * np.asarray(f, dtype=np.float64))
 
 
 def _sigmoid(x: Array) -> Array:
@@ -136,95 +124,42 @@ def _sigmoid_poles(lo: float, hi: float, error: float) -> Poles:
     return Poles(0.5, 1j * y, r + 0j, bound)
 
 
-def _log_poles(lo: float, hi: float, error: float) -> Poles:
-    """Return Gauss-Legendre nodes of the integral for log f, with f in units of the middle of the range."""
-    if not lo > 0:
-        raise ToleranceError(
-            f"the logarithm needs predictions above 0, and these range over [{lo:.4g}, {hi:.4g}]"
-        )
-    middle = math.sqrt(lo) * math.sqrt(hi)
-    for M in range(1, MOST_POLES + 1):
-        bound = max(_log_error(lo / middle - 1, M), _log_error(hi / middle - 1, M))
-        if bound <= error:
+def _exp_poles(lo: float, hi: float, error: float) -> Poles:
+    """Place the poles of e^f on a ring around the range: the trapezoidal rule for Cauchy's integral."""
+    c = (lo + hi) / 2
+    r = (hi - lo) / 2
+    constant = float(np.exp(c))
+    largest = max(abs(float(np.exp(lo))), abs(float(np.exp(hi))))
+    best: tuple[bool, int, float, float] | None = None
+    for radius in RADII * r:
+        # On a circle |e^z| is largest at its right end.
+        G = max(abs(float(np.exp(c + radius))), abs(float(np.exp(c - radius)))) + abs(constant)
+        if best is not None and LARGEST_GROWTH * largest < G:
             break
-    x, w = np.polynomial.legendre.leggauss(M)
-    x = (1 + x) / 2
-    w = w / 2
-    # (f-1) / (1 + x (f-1)) = 1/x - 1 / (x^2 (f + 1/x - 1)).
-    z = middle * (1 - 1 / x)
-    residue = -middle * w / x**2
-    return Poles(
-        math.log(middle) + float((w / x).sum()), z + 0j, residue + 0j, bound + 64 * M * ULP
-    )
-
-
-def _log_error(u: float, M: int) -> float:
-    """Return the bound on the error of M nodes at u = f - 1."""
-    if u == 0:
-        return 0.0
-    t = abs(1 + 2 / u)
-    # P_M(t) >= ((t + sqrt(t^2-1)) / 2)^M C(2M, M) / 2^M is not needed: the recurrence is stable for t > 1.
-    before = 1.0
-    now = t
-    for n in range(1, M):
-        before, now = now, ((2 * n + 1) * t * now - n * before) / (n + 1)
-        if now > 1e150:
-            return 0.0
-    return abs(u) / ((2 * M + 1) * min(1.0, 1 + u) * now**2)
-
-
-def _ring(
-    function: Callable[[Any], Any], log_tail: Callable[[float, float, int], float]
-) -> Callable[[float, float, float], Poles]:
-    """Place poles of an entire function on a ring; `log_tail(c, radius, n)` bounds its powers from n on."""
-
-    def poles(lo: float, hi: float, error: float) -> Poles:
-        c = (lo + hi) / 2
-        r = (hi - lo) / 2
-        constant = float(function(c))
-        largest = max(abs(float(function(lo))), abs(float(function(hi))))
-        best: tuple[bool, int, float, float] | None = None
-        for radius in RADII * r:
-            # On a circle |e^z| is largest at its right end and |z^2| at the end that is further from 0.
-            G = max(abs(float(function(c + radius))), abs(float(function(c - radius)))) + abs(
-                constant
-            )
-            if best is not None and LARGEST_GROWTH * largest < G:
+        x = r / radius
+        for n in range(4, 2 * MOST_POLES + 1, 2):
+            tail = math.exp(min(_log_exp_tail(c, radius, n), 700.0))
+            bound = G * x**n / ((1 - x) * (1 - x**n)) + tail / (1 - x)
+            if bound <= error:
                 break
-            x = r / radius
-            for n in range(4, 2 * MOST_POLES + 1, 2):
-                bound = G * x**n / ((1 - x) * (1 - x**n)) + math.exp(
-                    min(log_tail(c, radius, n), 700.0)
-                ) / (1 - x)
-                if bound <= error:
-                    break
-            best = min(best or (True, n, bound, radius), (bound > error, n, bound, radius))
-        assert best is not None
-        _, n, bound, radius = best
-        step = radius * np.exp(1j * np.pi * (2 * np.arange(n // 2) + 1) / n)
-        residue = -2 / n * (function(c + step) - constant) * step
-        return Poles(constant, c + step, residue, bound)
-
-    return poles
+        best = min(best or (True, n, bound, radius), (bound > error, n, bound, radius))
+    assert best is not None
+    _, n, bound, radius = best
+    step = radius * np.exp(1j * np.pi * (2 * np.arange(n // 2) + 1) / n)
+    residue = -2 / n * (np.exp(c + step) - constant) * step
+    return Poles(constant, c + step, residue, bound)
 
 
-def _exp_tail(c: float, radius: float, n: int) -> float:
-    return (
-        c + n * math.log(radius) - math.lgamma(n + 1) - math.log1p(-radius / (n + 1))
-        if radius <= n
-        else math.inf
-    )
+def _log_exp_tail(c: float, radius: float, n: int) -> float:
+    """Return the log of a bound on the sum of the powers of e^f from n on, on the ring."""
+    if radius > n:
+        return math.inf
+    return c + n * math.log(radius) - math.lgamma(n + 1) - math.log1p(-radius / (n + 1))
 
 
 LINKS: dict[str, _Kind] = {
     "sigmoid": _Kind(_sigmoid, _sigmoid_poles, lambda lo, hi: 0.25),
-    "log": _Kind(np.log, _log_poles, lambda lo, hi: 1 / lo),
-    "exp": _Kind(np.exp, _ring(np.exp, _exp_tail), lambda lo, hi: math.exp(hi)),
-    "squared_error": _Kind(
-        np.square,
-        _ring(np.square, lambda c, radius, n: -math.inf),
-        lambda lo, hi: 2 * max(abs(lo), abs(hi)),
-    ),
+    "exp": _Kind(np.exp, _exp_poles, lambda lo, hi: math.exp(hi)),
 }
 
 
@@ -253,10 +188,6 @@ class LinkedGame:
             raise ValueError(
                 f"game: exact values on the scale of {self.link.name} need one head, and this game has {self.game.H}; "
                 "`shapley_sample` estimates them for any number of heads, with standard errors"
-            )
-        if self.link.name == "log" and (self._values[0] < 0).any():
-            raise ValueError(
-                "game: the logarithm needs values of at least 0, and some are negative"
             )
 
     @property
@@ -292,13 +223,13 @@ class LinkedGame:
         """The argument of g for every state of the inner game (2d + 1,), 0 where it has no mass; and its rounding."""
         game = self.game
         link = self.link
-        base = link.scale * (game.base - link.target)
+        base = link.scale * game.base
         values = base + link.scale * times_power(game._off_center[0], game.exponent)
         if not np.isfinite(values).all():
             raise ToleranceError("the scaled predictions overflow float64")
         if game._without_mass is not None:
             values[game._without_mass[0]] = base
-        size = abs(link.scale) * (abs(game.base) + abs(link.target))
+        size = abs(link.scale) * abs(game.base)
         return values, 4 * ULP * (size + float(np.abs(values).max()))
 
     @cached_property
@@ -322,8 +253,7 @@ class LinkedGame:
                 sign * _minimum(a, sign * v, b, sign * v_absent, float(c0), sign * v_0)
                 for sign in (1, -1)
             )
-        # A minimum of values that are not negative has all of its digits, and the logarithm needs its sign.
-        return lo - (min(room, lo / 2) if lo > 0 else room), hi + room
+        return lo - room, hi + room
 
     @cached_property
     def _scale(self) -> float:
@@ -348,7 +278,7 @@ class LinkedGame:
             constant = float(LINKS[self.link.name].function(self._values[0][0]))
             poles = Poles(constant, np.zeros(0, dtype=complex), np.zeros(0, dtype=complex), 0.0)
         else:
-            if self.link.name in ("exp", "squared_error"):
+            if self.link.name == "exp":
                 # A ring that is tiny beside the values sees them all around it; the bound of a wider range holds, too.
                 room = max(0.0, LEAST_RANGE * float(np.ptp(self._values[0])) - (hi - lo)) / 2
                 lo = lo - room

@@ -328,15 +328,13 @@ class PooledGame:
             names = tuple(self.labels[group[0]] for group in members)
         return replace(self, s=s, v=v, s_absent=s_absent, v_absent=v_absent, labels=names)
 
-    def through(self, link: str, scale: float = 1.0, target: float = 0.0) -> LinkedGame:
+    def through(self, link: str, scale: float = 1.0) -> LinkedGame:
         """Return the game with value g(f), for a game with one head, which every function for games accepts.
 
         Parameters
         ----------
-        link : "sigmoid", the probability 1 / (1 + e^(-scale f)); "log", log(scale f); "exp", e^(scale f); or
-            "squared_error", (scale (f - target))^2
+        link : "sigmoid", the probability 1 / (1 + e^(-scale f)); or "exp", e^(scale f)
         scale : factor of f, such as one over the temperature of a calibrated model
-        target : the target of "squared_error"
 
         Examples
         --------
@@ -348,7 +346,7 @@ class PooledGame:
         """
         from .links import Link, LinkedGame
 
-        return LinkedGame(self, Link(link, float(scale), float(target)))
+        return LinkedGame(self, Link(link, float(scale)))
 
     def within(self, tol: float) -> PooledGame:
         """Return the game that the engine uses at this `tol`: this game, or that of the poles for a `LinkedGame`."""

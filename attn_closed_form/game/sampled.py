@@ -206,7 +206,7 @@ def _beyond_fitted_heads(
         rows = np.concatenate([[0, 1], 2 + others, 2 + pairs + others])
         try:
             head = fit_head(masks[rows], raw[rows], weights[rows])
-            fitted = head.through(link.name, link.scale, link.target) if link else head
+            fitted = head.through(link.name, link.scale) if link else head
             differences, values = _remainder(linked - fitted.value(masks), _accurate(fitted))
         except (ToleranceError, ValueError):  # no fit, or one whose values cannot be exact
             return []

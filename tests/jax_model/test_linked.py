@@ -17,16 +17,13 @@ def few_players():
     """Games of all kinds and links that enumeration can check, by name."""
     games = {}
     for seed, kind in enumerate(KINDS):
-        for link, offset in (("sigmoid", 0.5), ("exp", 0.0), ("squared_error", 1.0)):
+        for link, offset in (("sigmoid", 0.5), ("exp", 0.0)):
             games[f"{link}, {kind}"] = random_game(
                 seed, 7, 1, kind, 6.0, offset, empty_value=0.3
             ).through(link)
     games["steep"] = random_game(9, 6, 1, "replaced+background").through("sigmoid", scale=6.0)
     games["wide"] = random_game(9, 5, 1, "deleted", 40.0).through("sigmoid")
     games["masked"] = PooledGame.from_scores([0.0, 1.0, -1e9], [1.0, -2.0, 3.0]).through("sigmoid")
-    games["log"] = PooledGame.from_scores(
-        [0.0, 1.0, 2.0], [1.0, 2.0, 5.0], empty_value=1.0
-    ).through("log")
     games["constant"] = PooledGame.from_scores(
         [0.0, 1.0], [2.0, 2.0], s_background=0.0, v_background=2.0
     ).through("exp")
