@@ -371,22 +371,28 @@ def screen(
     return bool(error + doubt * (norm + 1) <= allowed)
 
 
+def exact_answers(what: str, f: list[Any], settings: tuple[Any, ...] = ()) -> list[Any]:
+    """Return all numbers of an answer as balls, from the values of all coalitions."""
+    from flint import arb
+
+    answers = []
+    for row in _rows(what.split(",")[0], len(f).bit_length() - 1, settings):
+        weights = [arb(x.numerator) / x.denominator if isinstance(x, Fraction) else x for x in row]
+        answers.append(sum((w * x for w, x in zip(weights, f, strict=True)), arb(0)))
+    return answers
+
+
 def largest_ratio(
     what: str, f: list[Any], ours: Float, tol: float, settings: tuple[Any, ...] = ()
 ) -> float:
     """Largest error over tol max|f|, an upper bound of it, in balls."""
     from flint import arb
 
-    rows = _rows(what, len(f).bit_length() - 1, settings)
     largest = arb(0)
     for x in f:
         largest = largest.max(abs(x))
     worst = 0.0
-    for row, value in zip(rows, ours.tolist(), strict=True):
-        weights = (
-            arb(x.numerator) / arb(x.denominator) if isinstance(x, Fraction) else x for x in row
-        )
-        exact = sum((w * x for w, x in zip(weights, f, strict=True)), arb(0))
+    for exact, value in zip(exact_answers(what, f, settings), ours.tolist(), strict=True):
         error = abs(arb(value) - exact)
         if not bool(error == 0):
             worst = max(

@@ -1,0 +1,129 @@
+"""LIME's limit of games with few types of players, up to hundreds of them, against `benchmarks/guarantee_types.py`.
+
+The oracle counts how many players of each type are present, in ball arithmetic. It found what the enumeration of 2^d
+coalitions could not reach: until version 0.3 a small group of terms of a game could move to a longer rule in p whose
+error nobody had looked at.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attn_closed_form import PooledGame, lime_limit
+from tests.profiles import at_least
+
+pytest.importorskip("flint")
+
+from benchmarks import guarantee_types
+from benchmarks.guarantee import judge
+from benchmarks.guarantee_functions import DEFAULTS, answer
+from benchmarks.guarantee_type_games import random_recipe
+
+
+def game_of_types(counts, s, v, **others):
+    member = np.repeat(np.arange(len(counts)), counts)
+    return PooledGame.from_scores(np.array(s)[member], np.array(v)[member], **others)
+
+
+def ratio(game, link, tol, settings):
+    """Largest error over what is promised."""
+    asked = game if link is None else game.through(*link)
+    ours = answer("lime", asked, tol, settings)
+    of_link = None if link is None else guarantee_types.Link(*link)
+    return guarantee_types.largest_ratio("lime", game, of_link, ours, tol, settings)
+
+
+# The game, its link, the tolerance and the settings (width, ridge, number of samples, features), and how many times the
+# error of 0.3 was outside.
+OUTSIDE_IN_0_3 = {
+    "equal players, 762 times": (
+        game_of_types(
+            [81],
+            [1.1010088502450999],
+            [2.775600151996036],
+            s_background=0.2614857280911401,
+            v_background=1.6982106303929836,
+            empty_value=1.0,
+        ),
+        None,
+        9.6e-12,
+        (10.0, 0.01, 1000, ()),
+    ),
+    "54 players, 7 times": (
+        game_of_types(
+            [1, 1, 52],
+            [0.4517338174793941, -0.12411998796258539, 0.2860592765972506],
+            [-3.485950347148801, 5.691434408066092, 5.463158835898103],
+            empty_value=6.0,
+        ),
+        ("sigmoid", 1.0),
+        1.2e-11,
+        (100.0, 1.0, 5000, ()),
+    ),
+    "68 players, 34 times": (
+        game_of_types(
+            [1, 1, 66],
+            [-0.25370265633670597, 0.41468939852660447, -0.11219707015728009],
+            [-2.1452803808533036, 0.5503860347969614, 2.0826138553544133],
+            s_background=1.3585092401275827,
+            v_background=0.5524521840075511,
+            empty_value=6.0,
+        ),
+        ("sigmoid", 1.0),
+        1.08e-10,
+        (10.0, 1.0, 5000, ()),
+    ),
+    "92 players, every default, 13 times": (
+        game_of_types([17, 37, 38], [0.1, -0.4, 0.0], [0.3, -2.8, 0.4]),
+        ("sigmoid", 1.0),
+        1e-10,
+        DEFAULTS,
+    ),
+    "92 players of equal masses, every default, 9 times": (
+        game_of_types([37, 25, 30], [0.0, 0.0, 0.0], [0.5, 1.2, -3.8]),
+        ("exp", 0.5),
+        1e-10,
+        DEFAULTS,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE_IN_0_3)
+def test_games_that_were_outside(name):
+    assert ratio(*OUTSIDE_IN_0_3[name]) <= 1
+
+
+def test_every_tolerance_of_a_game_that_was_outside():
+    """The error of 0.3 was inside at 1e-8 and at 1e-12, and outside in between."""
+    game, link, _, settings = OUTSIDE_IN_0_3["equal players, 762 times"]
+    for tol in np.geomspace(1e-8, 1e-12, 25):
+        assert ratio(game, link, float(tol), settings) <= 1
+
+
+@pytest.mark.parametrize("d", [46, 54, 92, 110])
+@pytest.mark.parametrize("link", [("sigmoid", 1.0), ("exp", 0.5)])
+def test_lengths_at_which_rules_change_their_kind(d, link):
+    """From such lengths on the longest rules have Gauss-Legendre nodes, which are exact to half the degree."""
+    game = game_of_types([d // 3, d // 3, d - 2 * (d // 3)], [0.0, -0.4, 0.2], [0.3, -2.8, 0.9])
+    assert ratio(game, link, 1e-10, DEFAULTS) <= 1
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["lime", "lime, odd settings"]))
+@at_least(40)
+def test_games_of_few_types(seed, what):
+    recipe = random_recipe(np.random.default_rng(seed), what, longest=130)
+    verdict, largest = judge(*recipe.question(), attack="types")
+    assert verdict in ("within", "refused", "refused, no tol named"), (recipe, verdict, largest)
+
+
+def test_the_oracle_refuses_what_is_wrong_by_twice_the_tolerance():
+    game, link, tol, settings = OUTSIDE_IN_0_3["92 players, every default, 13 times"]
+    found = lime_limit(game.through(*link), tol=tol)
+    right = np.append(found.coef, found.intercept)
+    largest = float(game.through(*link).value([True] * 17 + [False] * 75))
+    for number in (17, 92):
+        wrong = right.copy()
+        wrong[number] += 2 * tol * largest
+        of_link = guarantee_types.Link(*link)
+        assert guarantee_types.largest_ratio("lime", game, of_link, wrong, tol, settings) > 1
