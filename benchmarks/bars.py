@@ -29,7 +29,6 @@ WORDS = {
     r"^(\w+), 5 times ten-fold$": r"accuracy on \1, ten-fold cross-validation, 5 times",
     r"^times lime's rate, logits$": "documents per second over those of lime, logits",
     r"^rows doubled$": "rows repeated",
-    r": twin / core on the CPU$": ": speed of the JAX twin over that of the core, CPU",
     r"^one document, autodiff time / closed form time$": "time of autodiff over that of the closed form, one document",
     r"^outside in (.*)$": r"results outside the bound, \1",
     r"^(crashes|NaN) in (.*)$": r"\1, \2",

@@ -4,8 +4,9 @@
   autodiff for derivatives and LRP (`oracle.py`), enumeration of all coalitions for Shapley values, Banzhaf values,
   interactions and LIME (`coalitions.py`), and P2's SLALOM (`slalom.py`). It uses neither the score tables
   (`models/classifier/predict.py`) nor the games, so that agreement with the closed forms is evidence.
-- `device/` computes explanations of batches of documents on any device. It shares quadrature rules, bounds and score
-  tables with the core: agreement with the core shows that it is the same computation, not that it is correct.
+- `device.py` computes predictions, gradients and Shapley values of many documents on any device, and can be
+  differentiated. It shares the score tables and the rules for 1/D with the core: agreement with the core shows that it is
+  the same computation, not that it is correct.
 - `training/` trains classifiers of texts and of bags with one loop (`loop.py`). The forward pass of texts uses
   the score tables (`text_model.py`), and a test compares it with the reference implementation.
 """

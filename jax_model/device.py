@@ -186,7 +186,7 @@ def stack_games(games: Sequence[PooledGame], dtype: Any = None) -> Games:
     if len(heads) != 1:
         raise ValueError(f"games: expected games with one number of heads, got {sorted(heads)}")
     d = max(game.d for game in games)
-    columns = []
+    arrays: dict[str, jax.Array] = {}
     for name in Games._fields[:-1]:
         filler = -np.inf if name in ("s", "s_absent") else 0.0
         rows = [np.asarray(getattr(game, name)) for game in games]
@@ -194,8 +194,8 @@ def stack_games(games: Sequence[PooledGame], dtype: Any = None) -> Games:
             rows = [
                 np.pad(row, ((0, 0), (0, d - row.shape[1])), constant_values=filler) for row in rows
             ]
-        columns.append(jnp.asarray(np.stack(rows), dtype))
-    return Games(*columns, jnp.asarray([game.d for game in games]))
+        arrays[name] = jnp.asarray(np.stack(rows), dtype)
+    return Games(**arrays, players=jnp.asarray([game.d for game in games]))
 
 
 def fixed_rule(games: Games, tol: float = 1e-11) -> Rule:
@@ -281,9 +281,10 @@ def shapley_of(game: Games, rule: Rule) -> jax.Array:
     values, _ = jax.lax.scan(jax.checkpoint(add_node), nothing, (rule.p, rule.w_p))
 
     # Where no mass is left, the sum counts 0 for the mean; the game has its own value there.
-    no_mass = jnp.isneginf(jnp.minimum(game.s, game.s_absent)).all() & jnp.isneginf(
-        game.s_background
-    ).all()
+    no_mass = (
+        jnp.isneginf(jnp.minimum(game.s, game.s_absent)).all()
+        & jnp.isneginf(game.s_background).all()
+    )
     assumed = game.bias + center.sum()
     excess = jnp.where(no_mass, game.empty_value - assumed, 0.0)
     real = jnp.arange(values.size) < game.players

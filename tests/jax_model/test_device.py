@@ -48,12 +48,12 @@ def test_predictions_and_gradients(name, dtype, tolerance):
         assert not row[len(core) :].any()
 
 
-def table_of_games(heads):
+def table_of_games(head_count):
     """The games with known properties that have this many heads and a range that float32 could hold."""
     selected = []
     for name, game in games().items():
         wide = "1e4" in name or name in ("one player holds all", "masses 1e-300")
-        if game.H == heads and not wide:
+        if head_count == game.H and not wide:
             selected.append(game)
     return selected
 
@@ -106,7 +106,9 @@ def test_derivatives_in_reverse_mode(kind):
         values = []
         for sign in (1, -1):
             moved = arrays | {name: arrays[name] + sign * step * (np.arange(5) == player)}
-            moved_game = PooledGame(**moved, bias=game.bias, empty_value=game.empty_value, labels=game.labels)
+            moved_game = PooledGame(
+                **moved, bias=game.bias, empty_value=game.empty_value, labels=game.labels
+            )
             values.append(acf.shapley(moved_game, 1e-12) @ weights)
         return (values[0] - values[1]) / (2 * step)
 
