@@ -91,7 +91,10 @@ OUTSIDE_IN_0_3 = {
 
 @pytest.mark.parametrize("name", OUTSIDE_IN_0_3)
 def test_games_that_were_outside(name):
-    assert ratio(*OUTSIDE_IN_0_3[name]) <= 1
+    """At which tolerances near the given one they were outside depends on the last bit of a group's size."""
+    game, link, tol, settings = OUTSIDE_IN_0_3[name]
+    for factor in (1.0, 0.5, 0.7, 1.4, 2.0):
+        assert ratio(game, link, factor * tol, settings) <= 1
 
 
 def test_every_tolerance_of_a_game_that_was_outside():
