@@ -3,56 +3,41 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 from .options import MODEL, Command, at_least
 
-TOKEN = "ATTN_CLOSED_FORM_TOKEN"
-EXAMPLES = f"""\
+EXAMPLES = """\
 examples:
   attn-closed-form serve
-  attn-closed-form serve --model my_model.npz --port 9000 --workers 4
-  attn-closed-form serve --host 0.0.0.0 --token "$(openssl rand -hex 16)"
-  curl -s http://127.0.0.1:8000/api/explain -H 'Content-Type: application/json' -d '{{"text": "A fine film."}}'
+  attn-closed-form serve --model my_model.npz --port 9000
+  curl -s http://127.0.0.1:8000/api/explain -H 'Content-Type: application/json' -d '{"text": "A fine film."}'
 
-Only this machine can open the page unless --host makes it reachable from other machines, which requires --token. The
-token can also be in the environment variable {TOKEN}. Ctrl-C stops the server. /openapi.json describes the API.
+Only this machine can open the page. To host it for others, see `make_app` in docs/service.md. Ctrl-C stops the server.
+/openapi.json describes the API.
 """
+# The packages of the extra `web`, whose absence has advice.
+PACKAGES = ("fastapi", "starlette", "pydantic", "uvicorn", "anyio")
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
     try:
-        from ..web.app import Limits
         from ..web.serve import serve
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "starlette", "pydantic", "uvicorn", "anyio"):
+        if error.name not in PACKAGES:
             raise
         raise ImportError(f"serve needs {error.name}: pip install '.[web]'") from None
-    limits = Limits(queue=args.queue, seconds=args.timeout)
-    token = args.token or os.environ.get(TOKEN) or None
-    return serve(args.model, args.host, args.port, args.workers, token, limits)
+    return serve(args.model, args.port, args.timeout)
 
 
+OPTIONS = {
+    **MODEL,
+    "--port N": (at_least(0, "a port up to 65535", 65535), 8000, "port; 0 selects a free one"),
+    "--timeout S": (at_least(1), 30, "time limit of an answer in seconds; after that, status 504"),
+}
 SERVE = Command(
     "Serve a page, and its JSON API, that explains a text at every keystroke.",
-    {
-        **MODEL,
-        "--host ADDRESS": (None, "127.0.0.1", "address to listen on"),
-        "--port N": (at_least(0, "a port up to 65535", 65535), 8000, "port; 0 selects a free one"),
-        "--token SECRET": "secret that requests must carry; required if other machines can connect",
-        "--workers N": (at_least(1), 1, "processes"),
-        "--queue N": (
-            at_least(1),
-            64,
-            "maximum number of requests at a time; further ones get status 503",
-        ),
-        "--timeout S": (
-            at_least(1),
-            30,
-            "time limit for an answer in seconds; after that, status 504",
-        ),
-    },
+    OPTIONS,
     run,
     EXAMPLES,
 )

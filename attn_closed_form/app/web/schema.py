@@ -7,31 +7,31 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from ..explanations.methods import METHODS, as_methods
 from ..explanations.settings import Settings
 from ..show.sanitize import elide
 
-MAX_BYTES = (
-    128 * 1024
-)  # maximum size of a body; a text of MAX_CHARACTERS fits unless it consists of escapes
-MAX_CHARACTERS = 20_000  # maximum length of a text
-# Memory grows with the square of the tokens: LIME's limit of 4,400 takes 300 MB, and a sample of 3,000 takes 2 GB.
+# Maximum size of a body: a text of MAX_CHARACTERS fits unless it consists of escapes.
+MAX_BYTES = 128 * 1024
+# Maximum length of a text: far more than a person reads at once.
+MAX_CHARACTERS = 20_000
+# Tuning, maximum number of tokens: memory grows with their square, and 2,000 take 100 MB. Samples
+# of 5,000 coalitions need more, so methods that sample have a smaller limit.
 MAX_TOKENS = 2_000
-MAX_SAMPLED = 400  # maximum number of tokens for methods that sample
+MAX_SAMPLED = 400
 
 #: Statuses other than 200, with their meaning.
 ERRORS = {
     400: "The body is not a JSON object, or the Host header is not accepted by the server.",
-    401: "The server has a token, and the request does not carry it.",
-    408: "The body did not arrive in time.",
+    411: "The Content-Length is missing.",
     413: f"The body has more than {MAX_BYTES:,} bytes, or the text more than {MAX_CHARACTERS:,} characters or "
     f"{MAX_TOKENS:,} tokens ({MAX_SAMPLED} for methods that sample).",
     415: "The Content-Type is not application/json.",
     422: "A field is missing, unknown or has a wrong value; `field` is its name.",
-    503: "The server is computing the maximum number of answers; try again after a second.",
+    503: "The server is shutting down.",
     504: "The answer took too long.",
 }
 
@@ -45,7 +45,7 @@ def _limited(text: str) -> str:
     return text
 
 
-def _known(names: str | list[str] | None) -> str | list[str] | None:
+def _check_methods(names: str | list[str] | None) -> str | list[str] | None:
     as_methods(names)  # raises a ValueError for an unknown name
     return names
 
@@ -89,16 +89,18 @@ class Question(BaseModel):
         """Whether a method that samples is requested."""
         return False
 
-    @model_validator(mode="after")
-    def _check_settings(self) -> Question:
-        _ = self.settings
-        return self
+    @field_validator("players", "absent", "output", "tol", "seed", "scale")
+    @classmethod
+    def _check_setting(cls, value: Any, info: ValidationInfo) -> Any:
+        """Check each setting by itself, so that an error has the name of its field."""
+        Settings(**{str(info.field_name): value})
+        return value
 
 
 class ExplainQuestion(Question):
     """A text, the methods to run, and the players to remove."""
 
-    methods: Annotated[str | list[str] | None, AfterValidator(_known)] = Field(
+    methods: Annotated[str | list[str] | None, AfterValidator(_check_methods)] = Field(
         None,
         description=f'"all" or names among {", ".join(METHODS)}; default: all methods that do not sample',
     )
@@ -110,7 +112,7 @@ class ExplainQuestion(Question):
     def samples(self) -> bool:
         """Whether a method that samples is requested."""
         return self.methods is not None and any(
-            m.accuracy == "sampled" for m in as_methods(self.methods)
+            method.accuracy == "sampled" for method in as_methods(self.methods)
         )
 
 
@@ -203,33 +205,29 @@ def refusal_of(errors: Sequence[Mapping[str, Any]]) -> Refusal:
     ...     print(refusal_of([{**e, "loc": ("body", *e["loc"])} for e in error.errors()]))
     player: expected a valid integer or a valid list, got true
     """
-    first = errors[0]
-    location = first["loc"]
-    kind = first["type"]
+    error = errors[0]
+    location = error["loc"]
+    kind = error["type"]
     if kind == "json_invalid":
-        return Refusal(
-            400, f"body: expected JSON in UTF-8, got {elide(str(first['ctx']['error']), 80)}"
-        )
-    if kind == "value_error":  # raised by this package, and names its field
-        message = str(first["ctx"]["error"])
-        return Refusal(422, message, message.partition(":")[0])
+        reason = elide(str(error["ctx"]["error"]), 80)
+        return Refusal(400, f"body: expected JSON in UTF-8, got {reason}")
     if len(location) < 2:
         return Refusal(400, "body: expected a JSON object")
     field = elide(str(location[1]), 40)
+    if kind == "value_error":  # raised by this package, with the field's name in the message
+        return Refusal(422, str(error["ctx"]["error"]), field)
     if kind == "string_too_long":
-        return Refusal(413, f"{field}: {first['msg']}", field)
-    if kind in ("missing", "extra_forbidden"):
-        if kind == "missing":
-            expected = "a value, got none"
-        else:
-            expected = "no such field; /openapi.json lists the fields"
-        return Refusal(422, f"{field}: expected {expected}", field)
-    messages = [
-        re.sub(r"^\w+ should (be|have) ", "", e["msg"])
-        for e in errors
-        if e["loc"][:2] == location[:2]
-    ]
-    expected = " or ".join(dict.fromkeys(messages))
-    return Refusal(
-        422, f"{field}: expected {expected}, got {elide(json.dumps(first['input']), 60)}", field
-    )
+        return Refusal(413, f"{field}: {error['msg']}", field)
+    if kind == "missing":
+        return Refusal(422, f"{field}: expected a value, got none", field)
+    if kind == "extra_forbidden":
+        message = f"{field}: expected no such field; /openapi.json lists the fields"
+        return Refusal(422, message, field)
+    # A field of several types has one error per type: "a valid integer or a valid list".
+    alternatives = {
+        re.sub(r"^\w+ should (be|have) ", "", other["msg"]): None
+        for other in errors
+        if other["loc"][:2] == location[:2]
+    }
+    received = elide(json.dumps(error["input"]), 60)
+    return Refusal(422, f"{field}: expected {' or '.join(alternatives)}, got {received}", field)

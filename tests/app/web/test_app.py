@@ -10,7 +10,7 @@ from attn_closed_form import METHODS, TextClassifier, explain
 from attn_closed_form.app.models.text import Vocabulary
 from attn_closed_form.app.show.figures import AGAINST, FOR, UNSIGNED
 from attn_closed_form.app.web import app as web_app
-from attn_closed_form.app.web.app import COOKIE, FILES, Limits, make_app
+from attn_closed_form.app.web.app import FILES, make_app
 from attn_closed_form.app.web.schema import MAX_BYTES, MAX_CHARACTERS, MAX_SAMPLED, MAX_TOKENS
 from attn_closed_form.attention import random_weights
 from tests.patience import PATIENCE
@@ -73,34 +73,19 @@ def test_every_answer_has_the_security_headers(path):
     assert "server" not in got.headers
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "127.0.0.1:9", "localhost:8000", "[::1]:8000", "LOCALHOST"]
-)
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:9", "localhost:8000"])
 def test_names_of_this_machine_are_answered(host):
     assert send("GET", "/", headers={"host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(
-    "host",
-    [
-        "evil.example",
-        "127.0.0.1.evil.example:8000",
-        "localhost.evil.example",
-        "",
-        "10.0.0.1",
-        "localhost:80@evil",
-    ],
+    "host", ["evil.example", "127.0.0.1.evil.example:8000", "localhost.evil.example", "10.0.0.1"]
 )
 def test_other_names_are_not(host):
     got = send("GET", "/", headers={"host": host})
-    assert got.status_code == 400 and got.json()["error"].startswith(
-        "Host: expected one of localhost"
-    )
+    assert got.status_code == 400
     assert got.headers["content-security-policy"]
-    for second in ("evil.example", host, "localhost"):  # one name, not the first of two
-        assert (
-            send("GET", "/", headers=[("host", "localhost"), ("host", second)]).status_code == 400
-        )
+    assert post({"text": "fine"}, headers={"host": host}).status_code == 400
     open_app = make_app(MODEL, "open", hosts=("*",))
     assert send("GET", "/", app=open_app, headers={"host": host}).status_code == 200
 
@@ -185,8 +170,7 @@ def test_the_documentation_lists_every_address_and_field():
         assert set(operation["responses"]) == {
             "200",
             "400",
-            "401",
-            "408",
+            "411",
             "413",
             "415",
             "422",
@@ -231,108 +215,16 @@ def test_eight_clients_at_once_all_get_their_own_answer():
         assert got.json()["methods"]["shapley"]["scores"] == expected[text]
 
 
-def test_a_slow_request_blocks_nobody_and_too_many_are_told_so(monkeypatch):
-    release = threading.Event()
-    real = web_app.explain_answer
-
-    def slow(model, question):
-        if question.text == "dull":
-            assert release.wait(PATIENCE)
-        return real(model, question)
-
-    monkeypatch.setattr(web_app, "explain_answer", slow)
-    app = make_app(MODEL, "slow", limits=Limits(queue=3))
-
-    async def scene():
-        stuck = [
-            asyncio.create_task(send_async(app, "POST", "/api/explain", json={"text": "dull"}))
-            for _ in range(2)
-        ]
-        await asyncio.sleep(0.1)
-        meanwhile = await send_async(app, "POST", "/api/explain", json={"text": "fine"})
-        page = await send_async(app, "GET", "/")
-        stuck.append(
-            asyncio.create_task(send_async(app, "POST", "/api/explain", json={"text": "dull"}))
-        )
-        await asyncio.sleep(0.1)
-        refused = await send_async(app, "POST", "/api/explain", json={"text": "fine"})
-        open_until_here = [task.done() for task in stuck]
-        release.set()
-        late = [await task for task in stuck]
-        after = await send_async(app, "POST", "/api/explain", json={"text": "fine"})
-        return meanwhile, page, refused, open_until_here, late, after
-
-    meanwhile, page, refused, open_until_here, late, after = asyncio.run(scene())
-    assert (meanwhile.status_code, page.status_code, after.status_code) == (200, 200, 200)
-    assert open_until_here == [False] * 3
-    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-    assert [got.status_code for got in late] == [200] * 3
+def raised(model, question, checkpoint):
+    raise RuntimeError("secret path")
 
 
 def test_a_fault_of_ours_says_nothing_of_the_inside(monkeypatch):
-    def broken(model, question):
-        raise RuntimeError("secret path")
-
-    monkeypatch.setattr(web_app, "explain_answer", broken)
+    monkeypatch.setattr(web_app, "explain_answer", raised)
     got = post({"text": "fine"}, app=make_app(MODEL, "broken"))
     assert got.status_code == 500
     assert "secret" not in got.text and got.json()["status"] == 500
     assert got.headers["content-security-policy"]
-
-
-def test_half_sent_requests_block_nobody():
-    app = make_app(MODEL, "busy", limits=Limits(queue=2, body_seconds=PATIENCE))
-
-    async def scene():
-        release = asyncio.Event()
-
-        async def half():
-            yield b'{"text"'
-            await release.wait()
-            yield b': "fine"}'
-
-        json_type = {"content-type": "application/json"}
-        stuck = [
-            asyncio.create_task(
-                send_async(app, "POST", "/api/explain", content=half(), headers=json_type)
-            )
-            for _ in range(5)
-        ]
-        await asyncio.sleep(0.1)
-        meanwhile = await send_async(app, "POST", "/api/explain", json={"text": "fine"})
-        release.set()
-        return meanwhile, [await task for task in stuck]
-
-    meanwhile, late = asyncio.run(scene())
-    assert meanwhile.status_code == 200
-    assert {got.status_code for got in late} <= {200, 503} and late[0].status_code == 200
-
-
-def test_too_many_half_sent_bodies_cost_the_oldest():
-    app = make_app(MODEL, "busy", limits=Limits(bodies=2, body_seconds=PATIENCE))
-
-    async def scene():
-        release = asyncio.Event()
-
-        async def half():
-            yield b'{"text"'
-            await release.wait()
-            yield b': "fine"}'
-
-        async def begin():
-            headers = {"content-type": "application/json"}
-            task = asyncio.create_task(
-                send_async(app, "POST", "/api/explain", content=half(), headers=headers)
-            )
-            await asyncio.sleep(0.05)
-            return task
-
-        stuck = [await begin() for _ in range(4)]
-        early = [task.done() for task in stuck]
-        release.set()
-        return early, [(await task).status_code for task in stuck]
-
-    assert asyncio.run(scene()) == ([True, True, False, False], [408, 408, 200, 200])
 
 
 @pytest.mark.parametrize(
@@ -353,139 +245,122 @@ def test_texts_with_too_many_tokens_are_refused(tokens, options, limit):
     assert post({"text": "fine " * (tokens - 1), **options}, app=app).status_code == 200
 
 
-def test_a_client_that_does_not_take_its_answer_is_given_up():
-    app = make_app(MODEL, "patient", limits=Limits(queue=1, body_seconds=0.05))
-    body = b'{"text": "fine", "methods": ["shapley"]}'
-    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/api/explain",
-        "query_string": b"",
-        "headers": headers,
-    }
-
-    async def receive():
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def never(message):
-        await asyncio.Event().wait()
-
-    async def scene():
-        await asyncio.wait_for(app(scope, receive, never), PATIENCE)
-        return await send_async(app, "POST", "/api/explain", json={"text": "fine"})
-
-    assert asyncio.run(scene()).status_code == 200
-
-
-TOKEN = "a-secret-of-24-characters"
-
-
-@pytest.fixture(scope="module")
-def guarded():
-    return make_app(MODEL, "guarded", hosts=("*",), token=TOKEN)
-
-
-WRONG_TOKENS = [
-    {},
-    {"authorization": "Bearer"},
-    {"authorization": f"Bearer {TOKEN}x"},
-    {"authorization": f"Basic {TOKEN}"},
-]
-WRONG_TOKENS += [
-    {"authorization": "Bearer \xe9".encode("latin-1")},
-    {"cookie": f"{COOKIE}={TOKEN[:-1]}"},
-]
-
-
-@pytest.mark.parametrize("headers", WRONG_TOKENS)
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/app.js",
-        "/api/model",
-        "/openapi.json",
-        "/api/explain",
-        "/nowhere",
-        "/?token=",
-        "/?token=wrong",
-    ],
-)
-def test_nothing_is_answered_without_the_token(guarded, path, headers):
-    if path == "/api/explain":
-        method = "POST"
-    else:
-        method = "GET"
-    got = send(method, path, app=guarded, headers=headers)
-    assert got.status_code == 401 and got.headers["www-authenticate"] == "Bearer"
-    assert got.headers["content-security-policy"] and TOKEN not in got.text
-    assert got.json()["error"].startswith("token: expected")
-
-
-def test_the_token_opens_as_a_header_and_as_a_cookie(guarded):
-    for headers in ({"authorization": f"Bearer {TOKEN}"}, {"cookie": f"{COOKIE}={TOKEN}"}):
-        got = send(
-            "POST",
-            "/api/explain",
-            app=guarded,
-            headers=headers,
-            json={"text": "fine", "methods": ["shapley"]},
-        )
-        assert got.status_code == 200
-    assert send("GET", "/health", app=guarded).json() == {"status": "ok"}
-    assert (
-        send("POST", f"/api/explain?token={TOKEN}", app=guarded, json={"text": "fine"}).status_code
-        == 401
-    )
-
-
-def test_a_link_with_the_token_becomes_a_cookie(guarded):
-    got = send("GET", f"/?token={TOKEN}", app=guarded, follow_redirects=False)
-    assert (got.status_code, got.headers["location"]) == (303, "/")
-    cookie = got.headers["set-cookie"]
-    assert (
-        cookie.startswith(f"{COOKIE}={TOKEN};")
-        and "HttpOnly" in cookie
-        and "SameSite=lax" in cookie
-    )
-    assert send("GET", f"/?token={TOKEN}", app=guarded, follow_redirects=True).status_code == 200
-    assert send("GET", f"/api/model?token={TOKEN}", app=guarded).status_code == 401
-    assert (
-        send("GET", "/", app=guarded, headers={"host": "x/health?"}).status_code == 401
-    )  # the path is not the Host's
-
-
-def test_tokens_are_compared_in_constant_time(guarded, monkeypatch):
-    compared = []
-    monkeypatch.setattr(
-        web_app.secrets, "compare_digest", lambda a, b: compared.append((a, b)) or a == b
-    )
-    send("GET", "/", app=guarded, headers={"authorization": "Bearer guess"})
-    assert (b"guess", TOKEN.encode()) in compared
-
-
-def test_a_request_that_takes_too_long_is_504(monkeypatch):
-    release = threading.Event()
-    real = web_app.explain_answer
-
-    def slow(model, question):
-        if question.text == "dull":
-            release.wait(PATIENCE)
-        return real(model, question)
-
-    monkeypatch.setattr(web_app, "explain_answer", slow)
-    app = make_app(MODEL, "slow", limits=Limits(seconds=0.05))
-
-    async def scene():
-        late = await send_async(app, "POST", "/api/explain", json={"text": "dull"})
-        release.set()
-        return late
-
-    late = asyncio.run(scene())
-    assert late.status_code == 504 and "within 0.05 seconds" in late.json()["error"]
-
-
 def test_a_model_that_cannot_read_is_refused():
     with pytest.raises(ValueError, match="T_max"):
         TextClassifier(random_weights(seed=0, D=3, T_max=1), Vocabulary(WORDS[:3]))
+
+
+class Steps:
+    """An answer of steps, which the test lets go on one by one."""
+
+    def __init__(self):
+        self.running = self.most = self.taken = 0
+        self.begun = threading.Event()
+        self.release = threading.Event()
+
+    def __call__(self, model, question, checkpoint):
+        if question.text == "fine":
+            return {"text": question.text}
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            self.begun.set()
+            assert self.release.wait(PATIENCE)
+            self.taken += 1
+            checkpoint()
+            self.taken += 1
+        finally:
+            self.running -= 1
+        return {"text": question.text}
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    steps = Steps()
+    monkeypatch.setattr(web_app, "explain_answer", steps)
+    yield steps
+    steps.release.set()
+
+
+def ask(app, text):
+    return send_async(app, "POST", "/api/explain", json={"text": text})
+
+
+def test_a_slow_request_blocks_nobody(steps):
+    app = make_app(MODEL, "slow")
+
+    async def scene():
+        slow = asyncio.create_task(ask(app, "dull"))
+        await asyncio.to_thread(steps.begun.wait, PATIENCE)
+        meanwhile = await ask(app, "fine")
+        page = await send_async(app, "GET", "/")
+        waiting = not slow.done()
+        steps.release.set()
+        return meanwhile, page, waiting, await slow
+
+    meanwhile, page, waiting, slow = asyncio.run(scene())
+    assert waiting
+    assert [got.status_code for got in (meanwhile, page, slow)] == [200] * 3
+
+
+def test_an_answer_that_takes_too_long_is_504_and_its_work_ends_at_the_next_step(steps):
+    app = make_app(MODEL, "slow", seconds=0.05)
+
+    async def scene():
+        late = asyncio.create_task(ask(app, "dull"))
+        await asyncio.to_thread(steps.begun.wait, PATIENCE)
+        await asyncio.sleep(0.2)
+        steps.release.set()
+        return await late
+
+    late = asyncio.run(scene())
+    assert late.status_code == 504 and "0.05 seconds" in late.json()["error"]
+    assert (steps.taken, steps.running) == (1, 0)
+
+
+def test_work_for_a_client_that_is_gone_ends_at_the_next_step(steps):
+    app = make_app(MODEL, "left")
+    body = b'{"text": "dull"}'
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    headers += [(b"content-length", str(len(body)).encode())]
+    scope = {"type": "http", "method": "POST", "path": "/api/explain", "headers": headers}
+    scope |= {"query_string": b"", "client": None, "server": None, "scheme": "http"}
+
+    async def scene():
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+        gone = asyncio.Event()
+
+        async def receive():
+            if messages:
+                return messages.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def nowhere(message):
+            pass
+
+        request = asyncio.create_task(app(scope, receive, nowhere))
+        await asyncio.to_thread(steps.begun.wait, PATIENCE)
+        gone.set()
+        await asyncio.sleep(0.05)
+        steps.release.set()
+        await asyncio.wait_for(request, PATIENCE)
+
+    asyncio.run(scene())
+    assert (steps.taken, steps.running) == (1, 0)
+
+
+def test_long_texts_are_computed_one_at_a_time_even_after_their_time(steps):
+    """An answer keeps its place until its thread has ended, so that work never piles up."""
+    app = make_app(MODEL, "slow", seconds=0.05)
+    text = "dull " * web_app.LONG_TEXT
+
+    async def scene():
+        late = [asyncio.create_task(ask(app, text)) for _ in range(5)]
+        await asyncio.to_thread(steps.begun.wait, PATIENCE)
+        await asyncio.sleep(0.2)
+        steps.release.set()
+        return [await task for task in late]
+
+    assert [got.status_code for got in asyncio.run(scene())] == [504] * 5
+    assert (steps.most, steps.running) == (1, 0)

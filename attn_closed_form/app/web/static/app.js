@@ -24,8 +24,8 @@ async function ask(path, question) {
     const body = JSON.stringify(question);
     const headers = { "Content-Type": "application/json" };
     const response = await fetch(path, { method: "POST", headers, body, signal: control.signal });
+    if (response.status === 503) throw new TypeError("the server is busy");
     const answer = await response.json();
-    if (response.status === 503) throw new TypeError(answer.error);
     if (!response.ok) throw new Error(answer.error);
     return answer;
   } finally {
