@@ -26,7 +26,7 @@ from .game import (
     semivalue,
     shapley,
 )
-from .game.budget import ToleranceError
+from .game.engine.budget import ToleranceError
 from .lime import lime_limit, lime_sample
 from .reasons import bounds, bounds_by_size, contrastive_reason, sufficient_reason
 from .slalom import Slalom, SlalomWarning, fit_slalom

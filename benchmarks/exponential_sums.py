@@ -1,8 +1,8 @@
-"""Make the table of short sums of exponentials that `attn_closed_form.game.exponential_sums` uses for 1/x on [1, R].
+"""Make the table of short sums of exponentials that `attn_closed_form.game.engine.exponential_sums` uses for 1/x on [1, R].
 
 The best sums of k exponentials reach an error of about 16 exp(-pi^2 k / ln(8 R)) (Braess and Hackbusch, 2005). A sum
 that is nearly as good comes without an exchange algorithm. Take a long and very accurate sum, the trapezoidal rule of
-`game/exponential_sums.py` in 50 digits, as the impulse response sum_i b_i^2 e^(-lam_i (x - 1)), b_i^2 = w_i
+`game/engine/exponential_sums.py` in 50 digits, as the impulse response sum_i b_i^2 e^(-lam_i (x - 1)), b_i^2 = w_i
 e^(-lam_i), of a symmetric linear system. Its Gramian over [1, R],
 
     P_ij = b_i b_j int_1^R e^(-(lam_i + lam_j)(x - 1)) dx,
@@ -12,7 +12,7 @@ of the projected matrix are the new nodes, the squared projections of b, times e
 
 The stored bound of an entry is the one that `proofs_check.exponential_sums.py` proves in ball arithmetic for the
 very float64 numbers that are stored. Run with `python -m benchmarks.exponential_sums` (needs mpmath and python-flint;
-about twenty minutes). It writes `attn_closed_form/game/exponential_sums.npz`.
+about twenty minutes). It writes `attn_closed_form/game/engine/exponential_sums.npz`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ import numpy as np
 
 from proofs_check.exponential_sums import proved_bound
 
-TABLE = Path(__file__).parent.parent / "attn_closed_form" / "game" / "exponential_sums.npz"
+TABLE = (
+    Path(__file__).parent.parent / "attn_closed_form" / "game" / "engine" / "exponential_sums.npz"
+)
 # ln R of the table: fine where most games live, coarser beyond.
 LOG_RANGES = (*np.arange(0.25, 5.01, 0.25), *np.arange(5.5, 8.01, 0.5), 9.0, 10.0, 11.0, 12.0)
 # An entry is kept if its error lies between these.
@@ -40,7 +42,7 @@ DIGITS = 50
 
 
 def long_sum(log_range: Any, eps: Any) -> tuple[list[Any], list[Any]]:
-    """Nodes and weights of the trapezoidal rule of `game/exponential_sums.py`, in many digits."""
+    """Nodes and weights of the trapezoidal rule of `game/engine/exponential_sums.py`, in many digits."""
     import mpmath as mp
 
     h = mp.pi**2 / mp.log(520 / eps)

@@ -9,7 +9,7 @@ x = f^2, it is an odd approximation of the logistic function less 1/2:
 The points are moved until the errors between them are about equal, which is what the best approximation has. The
 stored bound of an entry is the one that `proofs_check/links.py` proves in ball arithmetic for the very float64 numbers
 that are stored. Run with `python -m benchmarks.link_poles` (needs mpmath and python-flint; about a minute). It writes
-`attn_closed_form/game/links.npz`.
+`attn_closed_form/game/engine/links.npz`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from proofs_check.links import proved_sigmoid_bound
 
-TABLE = Path(__file__).parent.parent / "attn_closed_form" / "game" / "links.npz"
+TABLE = Path(__file__).parent.parent / "attn_closed_form" / "game" / "engine" / "links.npz"
 RANGES = (
     0.25,
     0.5,

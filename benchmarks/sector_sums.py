@@ -1,4 +1,4 @@
-"""Make the table of short sums of exponentials that `attn_closed_form.game.exponential_sums` uses for 1/w in a sector.
+"""Make the table of short sums of exponentials that `attn_closed_form.game.engine.exponential_sums` uses for 1/w in sectors.
 
 For |arg w| <= angle and 1 <= Re w <= R, find nodes lam_i and weights c_i, all positive, that make the largest of
 
@@ -15,7 +15,7 @@ second pass over projections of its longer sums, and by an earlier search over 1
 of this module does not reproduce it entry by entry.
 
 Run with `python -m benchmarks.sector_sums [--processes 2]`, which needs python-flint. It writes
-`attn_closed_form/game/sector_sums.npz`.
+`attn_closed_form/game/engine/sector_sums.npz`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from pathlib import Path
 
 import numpy as np
 
-from attn_closed_form.game.exponential_sums import _sector_segments
+from attn_closed_form.game.engine.exponential_sums import _sector_segments
 from proofs_check.exponential_sums import proved_moduli, proved_sector_bound
 
-TABLE = Path(__file__).parent.parent / "attn_closed_form" / "game" / "sector_sums.npz"
+TABLE = Path(__file__).parent.parent / "attn_closed_form" / "game" / "engine" / "sector_sums.npz"
 DEGREES = (8, 16, 24, 31, 38, 44, 50, 55, 60, 64, 67, 70, 72, 74, 76, 78, 81)
 LOG_RANGES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.25, 5.0, 6.0, 7.5, 9.0, 11.0)
 # An entry is kept if its error lies between these, and if it is this much better than the one before.
@@ -44,7 +44,7 @@ PATIENCE = 6
 ROOM = 1.02
 # Largest modulus of a term's sum over what the integral has; see `PoleGame.doubt`.
 MODULI = 1.1
-# Largest sum of weights: nodes of a heavier tier count for nothing at a lighter one (`game/canonical.py`).
+# Largest sum of weights: nodes of a heavier tier count for nothing at a lighter one (`game/engine/pieces.py`).
 LARGEST_SUM = 100.0
 LEAST_SQUARES_STEPS = 25
 LAWSON_STEPS = 15

@@ -1,4 +1,4 @@
-"""A proof, in ball arithmetic, of the error of the trapezoidal rule for 1/x (`game/exponential_sums.py`).
+"""A proof, in ball arithmetic, of the error of the trapezoidal rule for 1/x (`game/engine/exponential_sums.py`).
 
 With t -> t - ln x the integrand depends on the one number c = e^(1/2) x/R in (0, e^(1/2)]:
 

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from .._arrays import positive, softmax
 from .._types import Array, Tokens
-from ..game.laws import legendre_rule
+from ..game.engine.laws import legendre_rule
 from .predict import Output, Seen, as_output, as_tokens, scores
 from .weights import AttentionWeights
 

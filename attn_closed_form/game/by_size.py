@@ -24,11 +24,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from .._types import Array
-from .budget import Budget, budget
-from .evaluate import Game, sum_in_pairs
+from .engine.budget import Budget, budget
+from .engine.evaluate import Game, sum_in_pairs
+from .engine.terms import Terms, terms_of
 from .links import PoleGame
 from .pooled_game import PooledGame, finite
-from .terms import Terms, terms_of
 
 # Elements of the forward states that the backward pass keeps, for one block of nodes lam: 32 MB.
 KEPT_ELEMENTS = 1 << 21

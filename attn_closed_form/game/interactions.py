@@ -24,8 +24,8 @@ from __future__ import annotations
 import numpy as np
 
 from .._types import Array
-from .evaluate import FIRST, MEAN, PAIRS, Game, Statistic, evaluate, row
-from .laws import UNIFORM, Density, Law, Point
+from .engine.evaluate import FIRST, MEAN, PAIRS, Game, Statistic, evaluate, row
+from .engine.laws import UNIFORM, Density, Law, Point
 from .values import single_changes
 
 HALF = Point(0.5)

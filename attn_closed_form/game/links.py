@@ -42,8 +42,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._types import Array
-from .budget import POLE_SHARE, ULP, ToleranceError, _probes
-from .exponential_sums import read_table
+from .engine.budget import POLE_SHARE, ULP, ToleranceError, _probes
+from .engine.exponential_sums import read_table
 from .pooled_game import PooledGame, finite, times_power
 
 Complex = NDArray[np.complexfloating[Any, Any]]

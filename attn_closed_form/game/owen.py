@@ -31,11 +31,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._types import Array, Ids
-from .budget import PRECISE, budget
-from .evaluate import Game, first_differences, products_of_others, sum_in_pairs
-from .laws import UNIFORM, legendre_rule
+from .engine.budget import PRECISE, budget
+from .engine.evaluate import Game, first_differences, products_of_others, sum_in_pairs
+from .engine.laws import UNIFORM, legendre_rule
+from .engine.terms import Terms, term_sums, terms_of
 from .pooled_game import finite
-from .terms import Terms, term_sums, terms_of
 
 # Rounding of a step of the product over groups, in ulps.
 STEP = 8.0

@@ -40,7 +40,7 @@ import numpy as np
 
 from .._arrays import whole
 from .._types import Array, Masks
-from .budget import ToleranceError
+from .engine.budget import ToleranceError
 from .links import Link, LinkedGame
 from .pooled_game import PooledGame
 from .values import shapley

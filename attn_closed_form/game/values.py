@@ -29,10 +29,10 @@ from numpy.typing import ArrayLike
 
 from .._arrays import number, real
 from .._types import Array
-from .budget import budget
 from .by_size import centered_moments
-from .evaluate import FIRST, Game, evaluate
-from .laws import UNIFORM, Density, Point
+from .engine.budget import budget
+from .engine.evaluate import FIRST, Game, evaluate
+from .engine.laws import UNIFORM, Density, Point
 from .links import LinkedGame
 from .pooled_game import finite
 

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from .._arrays import positive, whole
 from .._types import Array
-from ..game.budget import budget, largest_known_value
-from ..game.evaluate import Game
+from ..game.engine.budget import budget, largest_known_value
+from ..game.engine.evaluate import Game
 from .kernel import check_settings
 from .moments import find_moments
 from .regression import regression, weights_of

@@ -30,14 +30,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._types import Array, Ids
-from ..game.budget import FACTOR, PRECISE, ULP, Budget, ToleranceError, budget, in_units
 from ..game.by_size import centered_moments
-from ..game.evaluate import Game, batch_sums, sum_in_pairs, weighted_sums
-from ..game.exponential_sums import EPS_MIN
-from ..game.laws import MOST_NODES, Batch
+from ..game.engine.budget import FACTOR, PRECISE, ULP, Budget, ToleranceError, budget, in_units
+from ..game.engine.evaluate import Game, batch_sums, sum_in_pairs, weighted_sums
+from ..game.engine.exponential_sums import EPS_MIN
+from ..game.engine.laws import MOST_NODES, Batch
+from ..game.engine.terms import Terms, log_bound, terms_of
 from ..game.links import PoleGame
 from ..game.pooled_game import PooledGame
-from ..game.terms import Terms, log_bound, terms_of
 from .kernel import Settings, relative_kernel
 from .regression import Known, Moments, Regression, regression
 from .rules import (

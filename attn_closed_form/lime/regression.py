@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._types import Array
-from ..game.budget import ULP
+from ..game.engine.budget import ULP
 from ..game.pooled_game import finite
 from .kernel import LARGEST_EXPONENT, LOG_BITS, WIDE, Settings, log_kernel, relative_kernel
 

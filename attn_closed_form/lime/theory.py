@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._types import Array
-from ..game.laws import legendre_rule
+from ..game.engine.laws import legendre_rule
 from ..game.pooled_game import PooledGame
 from .kernel import check_settings
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, ToleranceError, expected_value_by_size
-from attn_closed_form.game.budget import budget
 from attn_closed_form.game.by_size import centered_moments
+from attn_closed_form.game.engine.budget import budget
 
 # The guaranteed bound at the default tol.
 TOL = 1e-10

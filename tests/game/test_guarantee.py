@@ -21,8 +21,8 @@ from attn_closed_form import (
     leave_one_out,
     shapley,
 )
-from attn_closed_form.game.budget import budget
-from attn_closed_form.game.terms import terms_of
+from attn_closed_form.game.engine.budget import budget
+from attn_closed_form.game.engine.terms import terms_of
 
 pytest.importorskip("flint")
 

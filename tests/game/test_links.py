@@ -20,12 +20,13 @@ from attn_closed_form import (
     semivalue,
     shapley,
 )
-from attn_closed_form.game import beta_shapley, evaluate
-from attn_closed_form.game.budget import budget
-from attn_closed_form.game.exponential_sums import EPS_MIN, read_table, sector_segments
-from attn_closed_form.game.laws import UNIFORM
+from attn_closed_form.game import beta_shapley
+from attn_closed_form.game.engine import evaluate
+from attn_closed_form.game.engine.budget import budget
+from attn_closed_form.game.engine.exponential_sums import EPS_MIN, read_table, sector_segments
+from attn_closed_form.game.engine.laws import UNIFORM
+from attn_closed_form.game.engine.terms import THETA, Interval, log_bound, terms_of
 from attn_closed_form.game.links import LINKS, Link, LinkedGame, sectors
-from attn_closed_form.game.terms import THETA, Interval, log_bound, terms_of
 from tests import enumeration
 from tests.profiles import at_least
 

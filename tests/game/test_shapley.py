@@ -13,10 +13,10 @@ from attn_closed_form import (
     leave_one_out,
     shapley,
 )
-from attn_closed_form.game import laws
-from attn_closed_form.game.budget import guaranteed_error
-from attn_closed_form.game.evaluate import FIRST, evaluate
-from attn_closed_form.game.laws import Batch, Density, legendre_rule
+from attn_closed_form.game.engine import laws
+from attn_closed_form.game.engine.budget import guaranteed_error
+from attn_closed_form.game.engine.evaluate import FIRST, evaluate
+from attn_closed_form.game.engine.laws import Batch, Density, legendre_rule
 from tests import enumeration
 from tests.problems import games, random_game
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, lime_limit
-from attn_closed_form.game.budget import budget
 from attn_closed_form.game.by_size import centered_moments
-from attn_closed_form.game.laws import MOST_NODES, Batch
-from attn_closed_form.game.terms import log_bound, terms_of
+from attn_closed_form.game.engine.budget import budget
+from attn_closed_form.game.engine.laws import MOST_NODES, Batch
+from attn_closed_form.game.engine.terms import log_bound, terms_of
 from attn_closed_form.lime.kernel import Settings, kernel, relative_kernel
 from attn_closed_form.lime.moments import (
     KernelLaw,

@@ -9,7 +9,7 @@ import pytest
 
 from attn_closed_form import PooledGame, ToleranceError, lime_limit
 from attn_closed_form.attention import pooled_game, random_weights
-from attn_closed_form.game.budget import budget
+from attn_closed_form.game.engine.budget import budget
 from attn_closed_form.lime import moments
 from attn_closed_form.lime.kernel import Settings
 from attn_closed_form.lime.moments import moments_by_recursion, moments_by_rule

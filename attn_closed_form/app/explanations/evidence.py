@@ -16,7 +16,7 @@ import numpy as np
 
 from ..._lazy import cached_property
 from ..._types import Array, Ids, Masks, Span
-from ...game.budget import ToleranceError, guaranteed_error
+from ...game.engine.budget import ToleranceError, guaranteed_error
 from ...game.links import LinkedGame
 from ...game.pooled_game import PooledGame
 from ...lime.sampled import LimeSample, lime_sample

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...attention.predict import TruncationWarning
-from ...game.budget import ToleranceError
+from ...game.engine.budget import ToleranceError
 from ...game.links import LinkedGame
 from ..models.protocol import Model, Units
 from .evidence import Evidence

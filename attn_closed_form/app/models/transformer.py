@@ -31,7 +31,7 @@ import numpy as np
 from ..._arrays import members, numbered, spearman, whole
 from ..._progress import Report, stages
 from ..._types import Array, Ids, Masks, Span, Tokens
-from ...game.budget import ToleranceError
+from ...game.engine.budget import ToleranceError
 from ...game.pooled_game import PooledGame
 from ...game.sampled import shapley_sample
 from ...game.values import shapley

@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._types import Array, Ids
+from ..._types import Array, Ids
+from ..links import PoleGame
+from ..pooled_game import PooledGame, exp_difference
 from .exponential_sums import lambda_segments, sector_segments, short_sum_key, short_sums_together
-from .links import PoleGame
-from .pooled_game import PooledGame, exp_difference
 
 TIER_GAP = 45.0
 # Relative margin at both ends of a tier, for the rounding of the masses in D.

@@ -43,11 +43,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._types import Array, Ids
+from ..._types import Array, Ids
+from ..links import LinkedGame, PoleGame
+from ..pooled_game import PooledGame, finite, times_power
 from .budget import ULP, Budget, budget
 from .laws import Batch, Law, Nodes
-from .links import LinkedGame, PoleGame
-from .pooled_game import PooledGame, finite, times_power
 from .terms import MOST_TERMS, Terms, terms_of
 
 # Elements of one working array with nodes p, which about fits into a core's caches.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attn_closed_form.game.exponential_sums import (
+from attn_closed_form.game.engine.exponential_sums import (
     EPS_MIN,
     lambda_rule,
     lambda_segments,

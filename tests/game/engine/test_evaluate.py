@@ -7,9 +7,9 @@ import pytest
 from flint import arb, ctx
 
 from attn_closed_form import PooledGame, lime_limit, shapley
-from attn_closed_form.game import evaluate
-from attn_closed_form.game.budget import ULP, budget
-from attn_closed_form.game.evaluate import (
+from attn_closed_form.game.engine import evaluate
+from attn_closed_form.game.engine.budget import ULP, budget
+from attn_closed_form.game.engine.evaluate import (
     LARGEST_Q,
     MATRIX_PLAYERS,
     add_nodes,
@@ -24,8 +24,8 @@ from attn_closed_form.game.evaluate import (
     sums_by_series,
     weighted_sums,
 )
-from attn_closed_form.game.laws import Batch
-from attn_closed_form.game.terms import terms_of
+from attn_closed_form.game.engine.laws import Batch
+from attn_closed_form.game.engine.terms import terms_of
 
 LENGTHS = [1, 2, 3, 16, 17, 107, MATRIX_PLAYERS, MATRIX_PLAYERS + 1, MATRIX_PLAYERS + 2, 2061]
 RNG = np.random.default_rng(0)

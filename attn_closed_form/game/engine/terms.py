@@ -1,6 +1,6 @@
 """The terms of a game: everything that does not depend on p, and a bound of each term for complex p.
 
-A **term** is one node lam of the rule for 1/D in one head (one tier of it, see `canonical.py`). For a player let x =
+A **term** is one node lam of the rule for 1/D in one head (one tier of it, see `pieces.py`). For a player let x =
 e^(-lam excess) when it is present and y the same when it is absent (one of the two is 1), A and B its mass times value
 when present and when absent, and T = (x A, y B), S = x y (A - B). `evaluate.py` sums over terms and over p.
 
@@ -27,9 +27,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._types import Array, Ids
+from ..._types import Array, Ids
+from ..links import PoleGame
+from ..pooled_game import PooledGame
 from .budget import Budget
-from .canonical import (
+from .pieces import (
     PieceMasses,
     common_rule,
     groups_of,
@@ -41,8 +43,6 @@ from .canonical import (
     ranges_of,
     scales_of,
 )
-from .links import PoleGame
-from .pooled_game import PooledGame
 
 # Elements of one working array (terms times players), which about fits into a core's caches.
 CHUNK_ELEMENTS = 1 << 17

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, shapley
-from attn_closed_form.game import laws
-from attn_closed_form.game.budget import budget
-from attn_closed_form.game.interactions import PAIR_LAWS, SINGLE_LAWS
-from attn_closed_form.game.laws import (
+from attn_closed_form.game.engine import laws
+from attn_closed_form.game.engine.budget import budget
+from attn_closed_form.game.engine.laws import (
     LOG_LEFT_OUT,
     MOST_NODES,
     OUTSIDE,
@@ -22,8 +21,9 @@ from attn_closed_form.game.laws import (
     log_legendre_factor,
     relevant_interval,
 )
-from attn_closed_form.game.terms import MOST_TERMS, THETA, log_bound, terms_of
-from tests.game.test_terms import KINDS, on_ellipse
+from attn_closed_form.game.engine.terms import MOST_TERMS, THETA, log_bound, terms_of
+from attn_closed_form.game.interactions import PAIR_LAWS, SINGLE_LAWS
+from tests.game.engine.test_terms import KINDS, on_ellipse
 from tests.problems import random_game
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from attn_closed_form.game import exponential_sums
+from attn_closed_form.game.engine import exponential_sums
 
 pytest.importorskip("flint")
 

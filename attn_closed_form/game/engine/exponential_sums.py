@@ -7,7 +7,7 @@ rule is a set of nodes and weights, all positive, with
 
 *Short sums* are used up to R = e^12: a table of nearly best sums of exponentials (Braess and Hackbusch, 2005), made by
 `benchmarks/exponential_sums.py`. The bound of each entry is proved in ball arithmetic by
-`tests/game/test_exponential_sums.py`.
+`tests/game/engine/test_exponential_sums.py`.
 
 *The trapezoidal rule* is used beyond: lam = exp(t - e^(-(t - t0))), t0 = 1/2 - ln R, in equal steps h = pi^2 / ln(1400
 / eps) of t, without the nodes at both ends that are too small to matter. The steps are multiples of 2^-20, so that
@@ -32,7 +32,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .._types import Array, Ids
+from ..._types import Array, Ids
 
 # Smallest eps that is requested of a lambda rule: every range has a rule this good.
 EPS_MIN = 2e-14

@@ -5,7 +5,7 @@ import pytest
 
 from attn_closed_form import PooledGame
 from attn_closed_form.game import by_size
-from attn_closed_form.game.budget import (
+from attn_closed_form.game.engine.budget import (
     FLOAT32,
     FLOAT64,
     Facts,

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import positive
+from ..._arrays import positive
+from ..pooled_game import PooledGame
+from ..pooled_game import ToleranceError as ToleranceError
 from .exponential_sums import EPS_MIN
-from .pooled_game import PooledGame
-from .pooled_game import ToleranceError as ToleranceError
 
 if TYPE_CHECKING:
-    from .links import LinkedGame, PoleGame
+    from ..links import LinkedGame, PoleGame
 
 ULP = 2.0**-53
 # Rounding in ulps: of each factor of a plain product, and of everything else.

@@ -31,7 +31,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from .._types import Array, Ids
+from ..._types import Array, Ids
 from .terms import THETA, TINY, Interval, Terms, TermSums, log_bound
 
 # Share of a term's error for the part outside its interval.
