@@ -42,11 +42,18 @@ from .._arrays import whole
 from .._types import Array, Masks
 from .engine.budget import ToleranceError
 from .links import Link, LinkedGame
+from .orders import default_controls, sample_orders
 from .pooled_game import PooledGame
+from .tails import TailGame
 from .values import shapley
 
 # The minimum number of pairs of coalitions, whose spread is a standard error.
 MIN_PAIRS = 4
+# Players up to which all coalitions of a game with a tail are evaluated instead: 65,536 values take some 50 ms.
+ENUMERATED_PLAYERS = 16
+# Default limits of the refinement: values along orders, some seconds of work, and multiples of the first calls.
+MOST_ORDER_VALUES = 4_000_000
+MORE_CALLS = 64
 # Steps of the reweighted least squares, and its penalty relative to the mean square of a column.
 FIT_STEPS = 8
 FIT_PENALTY = 1e-8
@@ -98,20 +105,29 @@ class ShapleySample(NamedTuple):
 
 
 def shapley_sample(
-    game: Playable,
+    game: Playable | TailGame,
     num_calls: int = 2000,
     seed: int | np.random.Generator | None = None,
     link: str | Link | None = None,
+    max_error: float | None = None,
+    most_calls: int | None = None,
 ) -> ShapleySample:
-    """Estimate Shapley values from random coalitions, with standard errors.
+    """Estimate Shapley values from random coalitions or orders, with standard errors.
+
+    A `TailGame` is sampled along orders of its players (`game/orders.py`), where values are cheap; every other game is
+    sampled by pairs of coalitions. The same seed gives the same answer on every run.
 
     Parameters
     ----------
-    game : anything with `d` and `value(masks)`, such as a PooledGame
-    num_calls : the number of coalitions to evaluate, at least ten of them. If 2^d is not larger, all coalitions are
-        evaluated once, and the standard errors are 0
+    game : a TailGame, or anything with `d` and `value(masks)`, such as a PooledGame
+    num_calls : the number of coalitions to evaluate, at least ten of them; with `max_error`, the number to begin with.
+        If 2^d is not larger, all coalitions are evaluated once, and the standard errors are 0
     seed : anything that `numpy.random.default_rng` accepts
     link : explain a function of the game, such as "sigmoid" for the probability; see `PooledGame.through`
+    max_error : the largest standard error that is wanted. The number of coalitions is doubled until it is reached.
+        For a TailGame it is 0.5% of the largest value by default
+    most_calls : the number of values after which the estimate is returned with the error that it has: by default 64
+        times `num_calls` for coalitions, and 4,000,000 values for orders
 
     Returns
     -------
@@ -138,13 +154,70 @@ def shapley_sample(
         values = np.asarray(game.value(present), dtype=np.float64)
         return values, function(values) if function else values
 
+    if isinstance(game, TailGame):
+        return _sample_of_tail(game, max_error, most_calls, rng)
     ends = np.array([np.zeros(d, dtype=bool), np.ones(d, dtype=bool)])
     if d == 1 or (d < 40 and 2**d <= num_calls):
         everything = (np.arange(2**d)[:, None] >> np.arange(d) & 1).astype(bool)
         return ShapleySample(_enumerated(everything, evaluate(everything)[1]), np.zeros(d), 2**d)
+    if most_calls is None:
+        most_calls = MORE_CALLS * num_calls
     chosen, weights = _pairs(rng, max(MIN_PAIRS, (num_calls - 2) // 2), d)
-    masks = np.concatenate([ends, chosen, ~chosen])
-    raw, linked = evaluate(masks)
+    ends_raw, ends_linked = evaluate(ends)
+    raw, linked = evaluate(np.concatenate([chosen, ~chosen]))
+    while True:
+        masks = np.concatenate([ends, chosen, ~chosen])
+        sample = _estimate(
+            masks,
+            weights,
+            np.concatenate([ends_raw, raw]),
+            np.concatenate([ends_linked, linked]),
+            function,
+        )
+        precise = max_error is None or float(sample.standard_error.max()) <= max_error
+        if precise or 2 * len(masks) > most_calls:
+            return sample
+        more, more_weights = _pairs(rng, len(chosen), d)
+        more_raw, more_linked = evaluate(np.concatenate([more, ~more]))
+        raw = _interleaved(raw, more_raw)
+        linked = _interleaved(linked, more_linked)
+        chosen = np.concatenate([chosen, more])
+        weights = np.concatenate([weights, more_weights])
+
+
+def _sample_of_tail(
+    game: TailGame, max_error: float | None, most_calls: int | None, rng: np.random.Generator
+) -> ShapleySample:
+    """Estimate the Shapley values (d,) of a tail with one output, or (Q, d) of one with several."""
+    d = game.d
+    several = np.asarray(game.tail(game.pooled(np.ones((1, d), dtype=bool)))).ndim == 2
+    if d <= ENUMERATED_PLAYERS:
+        everything = (np.arange(2**d)[:, None] >> np.arange(d) & 1).astype(bool)
+        values = game.value(everything).reshape(2**d, -1)
+        exact = np.stack([_enumerated(everything, column) for column in values.T])
+        sample = ShapleySample(exact, np.zeros_like(exact), 2**d)
+    else:
+        most = MOST_ORDER_VALUES if most_calls is None else most_calls
+        found = sample_orders(game, default_controls(game, rng), max_error, most, rng)
+        sample = ShapleySample(found.values, found.standard_error, found.calls)
+    if several:
+        return sample
+    return sample._replace(values=sample.values[0], standard_error=sample.standard_error[0])
+
+
+def _interleaved(values: Array, more: Array) -> Array:
+    """Append to values of coalitions and then complements those of more coalitions and then complements."""
+    chosen, complements = np.split(values, 2)
+    more_chosen, more_complements = np.split(more, 2)
+    return np.concatenate([chosen, more_chosen, complements, more_complements])
+
+
+def _estimate(
+    masks: Masks, weights: Array, raw: Array, linked: Array, function: Link | None
+) -> ShapleySample:
+    """Estimate the values from those of the empty and the grand coalition, of coalitions and of complements."""
+    chosen = masks[2 : 2 + len(weights)]
+    d = masks.shape[1]
     signs = np.where(chosen, 1.0, -1.0)
     parts = [_remainder(linked, np.zeros(d)), *_beyond_fitted_heads(masks, raw, linked, function)]
     kernels = [_choose_kernel(signs[:TRIED], odd[:TRIED]) for odd, _ in parts]

@@ -1,0 +1,241 @@
+"""Shapley values of a game with a tail, from random orders of its players, with standard errors.
+
+The Shapley value of a player is its mean change of f over all orders in which the players can enter. Every order is
+drawn with its reverse, because a player that enters early in one enters late in the other, and the mean of the two
+changes varies less.
+
+**Controls.** A game c whose Shapley values are known exactly and whose changes resemble those of f does not have to be
+sampled: the values of f are those of f - sum_i b_i c_i, which vary less, plus b_i times the exact values. A control is
+a function of one direction of the pooled vector, c = link(theta @ h):
+
+1. without a link, a pooled game with any number of heads, such as a logit or the best linear fit to the tail;
+2. with one head, a linked game, such as the probability of a class against one rival. Where only two classes matter,
+   this is f itself.
+
+The coefficients b, and theta, are fitted to orders and coalitions that are not used again. The estimate is therefore
+unbiased for a fixed number of orders. Orders are added until the largest standard error is small enough, which depends
+on the orders drawn; `benchmarks/tails.py` measures that the errors still have the stated size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .._types import Array, Ids
+from .links import Link, LinkedGame
+from .tails import TailGame
+from .values import shapley
+
+# Tuning: orders (each with its reverse) to which the coefficients are fitted, and the least number that is averaged.
+# A standard error from fewer would itself be off by more than 10%.
+PILOT_ORDERS = 48
+LEAST_ORDERS = 96
+# Tuning: elements (orders times players times pooled numbers) of one batch, which about fits into a core's cache.
+BATCH_ELEMENTS = 1 << 18
+# Tuning: coalitions to which the direction is fitted, per pooled number, and their greatest number.
+COALITIONS_PER_NUMBER = 8
+MOST_COALITIONS = 2048
+# Without `max_error`, the largest standard error is at most this share of the largest value.
+RELATIVE_ERROR = 0.005
+# A logistic function of a larger argument is not used as a control; the table of `links.py` ends at 64.
+LARGEST_LOGIT = 60.0
+# Relative accuracy of the exact values of a control, far below any standard error.
+CONTROL_TOL = 1e-8
+# Singular values of the fits below this share of the largest one count as zero.
+FIT_CUTOFF = 1e-8
+
+
+class OrderSample(NamedTuple):
+    """Estimates (Q, d) with standard errors (Q, d), and the number of values of the game that they took."""
+
+    values: Array
+    standard_error: Array
+    calls: int
+
+
+class Control(NamedTuple):
+    """A function of one direction of the pooled vector; with a link, only for games with one head."""
+
+    direction: Array  # (C,)
+    link: Link | None = None
+
+    def of_vectors(self, vectors: Array) -> Array:
+        """Compute the values (...) of the control from pooled vectors (..., C)."""
+        values = vectors @ self.direction
+        if self.link is None:
+            return values
+        return self.link(values)
+
+    def exact_values(self, game: TailGame) -> Array:
+        """Compute the Shapley values (d,) of the control."""
+        pooled = game.direction(self.direction)
+        if self.link is None:
+            return shapley(pooled, CONTROL_TOL)
+        return shapley(LinkedGame(pooled, self.link), CONTROL_TOL)
+
+
+@dataclass(frozen=True)
+class ClassProbability:
+    """The tail of a classifier: the probability of one class, the softmax of logits divided by a temperature.
+
+    Examples
+    --------
+    >>> ClassProbability(0)(np.array([[0.0, 0.0], [np.log(3.0), 0.0]])).round(3)
+    array([0.5 , 0.75])
+    """
+
+    output: int
+    temperature: float = 1.0
+
+    def __call__(self, logits: Array) -> Array:
+        """Compute the probabilities (n,) from logits (n, C)."""
+        scaled = (logits - logits[:, self.output, None]) / self.temperature
+        # The largest exponent is 0 or more, because the class itself has 0; e^700 still fits into float64.
+        return np.asarray(1 / np.exp(np.minimum(scaled, 700.0)).sum(axis=1))
+
+    def controls(self, game: TailGame) -> list[Control]:
+        """Return the logits of all classes and, with one head, the class against each rival."""
+        C = game.scores.bias.size
+        axes = np.eye(C)
+        controls = [Control(axes[c]) for c in range(C)]
+        if len(game.scores.s) == 1:
+            for rival in range(C):
+                margin = (axes[self.output] - axes[rival]) / self.temperature
+                if rival != self.output and _fits_link(game, margin):
+                    controls.append(Control(margin, Link("sigmoid")))
+        return controls
+
+
+def default_controls(game: TailGame, rng: np.random.Generator) -> list[Control]:
+    """Return the controls that the tail names, or the best linear fit to each of its outputs."""
+    named = getattr(game.tail, "controls", None)
+    if named is not None:
+        return list(named(game))
+    outputs = np.atleast_2d(game.tail(game.pooled(np.ones((1, game.d), dtype=bool)))).shape[-1]
+    return [Control(fitted_direction(game, q, rng)) for q in range(outputs)]
+
+
+def _fits_link(game: TailGame, direction: Array) -> bool:
+    """Return whether a direction has a range for which `links.py` has poles for the logistic function."""
+    scores = game.scores
+    values = [direction[scores.output] @ scores.v + direction @ scores.bias]
+    if scores.v_absent is not None:
+        values.append(direction[scores.output] @ scores.v_absent + direction @ scores.bias)
+    values.append(
+        np.array([direction[scores.output] @ scores.v_background + direction @ scores.bias])
+    )
+    return float(np.abs(np.concatenate(values)).max()) < LARGEST_LOGIT
+
+
+def sample_orders(
+    game: TailGame,
+    controls: Sequence[Control],
+    max_error: float | None,
+    most_values: int,
+    seed: int | np.random.Generator | None,
+    relative_error: float = RELATIVE_ERROR,
+) -> OrderSample:
+    """Estimate the Shapley values of every output of the tail.
+
+    Parameters
+    ----------
+    game : the game
+    controls : functions of the pooled vector with exact Shapley values
+    max_error : largest standard error that is wanted, or None for `relative_error` times the largest value
+    most_values : number of values of the game after which no more orders are drawn
+    seed : anything that `numpy.random.default_rng` accepts
+    """
+    rng = np.random.default_rng(seed)
+    d = game.d
+    changes, of_controls = _changes(game, controls, _random_orders(rng, PILOT_ORDERS, d))
+    coefficients = _fitted_coefficients(changes, of_controls)
+    exact = np.zeros(changes.shape[1:])
+    if controls:
+        exact = coefficients @ np.stack([control.exact_values(game) for control in controls])
+    batch = max(1, BATCH_ELEMENTS // ((d + 1) * max(1, len(game.scores.v))))
+    total = np.zeros(changes.shape[1:])
+    squares = np.zeros(changes.shape[1:])
+    # The changes are averaged relative to those of the pilot orders, so that their squares keep their digits.
+    center = (changes - _explained(coefficients, of_controls)).mean(axis=0)
+    count = 0
+    while True:
+        orders = _random_orders(rng, max(batch, 1), d)
+        changes, of_controls = _changes(game, controls, orders)
+        left = changes - _explained(coefficients, of_controls) - center
+        total += left.sum(axis=0)
+        squares += (left**2).sum(axis=0)
+        count += len(orders)
+        if count < LEAST_ORDERS:
+            continue
+        mean = total / count
+        variance = np.maximum(squares / count - mean**2, 0.0) * count / (count - 1)
+        error = np.sqrt(variance / count)
+        values = exact + center + mean
+        if max_error is None:
+            limit = relative_error * float(np.abs(values).max())
+        else:
+            limit = max_error
+        calls = 2 * (count + PILOT_ORDERS) * (d + 1)
+        if float(error.max()) <= limit or calls >= most_values:
+            return OrderSample(values, error, calls)
+
+
+def fitted_direction(game: TailGame, output: int, rng: np.random.Generator) -> Array:
+    """Return the direction (C,) of the pooled vector in which the tail is fitted best by a linear function.
+
+    The coalitions have random sizes, because the Shapley value of a player gives every size the same weight.
+    """
+    C = game.scores.bias.size
+    count = min(MOST_COALITIONS, COALITIONS_PER_NUMBER * (C + 4))
+    masks = rng.random((count, game.d)) < rng.random((count, 1))
+    vectors = game.pooled(masks)
+    predictions = np.asarray(game.tail(vectors)).reshape(count, -1)[:, output]
+    columns = np.concatenate([np.ones((count, 1)), vectors], axis=1)
+    return np.linalg.lstsq(columns, predictions, rcond=FIT_CUTOFF)[0][1:]
+
+
+def _random_orders(rng: np.random.Generator, count: int, d: int) -> Ids:
+    """Draw `count` orders of d players (count, d)."""
+    return rng.permuted(np.tile(np.arange(d), (count, 1)), axis=1)
+
+
+def _changes(game: TailGame, controls: Sequence[Control], orders: Ids) -> tuple[Array, Array]:
+    """Return the mean changes over each order and its reverse: of the game (n, Q, d), of the controls (n, k, d)."""
+    n, d = orders.shape
+    sums: Array | float = 0.0
+    for direction in (orders, orders[:, ::-1]):
+        vectors = game.pooled_along(direction)
+        predictions = np.asarray(game.tail(vectors.reshape(n * (d + 1), -1))).reshape(n, d + 1, -1)
+        columns = [predictions]
+        columns += [control.of_vectors(vectors)[:, :, None] for control in controls]
+        sums = sums + _by_player(np.diff(np.concatenate(columns, axis=2), axis=1), direction)
+    changes = np.asarray(sums) / 2
+    Q = changes.shape[1] - len(controls)
+    return changes[:, :Q], changes[:, Q:]
+
+
+def _by_player(changes: Array, orders: Ids) -> Array:
+    """Turn changes (n, d, k) in the order of entering into changes (n, k, d) in the order of the players."""
+    out = np.empty_like(changes)
+    out[np.arange(len(orders))[:, None], orders] = changes
+    return out.transpose(0, 2, 1)
+
+
+def _fitted_coefficients(changes: Array, of_controls: Array) -> Array:
+    """Fit the coefficients (Q, k) of the controls to changes (n, Q, d), relative to their means over the orders."""
+    n, Q, d = changes.shape
+    k = of_controls.shape[1]
+    if k == 0:
+        return np.zeros((Q, 0))
+    columns = (of_controls - of_controls.mean(axis=0)).transpose(0, 2, 1).reshape(n * d, k)
+    targets = (changes - changes.mean(axis=0)).transpose(0, 2, 1).reshape(n * d, Q)
+    return np.linalg.lstsq(columns, targets, rcond=FIT_CUTOFF)[0].T
+
+
+def _explained(coefficients: Array, of_controls: Array) -> Array:
+    """Return the part (n, Q, d) of the changes that the controls explain."""
+    return np.einsum("qk,nkd->nqd", coefficients, of_controls)
