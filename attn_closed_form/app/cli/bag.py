@@ -211,7 +211,7 @@ def _print(args: argparse.Namespace, explanations: Explanations) -> None:
     print(visible(bag_sentence(explanations)))
     if scale.link is None and facts["probability"] is not None:
         print(f"The probability of {output} is {percent(facts['probability'])}.")
-    print(scale.sentence(output))
+    print(visible(explanations.explained))
     if facts["assumed"]:
         print(visible(facts["assumed"]))
     for side, players in (("for", best), ("against", worst)):

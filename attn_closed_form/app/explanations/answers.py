@@ -1,6 +1,6 @@
 """Answers beyond scores: certified reasons, removal curves, and scores of sentences and of the words inside them.
 
-**Reasons** (`reasons/`) explain why the prediction is on its side of a threshold: 50 % for a probability, 0 for one
+**Reasons** (`reasons/`) explain why the prediction is on its side of a threshold: 50% for a probability, 0 for one
 logit. For one class among several, the question is whether it stays ahead of the strongest other class, so the game is
 the margin between the two. With three classes or more a third one may overtake both, so the sentences name the two.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,215 +32,253 @@ from ...reasons.reasons import (
 )
 from ..models.scale import LOGIT, PLAIN, ExplainedScale
 from ..models.sentences import sentence_numbers
+from ..models.target import Target
 from .evidence import Evidence
 
-# The fields of bounds and reasons that are logits.
+# The fields of bounds and reasons that are logits, which `to_dict` converts to the explained scale.
 LOGITS = {"attained_min", "attained_max", "proved_min", "proved_max", "worst", "after"}
-# Numbers of absent players at which removal orders are compared with the best possible ones.
+# Tuning: the number of sizes at which removal orders are compared with the best possible ones; smooth to the eye.
 SIZES = 100
-# The quantity in the reasons for one class among several.
-DIFFERENCE = "the difference of the two logits"
+# The names of the two sides of a threshold: below it and above it.
+Sides = tuple[str, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Reasons:
-    """Certified statements about all coalitions of the players.
-
-    Reasons and bounds are computed on logits. Sentences and `to_dict` report them on the explained scale: a probability
-    rises with its logit, so a bound on one is a bound on the other.
+class Certified:
+    """The two reasons of one game and threshold, and the range of the game.
 
     Attributes
     ----------
-    game : the game whose sign is the side of the prediction
+    game : a game of logits
     sufficient, contrastive : the two reasons; None if the prediction equals the threshold up to rounding
-    sides : names of the sides below and above the threshold
-    things : word for the players, such as "words"
-    names : the names of the players
-    threshold : the value between the two sides, on the explained scale
-    quantity : name of the explained quantity, such as "the probability of positive"
-    scale : the explained scale
     """
 
     game: PooledGame
     sufficient: SufficientReason | None
     contrastive: ContrastiveReason | None
-    sides: tuple[str, str] | None
-    things: str
-    names: tuple[str, ...]
-    threshold: float
-    quantity: str
-    scale: ExplainedScale = LOGIT
+
+    @classmethod
+    def of(cls, game: PooledGame, threshold: float) -> Certified:
+        """Find the reasons for the side of the threshold on which the prediction is."""
+        try:
+            sufficient = sufficient_reason(game, threshold)
+            contrastive = contrastive_reason(game, threshold)
+        except ValueError as error:
+            if "neither side" not in str(error):
+                raise
+            return cls(game, None, None)
+        return cls(game, sufficient, contrastive)
 
     @cached_property
     def bounds(self) -> Bounds:
         """The minimum and the maximum prediction over all coalitions, computed on first use."""
         return bounds(self.game)
 
+
+@dataclass(frozen=True, eq=False)
+class Reasons:
+    """Certified statements about all coalitions of the players.
+
+    Reasons and bounds are computed on logits, once for a probability and its logit. Sentences and `to_dict` report them
+    on the explained scale: a probability rises with its logit, so a bound on one is a bound on the other.
+
+    Attributes
+    ----------
+    certified : the reasons and the range of the game whose sign is the side of the prediction
+    sides : names of the sides below and above the threshold
+    things : word for the players, such as "words"
+    names : the names of the players
+    threshold : the value between the two sides, on the explained scale
+    output : name of the explained output; None if the game is the margin of one class over its strongest rival
+    scale : the explained scale
+    """
+
+    certified: Certified
+    sides: Sides | None
+    things: str
+    names: tuple[str, ...]
+    threshold: float
+    output: str | None
+    scale: ExplainedScale = LOGIT
+
+    @property
+    def game(self) -> PooledGame:
+        """The game whose sign is the side of the prediction."""
+        return self.certified.game
+
+    @property
+    def sufficient(self) -> SufficientReason | None:
+        """A set that keeps the prediction on its side; None if the prediction equals the threshold up to rounding."""
+        return self.certified.sufficient
+
+    @property
+    def contrastive(self) -> ContrastiveReason | None:
+        """A set whose removal flips the prediction; None if the prediction equals the threshold up to rounding."""
+        return self.certified.contrastive
+
+    @property
+    def bounds(self) -> Bounds:
+        """The minimum and the maximum prediction over all coalitions."""
+        return self.certified.bounds
+
     def sentences(self) -> list[str]:
         """Return the reasons in plain English, one string each."""
-        from ..show.sentences import reason_sentence
+        from ..show.sentences import reasons_sentences
 
-        if self.sufficient is None or self.contrastive is None:
-            level = self._level(self.threshold)
-            return [f"The prediction is {level}, which is on neither side, so no reason exists."]
-        upper = self.sufficient.prediction < self.sufficient.threshold
-        worst, after = self.scale.of([self.sufficient.worst, self.contrastive.after]).tolist()
-        if self.quantity == DIFFERENCE:
-            of = f" for {DIFFERENCE}"
-        else:
-            of = ""
-        flipped = f"{self.scale.bound(after, upper)}{of}"
-        if (
-            self.scale.link is not None
-        ):  # after the flip another class is predicted, so the number needs a name
-            flipped = f"{self.quantity.removeprefix('the ')}: {flipped}"
-        sides = self.sides
-        if self.scale.link is not None and (
-            sides is None or self.threshold != self.scale.threshold
-        ):
-            sides = f"below {self._level(self.threshold)}", f"above {self._level(self.threshold)}"
-        return [
-            reason_sentence(
-                self.sufficient, self.names, self.things, sides, self.scale.bound(worst, upper) + of
-            ),
-            reason_sentence(self.contrastive, self.names, self.things, sides, flipped),
-        ]
-
-    def _level(self, value: float) -> str:
-        if self.scale.link is None:
-            return f"{value:g}"
-        return self.scale.level(value)
+        return reasons_sentences(self)
 
     def range_sentence(self) -> str:
         """State the minimum and the maximum prediction over all coalitions in plain English."""
-        low, high = self.scale.of([self.bounds.proved_min, self.bounds.proved_max]).tolist()
-        span = f"from {self.scale.bound(low, upper=False)} to {self.scale.bound(high, upper=True)}"
-        return f"Over all subsets of the {self.things}, {self.quantity} ranges {span}."
+        from ..show.sentences import range_sentence
+
+        return range_sentence(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists and numbers for JSON."""
-
-        def scaled(
-            part: Bounds | SufficientReason | ContrastiveReason | None,
-        ) -> dict[str, Any] | None:
-            numbers = {} if part is None else part.to_dict()
-            return {
-                name: float(self.scale.of(x)) if name in LOGITS else x
-                for name, x in numbers.items()
-            } or None
-
         return {
             "scale": self.scale.name,
             "threshold": self.threshold,
             "sides": plain(self.sides),
-            "bounds": scaled(self.bounds),
-            "sufficient": scaled(self.sufficient),
-            "contrastive": scaled(self.contrastive),
+            "bounds": self._scaled(self.bounds),
+            "sufficient": self._scaled(self.sufficient),
+            "contrastive": self._scaled(self.contrastive),
             "sentences": self.sentences(),
         }
+
+    def _scaled(
+        self, part: Bounds | SufficientReason | ContrastiveReason | None
+    ) -> dict[str, Any] | None:
+        """Return the numbers of a part, with its logits on the explained scale."""
+        if part is None:
+            return None
+        numbers = part.to_dict()
+        for name in LOGITS & numbers.keys():
+            numbers[name] = float(self.scale.of(numbers[name]))
+        return numbers
 
 
 def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     """Compute bounds, a sufficient and a contrastive reason for the prediction's side of the threshold.
 
-    The threshold is on the explained scale, by default 50 % or a logit of 0.
+    The threshold is on the explained scale, by default 50% or a logit of 0.
     """
-    evidence = evidence.on_logit
-    game, sides = directed(evidence)
-    sufficient = None
-    contrastive = None
+    if evidence.target.against_rest and evidence.model.surrogate is None:
+        # The log-odds against several classes are not a pooled game; the logit of the class takes their place.
+        evidence = evidence.on(evidence.target.pooled)
+    question = question_of(evidence)
     scale = evidence.scale
     if threshold is None:
         threshold = scale.threshold
-    else:
-        threshold = float(threshold)
-    theta = scale.logit_of(threshold)
-    try:
-        sufficient = sufficient_reason(game, theta)
-        contrastive = contrastive_reason(game, theta)
-    except ValueError as error:
-        if "neither side" not in str(error):
-            raise
-    # For one class among several, the number is the margin over its strongest rival.
-    if game is evidence.pooled:
-        quantity = scale.of_output(evidence.settings.output)
-    else:
-        quantity = DIFFERENCE
-    things = evidence.settings.players
-    names = evidence.names
-    return Reasons(game, sufficient, contrastive, sides, things, names, threshold, quantity, scale)
+    theta = scale.logit_of(float(threshold))
+    certified = evidence.units.cached(
+        ("reasons", theta, *question.target.game_key),
+        lambda: Certified.of(question.game, theta),
+    )
+    output = None if question.is_margin else evidence.target.output
+    return Reasons(
+        certified=certified,
+        sides=question.sides,
+        things=evidence.target.players,
+        names=evidence.names,
+        threshold=float(threshold),
+        output=output,
+        scale=scale,
+    )
 
 
-def checked_reasons(evidence: Evidence, scores: Array) -> list[str]:
-    """Describe sets of players, chosen by score, that flip or keep the prediction when the model is run.
+class CheckedSet(NamedTuple):
+    """A set of players, chosen by score, and the output of the model without it or with it alone.
 
-    This is for models without certified reasons, such as a transformer. Each sentence reports the output of the model
-    for the set that it names; smaller sets may exist. The list is empty on the logit scale.
+    `removed` tells which of the two: the prediction flips without the set, or the set alone keeps it.
     """
-    level = evidence.scale.level
-    things = evidence.settings.players
+
+    players: tuple[int, ...]
+    removed: bool
+    output: float
+
+
+def checked_sets(evidence: Evidence, scores: Array) -> list[CheckedSet]:
+    """Find sets of players, chosen by score, that flip or keep the prediction when the model is run.
+
+    This is for models without certified reasons, such as a transformer. Smaller sets may exist. The list is empty on
+    the logit scale. If the prediction without any player is on the same side, the empty set would keep it, so only a
+    set that flips it is reported.
+    """
     prediction = evidence.prediction
     half = evidence.scale.threshold
     if evidence.scale.link is None or prediction == half:
         return []
     side = 1.0 if prediction > half else -1.0
-    rank = np.argsort(np.argsort(-side * scores, kind="stable"), kind="stable")
-    steps = np.arange(1, int((side * scores > 0).sum()) + 1)
+    order = np.argsort(-side * scores, kind="stable")
+    rank = np.argsort(order, kind="stable")
+    supporting = int((side * scores > 0).sum())
+    steps = np.arange(1, supporting + 1)
     if not steps.size:
         return []
-    first = rank[None, :] < steps[:, None]
-    without, alone = np.split(evidence.value(np.concatenate([~first, first])), 2)
-    sentences = []
-    for values, holds, text in (
-        (without, side * (without - half) < 0, "Without {} the output is {} instead of {}"),
-        (
-            alone,
-            side * (alone - half) > 0,
-            "With {} alone, all others absent, the output is {}; with everything {}",
-        ),
-    ):
-        if holds.any():
-            k = int(holds.argmax())
-            names = ", ".join(f"“{evidence.names[j]}”" for j in np.argsort(rank)[: k + 1])
-            count = f"{names} ({k + 1} of {evidence.d} {things})"
-            sentences.append(
-                f"{text.format(count, level(float(values[k])), level(prediction))}. "
-                "This was checked by running the model; smaller sets may exist."
-            )
-    return sentences
+    chosen = rank[None, :] < steps[:, None]
+    outputs = evidence.model_game.value(np.concatenate([~chosen, chosen]))
+    without, alone = np.split(outputs, 2)
+    found = []
+    flips = side * (without - half) < 0
+    if flips.any():
+        k = int(flips.argmax())
+        found.append(CheckedSet(tuple(order[: k + 1].tolist()), True, float(without[k])))
+    keeps = side * (alone - half) > 0
+    kept_by_nobody = side * (evidence.absent_value - half) > 0
+    if keeps.any() and not kept_by_nobody:
+        k = int(keeps.argmax())
+        found.append(CheckedSet(tuple(order[: k + 1].tolist()), False, float(alone[k])))
+    return found
 
 
-def directed(evidence: Evidence) -> tuple[PooledGame, tuple[str, str] | None]:
-    """Return the game whose sign is the side of the prediction, and the names of the two sides."""
-    outputs = evidence.model.outputs
-    logits = evidence.logits
-    game = evidence.pooled
-    direction = np.asarray(evidence.settings.coefficients)
-    if evidence.model.loss in PLAIN or (len(outputs) == 1 and evidence.model.loss != "sigmoid"):
-        return game, None
-    if len(logits) == 1:  # the log-odds of the second class
+class Question(NamedTuple):
+    """The game whose sign is the side of the prediction, and the names of the two sides, or None if they have none.
+
+    `is_margin` tells that the game is the margin of the explained class over its strongest rival.
+    """
+
+    target: Target
+    game: PooledGame
+    sides: Sides | None
+    is_margin: bool = False
+
+
+def question_of(evidence: Evidence) -> Question:
+    """Return the question that reasons and flip orders answer: which side is the prediction on, and of what?"""
+    model = evidence.model
+    outputs = model.outputs
+    target = evidence.target.pooled
+    if model.loss in PLAIN or (len(outputs) == 1 and model.loss != "sigmoid"):
+        return Question(target, evidence.pooled, None)
+    direction = np.asarray(target.coefficients)
+    if len(evidence.logits) == 1:  # the log-odds of the second class
         direction = direction * [-1.0, 1.0]
-    one_class = np.count_nonzero(direction) == 1
-    if evidence.settings.rest or (one_class and evidence.model.loss == "sigmoid"):
+    is_class = np.count_nonzero(direction) == 1
+    if evidence.target.against_rest or (is_class and model.loss == "sigmoid"):
         name = outputs[int(np.argmax(direction))]  # above 0, this class is more probable than not
-        return game, (f"not {name}", name)
-    if one_class:
-        rival = int(np.argmax(np.where(direction > 0, -np.inf, logits)))
-        direction = direction - np.eye(len(logits))[rival]
-        settings = replace(evidence.settings, coefficients=tuple(direction.tolist()))
-        game = replace(evidence.model.game(evidence.units, settings), labels=evidence.labels)
+        return Question(target, evidence.pooled, (f"not {name}", name))
+    game = evidence.pooled
+    if is_class:
+        others = np.where(direction > 0, -np.inf, evidence.logits)
+        rival = int(np.argmax(others))
+        direction = direction - np.eye(len(evidence.logits))[rival]
+        target = replace(target, coefficients=tuple(direction.tolist()))
+        game = model.pooled_game(evidence.units, target)
     above = outputs[int(np.argmax(direction))]
     below = outputs[int(np.argmin(direction))]
-    return game, (f"{below} over {above}", f"{above} over {below}") if len(outputs) > 2 else (
-        below,
-        above,
-    )
+    sides = (below, above)
+    if len(outputs) > 2:
+        sides = (f"{below} over {above}", f"{above} over {below}")
+    return Question(target, game, sides, is_margin=is_class)
 
 
 def removal_curves_of(evidence: Evidence, scores: Array) -> RemovalCurves:
     """Compute deletion and insertion curves of scores on the explained scale, with certified bounds, at 100 sizes."""
     sizes = np.unique(np.linspace(0, evidence.d, SIZES + 1).round()).astype(np.intp)
-    limits = evidence.cached("bounds by size", lambda: bounds_by_size(evidence.pooled, sizes))
+    limits = evidence.units.cached(
+        ("bounds by size", *evidence.target.pooled.game_key),
+        lambda: bounds_by_size(evidence.pooled, sizes),
+    )
     return removal_curves(evidence.pooled, scores, scale=evidence.scale.of, bounds=limits)
 
 
@@ -290,39 +328,75 @@ class GroupScores:
         return f"GroupScores({self.scale}):{''.join(lines)}"
 
 
+class Grouping(NamedTuple):
+    """The groups of the units: the number of each unit's group, the names, and the spans of sentences."""
+
+    numbers: Ids
+    labels: tuple[str, ...]
+    spans: tuple[Span, ...] | None = None
+
+
+def grouping_of(evidence: Evidence, name: str) -> Grouping:
+    """Return a grouping of the input by name: one of the model's, or "sentences"; cached."""
+    units = evidence.units
+    if name in units.groups:
+        return Grouping(*units.players(name))
+    if name == "sentences" and units.text is not None and units.spans is not None:
+        return units.cached("sentences", lambda: _sentences(units.text or "", units.spans or ()))
+    names = list(units.groups)
+    if units.text is not None:
+        names.append("sentences")
+    raise ValueError(f"grouping: expected one of {', '.join(names)}, got {name!r}")
+
+
+def _sentences(text: str, spans: tuple[Span, ...]) -> Grouping:
+    numbers, sentences = sentence_numbers(text, spans)
+    labels = tuple(text[start:end] for start, end in sentences)
+    return Grouping(numbers, labels, tuple(sentences))
+
+
 def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores:
     """Compute Owen values of units in groups: the "sentences" of a text, or a grouping of the model such as "regions".
 
     As many players as possible are used; all units of a player must be in one group.
     """
-    units = evidence.units
-    spans = None
-    if grouping in units.groups:
-        numbers, labels = units.players(grouping)
-    elif grouping == "sentences" and units.text is not None and units.spans is not None:
-        numbers, sentences = sentence_numbers(units.text, units.spans)
-        spans = tuple(sentences)
-        labels = tuple(units.text[start:end] for start, end in sentences)
-    else:
-        known = [*units.groups, *(["sentences"] if units.text is not None else [])]
-        raise ValueError(f"grouping: expected one of {', '.join(known)}, got {grouping!r}")
-    names = [name for name in evidence.model.groupings if name in units.groups]
-    finest = max(names, key=lambda name: int(np.max(units.groups[name])))
-    if finest != evidence.settings.players:
-        settings = replace(evidence.settings, players=finest)
-        evidence = Evidence(evidence.model, units, settings, evidence.logits)
+    groups = grouping_of(evidence, grouping)
+    evidence = _with_finest_players(evidence)
     player_of = evidence.player_of
-    groups = numbers[np.unique(player_of, return_index=True)[1]]
-    if not np.array_equal(groups[player_of], numbers):
+    first_unit = np.unique(player_of, return_index=True)[1]
+    group_of_player = groups.numbers[first_unit]
+    if not np.array_equal(group_of_player[player_of], groups.numbers):
         raise ValueError(
             "grouping: a player has units in several groups; expected every player inside one group"
         )
-    members, error = evidence.guaranteed(lambda game, tol: owen(game, groups, tol), grouping)
+    members, error = evidence.guaranteed(
+        lambda game, tol: owen(game, group_of_player, tol), grouping
+    )
     # Units that share a player share its score equally.
     unit_scores = (members / np.bincount(player_of))[player_of]
-    scores = np.bincount(numbers, weights=unit_scores, minlength=len(labels)).astype(np.float64)
-    if evidence.exact:
-        base, scale = (evidence.absent_value, evidence.scale)
-    else:
-        base, scale = (evidence.pooled_base, LOGIT)
-    return GroupScores(labels, scores, numbers, unit_scores, base, error, spans, scale.name)
+    scores = np.bincount(groups.numbers, weights=unit_scores, minlength=len(groups.labels))
+    base = evidence.absent_value
+    scale = evidence.scale
+    if not evidence.exact:
+        base = evidence.pooled_base
+        scale = LOGIT
+    return GroupScores(
+        labels=groups.labels,
+        scores=scores.astype(np.float64),
+        numbers=groups.numbers,
+        unit_scores=unit_scores,
+        base_value=base,
+        error=error,
+        spans=groups.spans,
+        scale=scale.name,
+    )
+
+
+def _with_finest_players(evidence: Evidence) -> Evidence:
+    """Return the evidence with the grouping that has the most players."""
+    groups = evidence.units.groups
+    names = [name for name in evidence.model.groupings if name in groups]
+    finest = max(names, key=lambda name: int(np.max(groups[name])))
+    if finest == evidence.target.players:
+        return evidence
+    return evidence.on(replace(evidence.target, players=finest))

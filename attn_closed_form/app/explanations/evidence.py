@@ -1,6 +1,8 @@
 """One input under one model: the game and the players that all methods and views share.
 
-Everything is computed on first use and then cached.
+Everything is computed on first use and then cached. What depends on the target is cached here; what depends on the
+input, or on a part of the target only, is cached at the units by that part, so that the explanations of a probability
+and of its logit, or of another class, compute it once.
 """
 
 from __future__ import annotations
@@ -20,10 +22,14 @@ from ...game.engine.budget import ToleranceError, guaranteed_error
 from ...game.links import LinkedGame
 from ...game.pooled_game import PooledGame
 from ...lime.sampled import LimeSample, lime_sample
-from ..models.protocol import FitReport, Model, Remembers, Resolved, Units
+from ..models.protocol import FitReport, Model, Remembers, Units
 from ..models.scale import ExplainedScale
+from ..models.target import ModelGame, Target
 
 Result = TypeVar("Result")
+
+# Tuning: a tolerance that float64 cannot guarantee is loosened by this factor until it can.
+LOOSER = 10
 
 
 class ToleranceWarning(UserWarning):
@@ -46,37 +52,52 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence(Remembers):
-    """The data that all explanations of one input share: units, settings, and logits (C,).
+    """The data that all explanations of one input share: units, target, and logits (C,).
 
-    With `d` and `value` it also represents the model as a game, for methods that sample.
+    An evidence never stores a reference to itself, because its arrays would live until the next garbage collection.
     """
 
     model: Model
     units: Units
-    settings: Resolved
+    target: Target
     logits: Array
+
+    def of_input(self, name: str, compute: Callable[[], Result]) -> Result:
+        """Return a result that depends on the input and its players only, computed once for all targets."""
+        return self.units.cached((name, self.target.players), compute)
+
+    def on(self, target: Target) -> Evidence:
+        """Return the evidence of the same input for another target."""
+        return Evidence(self.model, self.units, target, self.logits)
+
+    # The games.
 
     @cached_property
     def pooled(self) -> PooledGame:
         """The game of the players, whose values are logits; for a transformer, the fitted game."""
-        return self.model.pooled_game(self.units, self.on_logit.settings)
+        return self.model.pooled_game(self.units, self.target.pooled)
 
-    @property
-    def on_logit(self) -> Evidence:
-        """The evidence on the logit scale if the log-odds are not a pooled game; otherwise this evidence.
+    @cached_property
+    def game(self) -> PooledGame | LinkedGame:
+        """The game of the players on the explained scale; a fitted game is always on the logit scale."""
+        if self.model.surrogate is not None:
+            return self.pooled
+        if not self.exact:
+            raise ValueError(
+                f"scale: {self.target.note}; the methods shapley-sampled, lime-sampled and leave-one-out explain the "
+                "probability, and scale='logit' is exact"
+            )
+        return self.scale.game(self.pooled)
 
-        Evidence never stores a reference to itself, because its arrays would live until the next garbage collection.
-        """
-        settings = self.settings
-        if not settings.rest or settings.logit is None or self.model.surrogate is not None:
-            return self
-        logit = settings.logit
-        return self.cached("on logit", lambda: Evidence(self.model, self.units, logit, self.logits))
+    @cached_property
+    def model_game(self) -> ModelGame:
+        """The model itself as a game on the explained scale, for methods that need only values of coalitions."""
+        return ModelGame(self.model, self.units, self.target)
 
     @property
     def exact(self) -> bool:
         """Whether the model has exact values on the explained scale."""
-        return self.model.surrogate is None and self.scale.exact
+        return self.target.exact
 
     @property
     def headline(self) -> str:
@@ -88,29 +109,24 @@ class Evidence(Remembers):
     @property
     def scale(self) -> ExplainedScale:
         """The explained scale."""
-        return self.settings.scale
+        return self.target.scale
 
-    @cached_property
-    def game(self) -> PooledGame | LinkedGame:
-        """The game of the players on the explained scale; a fitted game is always on the logit scale."""
-        if self.model.surrogate is not None:
-            return self.pooled
-        if not self.scale.exact:
-            raise ValueError(
-                f"scale: {self.scale.note}; the methods shapley-sampled, lime-sampled and leave-one-out explain the "
-                "probability, and scale='logit' is exact"
-            )
-        return self.scale.game(self.pooled)
+    # The players.
+
+    @property
+    def d(self) -> int:
+        """Number of players."""
+        return len(self.labels)
 
     @cached_property
     def player_of(self) -> Ids:
         """The (n,) player of each unit."""
-        return self.units.players(self.settings.players)[0]
+        return self.units.players(self.target.players)[0]
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """A name for each of the d players."""
-        return self.units.players(self.settings.players)[1]
+        return self.units.players(self.target.players)[1]
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -121,25 +137,30 @@ class Evidence(Remembers):
         """
         typed = list(self.labels)
         for j in np.flatnonzero(self.unknown).tolist():
-            (start, end), *more = self.spans[j]
-            typed[j] = self.units.shown_text[start:end] + (
-                " and other unknown words" if more else ""
-            )
+            start, end = self.spans[j][0]
+            typed[j] = self.units.shown_text[start:end]
+            if len(self.spans[j]) > 1:
+                typed[j] += " and other unknown words"
         count = Counter(typed)
-        return tuple(
-            f"{name} ({j})" if count[name] > 1 else name for j, name in enumerate(typed, 1)
-        )
+        names = []
+        for j, name in enumerate(typed, 1):
+            if count[name] > 1:
+                names.append(f"{name} ({j})")
+            else:
+                names.append(name)
+        return tuple(names)
 
     @cached_property
     def spans(self) -> tuple[tuple[Span, ...], ...]:
         """The character spans of each player's units in `units.shown_text`."""
         spans: list[list[Span]] = [[] for _ in range(self.d)]
         continues = self.units.continues or (False,) * len(self.units.labels)
-        for span, j, more in zip(
-            self.units.shown_spans, self.player_of.tolist(), continues, strict=True
-        ):
-            if more and spans[j] and spans[j][-1][1] <= span[0]:
-                span = (spans[j].pop()[0], span[1])
+        players = self.player_of.tolist()
+        for span, j, is_continued in zip(self.units.shown_spans, players, continues, strict=True):
+            # Pieces of one word are shown together, unless the last piece is after this one.
+            if is_continued and spans[j] and spans[j][-1][1] <= span[0]:
+                start, _ = spans[j].pop()
+                span = (start, span[1])
             spans[j].append(span)
         return tuple(map(tuple, spans))
 
@@ -152,35 +173,48 @@ class Evidence(Remembers):
         np.logical_and.at(flags, self.player_of, np.asarray(self.units.unknown))
         return tuple(flags.tolist())
 
-    @cached_property
-    def logit(self) -> float:
-        """The explained logit f of the whole input."""
-        return float(self.on_logit.settings.explained(self.logits))
+    def pool(self, scores: Array) -> Array:
+        """Sum scores of the units (n,) to scores of the players (d,)."""
+        return np.bincount(self.player_of, weights=scores, minlength=self.d).astype(np.float64)
 
-    @cached_property
-    def absent_logit(self) -> float:
-        """The logit f of the model itself with every player absent."""
-        if self.model.surrogate is None:
-            return self.pooled.nobody
-        nobody = np.zeros((1, self.d), dtype=bool)
-        return float(self.model.value(self.units, self.on_logit.settings, nobody)[0])
-
-    @cached_property
-    def pooled_base(self) -> float:
-        """The value of the empty coalition in `pooled`; for a fitted game, it differs from that of the model."""
-        return self.pooled.nobody
+    # The prediction.
 
     @cached_property
     def prediction(self) -> float:
         """The explained output of the whole input, on the explained scale."""
-        return float(self.scale.of(self.settings.explained(self.logits)))
+        return float(self.scale.of(self.target.explained(self.logits)))
+
+    @cached_property
+    def logit(self) -> float:
+        """The explained logit f of the whole input."""
+        return float(self.target.pooled.explained(self.logits))
 
     @cached_property
     def absent_value(self) -> float:
         """The explained output of the model itself with every player absent, on the explained scale."""
         if self.exact:
             return float(self.scale.of(self.pooled.nobody))
-        return float(self.value(np.zeros((1, self.d), dtype=bool))[0])
+        return float(self.model_game.value(self._empty_coalition)[0])
+
+    @cached_property
+    def absent_logit(self) -> float:
+        """The logit f of the model itself with every player absent."""
+        if self.model.surrogate is None:
+            return self.pooled.nobody
+        return float(self.logits_of(self._empty_coalition)[0])
+
+    @cached_property
+    def pooled_base(self) -> float:
+        """The value of the empty coalition in `pooled`; for a fitted game, it differs from that of the model."""
+        return self.pooled.nobody
+
+    @property
+    def _empty_coalition(self) -> Masks:
+        return np.zeros((1, self.d), dtype=bool)
+
+    def logits_of(self, present: Masks) -> Array:
+        """Return the (n,) logits f of the model itself for coalitions (n, d)."""
+        return self.model.value(self.units, self.target.pooled, present)
 
     @cached_property
     def probabilities(self) -> dict[str, float] | None:
@@ -190,44 +224,40 @@ class Evidence(Remembers):
             return None
         return dict(zip(self.model.outputs, chances.tolist(), strict=True))
 
+    # What methods need.
+
     def inside(self, name: str) -> Any:
         """Return internal scores of the model by name (see `Model.inside`), or None if there are none."""
-        return self.cached(
-            name, lambda: self.model.inside(name, self.units, self.on_logit.settings)
+        target = self.target.pooled
+        return self.units.cached(
+            ("inside", name, target.tol, *target.game_key),
+            lambda: self.model.inside(name, self.units, target),
         )
 
     @cached_property
     def fit(self) -> FitReport | None:
         """The report on the fit of the game to the model, or None for an exact game."""
-        return self.model.fit(self.units, self.settings)
-
-    @property
-    def d(self) -> int:
-        """Number of players."""
-        return len(self.labels)
-
-    def value(self, present: Masks) -> Array:
-        """Return the (n,) outputs of the model itself for coalitions (n, d), on the explained scale."""
-        return self.scale.of(self.model.value(self.units, self.settings, present))
+        return self.model.fit(self.units, self.target)
 
     def sampled_lime(self, runs: int) -> list[LimeSample]:
-        """Run sampled LIME on the model itself with different seeds; results are cached."""
+        """Run sampled LIME on the model itself with different seeds, each once for the input and the target."""
 
         def sample(run: int) -> LimeSample:
-            return lime_sample(
-                self, self.model.samples, seed=self.settings.seed + run, errors=run == 0
-            )
+            seed = self.target.seed + run
+            # Only the first run is shown with standard errors.
+            return lime_sample(self.model_game, self.model.samples, seed=seed, errors=run == 0)
 
-        return [self.cached(("sampled LIME", run), partial(sample, run)) for run in range(runs)]
+        key = ("sampled LIME", *self.target.value_key)
+        return [self.units.cached((*key, run), partial(sample, run)) for run in range(runs)]
 
     def guaranteed(
         self, function: Callable[[Any, float], Result], name: str = ""
     ) -> tuple[Result, float]:
         """Return `function(game, tol)` and its guaranteed error.
 
-        If float64 cannot keep the requested tol, the smallest tol * 10^k that it can keep is used, with a warning.
+        If float64 cannot guarantee the requested tol, the smallest tol * 10^k that it can is used, with a warning.
         """
-        tol = self.settings.tol
+        tol = self.target.tol
         while True:
             try:
                 result = function(self.game, tol)
@@ -235,10 +265,10 @@ class Evidence(Remembers):
             except ToleranceError:
                 if tol >= 1:
                     raise
-                tol = min(1.0, tol * 10)
-        if tol > self.settings.tol:
+                tol = min(1.0, tol * LOOSER)
+        if tol > self.target.tol:
             warnings.warn(
-                f"{name or 'tol'}: float64 cannot keep tol {self.settings.tol:.0e} here; {tol:.0e} is guaranteed",
+                f"{name or 'tol'}: float64 cannot guarantee tol {self.target.tol:.0e} here; {tol:.0e} is guaranteed",
                 ToleranceWarning,
                 stacklevel=2,
             )
@@ -248,12 +278,8 @@ class Evidence(Remembers):
     def shares(self) -> Array:
         """The (H, d) logarithms of the softmax weights of the players in each head, with all players present."""
         game = self.pooled
+        # Shifted by the largest log-mass, so that no exponential overflows.
         top = np.maximum(game.s.max(axis=1), game.s_background)[:, None]
-        total = np.exp(game.s - top).sum(axis=1, keepdims=True) + np.exp(
-            game.s_background[:, None] - top
-        )
-        return np.asarray(game.s - top - np.log(total))
-
-    def pool(self, scores: Array) -> Array:
-        """Sum scores of the units (n,) to scores of the players (d,)."""
-        return np.bincount(self.player_of, weights=scores, minlength=self.d).astype(np.float64)
+        players = np.exp(game.s - top).sum(axis=1, keepdims=True)
+        background = np.exp(game.s_background[:, None] - top)
+        return np.asarray(game.s - top - np.log(players + background))

@@ -13,10 +13,13 @@ from ...attention.predict import TruncationWarning
 from ...game.engine.budget import ToleranceError
 from ...game.links import LinkedGame
 from ..models.protocol import Model, Units
-from .evidence import Evidence
+from .evidence import Evidence, Scored
 from .explanation import Explanation, Explanations
 from .methods import Method, as_methods, default_methods
 from .settings import Settings
+
+# The largest tolerance that can be requested: beyond it nothing is guaranteed.
+LOOSEST_TOL = 1.0
 
 
 def explain(
@@ -30,7 +33,7 @@ def explain(
     raw : the input in the form that the model reads: a text, a bag, a table of scores. Tokens beyond the
         model's last position are not read (`TruncationWarning`)
     methods : one name, several, or "all"; None for all methods of the model that do not sample. See `METHODS`
-    **settings : players, absent, output, tol, seed, scale; see `Settings`. If float64 cannot keep `tol`, it is
+    **settings : players, absent, output, tol, seed, scale; see `Settings`. If float64 cannot guarantee `tol`, it is
         loosened by powers of ten with a `ToleranceWarning`, and `Explanation.error` is the bound that holds
 
     Returns
@@ -55,24 +58,50 @@ def explain(
 
 def for_output(explanations: Explanations, output: str) -> Explanations:
     """Return Shapley values of the same input for another output, by the headline's method, cached."""
-    evidence, old = explanations.evidence, explanations.evidence.settings
+    evidence = explanations.evidence
     if output == explanations.output and evidence.headline in explanations:
         return explanations
-    scale = "logit" if old.scale.link is None else None if evidence.exact else "probability"
-    settings = Settings(old.players, old.absent, output, old.tol, old.seed, scale)
     methods = as_methods(evidence.headline)
     return evidence.cached(
-        ("output", output), lambda: explain_units(evidence.model, evidence.units, methods, settings)
+        ("output", output),
+        lambda: explain_units(
+            evidence.model, evidence.units, methods, _settings_for(evidence, output)
+        ),
     )
 
 
-def on_logits(explanations: Explanations, method: str) -> Explanations | None:
-    """Return the explanation by one method on the logit scale, or None if it is already on that scale."""
-    evidence, settings = explanations.evidence, explanations.evidence.settings.logit
-    if settings is None:
+def _settings_for(evidence: Evidence, output: str) -> Settings:
+    """Return the settings that explain another output in the same way."""
+    target = evidence.target
+    if target.scale.link is None:
+        scale = "logit"
+    elif target.exact:
+        scale = None  # another output may have no exact probability; its logit is then explained
+    else:
+        scale = "probability"
+    return Settings(target.players, target.absent, output, target.tol, target.seed, scale)
+
+
+def is_mirrored(explanations: Explanations, output: str) -> bool:
+    """Return whether the scores of another output are the same with the opposite sign.
+
+    That is so for the other one of two classes, because their probabilities add up to 1.
+    """
+    target = explanations.evidence.target
+    model = explanations.evidence.model
+    two_classes = len(model.outputs) == 2 and model.loss == "softmax"
+    return two_classes and target.scale.in_percent and output != explanations.output
+
+
+def explain_logit(explanations: Explanations, method: str) -> Explanations | None:
+    """Return the explanation of the logit by one method, cached; None if the logit is explained already."""
+    evidence = explanations.evidence
+    logit = evidence.target.logit
+    if logit is None:
         return None
-    logit = Evidence(evidence.model, evidence.units, settings, evidence.logits)
-    return evidence.cached(("logits", method), lambda: explain_evidence(logit, as_methods(method)))
+    return evidence.cached(
+        ("logit", method), lambda: explain_evidence(evidence.on(logit), as_methods(method))
+    )
 
 
 def explain_units(
@@ -89,9 +118,8 @@ def explain_units(
 def gather_evidence(model: Model, units: Units, settings: Settings) -> Evidence:
     """Return the evidence for an input that the model has read, with all settings resolved."""
     logits = model.logits(units)
-    return within_reach(
-        Evidence(model, units, settings.resolve(model, logits, units), logits), settings
-    )
+    target = settings.resolve(model, logits, units)
+    return within_reach(Evidence(model, units, target, logits), settings)
 
 
 def within_reach(evidence: Evidence, settings: Settings) -> Evidence:
@@ -99,44 +127,51 @@ def within_reach(evidence: Evidence, settings: Settings) -> Evidence:
 
     An explicitly requested scale is kept, and so are its errors.
     """
-    logit = evidence.settings.logit
-    if (
-        settings.scale is None
-        and logit is not None
-        and evidence.exact
-        and isinstance(evidence.game, LinkedGame)
-    ):
-        try:
-            evidence.game.within(1.0)
-        except ToleranceError as error:
-            on_logits = replace(logit, scale=replace(logit.scale, note=str(error)))
-            return Evidence(evidence.model, evidence.units, on_logits, evidence.logits)
+    logit = evidence.target.logit
+    if settings.scale is not None or logit is None or not evidence.exact:
+        return evidence
+    if not isinstance(evidence.game, LinkedGame):
+        return evidence
+    try:
+        evidence.game.within(LOOSEST_TOL)
+    except ToleranceError as error:
+        return evidence.on(replace(logit, note=str(error)))
     return evidence
 
 
 def explain_evidence(
-    evidence: Evidence,
-    methods: Iterable[Method] | None,
-    strict: bool = False,
+    evidence: Evidence, methods: Iterable[Method] | None, strict: bool = False
 ) -> Explanations:
     """Explain with all settings resolved; None selects the default methods."""
     explanations = Explanations(evidence)
-    for method in default_methods(evidence) if methods is None else methods:
+    chosen = default_methods(evidence) if methods is None else methods
+    for method in chosen:
         scored = method.score(evidence)
         if scored is not None:
-            # Calls of the model only count if nothing is exact.
-            fit = evidence.fit if method.needs == "game" else None
-            calls = (
-                None if evidence.exact else scored.model_calls if fit is None else fit.model_calls
-            )
-            scores = np.asarray(scored.scores, dtype=np.float64)
-            given = scored.base_value, scored.error, evidence, scored.standard_error, calls
-            explanations[method.name] = Explanation(method.name, scores, *given)
+            explanations[method.name] = _explanation(evidence, method, scored)
         elif strict:
             raise ValueError(
                 f"methods: {method.name!r} needs attention or gradients, which {evidence.model!r} does not provide"
             )
     return explanations
+
+
+def _explanation(evidence: Evidence, method: Method, scored: Scored) -> Explanation:
+    """Return the explanation by one method. Calls of the model only count if nothing is exact."""
+    calls = None
+    if not evidence.exact:
+        calls = scored.model_calls
+        if method.needs == "game" and evidence.fit is not None:
+            calls = evidence.fit.model_calls
+    return Explanation(
+        method=method.name,
+        scores=np.asarray(scored.scores, dtype=np.float64),
+        base_value=scored.base_value,
+        error=scored.error,
+        evidence=evidence,
+        standard_error=scored.standard_error,
+        model_calls=calls,
+    )
 
 
 def explain_outputs(

@@ -22,9 +22,13 @@ from ...game.pooled_game import PooledGame
 from ...reasons.curves import RemovalCurves
 from ..models.protocol import FitReport
 from ..models.scale import LOGIT, ExplainedScale
-from .answers import GroupScores, Reasons, checked_reasons, group_scores, reasons, removal_curves_of
+from ..models.target import Target
+from .answers import GroupScores, Reasons, checked_sets, group_scores, reasons, removal_curves_of
 from .evidence import Evidence
 from .methods import METHODS, Family, Method, find_method
+
+# Tuning: the number of players in the `repr` of an explanation, about one line.
+NAMED_IN_REPR = 5
 
 
 class Occurrence(NamedTuple):
@@ -45,6 +49,7 @@ class OfEvidence:
 
     Attributes
     ----------
+    target : what is explained, see `Target`
     output : the explained output: a class, or the margin of two classes
     scale : the explained scale, see `ExplainedScale`
     prediction : the explained output of the whole input on that scale: a probability, a logit, or the margin of two
@@ -58,7 +63,8 @@ class OfEvidence:
     """
 
     evidence: Evidence
-    output: str = _shared("settings.output")
+    target: Target = _shared("target")
+    output: str = _shared("target.output")
     scale: ExplainedScale = _shared("scale")
     prediction: float = _shared("prediction")
     probabilities: dict[str, float] | None = _shared("probabilities")
@@ -68,6 +74,13 @@ class OfEvidence:
     text: str = _shared("units.shown_text")
     unknown: tuple[bool, ...] = _shared("unknown")
     unseen: tuple[Span, ...] = _shared("units.unseen")
+
+    @property
+    def explained(self) -> str:
+        """A sentence that states what is explained, and why it is not the probability if one might expect that."""
+        from ..show.sentences import explained_sentence
+
+        return explained_sentence(self.evidence.target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,10 +127,11 @@ class Explanation(OfEvidence):
         self.scores.flags.writeable = False
 
     def __repr__(self) -> str:
-        top = ", ".join(f"{label} {score:+.3g}" for label, score in self.top(5))
-        more = ", ..." if len(self.labels) > 5 else ""
+        strongest = [f"{label} {score:+.3g}" for label, score in self.top(NAMED_IN_REPR)]
+        if len(self.labels) > NAMED_IN_REPR:
+            strongest.append("...")
         level = self.scale.level(self.prediction, "+.4g")
-        return f"Explanation({self.title} of {self.output} {level}: {top}{more})"
+        return f"Explanation({self.title} of {self.output} {level}: {', '.join(strongest)})"
 
     @property
     def scale(self) -> ExplainedScale:  # type: ignore[override]
@@ -202,17 +216,19 @@ class Explanation(OfEvidence):
 
     def own_dict(self) -> dict[str, Any]:
         """Return the part of `to_dict` that differs between methods."""
-        names = ["scores", "base_value", "error"]
-        names += [
-            name for name in ("standard_error", "model_calls") if getattr(self, name) is not None
-        ]
-        numbers = {name: plain(getattr(self, name)) for name in names}
-        return {
+        numbers = {
             "label": self.title,
             "accuracy": self.info.accuracy,
             "scale": self.scale.name,
-            **numbers,
+            "scores": plain(self.scores),
+            "base_value": plain(self.base_value),
+            "error": plain(self.error),
         }
+        if self.standard_error is not None:
+            numbers["standard_error"] = plain(self.standard_error)
+        if self.model_calls is not None:
+            numbers["model_calls"] = plain(self.model_calls)
+        return numbers
 
     def to_shap(self) -> Any:
         """Convert to a `shap.Explanation`, for shap's plots; needs the `interop` extra."""
@@ -238,27 +254,31 @@ class Explanation(OfEvidence):
 
 def shared_dict(evidence: Evidence, fitted: bool = False) -> dict[str, Any]:
     """Return the data that the explanations of one input share, with the fit if its scores are shown."""
+    from ..show.sentences import explained_sentence
+
     units = evidence.units
-    settings = evidence.settings
+    target = evidence.target
     shared = {
         "text": units.text,
         "labels": evidence.labels,
         "spans": None if units.spans is None else evidence.spans,
         "unknown": evidence.unknown,
         "unseen": units.unseen,
-        "output": settings.output,
-        "scale": evidence.scale.name,
-        "scale_note": evidence.scale.sentence(settings.output),
+        "output": target.output,
+        "scale": target.scale.name,
+        "scale_note": explained_sentence(target),
         "prediction": evidence.prediction,
         "absent_value": evidence.absent_value,
         "logit": evidence.logit,
         "logits": evidence.logits,
         "probabilities": evidence.probabilities,
-        "players": settings.players,
-        "absent": settings.absent,
-        **({"surrogate": evidence.fit.to_dict()} if fitted and evidence.fit is not None else {}),
-        **({"assumed": evidence.model.doubts} if evidence.model.doubts else {}),
+        "players": target.players,
+        "absent": target.absent,
     }
+    if fitted and evidence.fit is not None:
+        shared["surrogate"] = evidence.fit.to_dict()
+    if evidence.model.doubts:
+        shared["assumed"] = evidence.model.doubts
     return plain(shared)
 
 
@@ -293,20 +313,22 @@ class Explanations(OfEvidence, dict[str, Explanation]):
     def reasons(self, threshold: float | None = None) -> Reasons:
         """Find certified sets that suffice for the prediction, or whose removal flips it; see `Reasons`.
 
-        `threshold` is on the explained scale: by default 50 %, or a logit of 0.
+        `threshold` is on the explained scale: by default 50%, or a logit of 0. The sets are computed once for the
+        probability and its logit.
         """
-        return self.evidence.cached(
-            f"reasons {threshold}", lambda: reasons(self.evidence, threshold)
-        )
+        return reasons(self.evidence, threshold)
 
     def checked_reasons(self) -> list[str]:
         """Describe sets of players that change or keep the prediction, each evaluated by the model."""
+        from ..show.sentences import checked_sentences
+
         headline = self.get(self.evidence.headline)
         if headline is None:
             return []
-        return self.evidence.cached(
-            "checked reasons", lambda: checked_reasons(self.evidence, headline.scores)
+        sets = self.evidence.cached(
+            "checked sets", lambda: checked_sets(self.evidence, headline.scores)
         )
+        return checked_sentences(self.evidence, sets)
 
     def sentences(self) -> GroupScores:
         """Compute the scores of the sentences of a text, to which the scores of their words add up."""
@@ -315,7 +337,7 @@ class Explanations(OfEvidence, dict[str, Explanation]):
     def grouped(self, grouping: str) -> GroupScores:
         """Compute the scores of groups such as "regions", to which the scores of their units add up."""
         return self.evidence.cached(
-            f"groups {grouping}", lambda: group_scores(self.evidence, grouping)
+            ("groups", grouping), lambda: group_scores(self.evidence, grouping)
         )
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:

@@ -27,13 +27,12 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._arrays import did_you_mean, softmax
-from ..._types import Array, Masks
-from ...game.sampled import shapley_sample
+from ..._types import Array
 from ...game.values import banzhaf, leave_one_out, shapley
 from ...lime.limit import lime_limit
 from ...reasons.curves import flip_order
 from ..models.scale import LOGIT, ExplainedScale
-from .answers import directed
+from .answers import question_of
 from .evidence import Evidence, Scored
 
 Kind = Literal["signed", "unsigned", "log"]
@@ -109,25 +108,37 @@ class Method:
     def strength(self, scores: Array) -> Array:
         """Scale scores to [-1, 1] for colors: relative to the largest, or logs between minimum and maximum."""
         if self.kind == "log":
-            spread = np.ptp(scores)
-            return (scores - scores.min()) / spread if spread > 0 else np.zeros_like(scores)
-        largest = np.abs(scores).max(initial=0.0)
-        return scores / largest if largest > 0 else np.zeros_like(scores)
+            shifted = scores - scores.min()
+            return _relative_to(np.ptp(scores), shifted)
+        return _relative_to(np.abs(scores).max(initial=0.0), scores)
+
+
+def _relative_to(largest: float, scores: Array) -> Array:
+    """Divide scores by the largest, or return zeros if it is 0."""
+    if largest > 0:
+        return scores / largest
+    return np.zeros_like(scores)
 
 
 def _inside(name: str, evidence: Evidence) -> Scored | None:
     """Return the model's internal scores by this name, summed over the units of each player."""
-    shown = evidence.inside(name)
-    if shown is None:
+    scores = evidence.inside(name)
+    if scores is None:
         return None
-    scores, base = shown if isinstance(shown, tuple) else (shown, evidence.absent_logit)
+    base = evidence.absent_logit
+    if isinstance(scores, tuple):
+        scores, base = scores
     return Scored(evidence.pool(scores), base)
 
 
 def _guaranteed(name: str, function: Callable[[Any, float], Array], evidence: Evidence) -> Scored:
     """Compute scores of the game with a guaranteed error."""
     scores, error = evidence.guaranteed(function, name)
-    return Scored(scores, evidence.absent_value if evidence.exact else evidence.pooled_base, error)
+    if evidence.exact:
+        base = evidence.absent_value
+    else:
+        base = evidence.pooled_base
+    return Scored(scores, base, error)
 
 
 def _lime(evidence: Evidence) -> Scored:
@@ -137,37 +148,40 @@ def _lime(evidence: Evidence) -> Scored:
 
 def _sampled_lime(evidence: Evidence) -> Scored:
     fit = evidence.sampled_lime(1)[0]
-    return Scored(fit.coef, float(fit.intercept), None, fit.standard_error, evidence.model.samples)
+    return Scored(
+        fit.coef,
+        float(fit.intercept),
+        standard_error=fit.standard_error,
+        model_calls=evidence.model.samples,
+    )
 
 
 def _sampled_shapley(evidence: Evidence) -> Scored:
-    model = evidence.model
-    settings = evidence.settings
-
-    class Logits:
-        """The logits of the model as a game; the sampler fits its control variate to them and applies the link."""
-
-        d = evidence.d
-
-        def value(self, present: Masks) -> Array:
-            return model.value(evidence.units, settings, present)
-
-    sample = shapley_sample(Logits(), model.samples, settings.seed, evidence.scale.link)
-    return Scored(sample.values, evidence.absent_value, None, sample.standard_error, sample.calls)
+    sample = evidence.model_game.shapley()
+    return Scored(
+        sample.values,
+        evidence.absent_value,
+        standard_error=sample.standard_error,
+        model_calls=sample.calls,
+    )
 
 
 def _leave_one_out_scores(evidence: Evidence) -> Scored:
     if evidence.exact:
         return Scored(leave_one_out(evidence.game), evidence.absent_value)
     d = evidence.d
-    changes = evidence.prediction - evidence.value(~np.eye(d, dtype=bool))
-    return Scored(changes, evidence.absent_value, None, np.zeros(d), d + 1)
+    without_one = ~np.eye(d, dtype=bool)
+    changes = evidence.prediction - evidence.model_game.value(without_one)
+    # Nothing is sampled, so the standard errors are zero. The calls are those for the text and for each removal.
+    return Scored(changes, evidence.absent_value, standard_error=np.zeros(d), model_calls=d + 1)
 
 
 def _slalom_value(evidence: Evidence) -> Scored:
     # Shares among the heads are computed from logs, so that a player whose attention underflows still has a value.
     share = softmax(evidence.shares.T).T
-    values = len(share) * (share * evidence.pooled.v).sum(axis=0) + evidence.pooled.bias
+    heads = len(share)
+    # The values of the game are divided by the number of heads, those of a SLALOM are not.
+    values = heads * (share * evidence.pooled.v).sum(axis=0) + evidence.pooled.bias
     return Scored(values, evidence.pooled_base)
 
 
@@ -185,24 +199,26 @@ def _slalom_linear(evidence: Evidence) -> Scored:
 
 
 def _flip_order(evidence: Evidence) -> Scored:
-    game, sides = directed(evidence)
-    scale = LOGIT if sides is None else ExplainedScale("probability", evidence.model.temperature)
-    return Scored(flip_order(game, scale=scale.of), evidence.pooled_base)
+    question = question_of(evidence)
+    scale = LOGIT
+    if question.sides is not None:
+        scale = ExplainedScale("probability", evidence.model.temperature)
+    return Scored(flip_order(question.game, scale=scale.of), evidence.pooled_base)
 
 
 def _single(evidence: Evidence) -> Scored:
     if evidence.exact and evidence.pooled.can_be_empty:
         game = evidence.pooled
         return Scored(game.v.sum(axis=0) + game.bias, evidence.absent_logit)
-    alone = evidence.model.value(
-        evidence.units, evidence.on_logit.settings, np.eye(evidence.d, dtype=bool)
-    )
-    return Scored(alone, evidence.absent_logit, None, None, evidence.d)
+    alone = evidence.logits_of(np.eye(evidence.d, dtype=bool))
+    return Scored(alone, evidence.absent_logit, model_calls=evidence.d)
 
 
+# How the summaries cite the two papers.
 _P1 = "Lopardo et al. 2024"
 _P2 = "Leemann et al. 2025"
 
+# Every method, in the order of the views.
 # fmt: off
 METHODS: dict[str, Method] = {
     method.name: method
@@ -270,30 +286,42 @@ def default_methods(evidence: Evidence) -> tuple[Method, ...]:
     """Return the default methods of one input: the exact ones, or the sampled headline if nothing is exact."""
     if evidence.exact:
         return as_methods(None)
-    others = [
-        m
-        for name in DEFAULT_METHODS
-        if (m := METHODS[name]).needs != "game" or m.family == "slalom"
-    ]
-    return (METHODS[evidence.headline], *others)
+    chosen = [METHODS[evidence.headline]]
+    for name in DEFAULT_METHODS:
+        method = METHODS[name]
+        # The other game methods would explain the fitted game instead of the model.
+        if method.needs != "game" or method.family == "slalom":
+            chosen.append(method)
+    return tuple(chosen)
 
 
 def find_method(name: str) -> Method | None:
     """Return the method with this name or alias, or None."""
-    return METHODS.get(name) or next(
-        (method for method in METHODS.values() if method.alias == name), None
-    )
+    if name in METHODS:
+        return METHODS[name]
+    for method in METHODS.values():
+        if method.alias == name:
+            return method
+    return None
 
 
 def as_methods(methods: str | Iterable[str] | None) -> tuple[Method, ...]:
     """Check method names: None for the default set, "all", one name, or several in order."""
-    chosen = DEFAULT_METHODS if methods is None else METHODS if methods == "all" else methods
-    names = [chosen] if isinstance(chosen, str) else list(chosen)
+    if methods is None:
+        names = list(DEFAULT_METHODS)
+    elif methods == "all":
+        names = list(METHODS)
+    elif isinstance(methods, str):
+        names = [methods]
+    else:
+        names = list(methods)
     if not names:
         raise ValueError("methods: expected at least one name, got none")
     table = {}
     for name in names:
-        method = find_method(name) if isinstance(name, str) else None
+        method = None
+        if isinstance(name, str):
+            method = find_method(name)
         if method is None:
             raise ValueError(
                 f"methods: expected names among {', '.join(METHODS)}; got {name!r}{did_you_mean(name, METHODS)}"

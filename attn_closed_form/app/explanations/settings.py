@@ -1,20 +1,25 @@
-"""The validated settings of an explanation."""
+"""The validated settings of an explanation, and the target that they choose for one prediction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..._arrays import did_you_mean, whole
 from ..._types import Array
-from ..models.protocol import Model, Resolved, Units
+from ..models.protocol import Model, Units
 from ..models.scale import LOGIT, PLAIN, SCALES, ExplainedScale
+from ..models.target import Target
 
+# The beginning of an output that names the difference of two logits: "margin:A,B".
 MARGIN = "margin:"
+# The beginning of an output that names the log-odds of a class against the rest: "odds:A".
 ODDS = "odds:"
+# Tuning: an error lists at most this many classes, about one line.
+LISTED_CLASSES = 12
 
 
 @dataclass(frozen=True)
@@ -51,14 +56,13 @@ class Settings:
     scale: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.output, bool) or not isinstance(
-            self.output, str | int | np.integer | None
-        ):
+        is_output = isinstance(self.output, str | int | np.integer | None)
+        if isinstance(self.output, bool) or not is_output:
             raise ValueError(
                 f"output: expected a class name, an index, 'margin:A,B' or 'odds:A', got {self.output!r}"
             )
-        real = isinstance(self.tol, int | float | np.floating) and not isinstance(self.tol, bool)
-        if not real or not 0 < self.tol <= 1:
+        is_real = isinstance(self.tol, int | float | np.floating)
+        if isinstance(self.tol, bool) or not is_real or not 0 < self.tol <= 1:
             raise ValueError(f"tol: expected a number in (0, 1], got {self.tol!r}")
         whole("seed", self.seed, least=0)
         if self.scale is not None:
@@ -67,134 +71,161 @@ class Settings:
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> Settings:
         """Build settings from keyword arguments, or raise an error for an unknown one."""
-        known = [field.name for field in fields(cls)]
-        if unknown := [name for name in options if name not in known]:
-            raise TypeError(
-                f"{unknown[0]}: expected settings among {', '.join(known)}{did_you_mean(unknown[0], known)}"
-            )
+        names = [field.name for field in fields(cls)]
+        unknown = [name for name in options if name not in names]
+        if unknown:
+            hint = did_you_mean(unknown[0], names)
+            raise TypeError(f"{unknown[0]}: expected settings among {', '.join(names)}{hint}")
         return cls(**options)
 
-    def resolve(self, model: Model, logits: Array, units: Units | None = None) -> Resolved:
-        """Resolve the settings for one model and one prediction; without `units`, on the logit scale."""
+    def resolve(self, model: Model, logits: Array, units: Units | None = None) -> Target:
+        """Return the target for one model and one prediction; without `units`, on the logit scale."""
+        target = self._logit_target(model, logits)
+        if units is None or self.scale == "logit":
+            return target
+        if model.loss == "exp" and self.scale != "probability":
+            return self._risk_target(target, model, units)
+        if self.scale == "risk":
+            raise ValueError(
+                "scale: expected 'probability' or 'logit', got 'risk'; the outputs are not log-risks"
+            )
+        return self._probability_target(target, model, units)
+
+    def _logit_target(self, model: Model, logits: Array) -> Target:
+        """Return the target on the logit scale."""
         output, coefficients = choose_output(model.outputs, logits, self.output)
-        # With a sigmoid every label has a separate probability, and its logit is the log-odds.
-        rest = (
-            _prefix(self.output, model.outputs) == ODDS
-            and len(logits) > 2
-            and model.loss != "sigmoid"
-        )
-        if rest and model.surrogate is None:
+        prefix = _prefix(self.output, model.outputs)
+        # With a sigmoid every label has a separate probability, and its logit is the log-odds. The log-odds of one of
+        # two classes are their margin.
+        against_rest = prefix == ODDS and len(logits) > 2 and model.loss != "sigmoid"
+        if against_rest and model.surrogate is None:
             raise ValueError(
                 f"output: expected a class or 'margin:A,B', got {self.output!r}; the log-odds against several classes "
                 "are not a pooled game"
             )
-        resolved = Resolved(
+        return Target(
             players=_among("players", self.players, model.groupings),
             absent=_among("absent", self.absent, model.absences),
             output=output,
             coefficients=coefficients,
             tol=float(self.tol),
             seed=int(self.seed),
-            rest=rest,
-            scale=replace(LOGIT, name=PLAIN.get(model.loss, "logit")),
+            against_rest=against_rest,
+            scale=replace(LOGIT, name=PLAIN.get(model.loss, LOGIT.name)),
+            exact=model.surrogate is None,
         )
-        if units is None or self.scale == "logit":
-            return resolved
-        if model.loss == "exp" and self.scale != "probability":
-            return self._on_risk(resolved, model, units)
-        if self.scale == "risk":
-            raise ValueError(
-                "scale: expected 'probability' or 'logit', got 'risk'; the outputs are not log-risks"
-            )
-        return self._on_probability(resolved, model, units)
 
-    def _on_risk(self, resolved: Resolved, model: Model, units: Units) -> Resolved:
-        """Return the settings with the risk instead of the log-risk if it is exact."""
-        heads = model.heads(units, resolved)
+    def _risk_target(self, target: Target, model: Model, units: Units) -> Target:
+        """Return the target of the risk if it is exact, otherwise that of the log-risk."""
+        heads = model.heads(units, target)
         if heads == 1:
-            return replace(resolved, scale=ExplainedScale("risk"), logit=resolved)
+            return replace(target, scale=ExplainedScale("risk"), logit=target)
         note = f"exact risks need one head, and this output has {heads}"
         if self.scale == "risk":
             raise ValueError(f"scale: expected 'logit', got 'risk'; {note}")
-        return replace(resolved, scale=replace(resolved.scale, note=note))
+        return replace(target, note=note)
 
-    def _on_probability(self, resolved: Resolved, model: Model, units: Units) -> Resolved:
-        """Return the settings with the probability instead of the logit if it is exact or was requested."""
+    def _probability_target(self, target: Target, model: Model, units: Units) -> Target:
+        """Return the target of the probability if it is exact or was requested, otherwise that of the logit."""
         prefix = _prefix(self.output, model.outputs)
-        if self.scale is None and prefix == ODDS:
-            return resolved
-        margin, obstacle = probability_margin(model, resolved.coefficients)
-        if margin is None:
+        if prefix == ODDS and self.scale is None:
+            return target
+        odds = log_odds_of(model, target.coefficients)
+        if odds.coefficients is None:
             if self.scale == "probability":
-                raise ValueError(f"scale: expected 'logit', got 'probability'; {obstacle}")
-            return replace(resolved, scale=replace(resolved.scale, note=obstacle))
-        rest = bool(obstacle)
-        if model.surrogate is None and not rest:
-            heads = model.heads(units, replace(resolved, coefficients=margin))
+                raise ValueError(f"scale: expected 'logit', got 'probability'; {odds.obstacle}")
+            return replace(target, note=odds.obstacle)
+        output = target.output
+        if prefix == MARGIN:
+            names = [model.outputs[c] for c in _margin(model.outputs, str(self.output))]
+            output = " against ".join(names)
+        probability = replace(
+            target,
+            output=output,
+            coefficients=odds.coefficients,
+            against_rest=odds.against_rest,
+            scale=ExplainedScale("probability", float(model.temperature)),
+            logit=target,
+        )
+        if model.surrogate is not None:
+            # Every scale of a transformer is sampled, so its logit can be the log-odds of the same probability.
+            logit = probability.unlinked
+            if odds.against_rest and prefix != ODDS:
+                logit = replace(logit, output=f"{output} against the rest")
+            return replace(probability, logit=logit)
+        obstacle = odds.obstacle
+        if not odds.against_rest:
+            heads = model.heads(units, probability)
             if heads > 1:
                 obstacle = f"exact probabilities need one head, and this output has {heads}"
-            else:
-                obstacle = ""
-        if obstacle and self.scale is None and model.surrogate is None:
-            return replace(resolved, scale=replace(resolved.scale, note=obstacle))
-        output = resolved.output
-        if prefix == MARGIN:
-            output = " against ".join(
-                model.outputs[c] for c in _margin(model.outputs, str(self.output))
-            )
-        exact = not obstacle and model.surrogate is None
-        if model.surrogate is not None:
-            note = ""
-        else:
-            note = obstacle
-        scale = ExplainedScale("probability", float(model.temperature), note, exact)
-        return replace(
-            resolved, output=output, coefficients=margin, rest=rest, scale=scale, logit=resolved
-        )
+        if not obstacle:
+            return probability
+        if self.scale is None:
+            return replace(target, note=obstacle)
+        return replace(probability, exact=False, note=obstacle)
 
 
-def probability_margin(
-    model: Model, coefficients: tuple[float, ...]
-) -> tuple[tuple[float, ...] | None, str]:
-    """Return the coefficients of the logit behind the probability of the output, and any obstacle.
+class LogOdds(NamedTuple):
+    """The logit whose logistic function is the probability of an output.
 
-    Without coefficients there is no probability. With coefficients and an obstacle, it is the logistic function of the
-    log-odds of one class against all others, which is not a pooled game.
+    Attributes
+    ----------
+    coefficients : the coefficients of the logit; None if the output has no probability
+    against_rest : whether the logit is that of one class against all others together, which is not a pooled game
+    obstacle : why the probability has no exact values, or does not exist; "" if there is no obstacle, or if nobody
+        expects a probability
     """
+
+    coefficients: tuple[float, ...] | None
+    against_rest: bool = False
+    obstacle: str = ""
+
+
+def log_odds_of(model: Model, coefficients: tuple[float, ...]) -> LogOdds:
+    """Return the logit behind the probability of an output, given the coefficients of its logit."""
     C = len(coefficients)
     terms = np.count_nonzero(coefficients)
     if model.loss in PLAIN:
-        return None, ""
-    if len(model.outputs) == 1 and model.loss != "sigmoid":
-        return None, f"{model.outputs[0]!r} has no probability"
-    if model.probabilities(np.zeros(C)) is None and model.loss != "sigmoid":
-        return None, "the outputs of this model are explained directly, without a logistic function"
-    if C == 1:
-        return coefficients, ""
+        return LogOdds(None)
     if model.loss == "sigmoid":
         if terms == 1:
-            return (coefficients, "")
-        return (None, "a margin of labels has no probability")
-    if terms == 2:
-        return coefficients, ""
+            return LogOdds(coefficients)
+        return LogOdds(None, obstacle="a margin of labels has no probability")
+    if len(model.outputs) == 1:
+        return LogOdds(None, obstacle=f"{model.outputs[0]!r} has no probability")
+    if model.probabilities(np.zeros(C)) is None:
+        obstacle = "the outputs of this model are explained directly, without a logistic function"
+        return LogOdds(None, obstacle=obstacle)
+    if C == 1 or terms == 2:
+        return LogOdds(coefficients)
     if C > 2:
-        obstacle = f"the probability of one among {C} classes has no exact values; that of one class against another does"
-        return coefficients, f"{obstacle} (output 'margin:A,B')"
-    return tuple(2.0 * c - 1.0 for c in coefficients), ""
+        obstacle = (
+            f"the probability of one among {C} classes has no exact values; that of one class against another does "
+            "(output 'margin:A,B')"
+        )
+        return LogOdds(coefficients, against_rest=True, obstacle=obstacle)
+    # Two logits: the log-odds of one class are the difference to the other.
+    return LogOdds(tuple(2.0 * c - 1.0 for c in coefficients))
 
 
 def _prefix(output: str | int | None, outputs: Sequence[str]) -> str:
+    """Return `MARGIN`, `ODDS`, or "" for an output without a prefix."""
     if not isinstance(output, str) or output in outputs:
         return ""
-    return next((prefix for prefix in (MARGIN, ODDS) if output.startswith(prefix)), "")
+    for prefix in (MARGIN, ODDS):
+        if output.startswith(prefix):
+            return prefix
+    return ""
 
 
 def _among(name: str, value: str | None, choices: Sequence[str]) -> str:
+    """Return the value, by default the first of the choices."""
     if value is None:
         return choices[0]
     if value not in choices:
+        expected = " or ".join(map(repr, choices))
         raise ValueError(
-            f"{name}: expected {' or '.join(map(repr, choices))}, got {value!r}{did_you_mean(value, choices)}"
+            f"{name}: expected {expected}, got {value!r}{did_you_mean(value, choices)}"
         )
     return value
 
@@ -215,7 +246,8 @@ def choose_output(
 
     def direction(index: int, minus: int | None = None) -> tuple[float, ...]:
         if C == 1:  # the log-odds of the last class
-            return (1.0 if index == len(outputs) - 1 else -1.0,)
+            is_last = index == len(outputs) - 1
+            return (1.0 if is_last else -1.0,)
         return tuple(float((c == index) - (c == minus)) for c in range(C))
 
     if output is None:
@@ -227,16 +259,19 @@ def choose_output(
     if prefix == MARGIN:
         classes = _margin(outputs, str(output))
         return " - ".join(outputs[c] for c in classes), direction(*classes)
-    if prefix == ODDS:  # for two classes, their margin
-        index = _index(outputs, str(output)[len(ODDS) :].strip())
-        return f"{outputs[index]} against the rest", direction(index, 1 - index if C == 2 else None)
+    if prefix == ODDS:
+        name = str(output).removeprefix(ODDS).strip()
+        index = _index(outputs, name)
+        other = 1 - index if C == 2 else None
+        return f"{outputs[index]} against the rest", direction(index, other)
     index = _index(outputs, output)
     return outputs[index], direction(index)
 
 
 def _margin(outputs: Sequence[str], output: str) -> list[int]:
     """Return the two classes of a margin."""
-    classes = [_index(outputs, name.strip()) for name in output[len(MARGIN) :].split(",")]
+    names = output.removeprefix(MARGIN).split(",")
+    classes = [_index(outputs, name.strip()) for name in names]
     if len(classes) != 2 or len(set(classes)) != 2:
         raise ValueError(
             f"output: expected 'margin:A,B' with two different classes, got {output!r}"
@@ -245,14 +280,17 @@ def _margin(outputs: Sequence[str], output: str) -> list[int]:
 
 
 def _index(outputs: Sequence[str], output: str | int) -> int:
+    """Return the index of a class, given its name or its index."""
     if isinstance(output, str) and output in outputs:
         return list(outputs).index(output)
     if isinstance(output, str) and output.isdecimal():
         output = int(output)
     if not isinstance(output, str) and 0 <= output < len(outputs):
         return int(output)
-    shown = ", ".join(outputs[:12]) + (", ..." if len(outputs) > 12 else "")
+    listed = ", ".join(outputs[:LISTED_CLASSES])
+    if len(outputs) > LISTED_CLASSES:
+        listed += ", ..."
     hint = did_you_mean(output, outputs)
     raise ValueError(
-        f"output: expected one of {shown}, or an index below {len(outputs)}, got {output!r}{hint}"
+        f"output: expected one of {listed}, or an index below {len(outputs)}, got {output!r}{hint}"
     )

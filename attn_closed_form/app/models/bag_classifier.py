@@ -33,7 +33,8 @@ from .bag import Bag, as_bag
 from .bag_network import GRADIENT_SCORES, Attention, BagNetwork, gradient_scores, sigmoid
 from .black_box import BATCH, CHECKS, DEVIATION, measure_deviation
 from .layouts import LAYOUTS, OPTIONS, assumptions, network_from_state, renamed
-from .protocol import Model, Resolved, Units
+from .protocol import Model, Units
+from .target import Target
 
 # Random sub-bags of each bag on which a check evaluates a callable network.
 SUB_BAGS = 4
@@ -291,14 +292,14 @@ temperature 1 (not checked))
         """Return the log-masses and values of the instances."""
         return self.network.scores(units.data.features)
 
-    def inside(self, name: str, units: Units, settings: Resolved) -> Any:
+    def inside(self, name: str, units: Units, target: Target) -> Any:
         """Return attention or gradients with respect to the features by method name, or None for other names."""
         if (
             name not in GRADIENT_SCORES or self.bag is not None
         ):  # the gradient with respect to scores is of no interest
-            return super().inside(name, units, settings)
-        inputs = self.network, units.data.features, self.pooled(units), settings.coefficients
-        return units.cached(("gradients", settings.coefficients), lambda: gradient_scores(*inputs))[
+            return super().inside(name, units, target)
+        inputs = self.network, units.data.features, self.pooled(units), target.coefficients
+        return units.cached(("gradients", target.coefficients), lambda: gradient_scores(*inputs))[
             name
         ]
 

@@ -20,7 +20,8 @@ from ..._lazy import cached_property
 from ..._types import Array, Ids, Masks, Span
 from ...game.pooled_game import PooledGame
 from ...game.scores import PooledScores, stable_order
-from .scale import LOGIT, PLAIN, ExplainedScale
+from .scale import PLAIN
+from .target import Target
 
 if TYPE_CHECKING:
     from ..explanations.explanation import Explanations
@@ -149,41 +150,6 @@ class Units(Remembers):
         return tuple(
             (int(end) - len(label), int(end)) for end, label in zip(ends, self.labels, strict=True)
         )
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """Settings with all defaults filled in, as passed to `Model.game` and `Model.inside`.
-
-    The explained output is `f = coefficients @ logits`, and `output` is its name. With `rest`, f is the log-odds of one
-    class against all others together, times the temperature. `scale` is the scale on which f is explained; if that is
-    the probability, `logit` has the settings of the same question on the logit scale.
-    """
-
-    players: str
-    absent: str
-    output: str
-    coefficients: tuple[float, ...]
-    tol: float
-    seed: int
-    rest: bool = False
-    scale: ExplainedScale = LOGIT
-    logit: Resolved | None = None
-
-    @property
-    def of_game(self) -> tuple[Any, ...]:
-        """The settings that affect the game of the logit."""
-        return ("game", self.players, self.absent, self.coefficients, self.rest, self.seed)
-
-    def explained(self, logits: Array) -> Array:
-        """Return the explained output, (...), for logits (..., C)."""
-        coefficients = np.asarray(self.coefficients)
-        temperature = self.scale.temperature
-        total = np.asarray(logits) @ coefficients
-        if not self.rest:
-            return total
-        others = np.where(coefficients != 0, -np.inf, np.asarray(logits) / temperature)
-        return np.asarray(total - temperature * np.logaddexp.reduce(others, axis=-1))
 
 
 @dataclass(frozen=True)
@@ -320,20 +286,20 @@ class Model:
         """Return the (C,) logits of the whole input."""
         return units.cached("logits", lambda: self.pooled(units).logits())
 
-    def game(self, units: Units, settings: Resolved) -> PooledGame:
-        """Return the game with the players and the output given in the settings."""
-        players, names = units.players(settings.players)
+    def game(self, units: Units, target: Target) -> PooledGame:
+        """Return the game with the players and the output of the target."""
+        players, names = units.players(target.players)
         return self.pooled(units).game(
-            settings.coefficients, players, names, settings.absent == "deleted"
+            target.coefficients, players, names, target.absent == "deleted"
         )
 
-    def pooled_game(self, units: Units, settings: Resolved) -> PooledGame:
-        """Return `game`, computed once per input and set of relevant settings."""
-        return units.cached(settings.of_game, lambda: self.game(units, settings))
+    def pooled_game(self, units: Units, target: Target) -> PooledGame:
+        """Return `game`, computed once per input, players and output."""
+        return units.cached(target.game_key, lambda: self.game(units, target))
 
-    def heads(self, units: Units, settings: Resolved) -> int:
+    def heads(self, units: Units, target: Target) -> int:
         """Return the number of heads of `pooled_game`."""
-        return self.pooled_game(units, settings).H
+        return self.pooled_game(units, target).H
 
     # Many inputs at once. A model that is faster in batches may cache results. They must be equal to the last bit to
     # those of the functions for one input, which still handle all other inputs and all errors.
@@ -345,30 +311,30 @@ class Model:
     def prepare_logits(self, units: Sequence[Units]) -> None:
         """Cache the `logits` of many inputs, if computing them together is faster."""
 
-    def prepare_games(self, units: Sequence[Units], settings: Sequence[Resolved]) -> None:
+    def prepare_games(self, units: Sequence[Units], targets: Sequence[Target]) -> None:
         """Cache the `pooled_game` of many inputs, if computing them together is faster."""
 
-    def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
+    def value(self, units: Units, target: Target, present: Masks) -> Array:
         """Return the explained output (n,) of the model itself for coalitions (n, d) of the players."""
-        if not settings.rest:
-            return self.pooled_game(units, settings).value(present)
-        classes = np.eye(len(settings.coefficients)).tolist()
-        of_class = [replace(settings, coefficients=tuple(row), rest=False) for row in classes]
+        if not target.against_rest:
+            return self.pooled_game(units, target).value(present)
+        classes = np.eye(len(target.coefficients)).tolist()
+        of_class = [replace(target, coefficients=tuple(row), against_rest=False) for row in classes]
         logits = [self.pooled_game(units, one).value(present) for one in of_class]
-        return settings.explained(np.stack(logits, axis=-1))
+        return target.explained(np.stack(logits, axis=-1))
 
-    def fit(self, units: Units, settings: Resolved) -> FitReport | None:
+    def fit(self, units: Units, target: Target) -> FitReport | None:
         """Return how well the game fits the model, or None if the game is exactly the model."""
         return None
 
-    def inside(self, name: str, units: Units, settings: Resolved) -> Any:
+    def inside(self, name: str, units: Units, target: Target) -> Any:
         """Return (n,) scores of the units that cannot be computed from the game (by default the attention), or None.
 
         The name is that of the method that needs them (`Method.needs`). A pair `(scores, base value)` is also allowed.
         """
         if name not in ("alpha-mean", "alpha-max"):
             return None
-        attention = self.pooled(units).attention(settings.coefficients)
+        attention = self.pooled(units).attention(target.coefficients)
         if name == "alpha-mean":
             return attention.mean(axis=0)
         return attention.max(axis=0)

@@ -38,8 +38,6 @@ class ExplainedScale:
     ----------
     name : "probability"; "risk", the exponential of a log-risk; or without a link "logit", "log-risk" or "value"
     temperature : divides the logit in a probability
-    note : the reason for explaining the logit if the probability has no exact game; otherwise empty
-    exact : whether the exact methods have a game on this scale
 
     Examples
     --------
@@ -51,14 +49,12 @@ class ExplainedScale:
     >>> LOGIT.level(2.75), LOGIT.change(-0.5, "+.2f")
     ('+2.7500', '-0.50')
     >>> risk = ExplainedScale("risk")
-    >>> risk.level(1.25), risk.change(-0.5), risk.sentence("risk")
-    ('1.2500', '-0.5000', 'Explained: the risk.')
+    >>> risk.level(1.25), risk.change(-0.5), risk.of_output("risk")
+    ('1.2500', '-0.5000', 'the risk')
     """
 
     name: str
     temperature: float = 1.0
-    note: str = ""
-    exact: bool = True
 
     @cached_property
     def link(self) -> Link | None:
@@ -156,16 +152,6 @@ class ExplainedScale:
         if named:
             return f"the {self.name}"
         return f"the {self.name} of {output}"
-
-    def sentence(self, output: str) -> str:
-        """State what is explained, and why it is not the probability if one might expect that."""
-        if self.in_percent:
-            points = ", in percentage points"
-        else:
-            points = ""
-        return (
-            f"Explained: {self.of_output(output)}{points}{f'; {self.note}' if self.note else ''}."
-        )
 
 
 def percent(share: float, decimals: int = 1) -> str:

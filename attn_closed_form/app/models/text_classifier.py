@@ -22,7 +22,8 @@ from ...attention.gradient import (
 from ...attention.predict import document_scores, predict, predict_many
 from ...attention.weights import AttentionWeights
 from ...game.scores import PooledScores, stable_order
-from .protocol import Model, Resolved, Units
+from .protocol import Model, Units
+from .target import Target
 from .text import Encoded, Token, Vocabulary, check_text, excerpt, tokenize
 
 Tokenizer = Callable[[str], Sequence[Token]]
@@ -154,7 +155,7 @@ class TextClassifier(Model):
         """Return the log-masses and values of the tokens; [CLS] and padding are the background."""
         return document_scores(self.weights, units.data)
 
-    def heads(self, units: Units, settings: Resolved) -> int:
+    def heads(self, units: Units, target: Target) -> int:
         """Return the number of heads, all of which enter every output."""
         return self.weights.K
 
@@ -164,16 +165,16 @@ class TextClassifier(Model):
         for one, logits in zip(units, scores.logits(), strict=True):
             one.keep("logits", logits)
 
-    def prepare_games(self, units: Sequence[Units], settings: Sequence[Resolved]) -> None:
-        """Cache the games of many texts, computed in one pass over all tokens per group of equal settings."""
+    def prepare_games(self, units: Sequence[Units], targets: Sequence[Target]) -> None:
+        """Cache the games of many texts, computed in one pass over all tokens per group of equal targets."""
         alike: dict[Any, list[int]] = {}
-        for i, resolved in enumerate(settings):
-            alike.setdefault(resolved.of_game, []).append(i)
+        for i, target in enumerate(targets):
+            alike.setdefault(target.game_key, []).append(i)
         for places in alike.values():
-            resolved = settings[places[0]]
+            target = targets[places[0]]
             some = [units[i] for i in places]
             ids, lengths = _in_a_row([one.data for one in some])
-            numbers, labels = zip(*(one.players(resolved.players) for one in some), strict=True)
+            numbers, labels = zip(*(one.players(target.players) for one in some), strict=True)
             players = np.concatenate(numbers) + np.repeat(
                 np.cumsum([0, *map(len, labels[:-1])]), lengths
             )
@@ -182,23 +183,23 @@ class TextClassifier(Model):
             for one, own in zip(
                 some, np.split(order - np.repeat(starts, lengths), starts[1:]), strict=True
             ):
-                one.keep(("by player", resolved.players), own)
+                one.keep(("by player", target.players), own)
             scores = document_scores(self.weights, ids, lengths)
             games = scores.games(
-                resolved.coefficients, players, order, labels, resolved.absent == "deleted"
+                target.coefficients, players, order, labels, target.absent == "deleted"
             )
             for one, game in zip(some, games, strict=True):
-                one.keep(resolved.of_game, game)
+                one.keep(target.game_key, game)
 
-    def inside(self, name: str, units: Units, settings: Resolved) -> Any:
+    def inside(self, name: str, units: Units, target: Target) -> Any:
         """Return attention or gradients by method name."""
         if name not in _GRADIENTS and name != "integrated-gradients":
-            return super().inside(name, units, settings)
+            return super().inside(name, units, target)
         weights = self.weights
         ids = units.data
-        output = settings.coefficients
+        output = target.coefficients
         if name == "integrated-gradients":
-            scores = integrated_gradients(weights, ids, output, max(settings.tol, LEAST_IG_TOL))
+            scores = integrated_gradients(weights, ids, output, max(target.tol, LEAST_IG_TOL))
             return scores, float(predict(weights, np.full_like(ids, weights.unk)) @ output)
         return _GRADIENTS[name](weights, ids, output)
 

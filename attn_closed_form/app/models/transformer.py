@@ -23,7 +23,6 @@ from functools import cached_property, partial
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,14 +32,14 @@ from ..._progress import Report, stages
 from ..._types import Array, Ids, Masks, Span, Tokens
 from ...game.engine.budget import ToleranceError
 from ...game.pooled_game import PooledGame
-from ...game.sampled import shapley_sample
 from ...game.values import shapley
 from ...slalom.fit import SlalomFit, SlalomWarning, fit_slalom
 from ...slalom.recover import remembered
 from ...slalom.slalom import as_ids
 from ..files.atomic import first_line
-from .protocol import FEW, FitReport, Model, Resolved, Units
+from .protocol import FEW, FitReport, Model, Units
 from .sentences import trimmed
+from .target import ModelGame, Target
 from .text import check_text, excerpt
 
 #: The id of a hidden token: a pad token replaces it, and attention skips it.
@@ -560,64 +559,61 @@ class TransformerClassifier(Model):
         """Return the (n, C) outputs for parts of a text; each distinct part is evaluated only once."""
         return remembered(units.cached("outputs", dict), self, sequences)
 
-    def value(self, units: Units, settings: Resolved, present: Masks) -> Array:
+    def value(self, units: Units, target: Target, present: Masks) -> Array:
         """Return the outputs of the model itself for coalitions of the players, (n, d) -> (n,)."""
         ids = units.data
-        stand_in = self._stand_in(settings)
-        kept = np.asarray(present, dtype=bool)[:, units.groups[settings.players]]
+        stand_in = self._stand_in(target)
+        kept = np.asarray(present, dtype=bool)[:, units.groups[target.players]]
         sequences = [ids[row] if stand_in is None else np.where(row, ids, stand_in) for row in kept]
-        return settings.explained(self._ask(units, sequences))
+        return target.explained(self._ask(units, sequences))
 
-    def _stand_in(self, settings: Resolved) -> int | None:
+    def _stand_in(self, target: Target) -> int | None:
         """Return the id that replaces an absent token, or None if it is deleted."""
-        return {"deleted": None, "pad": HIDDEN, "mask": self._special("mask")}[settings.absent]
+        return {"deleted": None, "pad": HIDDEN, "mask": self._special("mask")}[target.absent]
 
-    def inside(self, name: str, units: Units, settings: Resolved) -> None:
+    def inside(self, name: str, units: Units, target: Target) -> None:
         """Return None, because attention and gradients of a deep model have no closed form."""
         return None
 
-    def game(self, units: Units, settings: Resolved) -> PooledGame:
+    def game(self, units: Units, target: Target) -> PooledGame:
         """Return the game of the SLALOM that is fitted to the model around this text."""
         ids = units.data
-        slalom = self._fitted(units, settings)[0].slalom
-        empty = settings.explained(self._ask(units, [ids[:0]]))
-        game = slalom.game(ids, empty_value=float(empty[0]), absent=self._stand_in(settings))
-        players, names = units.players(settings.players)
+        slalom = self._fitted(units, target)[0].slalom
+        empty = target.explained(self._ask(units, [ids[:0]]))
+        game = slalom.game(ids, empty_value=float(empty[0]), absent=self._stand_in(target))
+        players, names = units.players(target.players)
         return game.merge(members(players), names)
 
-    def fit(self, units: Units, settings: Resolved) -> FitReport:
+    def fit(self, units: Units, target: Target) -> FitReport:
         """Return how well that SLALOM fits the model; its Shapley values are compared with sampled ones."""
 
         def report() -> FitReport:
-            return replace(
-                self._fitted(units, settings)[1], agreement=self._agreement(units, settings)
-            )
+            return replace(self._fitted(units, target)[1], agreement=self._agreement(units, target))
 
-        return units.cached(("agreement", settings.players, *_fit_key(settings)), report)
+        return units.cached(("agreement", target.players, *_fit_key(target)), report)
 
-    def _agreement(self, units: Units, settings: Resolved) -> float:
+    def _agreement(self, units: Units, target: Target) -> float:
         """Return the rank correlation of the SLALOM's Shapley values with sampled ones of the model."""
-        names = units.players(settings.players)[1]
-        model = SimpleNamespace(d=len(names), value=partial(self.value, units, settings))
+        names = units.players(target.players)[1]
         try:
-            fitted = shapley(self.pooled_game(units, settings), AGREEMENT_TOL)
+            fitted = shapley(self.pooled_game(units, target), AGREEMENT_TOL)
         except ToleranceError:
             return 0.0
-        sampled = shapley_sample(model, self.samples, settings.seed).values
+        sampled = ModelGame(self, units, target.unlinked).shapley().values
         if len(names) > 1:
             return spearman(fitted, sampled)
         return 1.0
 
-    def _fitted(self, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
-        return units.cached(_fit_key(settings), lambda: self._fit(units, settings))
+    def _fitted(self, units: Units, target: Target) -> tuple[SlalomFit, FitReport]:
+        return units.cached(_fit_key(target), lambda: self._fit(units, target))
 
-    def _fit(self, units: Units, settings: Resolved) -> tuple[SlalomFit, FitReport]:
+    def _fit(self, units: Units, target: Target) -> tuple[SlalomFit, FitReport]:
         ids = units.data
         queries = list[Ids]()
 
         def f(sequences: list[Ids]) -> Array:
             queries.extend(sequences)
-            return settings.explained(self._ask(units, sequences))
+            return target.explained(self._ask(units, sequences))
 
         options: dict[str, Any] = {
             "num_samples": self.samples,
@@ -625,9 +621,9 @@ class TransformerClassifier(Model):
             "max_deletions": FEW,
         }
         options |= {
-            "seed": settings.seed,
+            "seed": target.seed,
             "progress": False,
-            "replacement": self._stand_in(settings),
+            "replacement": self._stand_in(target),
         }
         with warnings.catch_warnings():
             warnings.simplefilter(
@@ -638,7 +634,7 @@ class TransformerClassifier(Model):
         absent = np.array(
             [ids.size - q.size if q.size < ids.size else (q != ids).sum() for q in queries]
         )
-        values = settings.explained(self._ask(units, queries))
+        values = target.explained(self._ask(units, queries))
         near, far = (
             float(v.std()) if v.size else float("nan")
             for v in (values[absent <= FEW], values[absent > FEW])
@@ -652,7 +648,7 @@ class TransformerClassifier(Model):
             spread_any_size=far,
             at_text=float(f([ids])[0] - fit.slalom.predict(ids)),
             model_calls=fit.model_calls,
-            undetermined=tuple(names.get(i, settings.absent) for i in fit.undetermined),
+            undetermined=tuple(names.get(i, target.absent) for i in fit.undetermined),
         )
         if report.undetermined:  # one warning per text
             warning = partial(warnings.warn, report.sentences()[-1], SlalomWarning, stacklevel=7)
@@ -660,8 +656,8 @@ class TransformerClassifier(Model):
         return fit, report
 
 
-def _fit_key(settings: Resolved) -> tuple[Any, ...]:
-    return ("fit", settings.absent, settings.coefficients, settings.rest, settings.seed)
+def _fit_key(target: Target) -> tuple[Any, ...]:
+    return ("fit", target.absent, target.coefficients, target.against_rest, target.seed)
 
 
 def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:

@@ -147,7 +147,7 @@ class Row(NamedTuple):
         """Return the row of an explained input."""
         evidence = explanations.evidence
         units = evidence.units
-        settings = evidence.settings
+        settings = evidence.target
         if units.continues is None:
             places = units.places
             counts = np.bincount(evidence.player_of)
@@ -259,7 +259,7 @@ def _explain_batch(task: Task, batch: _Batch, folder: str, target: Path | None) 
 
     def prepare_games(evidence: Sequence[Evidence]) -> None:
         model.prepare_games(
-            [each.units for each in evidence], [each.on_logit.settings for each in evidence]
+            [each.units for each in evidence], [each.target.pooled for each in evidence]
         )
 
     def explain(evidence: Evidence, raw: Any) -> Callable[[], Row]:

@@ -214,7 +214,7 @@ def row(explanations: Explanations) -> dict[str, Any]:
         "prediction": float(explanations.prediction),
         "probability": (evidence.probabilities or {}).get(explanations.output),
         "probabilities": evidence.probabilities,
-        "players": evidence.settings.players,
+        "players": evidence.target.players,
         "empty_bag": evidence.absent_value,
         "method": e.method,
         "error_bound": e.error,

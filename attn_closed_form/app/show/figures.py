@@ -98,7 +98,7 @@ def leader(explanations: Explanations, method: str | None = None) -> Explanation
 
 def names(evidence: Evidence) -> tuple[str, ...]:
     """Return the names of the players, safe to show on one line."""
-    return evidence.cached("visible names", lambda: tuple(map(visible, evidence.names)))
+    return evidence.of_input("visible names", lambda: tuple(map(visible, evidence.names)))
 
 
 def notice(explained: Explanation | Explanations) -> str:
@@ -291,7 +291,7 @@ def colored_text(e: Explanation) -> ColoredText:
             end = place.end
         return tuple(pieces), e.text[end:]
 
-    pieces, tail = e.evidence.cached("pieces of the text", compute)
+    pieces, tail = e.evidence.of_input("pieces of the text", compute)
     level = tuple(levels(np.zeros(len(e.labels)) if notice(e) else e.strength).tolist())
     return ColoredText(
         pieces, tail, len(e.unseen), level, e.info.kind == "signed" and e.trusted, e.unknown
@@ -489,10 +489,8 @@ def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:
     removed = sorted(set(np.asarray(players, dtype=np.intp).tolist()))
     present = np.ones(evidence.d, dtype=bool)
     present[removed] = False
-    logit = float(
-        evidence.model.value(evidence.units, evidence.on_logit.settings, present[None])[0]
-    )
-    prediction = float(evidence.value(present[None])[0])
+    logit = float(evidence.model.value(evidence.units, evidence.target.pooled, present[None])[0])
+    prediction = float(evidence.model_game.value(present[None])[0])
     # Shapley values, LIME and the linear SLALOM come first, because most readers look for them.
     ranked = sorted(explanations, key=lambda name: name not in ("shapley", "lime", "slalom-linear"))
     rows = [explanations[name] for name in ranked if METHODS[name].forecasts]
@@ -552,7 +550,7 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
     return {
         "headline": verdict(explanations),
         "notice": notice(explanations),
-        "scale": explanations.scale.sentence(visible(explanations.output)),
+        "scale": visible(explanations.explained),
         "units": {scale.name: scale.unit for scale in (LOGIT, explanations.scale)},
         "classes": [bar._asdict() for bar in class_bars(explanations)],
         "names": names(explanations.evidence),

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..._types import Array
 from ...reasons.curves import RemovalCurves
-from ..explanations.explain import for_output, on_logits
+from ..explanations.explain import explain_logit, for_output, is_mirrored
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
 from ..files.atomic import regular_file, replacing
@@ -205,7 +205,7 @@ def _both_scales(explanations: Explanations, body: Callable[[Explanations], str]
     if e.scale.link is None:
         logit = None
     else:
-        logit = on_logits(explanations, e.method)
+        logit = explain_logit(explanations, e.method)
     if logit is None:
         return body(explanations)
     switch = f'<label class="switch"><input type="checkbox"> Show {logit.scale.name}s</label>'
@@ -214,13 +214,13 @@ def _both_scales(explanations: Explanations, body: Callable[[Explanations], str]
 
 
 def _explained(explanations: Explanations) -> str:
-    return _note(explanations.scale.sentence(explanations.output))
+    return _note(explanations.explained)
 
 
 def _sum_and_reasons(explanations: Explanations) -> str:
     """Return how the words add up, and the reasons."""
     e = figures.leader(explanations)
-    things = explanations.evidence.settings.players
+    things = explanations.evidence.target.players
     accuracy = f"{figures.sampling(e)}. The thin lines show the standard errors."
     if e.error is not None:
         accuracy = f"Exact Shapley values of the {e.scale.name}, each with a guaranteed error of at most {e.error:.0e}."
@@ -300,7 +300,7 @@ def _colored(e: Explanation, hover: bool) -> str:
     tags = [
         f"{opened[look]}{tip}>" for look, tip in zip(looks, tips, strict=True)
     ]  # one per player
-    pieces = e.evidence.cached("escaped pieces", escaped)
+    pieces = e.evidence.of_input("escaped pieces", escaped)
     parts = [word if j is None else f"{tags[j]}{word}</i>" for word, j in pieces]
     unseen = f" <small>… {text.unseen:,} more not read</small>"
     return "".join(parts) + (unseen if text.unseen else escape(text.tail, LONGEST_GAP))
@@ -310,6 +310,8 @@ def _other_classes(explanations: Explanations) -> str:
     """Return the other classes, each with its words and its waterfall; one can be open at a time."""
     chances = explanations.probabilities or {}
     if len(explanations.evidence.logits) < 2 or explanations.output not in chances:
+        return ""
+    if all(is_mirrored(explanations, name) for name in chances if name != explanations.output):
         return ""
     ranked = sorted(chances, key=lambda name: -chances[name])[:MOST_CLASSES]
     parts = []
@@ -366,7 +368,7 @@ def _numbers(explanations: Explanations) -> str:
     cells = (
         (shown[j], [e.scale.digits(e.scores[j], digits[e.method]) for e in rows]) for j in order
     )
-    things = explanations.evidence.settings.players
+    things = explanations.evidence.target.players
     title = figures.leader(explanations).title
     table = table_of([things.removesuffix("s"), *(e.scale.titled(e.title) for e in rows)], cells)
     note = f"The {len(order)} strongest {things} by {title}; scroll sideways for more methods."
@@ -424,7 +426,7 @@ def _plane(explanations: Explanations) -> str:
     body += [
         _text(x(label.x), y(label.y), escape(label.text), label.anchor) for label in figure.labels
     ]
-    things = explanations.evidence.settings.players
+    things = explanations.evidence.target.players
     note = f"Value and importance (log weight) of the {things}. Those on the right have the most weight."
     drawn = _svg(480, 340, body, "Value of each word against its importance")
     return _details(f"SLALOM plane{'' if trusted else ' (poor fit)'}", _note(note) + drawn)
@@ -435,20 +437,20 @@ def _facts(explanations: Explanations) -> str:
     evidence = explanations.evidence
     level = explanations.scale.level
     units = evidence.units
-    settings = evidence.settings
+    target = evidence.target
     logits = ""
     errors = [e.error for e in explanations.values() if e.error is not None]
-    if settings.logit is not None:
-        logits = f" Their {settings.logit.scale.name}s: {evidence.logit:+.4f} and {evidence.absent_logit:+.4f}."
-    if settings.absent == "unk":
+    if target.logit is not None:
+        logits = f" Their {target.logit.scale.name}s: {evidence.logit:+.4f} and {evidence.absent_logit:+.4f}."
+    if target.absent == "unk":
         absent = "replaced by [UNK]"
     else:
-        absent = settings.absent
+        absent = target.absent
     lines = [
-        f"{evidence.scale.sentence(settings.output)} It is {level(evidence.prediction)}, and with every player absent "
+        f"{explanations.explained} It is {level(evidence.prediction)}, and with every player absent "
         f"{level(evidence.absent_value)}.{logits}",
         f"The model read {len(units.labels):,} of {len(units.labels) + len(units.unseen):,} units. The players are "
-        f"{len(evidence.labels):,} {settings.players}. An absent player is {absent}.",
+        f"{len(evidence.labels):,} {target.players}. An absent player is {absent}.",
         *([] if explanations.fit is None else explanations.fit.sentences()),
         *filter(None, map(figures.sampling, explanations.values())),
         *([f"Guaranteed error of the exact attributions: ≤ {max(errors):.1e}."] if errors else []),

@@ -133,7 +133,7 @@ def columns(explanations: Explanations) -> dict[str, Any]:
             corners, evidence.player_of, np.asarray(evidence.units.coords, dtype=np.float64)
         )
         table |= {"x": whole(corners[:, 0]), "y": whole(corners[:, 1])}
-    if evidence.settings.players != evidence.model.groupings[0]:
+    if evidence.target.players != evidence.model.groupings[0]:
         table["tiles"] = np.bincount(evidence.player_of, minlength=evidence.d)
     weight = player_attention(explanations)
     if weight is not None:
@@ -161,7 +161,7 @@ def player_table(
     Scores are in the unit of their scale, which the title of their column names.
     """
     names, *table = columns(explanations).items()
-    titles = [explanations.evidence.settings.players.removesuffix("s")]
+    titles = [explanations.evidence.target.players.removesuffix("s")]
     cells = []
     for name, values in table:
         e = explanations.get(name.removesuffix("_standard_error"))
@@ -191,7 +191,7 @@ def bag_sentence(explanations: Explanations) -> str:
     down = e.scores[e.scores < 0]
     change = e.scale.change
     return (
-        f"{got}: {empty} for the empty bag, {change(up.sum())} from the {up.size:,} {evidence.settings.players} that "
+        f"{got}: {empty} for the empty bag, {change(up.sum())} from the {up.size:,} {evidence.target.players} that "
         f"support it and {change(down.sum())} from the {down.size:,} that oppose it."
     )
 

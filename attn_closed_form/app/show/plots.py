@@ -84,7 +84,7 @@ def plot_table(explanations: Explanations, ax: Any) -> None:
     room = max(4, int(NAMES_PER_INCH * 0.8 * ax.figure.get_figwidth()))
     order = np.sort(figures.strongest_players(explanations, room))
     if room < len(labels):
-        things = explanations.evidence.settings.players
+        things = explanations.evidence.target.players
         ax.set_title(f"the {room} strongest of {len(labels)} {things}", fontsize=8, loc="right")
     gray = _color_map(WHITE, UNSIGNED)
     signed = _color_map(AGAINST, WHITE, FOR)
@@ -93,7 +93,7 @@ def plot_table(explanations: Explanations, ax: Any) -> None:
     ax.imshow(np.stack(cells), interpolation="nearest", aspect="auto")
     _set_names(ax.xaxis, [labels[j] for j in order], upright=True)
     _set_names(ax.yaxis, [e.title for e in rows])
-    title = [figures.verdict(explanations), explanations.scale.sentence(explanations.output)]
+    title = [figures.verdict(explanations), explanations.explained]
     title += [] if fit is None else [f"{fit.name}, error {fit.error:.2g} on held-out samples"]
     ax.set_title("\n".join(_plain(title, 80)), fontsize=9, loc="left")
 
@@ -146,7 +146,7 @@ def plot_removal(explanations: Explanations, ax: Any) -> None:
     """Draw the prediction as players are removed, highest score first, above the certified minimum."""
     curves = figures.removal_curves(explanations)
     factor = explanations.scale.unit["factor"]
-    things = explanations.evidence.settings.players
+    things = explanations.evidence.target.players
     if explanations.evidence.pooled.H > 1:
         several = "at least "
     else:

@@ -1,4 +1,4 @@
-"""Certified reasons in plain English.
+"""What is explained, and certified reasons, in plain English.
 
 `reasons/` computes sets of players with certified values and writes no prose; the sentences about them are here.
 """
@@ -8,12 +8,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...reasons.reasons import ContrastiveReason, Reason, SufficientReason
+from ..explanations.answers import CheckedSet, Reasons, Sides
+from ..explanations.evidence import Evidence
+from ..models.target import Target
 
 # Tuning: a sentence names at most this many players, about two lines of a report; all are in `players`.
 MOST_NAMES = 24
 
-# The names of the two sides of a threshold: below it and above it, such as ("ham", "spam").
-Sides = tuple[str, str]
+# The quantity in the reasons for one class among several.
+DIFFERENCE = "the difference of the two logits"
+
+
+def explained_sentence(target: Target) -> str:
+    """State what is explained, and why it is not the probability if one might expect that.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> explained_sentence(load_demo_model().explain("A fine film", "shapley").target)
+    'Explained: the probability of positive, in percentage points.'
+    """
+    what = target.scale.of_output(target.output)
+    if target.scale.in_percent:
+        what += ", in percentage points"
+    if target.note:
+        what += f"; {target.note}"
+    return f"Explained: {what}."
 
 
 def reason_sentence(
@@ -62,6 +80,76 @@ def reason_sentence(
     if reason.minimal:
         return f"{text} No smaller set {does}."
     return f"{text} At least {reason.lower_bound} are needed; whether a smaller set {does} is not known."
+
+
+def reasons_sentences(reasons: Reasons) -> list[str]:
+    """Return the certified reasons of an explanation, one string each, with their values on the explained scale."""
+    scale = reasons.scale
+    sufficient = reasons.sufficient
+    contrastive = reasons.contrastive
+    if sufficient is None or contrastive is None:
+        level = _threshold(reasons)
+        return [f"The prediction is {level}, which is on neither side, so no reason exists."]
+    worst, after = scale.of([sufficient.worst, contrastive.after]).tolist()
+    is_upper_bound = sufficient.prediction < sufficient.threshold
+    kept = scale.bound(worst, is_upper_bound)
+    flipped = scale.bound(after, is_upper_bound)
+    if reasons.output is None:
+        kept += f" for {DIFFERENCE}"
+        flipped += f" for {DIFFERENCE}"
+    if scale.link is not None:
+        # After the flip another class is predicted, so the number needs a name.
+        flipped = f"{_quantity(reasons).removeprefix('the ')}: {flipped}"
+    sides = reasons.sides
+    has_own_threshold = reasons.threshold != scale.threshold
+    if scale.link is not None and (sides is None or has_own_threshold):
+        sides = (f"below {_threshold(reasons)}", f"above {_threshold(reasons)}")
+    return [
+        reason_sentence(sufficient, reasons.names, reasons.things, sides, kept),
+        reason_sentence(contrastive, reasons.names, reasons.things, sides, flipped),
+    ]
+
+
+def range_sentence(reasons: Reasons) -> str:
+    """State the minimum and the maximum prediction over all coalitions."""
+    scale = reasons.scale
+    low, high = scale.of([reasons.bounds.proved_min, reasons.bounds.proved_max]).tolist()
+    span = f"from {scale.bound(low, upper=False)} to {scale.bound(high, upper=True)}"
+    return f"Over all subsets of the {reasons.things}, {_quantity(reasons)} ranges {span}."
+
+
+def checked_sentences(evidence: Evidence, sets: Sequence[CheckedSet]) -> list[str]:
+    """Describe sets of players for which the model was run."""
+    level = evidence.scale.level
+    whole = level(evidence.prediction)
+    sentences = []
+    for checked in sets:
+        names = ", ".join(f"“{evidence.names[j]}”" for j in checked.players)
+        count = f"{len(checked.players)} of {evidence.d} {evidence.target.players}"
+        output = level(checked.output)
+        if checked.removed:
+            text = f"Without {names} ({count}) the output is {output} instead of {whole}."
+        else:
+            text = (
+                f"With {names} ({count}) alone, all others absent, the output is {output}; "
+                f"with everything {whole}."
+            )
+        sentences.append(f"{text} This was checked by running the model; smaller sets may exist.")
+    return sentences
+
+
+def _threshold(reasons: Reasons) -> str:
+    """Write the threshold on the explained scale."""
+    if reasons.scale.link is None:
+        return f"{reasons.threshold:g}"
+    return reasons.scale.level(reasons.threshold)
+
+
+def _quantity(reasons: Reasons) -> str:
+    """Name the quantity that the reasons are about."""
+    if reasons.output is None:
+        return DIFFERENCE
+    return reasons.scale.of_output(reasons.output)
 
 
 def _what_suffices(

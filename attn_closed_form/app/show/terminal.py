@@ -70,7 +70,7 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     first = [
         figures.verdict(explanations),
         *verdicts,
-        explanations.scale.sentence(explanations.output),
+        explanations.explained,
     ]
     blocks = ["\n".join(_prose(text, columns) for text in first)]
     if told := figures.notice(explanations):

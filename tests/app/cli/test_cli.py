@@ -71,7 +71,7 @@ def test_explain_prints_one_row_per_method(capsys):
     assert err == "" and "\x1b" not in out
     found = acf.explain(acf.load_demo_model(), REVIEW)
     assert out.startswith(verdict(found) + "\n")
-    assert found.scale.sentence(found.output) in out and found.scale.level(found.prediction) in out
+    assert found.explained in out and found.scale.level(found.prediction) in out
     assert "LIME" not in out and "Exact to" in out
     assert main(["explain", REVIEW, "--compare"]) == 0
     out = capsys.readouterr().out

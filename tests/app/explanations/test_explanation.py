@@ -170,7 +170,7 @@ def test_the_guaranteed_error_holds_against_enumeration(name, tol, absent):
 
 def test_a_tolerance_beyond_float64_is_loosened_and_the_error_says_so():
     model = model_for("a fine film")
-    with pytest.warns(acf.ToleranceWarning, match="shapley: float64 cannot keep tol 1e-18 here"):
+    with pytest.warns(acf.ToleranceWarning, match="shapley: .* 1e-18"):
         strict = explain(model, "a fine film", "shapley", tol=1e-18)["shapley"]
     normal = explain(model, "a fine film", "shapley")["shapley"]
     assert 1e-15 < strict.error / (normal.error * 1e10) < 1e-10

@@ -10,7 +10,7 @@ import pytest
 
 from attn_closed_form import Bag, ScoreTable, Settings
 from attn_closed_form.app.cli.main import main
-from attn_closed_form.app.explanations.explain import on_logits
+from attn_closed_form.app.explanations.explain import explain_logit
 from attn_closed_form.app.models.mean_text import MeanPooledText, VocabularyReader
 from attn_closed_form.app.models.scale import LOGIT, ExplainedScale
 from attn_closed_form.app.show.figures import figures_of, removal, verdict, waterfall
@@ -65,26 +65,29 @@ def test_values_are_those_of_all_probabilities(absent, output):
     off = ~np.eye(len(pairs), dtype=bool)
     np.testing.assert_allclose(found["shapley"].interactions()[off], pairs[off], **CLOSE)
     masks = enumeration.coalitions(game.d)
-    np.testing.assert_allclose(found.evidence.value(masks), every.astype(float), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        found.evidence.model_game.value(masks), every.astype(float), rtol=0, atol=1e-12
+    )
 
 
 def test_two_logits_are_the_logistic_function_of_their_difference():
     model = bag_model(scale=2.0)
     bag = Bag(np.random.default_rng(4).normal(size=(7, 5)))
     found = model.explain(bag, ["shapley"], output="tumor")
-    assert found.evidence.settings.coefficients == (-1.0, 1.0)
+    assert found.evidence.target.coefficients == (-1.0, 1.0)
     np.testing.assert_allclose(
         found["shapley"].scores, enumeration.shapley(linked(found)).astype(float), **CLOSE
     )
     assert found.prediction == pytest.approx(model.predict_proba([bag])[0, 1])
     logit = model.explain(bag, ["shapley"], output="tumor", scale="logit")
-    assert logit.evidence.settings.coefficients == (0.0, 1.0), (
+    assert logit.evidence.target.coefficients == (0.0, 1.0), (
         "the logit of a class is explained as it stands"
     )
     assert (
-        on_logits(found, "shapley")["shapley"].scores.tolist() == logit["shapley"].scores.tolist()
+        explain_logit(found, "shapley")["shapley"].scores.tolist()
+        == logit["shapley"].scores.tolist()
     )
-    assert on_logits(logit, "shapley") is None
+    assert explain_logit(logit, "shapley") is None
 
 
 def test_an_explicit_margin_is_one_class_against_another():
@@ -118,7 +121,7 @@ def test_labels_with_probabilities_of_their_own():
     margin = model.explain("good bad film", "shapley", output="margin:0,1")
     assert (
         margin.scale.name == "logit"
-        and "a margin of labels has no probability" in margin.scale.note
+        and "a margin of labels has no probability" in margin.target.note
     )
 
 
@@ -132,7 +135,7 @@ def test_labels_with_probabilities_of_their_own():
 )
 def test_without_exact_probabilities_the_logit_is_explained_and_says_so(model, raw, why):
     found = model.explain(raw, "shapley")
-    assert found.scale.name == "logit" and why in found.scale.sentence(found.output)
+    assert found.scale.name == "logit" and why in found.explained
     assert found.prediction == found.evidence.logit
     views = [answer(found, 1000), report(found), found["shapley"]._repr_html_(), notebook(found)]
     for view in [
@@ -224,8 +227,8 @@ def test_predictions_that_are_too_large_for_exact_probabilities_are_explained_as
     scores = {"s": [0.0, 1.0], "v": [[0.0, 0.0], [500.0, -500.0]]}
     model = ScoreTable(outputs=("no", "yes"))
     found = model.explain(scores, "shapley")
-    assert found.scale.name == "logit" and "up to a modulus of" in found.scale.note
-    assert model.explain(scores, "shapley", output="yes").evidence.settings.coefficients == (
+    assert found.scale.name == "logit" and "up to a modulus of" in found.target.note
+    assert model.explain(scores, "shapley", output="yes").evidence.target.coefficients == (
         0.0,
         1.0,
     )
@@ -236,9 +239,11 @@ def test_methods_that_live_on_logits_stay_there_and_say_so():
     found = model.explain(TEXT)
     logit = model.explain(TEXT, scale="logit")
     for name, e in found.items():
-        on_logits = e.info.family != "attributions"
-        assert e.scale.name == ("logit" if on_logits else "probability") == e.own_dict()["scale"]
-        assert np.array_equal(e.scores, logit[name].scores) == on_logits
+        explain_logit = e.info.family != "attributions"
+        assert (
+            e.scale.name == ("logit" if explain_logit else "probability") == e.own_dict()["scale"]
+        )
+        assert np.array_equal(e.scores, logit[name].scores) == explain_logit
     ig = found["ig"]
     assert (
         ig.base_value + ig.scores.sum()

@@ -76,7 +76,7 @@ def test_a_risk_is_called_a_risk_in_every_view(bag):
     explanations = model.explain(bag, ["shapley", "alpha-mean"])
     risk = explanations.prediction
     assert model.outputs == ("risk",) and explanations.probabilities is None
-    assert explanations.scale.sentence("risk") == "Explained: the risk."
+    assert explanations.explained == "Explained: the risk."
     page = explanations.report()
     assert (
         "Explained: the risk." in page
@@ -99,7 +99,7 @@ def test_a_regression_is_a_value_and_never_a_logit(bag):
         "Explained: the value of age." in page and "logit" not in page and "probability" not in page
     )
     alone = BagClassifier.from_state_dict(state(1), outputs=["age"])  # one name: no probability
-    assert "the value of age" in alone.explain(bag, "shapley").scale.sentence("age")
+    assert "the value of age" in alone.explain(bag, "shapley").explained
     for wrong in ("probability", "risk"):
         with pytest.raises(ValueError, match="scale"):
             model.explain(bag, "shapley", scale=wrong)

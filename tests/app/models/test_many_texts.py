@@ -103,7 +103,7 @@ def test_many_texts_are_read_and_scored_as_one_by_one(model, settings):
         np.testing.assert_array_equal(
             units.players(resolved.players)[0], single.players(resolved.players)[0]
         )
-        assert resolved.of_game in units._results and resolved.of_game not in single._results
+        assert resolved.game_key in units._results and resolved.game_key not in single._results
         assert model.logits(units).tobytes() == model.logits(single).tobytes()
         assert pickle.dumps(model.pooled_game(units, resolved)) == pickle.dumps(
             model.pooled_game(single, resolved)

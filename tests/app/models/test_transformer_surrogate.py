@@ -47,7 +47,7 @@ def test_methods_of_the_model_evaluate_the_model(players, absent, scale):
     model = TransformerClassifier(*bert(), samples=120)
     methods = ["leave-one-out", "shapley-sampled", "lime-sampled"]
     found = model.explain(REVIEW, methods, players=players, absent=absent, scale=scale)
-    settings = found.evidence.settings
+    settings = found.evidence.target
     d = found.evidence.d
     output = partial(black_box, model, settings, players, scale=scale or "probability")
     everyone = output(np.ones(d, dtype=bool))
@@ -82,7 +82,7 @@ def test_methods_of_the_game_are_exact_of_the_fit_and_the_error_is_what_it_says(
     # Samples of our own, with up to five tokens absent: the error that the fit claims is the error that it has.
     rng = np.random.default_rng(7)
     kept = np.array([rng.permutation(game.d) >= rng.integers(1, 6) for _ in range(300)])
-    off = model.value(found.evidence.units, found.evidence.settings, kept) - game.value(kept)
+    off = model.value(found.evidence.units, found.evidence.target, kept) - game.value(kept)
     assert fit.error == pytest.approx(np.sqrt((off**2).mean()), rel=0.5)
     assert fit.model_calls <= 400 and fit.error < 1.5 * fit.spread
 
@@ -293,7 +293,7 @@ def test_reasons_are_checked_by_running_the_model():
         chosen[order[:k]] = True
         removed = names.startswith("Without ")
         output = black_box(
-            model, found.evidence.settings, "words", ~chosen if removed else chosen, "probability"
+            model, found.evidence.target, "words", ~chosen if removed else chosen, "probability"
         )
         assert names.endswith(", ".join(f"“{labels[j]}”" for j in order[:k]))
         assert (

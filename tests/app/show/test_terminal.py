@@ -67,9 +67,7 @@ def test_the_answer_says_what_adds_up_to_the_prediction():
     found = found_for(REVIEW, "shapley")
     top, words, bars, *reasons = answer(found, 100).split("\n\n")
     assert [" ".join(text.split()) for text in reasons] == found.reasons().sentences()
-    assert top == f"{verdict(found)}\n{found.scale.sentence(found.output)}" and words.split()[
-        0
-    ].startswith("A")
+    assert top == f"{verdict(found)}\n{found.explained}" and words.split()[0].startswith("A")
     numbers_shown = [
         float(line.split("  ")[1])
         for line in (re.sub("   +", "  ", line) for line in bars.splitlines())

@@ -1,0 +1,125 @@
+"""What is explained, and the model itself as a game of it.
+
+A `Target` is a number that a model predicts for an input, together with the players and the treatment of absent ones:
+f = coefficients @ logits, or a function of it, such as the probability. `Settings.resolve` makes it from the settings
+of a user. Results that depend on a part of the target only, such as the game of its logit, are cached at the units by
+that part, so that a target and its logit share them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..._types import Array, Masks
+from ...game.sampled import ShapleySample, shapley_sample
+from .scale import LOGIT, ExplainedScale
+
+if TYPE_CHECKING:
+    from .protocol import Model, Units
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is explained, with all defaults filled in, as passed to `Model.game` and `Model.inside`.
+
+    Attributes
+    ----------
+    players : the units that get scores, a grouping of the input
+    absent : treatment of absent players
+    output : name of the explained output
+    coefficients : (C,) coefficients of the explained logit f = coefficients @ logits
+    tol : requested accuracy, relative to max|f|
+    seed : seed of the methods that sample
+    against_rest : whether f is the log-odds of one class against all others together, times the temperature; the
+        coefficients then name the class
+    scale : the scale on which f is explained
+    exact : whether the model has a game on that scale
+    note : the reason for explaining the logit if one might expect the probability; otherwise ""
+    logit : the target of the same question before any link; None if this target has no link
+    """
+
+    players: str
+    absent: str
+    output: str
+    coefficients: tuple[float, ...]
+    tol: float
+    seed: int
+    against_rest: bool = False
+    scale: ExplainedScale = LOGIT
+    exact: bool = True
+    note: str = ""
+    logit: Target | None = None
+
+    @property
+    def pooled(self) -> Target:
+        """The target whose logit is that of a pooled game.
+
+        Log-odds against several classes together are not a pooled game, so their logit takes its place.
+        """
+        if self.against_rest and self.logit is not None:
+            return self.logit
+        return self
+
+    @property
+    def unlinked(self) -> Target:
+        """The target of the same logit f without the link, which may be the log-odds against several classes."""
+        if self.scale.link is None:
+            return self
+        scale = replace(self.scale, name=LOGIT.name)
+        return replace(self, scale=scale, logit=None)
+
+    @property
+    def game_key(self) -> tuple[Any, ...]:
+        """The parts of the target that the game of the logit depends on, as a key for caches."""
+        return ("game", self.players, self.absent, self.coefficients, self.against_rest, self.seed)
+
+    @property
+    def value_key(self) -> tuple[Any, ...]:
+        """The parts of the target that values of the model on the explained scale depend on."""
+        return (*self.game_key, self.scale.name, self.scale.temperature)
+
+    def explained(self, logits: Array) -> Array:
+        """Return the explained logit f, (...), for logits (..., C)."""
+        coefficients = np.asarray(self.coefficients)
+        temperature = self.scale.temperature
+        total = np.asarray(logits) @ coefficients
+        if not self.against_rest:
+            return total
+        others = np.where(coefficients != 0, -np.inf, np.asarray(logits) / temperature)
+        return np.asarray(total - temperature * np.logaddexp.reduce(others, axis=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class ModelGame:
+    """The model itself as a game of the players of one input, for methods that only need values of coalitions.
+
+    For a model whose exact game exists, it has the same values. For a transformer, or a probability without an exact
+    game, this is the only game of the model.
+    """
+
+    model: Model
+    units: Units
+    target: Target
+
+    @property
+    def d(self) -> int:
+        """Number of players."""
+        return len(self.units.players(self.target.players)[1])
+
+    def value(self, present: Masks) -> Array:
+        """Return the (n,) outputs of the model for coalitions (n, d), on the explained scale."""
+        return self.target.scale.of(self.model.value(self.units, self.target, present))
+
+    def shapley(self) -> ShapleySample:
+        """Sample the Shapley values, once for each input and target."""
+        key = ("sampled Shapley values", *self.target.value_key)
+        return self.units.cached(key, self._sample)
+
+    def _sample(self) -> ShapleySample:
+        # The sampler fits its control variates to logits, and applies the link itself.
+        target = self.target
+        logits = replace(self, target=target.unlinked)
+        return shapley_sample(logits, self.model.samples, target.seed, target.scale.link)
