@@ -399,4 +399,4 @@ def _with_finest_players(evidence: Evidence) -> Evidence:
     finest = max(names, key=lambda name: int(np.max(groups[name])))
     if finest == evidence.target.players:
         return evidence
-    return evidence.on(replace(evidence.target, players=finest))
+    return evidence.on(evidence.target.with_players(finest))

@@ -71,6 +71,13 @@ class Target:
         scale = replace(self.scale, name=LOGIT.name)
         return replace(self, scale=scale, logit=None)
 
+    def with_players(self, players: str) -> Target:
+        """Return the same target for other players; its logit has them, too."""
+        logit = self.logit
+        if logit is not None:
+            logit = logit.with_players(players)
+        return replace(self, players=players, logit=logit)
+
     @property
     def game_key(self) -> tuple[Any, ...]:
         """The parts of the target that the game of the logit depends on, as a key for caches."""

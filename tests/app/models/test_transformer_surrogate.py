@@ -6,7 +6,6 @@ import json
 import re
 import warnings
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -225,7 +224,7 @@ def test_the_agreement_is_that_of_all_coalitions():
         "the film was not very good", ["shapley-sampled", "shapley"], scale="logit"
     )
     before = len(found.evidence.units.cached("outputs", dict))
-    own = SimpleNamespace(d=found.evidence.d, value=found.evidence.value)
+    own = found.evidence.model_game
     ranks = [
         np.argsort(np.argsort(scores))
         for scores in (found["shapley"].scores, enumeration.shapley(own))
