@@ -14,10 +14,11 @@ import numpy as np
 
 from attn_closed_form import PooledGame, load_demo_model, shapley
 from attn_closed_form.__main__ import SENTENCE
+from attn_closed_form._legendre import legendre_rule
 from attn_closed_form.game import weighted_banzhaf
 from attn_closed_form.game.engine.budget import budget
 from attn_closed_form.game.engine.exponential_sums import lambda_rule
-from attn_closed_form.game.engine.laws import UNIFORM, legendre_rule
+from attn_closed_form.game.engine.laws import UNIFORM
 from attn_closed_form.game.engine.terms import terms_of
 
 FOLDER = Path(__file__).parent / "theory" / "figures"

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form import AttentionWeights, PooledGame
+from attn_closed_form._legendre import legendre_rule
 from attn_closed_form._types import Tokens
 from attn_closed_form.attention.predict import as_tokens, pad
 from attn_closed_form.game.engine.exponential_sums import lambda_rule
-from attn_closed_form.game.engine.laws import legendre_rule
 
 # Largest ln(D_max / D_min) of a game: masses and lam from 1 / R to R, and products of both, fit into the floating-point
 # type, whose largest number is e^88 or e^709. The core has no such limit.

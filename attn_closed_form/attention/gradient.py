@@ -37,8 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import positive, softmax
+from .._legendre import legendre_rule
 from .._types import Array, Tokens
-from ..game.engine.laws import legendre_rule
 from .predict import Output, Seen, as_output, as_tokens, scores
 from .weights import AttentionWeights
 

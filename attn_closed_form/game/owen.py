@@ -30,10 +30,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._legendre import legendre_rule
 from .._types import Array, Ids
 from .engine.budget import PRECISE, budget
 from .engine.evaluate import Game, first_differences, products_of_others, sum_in_pairs
-from .engine.laws import UNIFORM, legendre_rule
+from .engine.laws import UNIFORM
 from .engine.terms import Terms, term_sums, terms_of
 from .pooled_game import finite
 

@@ -32,9 +32,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._legendre import legendre_rule
 from .._types import Array, Ids
 from ..game.engine.budget import FACTOR, PRECISE, ULP, ToleranceError
-from ..game.engine.laws import legendre_rule
 from ..game.engine.terms import COSH, THETA
 from .kernel import relative_kernel
 

@@ -30,8 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._legendre import legendre_rule
 from .._types import Array
-from ..game.engine.laws import legendre_rule
 from ..game.pooled_game import PooledGame
 from .kernel import check_settings
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import PooledGame, ToleranceError, banzhaf, leave_one_out, semivalue, shapley
+from attn_closed_form._legendre import legendre_rule
 from attn_closed_form.game import beta_shapley, values, weighted_banzhaf
 from attn_closed_form.game.engine import laws
 from attn_closed_form.game.engine.evaluate import FIRST, evaluate
-from attn_closed_form.game.engine.laws import legendre_rule
 from attn_closed_form.game.values import single_changes
 from tests import enumeration
 from tests.game.test_shapley import ExactNodes

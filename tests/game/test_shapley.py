@@ -13,10 +13,11 @@ from attn_closed_form import (
     leave_one_out,
     shapley,
 )
+from attn_closed_form._legendre import legendre_rule
 from attn_closed_form.game.engine import laws
 from attn_closed_form.game.engine.budget import guaranteed_error
 from attn_closed_form.game.engine.evaluate import FIRST, evaluate
-from attn_closed_form.game.engine.laws import Batch, Density, legendre_rule
+from attn_closed_form.game.engine.laws import Batch, Density
 from tests import enumeration
 from tests.problems import games, random_game
 

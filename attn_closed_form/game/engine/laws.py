@@ -26,11 +26,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from ..._legendre import legendre_rule
 from ..._types import Array, Ids
 from .terms import THETA, TINY, Interval, Terms, TermSums, log_bound
 
@@ -49,8 +49,6 @@ SHORTEST = 1e-6
 MOST_NODES = 64
 # Numbers of nodes for the terms of a linked game: few, because terms with equal numbers are computed together.
 COUNTS = np.array([3, 6, 9, 12, 15, 18, 22, 28, 40, 58, 70])
-# Fractional bits of the fixed-point arithmetic that refines Gauss-Legendre rules.
-FIXED_BITS = 160
 
 
 class Batch(NamedTuple):
@@ -223,45 +221,6 @@ def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
     if nowhere.any():
         first[nowhere] = last[nowhere] = 0.0
     return Interval(first, last)
-
-
-@lru_cache(maxsize=512)
-def legendre_rule(m: int) -> tuple[Array, Array]:
-    """Return Gauss-Legendre nodes and weights on [0, 1], each (m,), exact for polynomials of degree below 2m.
-
-    NumPy's `leggauss` loses digits of the weights (1e-13 in total at m = 400); two Newton steps in fixed-point integers
-    give every node and weight to the last bit.
-
-    >>> p, w = legendre_rule(3)
-    >>> bool(np.isclose(w @ p**5, 1 / 6))
-    True
-    """
-    one = 1 << FIXED_BITS
-    nodes = np.empty(m)
-    weights = np.empty(m)
-    for i, start in enumerate(np.polynomial.legendre.leggauss(m)[0][: (m + 1) // 2]):
-        x = int(math.ldexp(float(start), 60)) << (FIXED_BITS - 60)
-        for _ in range(2):
-            now, before = _legendre(m, x)
-            # P_m' = m (P_{m-1} - x P_m) / (1 - x^2)
-            slope = m * (before - (x * now >> FIXED_BITS)) * one // (one - (x * x >> FIXED_BITS))
-            x -= now * one // slope
-        _, before = _legendre(m, x)
-        weight = ((one - (x * x >> FIXED_BITS)) * one) // ((m * before) ** 2 >> FIXED_BITS)
-        nodes[i] = (one + x) / (2 * one)
-        nodes[m - 1 - i] = (one - x) / (2 * one)
-        weights[i] = weights[m - 1 - i] = weight / one
-    nodes.flags.writeable = weights.flags.writeable = False
-    return nodes, weights
-
-
-def _legendre(m: int, x: int) -> tuple[int, int]:
-    """Compute P_m and P_{m-1} at x, in fixed point."""
-    before = 0
-    now = 1 << FIXED_BITS
-    for n in range(m):
-        before, now = now, ((2 * n + 1) * (x * now >> FIXED_BITS) - n * before) // (n + 1)
-    return now, before
 
 
 def log_legendre_factor(theta: Array) -> Array:

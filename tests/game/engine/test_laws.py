@@ -1,4 +1,4 @@
-"""Laws: their Gauss-Legendre rule, what they make of (1 - p)^n, and nodes that keep the allowed error."""
+"""Laws: what they make of (1 - p)^n, and nodes that keep the allowed error."""
 
 import math
 from fractions import Fraction
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, shapley
+from attn_closed_form._legendre import legendre_rule
 from attn_closed_form.game.engine import laws
 from attn_closed_form.game.engine.budget import budget
 from attn_closed_form.game.engine.laws import (
@@ -17,7 +18,6 @@ from attn_closed_form.game.engine.laws import (
     Density,
     Point,
     legendre_count,
-    legendre_rule,
     log_legendre_factor,
     relevant_interval,
 )
@@ -166,14 +166,6 @@ def test_too_short_an_interval_is_seen(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("m", [1, 2, 3, 7, 12])
-def test_legendre_rule_is_exact_to_degree_2m_minus_1(m):
-    p, w = legendre_rule(m)
-    for degree in range(2 * m):
-        assert w @ p**degree == pytest.approx(1 / (degree + 1), rel=1e-13)
-    assert abs(w @ p ** (2 * m) - 1 / (2 * m + 1)) > 1e-16 * 4 ** (-m)
-
-
 @pytest.mark.parametrize("pole", [-0.01, -0.3, 1.2, 4.0])
 @pytest.mark.parametrize("m", [4, 10, 25])
 def test_legendre_error_is_a_bound(pole, m):
@@ -187,21 +179,3 @@ def test_legendre_error_is_a_bound(pole, m):
     error = abs(w @ (1 / (p - pole)) - exact)
     assert error <= bound + 1e-14
     assert bound <= 1e4 * error + 1e-12  # and not absurdly large
-
-
-@pytest.mark.parametrize("m", [1, 2, 5, 24, 63])
-def test_legendre_rule_to_the_last_bit(m):
-    """Against roots of P_m refined in ball arithmetic."""
-    flint = pytest.importorskip("flint")
-    before = flint.ctx.prec
-    flint.ctx.prec = 300
-    try:
-        p, w = legendre_rule(m)
-        for i in range(m):
-            x, weight = flint.arb.legendre_p_root(m, m - 1 - i, weight=True)
-            assert (
-                abs(p[i] - float((1 + x) / 2)) <= 2**-53 * p[i]
-                and abs(w[i] - float(weight / 2)) <= 2**-53 * w[i]
-            )
-    finally:
-        flint.ctx.prec = before
