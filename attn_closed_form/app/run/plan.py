@@ -31,7 +31,8 @@ from typing import Any, NamedTuple
 from ..files.atomic import check_size, reading, replacing
 from ..files.bags import SUFFIXES as BAG_SUFFIXES
 from ..files.tables import EXPECTED, FORMATS, check_columns, read_rows, table_format
-from .task import RunError, Task, pyarrow, result_columns, sha256
+from .columns import result_columns
+from .task import RunError, Task, pyarrow, sha256
 
 MANIFEST = "_corpus.parquet"
 METADATA = b"attn_closed_form.app.run"

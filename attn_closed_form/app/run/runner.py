@@ -25,17 +25,10 @@ import numpy as np
 
 from ... import __version__
 from ..files.atomic import replacing
+from .batch import Reason, collector_paused, explain_inputs
+from .columns import parquet_options, result_table
 from .plan import MANIFEST, Part
-from .task import (
-    Reason,
-    RunError,
-    Task,
-    collector_paused,
-    explain_inputs,
-    parquet_options,
-    pyarrow,
-    result_table,
-)
+from .task import RunError, Task, pyarrow
 
 AHEAD = 1_000  # maximum number of parts submitted at a time
 LOCAL_DEATHS = 2  # number of local workers that a part may lose before it is set aside

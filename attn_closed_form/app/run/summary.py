@@ -25,9 +25,10 @@ from ..models.scale import ExplainedScale
 from ..show.figures import AGAINST, FOR
 from ..show.html import page_of, table_of
 from ..show.sanitize import escape, visible
+from .columns import BAG_COLUMNS
 from .plan import read_manifest
 from .table import methods_of, parts_of
-from .task import BAG_COLUMNS, RunError, pyarrow
+from .task import RunError, pyarrow
 
 BAG_TABLE = "bags.csv"
 # Standard errors in half a 95 % interval, and the two sides of a summary by their names for `Summary.top`.

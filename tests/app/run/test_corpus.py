@@ -17,9 +17,9 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 from attn_closed_form import BagClassifier, ScoreTable, Settings, explain, load_demo_model  # noqa: E402
 from attn_closed_form.app.models.bag_network import Attention, BagNetwork, Layer  # noqa: E402
+from attn_closed_form.app.run import batch as batches  # noqa: E402
 from attn_closed_form.app.run import plan as planning  # noqa: E402
 from attn_closed_form.app.run import runner  # noqa: E402
-from attn_closed_form.app.run import task as tasks  # noqa: E402
 from attn_closed_form.app.run.plan import MANIFEST, planned  # noqa: E402
 from attn_closed_form.app.run.runner import explain_part, run  # noqa: E402
 from attn_closed_form.app.run.task import RunError, Task  # noqa: E402
@@ -63,7 +63,7 @@ def test_rows_are_explain_itself(source, tmp_path):
 
 def test_rows_do_not_depend_on_the_batch(source, tmp_path, monkeypatch):
     run_all(source, tmp_path / "together", part_rows=23)
-    monkeypatch.setattr(tasks, "BATCH_CHARS", 1)
+    monkeypatch.setattr(batches, "BATCH_CHARS", 1)
     run_all(source, tmp_path / "alone", part_rows=23)
     assert part_bytes(tmp_path / "together") == part_bytes(tmp_path / "alone")
 

@@ -11,7 +11,8 @@ pytest.importorskip("pyarrow", reason="needs the corpus extra")
 from attn_closed_form import MeanPooledText, PooledGame, Settings, load_demo_model
 from attn_closed_form.app.models.protocol import Model, Units
 from attn_closed_form.app.models.text import tokenize
-from attn_closed_form.app.run.task import Reason, Task, explain_inputs
+from attn_closed_form.app.run.batch import BATCH_CHARS, Reason, explain_inputs
+from attn_closed_form.app.run.task import Task
 from tests.app.models.test_many_texts import texts as generated
 from tests.app.run.corpora import read, run_all, write
 
@@ -98,3 +99,11 @@ def test_a_text_that_a_tokenizer_refuses_is_an_error_of_its_row_alone():
     )
     assert isinstance(refused, Reason) and refused == "refused by the tokenizer"
     assert (first.cells["output"], last.cells["output"]) == ("positive", "negative")
+
+
+def test_a_row_without_an_input_may_follow_a_text_that_fills_a_batch():
+    long = "slow " * (BATCH_CHARS // len("slow ") + 1)
+    explained, missing, last = explain_inputs(Task(), [long, None, "A fine film"])
+    assert explained.labels == ("slow",)
+    assert isinstance(missing, Reason)
+    assert last.cells["output"] == "positive"

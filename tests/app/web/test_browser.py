@@ -13,7 +13,6 @@ from tests.app.web.conftest import serving, start
 from tests.patience import PATIENCE
 from tests.texts import model_for
 
-TOKEN = "a-secret-of-24-characters"
 TEXT = "The plot is a mess and the ending is terrible, but the acting is wonderful. A mess!"
 
 
@@ -336,24 +335,23 @@ def test_characters_beyond_the_basic_plane_do_not_shift_the_words(page, address)
 
 @pytest.fixture(scope="module")
 def tickets(tmp_path_factory):
-    """The address of a server with a German model of three classes, whose names are markup, and a token."""
+    """The address of a server with a German model of three classes, whose names are markup."""
     path = tmp_path_factory.mktemp("models") / "tickets.npz"
     vocabulary = Vocabulary(["[CLS]", "[UNK]", "rechnung", "paket", "störung", "und"])
     model = TextClassifier(
         random_weights(seed=1, D=6, C=3), vocabulary, ("Zahlung", "<img src=x>", "Technik")
     )
     model.save(path)
-    with serving("--model", path, "--token", TOKEN) as address:
+    with serving("--model", path) as address:
         yield address
 
 
 def test_the_page_greets_in_the_words_of_its_own_model(browser, tickets):
     page = browser.new_page()
-    page.goto(f"{tickets}?token={TOKEN}")
+    page.goto(tickets)
     page.wait_for_selector("#reasons li")
     words = page.input_value("#text").split()
     assert len(words) > 1 and set(words) <= {"rechnung", "paket", "störung", "und"}
-    assert TOKEN not in page.url
     assert page.locator("#strip .k").count() == 0  # no word is unknown
     assert page.locator("#output option").all_inner_texts() == [
         "the predicted class",
