@@ -1,7 +1,6 @@
 """Reasons: what they claim is true of all coalitions, and what they call minimal is, by enumeration."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
 
 
 def no_enumeration(patch):
-    patch.setattr(sys.modules[sufficient_reason.__module__], "ENUMERATED", 0)
+    patch.setattr("attn_closed_form.reasons.search.ENUMERATED", 0)
 
 
 @pytest.fixture(params=[True, False], ids=["enumerated", "searched"])

@@ -72,7 +72,7 @@ def test_the_minima_over_a_set_are_computed_once(monkeypatch):
         sets.extend([] if limit is not None or len(base) > 1 else [movable.tobytes()])
         return head_minima(game, base, movable, limit)
 
-    monkeypatch.setattr("attn_closed_form.reasons.reasons.head_minima", counted)
+    monkeypatch.setattr("attn_closed_form.reasons.search.head_minima", counted)
     sufficient_reason(
         PooledGame.from_scores(rng.normal(size=(4, 30)), rng.normal(size=(4, 30)) + 0.3)
     )

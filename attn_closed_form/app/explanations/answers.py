@@ -1,8 +1,8 @@
 """Answers beyond scores: certified reasons, removal curves, and scores of sentences and of the words inside them.
 
 **Reasons** (`reasons/`) explain why the prediction is on its side of a threshold: 50% for a probability, 0 for one
-logit. For one class among several, the question is whether it stays ahead of the strongest other class, so the game is
-the margin between the two. With three classes or more a third one may overtake both, so the sentences name the two.
+logit. A class among several is predicted while its margin over every other class is above 0, so each of these margins
+is a game, and a reason holds for all of them. A class that is not predicted is compared with the predicted one alone.
 
 **Groups** have Owen values (`game/owen.py`) of the finest players (tokens, instances): the members of another group
 (the sentence of a token, the region of an instance) enter as a block. The score of a group is the sum over its members,
@@ -11,6 +11,7 @@ which is its Shapley value in the game of groups.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -28,8 +29,11 @@ from ...reasons.reasons import (
     ContrastiveReason,
     SufficientReason,
     contrastive_reason,
+    contrastive_reason_of_any,
     sufficient_reason,
+    sufficient_reason_of_all,
 )
+from ...reasons.search import UndecidedError
 from ..models.scale import LOGIT, PLAIN, ExplainedScale
 from ..models.sentences import sentence_numbers
 from ..models.target import Target
@@ -41,6 +45,8 @@ LOGITS = {"attained_min", "attained_max", "proved_min", "proved_max", "worst", "
 SIZES = 100
 # The names of the two sides of a threshold: below it and above it.
 Sides = tuple[str, str]
+# The side below the threshold for a predicted class among several.
+OTHER_CLASS = "another class"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +69,17 @@ class Certified:
         try:
             sufficient = sufficient_reason(game, threshold)
             contrastive = contrastive_reason(game, threshold)
-        except ValueError as error:
-            if "neither side" not in str(error):
-                raise
+        except UndecidedError:
+            return cls(game, None, None)
+        return cls(game, sufficient, contrastive)
+
+    @classmethod
+    def of_all(cls, game: PooledGame, margins: Sequence[PooledGame], threshold: float) -> Certified:
+        """Find the reasons for a class that is ahead of all others, from its margins; `game` is the smallest one."""
+        try:
+            sufficient = sufficient_reason_of_all(margins, threshold)
+            contrastive = contrastive_reason_of_any(margins, threshold)
+        except UndecidedError:
             return cls(game, None, None)
         return cls(game, sufficient, contrastive)
 
@@ -91,6 +105,7 @@ class Reasons:
     threshold : the value between the two sides, on the explained scale
     output : name of the explained output; None if the game is the margin of one class over its strongest rival
     scale : the explained scale
+    rivals : for a predicted class among several, the other classes, which `rival` of a reason counts; otherwise empty
     """
 
     certified: Certified
@@ -100,6 +115,7 @@ class Reasons:
     threshold: float
     output: str | None
     scale: ExplainedScale = LOGIT
+    rivals: tuple[str, ...] = ()
 
     @property
     def game(self) -> PooledGame:
@@ -139,6 +155,7 @@ class Reasons:
             "scale": self.scale.name,
             "threshold": self.threshold,
             "sides": plain(self.sides),
+            "rivals": list(self.rivals),
             "bounds": self._scaled(self.bounds),
             "sufficient": self._scaled(self.sufficient),
             "contrastive": self._scaled(self.contrastive),
@@ -170,20 +187,62 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     if threshold is None:
         threshold = scale.threshold
     theta = scale.logit_of(float(threshold))
+    sides = question.sides
+    rivals = rivals_of(evidence, theta)
+    if rivals:
+        sides = (OTHER_CLASS, evidence.target.output)
     certified = evidence.units.cached(
-        ("reasons", theta, *question.target.game_key),
-        lambda: Certified.of(question.game, theta),
+        ("reasons", theta, rivals, *question.target.game_key),
+        lambda: _certified(evidence, question.game, rivals, theta),
     )
     output = None if question.is_margin else evidence.target.output
+    outputs = evidence.model.outputs
     return Reasons(
         certified=certified,
-        sides=question.sides,
+        sides=sides,
         things=evidence.target.players,
         names=evidence.names,
         threshold=float(threshold),
         output=output,
         scale=scale,
+        rivals=tuple(outputs[c] for c in rivals),
     )
+
+
+def _certified(
+    evidence: Evidence, game: PooledGame, rivals: Sequence[int], theta: float
+) -> Certified:
+    """Return the reasons for the side of a game, or for a class that is ahead of all its rivals."""
+    if not rivals:
+        return Certified.of(game, theta)
+    target = evidence.target.pooled
+    identity = np.eye(len(evidence.logits))
+    margins = []
+    for rival in rivals:
+        direction = np.asarray(target.coefficients) - identity[rival]
+        margin = replace(target, coefficients=tuple(direction.tolist()))
+        margins.append(evidence.model.pooled_game(evidence.units, margin))
+    return Certified.of_all(game, margins, theta)
+
+
+def rivals_of(evidence: Evidence, theta: float) -> tuple[int, ...]:
+    """Return the other classes if the explained output is the predicted one of three or more, otherwise nothing.
+
+    This needs classes that exclude each other, and a margin over each of at least `theta`.
+    """
+    model = evidence.model
+    logits = evidence.logits
+    direction = np.asarray(evidence.target.pooled.coefficients)
+    exclusive = model.loss not in PLAIN and model.loss != "sigmoid"
+    is_class = np.count_nonzero(direction) == 1 and direction.max() == 1
+    if len(logits) < 3 or evidence.target.against_rest or not exclusive or not is_class:
+        return ()
+    explained = int(np.argmax(direction))
+    others = tuple(c for c in range(len(logits)) if c != explained)
+    margin = logits[explained] - np.max(logits[list(others)])
+    if margin < 0 or margin < theta:
+        return ()
+    return others
 
 
 class CheckedSet(NamedTuple):

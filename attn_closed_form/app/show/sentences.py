@@ -40,6 +40,7 @@ def reason_sentence(
     things: str = "words",
     sides: Sides | None = None,
     value: str | None = None,
+    other: str = "the other side",
 ) -> str:
     """Describe a certified reason in plain English.
 
@@ -50,6 +51,7 @@ def reason_sentence(
     things : word for the players, in the plural
     sides : names of the two sides, below the threshold and above it, such as ("ham", "spam")
     value : text of the certified value, such as "71 %"; by default a number with two decimals
+    other : where a removal would take the prediction, such as "another class"
 
     Returns
     -------
@@ -74,7 +76,7 @@ def reason_sentence(
     else:
         does = "does that"
         certified = f"{reason.after:+.2f}" if value is None else value
-        text = _what_flips(reason, names, things, sides, certified)
+        text = _what_flips(reason, names, things, sides, certified, other)
     if not reason.players:
         return text
     if reason.minimal:
@@ -94,6 +96,8 @@ def reasons_sentences(reasons: Reasons) -> list[str]:
     is_upper_bound = sufficient.prediction < sufficient.threshold
     kept = scale.bound(worst, is_upper_bound)
     flipped = scale.bound(after, is_upper_bound)
+    if reasons.rivals:
+        return _among_classes(reasons, sufficient, contrastive, kept, flipped)
     if reasons.output is None:
         kept += f" for {DIFFERENCE}"
         flipped += f" for {DIFFERENCE}"
@@ -107,6 +111,28 @@ def reasons_sentences(reasons: Reasons) -> list[str]:
     return [
         reason_sentence(sufficient, reasons.names, reasons.things, sides, kept),
         reason_sentence(contrastive, reasons.names, reasons.things, sides, flipped),
+    ]
+
+
+def _among_classes(
+    reasons: Reasons,
+    sufficient: SufficientReason,
+    contrastive: ContrastiveReason,
+    kept: str,
+    flipped: str,
+) -> list[str]:
+    """Return the reasons for one class among several, with the class that comes closest."""
+    assert reasons.sides is not None  # classes have names
+    other, predicted = reasons.sides
+    closest = reasons.rivals[sufficient.rival]
+    kept += f" for its logit minus that of {closest}, which comes closest"
+    winner = reasons.rivals[contrastive.rival]
+    flipped += f" for the logit of {predicted} minus that of {winner}"
+    names = reasons.names
+    sides = (winner, predicted)
+    return [
+        reason_sentence(sufficient, names, reasons.things, reasons.sides, kept),
+        reason_sentence(contrastive, names, reasons.things, sides, flipped, other),
     ]
 
 
@@ -147,6 +173,8 @@ def _threshold(reasons: Reasons) -> str:
 
 def _quantity(reasons: Reasons) -> str:
     """Name the quantity that the reasons are about."""
+    if reasons.rivals and reasons.sides is not None:
+        return f"the logit of {reasons.sides[1]} minus that of the runner-up"
     if reasons.output is None:
         return DIFFERENCE
     return reasons.scale.of_output(reasons.output)
@@ -162,8 +190,14 @@ def _what_suffices(
         limit = "at most"
     side = _side(reason, reason.prediction, sides)
     stays = f"the prediction stays {side} ({limit} {certified})"
+    if reason.d == 1 and not reason.players:
+        return f"Nothing is needed: even without the only one of the {things}, {stays}."
     if not reason.players:
         return f"None of the {reason.d} {things} is needed: no matter which of them are removed, {stays}."
+    if reason.d == 1:
+        return f"The only one of the {things} is needed: {names}. With it, {stays}."
+    if reason.size == reason.d:
+        return f"All {reason.d} {things} together suffice: {names}. With them, {stays}."
     if reason.size > 1:
         suffice = f"These {reason.size} of {reason.d} {things} suffice"
     else:
@@ -172,24 +206,29 @@ def _what_suffices(
 
 
 def _what_flips(
-    reason: ContrastiveReason, names: str, things: str, sides: Sides | None, certified: str
+    reason: ContrastiveReason,
+    names: str,
+    things: str,
+    sides: Sides | None,
+    certified: str,
+    other: str,
 ) -> str:
     """Say which players move the prediction to the other side when they are removed."""
     if reason.players is None:
         if reason.minimal:
             side = _side(reason, reason.prediction, sides)
-            return (
-                f"No removal of {things} takes the prediction to the other side: it stays {side}."
-            )
-        return f"No removal of {things} that takes the prediction to the other side was found."
-    if reason.size > 1:
-        those = f"these {reason.size}"
+            return f"No removal of {things} takes the prediction to {other}: it stays {side}."
+        return f"No removal of {things} that takes the prediction to {other} was found."
+    if reason.d == 1:
+        those = f"the only one of the {things}"
+    elif reason.size == reason.d:
+        those = f"all {reason.d} {things}"
+    elif reason.size > 1:
+        those = f"these {reason.size} of {reason.d} {things}"
     else:
-        those = "this one"
+        those = f"this one of {reason.d} {things}"
     side = _side(reason, reason.after, sides)
-    return (
-        f"Without {those} of {reason.d} {things} the prediction is {side} ({certified}): {names}."
-    )
+    return f"Without {those} the prediction is {side} ({certified}): {names}."
 
 
 def _names(reason: Reason, labels: Sequence[str]) -> str:

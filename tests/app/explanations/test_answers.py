@@ -68,17 +68,55 @@ def test_the_threshold_is_passed_on(found):
     assert logit.reasons(threshold=-1.0).sufficient.threshold == -1.0
 
 
-def test_several_classes_compare_with_the_strongest_other():
+def test_reasons_of_a_class_hold_against_all_other_classes():
     model = several_classes()
     for text in ("slow start", "wonderful film", "the actors liked the end"):
         found = explain(model, text, "shapley")
         order = np.argsort(-found.evidence.logits)
-        best, second = (model.outputs[i] for i in order[:2])
+        best = model.outputs[order[0]]
         why = found.reasons()
         margin = float(found.evidence.logits[order[0]] - found.evidence.logits[order[1]])
         assert why.sufficient.prediction == pytest.approx(margin)
-        assert why.sides == (f"{second} over {best}", f"{best} over {second}")
-        assert f"stays {best} over {second}" in why.sentences()[0]
+        assert why.sides == ("another class", best)
+        assert set(why.rivals) == set(model.outputs) - {best}
+        first, _ = why.sentences()
+        closest = why.rivals[why.sufficient.rival]
+        assert f"stays {best}" in first and f"minus that of {closest}, which comes closest" in first
+
+
+def test_no_deletion_that_keeps_the_words_changes_the_class():
+    """Random texts and models with six classes, and deletions by the model itself."""
+    words = [f"w{i}" for i in range(40)]
+    changed = 0
+    needed = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        weights = random_weights(seed=seed, D=42, K=1 + seed % 2, C=6, T_max=32)
+        weights = replace(weights, W_l=30 * weights.W_l)
+        model = TextClassifier(weights, Vocabulary(["[CLS]", "[UNK]", *words]))
+        found = explain(model, " ".join(rng.choice(words, 24)), "shapley")
+        players = found.reasons().sufficient.players
+        needed += len(players)
+        evidence = found.evidence
+        present = rng.random((200, evidence.d)) < rng.random((200, 1))
+        present[:, list(players)] = True
+        logits = []
+        for c in range(6):
+            one_class = replace(evidence.target.pooled, coefficients=tuple(np.eye(6)[c]))
+            logits.append(model.value(evidence.units, one_class, present))
+        changed += bool((np.argmax(logits, axis=0) != evidence.logits.argmax()).any())
+    assert changed == 0 and needed > 0
+
+
+def test_a_class_that_is_not_predicted_is_compared_with_the_predicted_one():
+    model = several_classes()
+    logits = explain(model, "slow start", "shapley").evidence.logits
+    best, second, _ = (model.outputs[i] for i in np.argsort(-logits))
+    why = explain(model, "slow start", "shapley", output=second).reasons()
+    assert why.rivals == ()
+    assert why.sides == (f"{best} over {second}", f"{second} over {best}")
+    assert f"stays {best} over {second}" in why.sentences()[0]
+    assert "for the difference of the two logits)" in why.sentences()[0]
 
 
 def test_a_margin_is_taken_as_it_is():
@@ -184,10 +222,8 @@ def test_bags_have_reasons_and_regions():
 def test_reasons_name_what_their_numbers_are():
     text = "A slow start. A wonderful film!"
     several = model_for(text, C=3).explain(text, "shapley").reasons()
-    assert "for the difference of the two logits)" in several.sentences()[0]
-    assert several.range_sentence().startswith(
-        "Over all subsets of the words, the difference of the two logits ranges"
-    )
+    assert "minus that of class" in several.sentences()[0]
+    assert several.range_sentence().startswith("Over all subsets of the words, the logit of class")
     two = model_for(text, K=1).explain(text, "shapley")
     assert "difference" not in " ".join(two.reasons().sentences())
     assert f"the probability of {two.output} ranges from" in two.reasons().range_sentence()

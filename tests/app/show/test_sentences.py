@@ -36,3 +36,29 @@ def test_the_names_of_a_long_set_are_cut():
     reason = sufficient_reason(game)
     assert reason.size == 31
     assert "and 7 others" in reason_sentence(reason)
+
+
+def test_one_player_and_all_players_have_a_grammar():
+    one = PooledGame.from_scores([0.0], [2.0], s_background=0.0, v_background=1.0, labels=["fine"])
+    text = reason_sentence(sufficient_reason(one))
+    assert text.startswith("Nothing is needed: even without the only one of the words")
+    needed = PooledGame.from_scores(
+        [0.0], [2.0], s_background=0.0, v_background=-1.0, labels=["fine"]
+    )
+    text = reason_sentence(sufficient_reason(needed))
+    assert text.startswith("The only one of the words is needed: fine. With it, the prediction")
+    text = reason_sentence(contrastive_reason(needed))
+    assert text.startswith("Without the only one of the words the prediction is negative")
+    both = PooledGame.from_scores(
+        [0.0, 0.0], [2.0, 2.0], s_background=0.0, v_background=-3.0, labels=["fine", "good"]
+    )
+    text = reason_sentence(sufficient_reason(both))
+    assert text.startswith("All 2 words together suffice: fine, good. With them, the prediction")
+    negative = PooledGame.from_scores([0.0, 0.0], [-2.0, -2.0], s_background=0.0, v_background=3.0)
+    assert "1 of 2 words" not in reason_sentence(contrastive_reason(negative))
+
+
+def test_another_class_is_named():
+    game = PooledGame.from_scores([0.0, 1.0], [2.0, 3.0], s_background=0.0, v_background=1.0)
+    text = reason_sentence(contrastive_reason(game), other="another class")
+    assert text.startswith("No removal of words takes the prediction to another class")
