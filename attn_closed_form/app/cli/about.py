@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..explanations import methods
 from ..files.open_model import load_demo_model, load_model
-from ..show.terminal import SIZES, methods_table, model_card
+from ..show.terminal import MODEL_SIZES, methods_table, model_card
 from .options import Command
 
 
@@ -35,7 +35,7 @@ def show_model(args: argparse.Namespace) -> int:
     else:
         model = load_model(args.file)
     if args.json:
-        sizes = {name: getattr(model.weights, name) for name in SIZES}
+        sizes = {name: getattr(model.weights, name) for name in MODEL_SIZES}
         parameters = sum(array.size for array in model.weights.arrays().values())
         about = {
             "classes": list(model.outputs),

@@ -48,15 +48,18 @@ FORMULA = re.compile(r"[=+@-](?![\d.]+(e[+-]?\d+)?$)", re.IGNORECASE)
 def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     """Write the table as CSV (.tsv: with tabs), with all digits and the byte-order mark that Excel needs."""
     table = _with_scale(explanations)
-    names = [f"'{name}" if FORMULA.match(name) else name for name in map(visible, table["player"])]
+    names = []
+    for name in map(visible, table["player"]):
+        if FORMULA.match(name):
+            name = f"'{name}"
+        names.append(name)
     cells = [names, *(values.tolist() for name, values in table.items() if name != "player")]
     if doubts := explanations.evidence.model.doubts:
         table["assumed"] = doubts
         cells = [*cells, [doubts] * len(names)]
     with replacing(path) as partial, partial.open("w", encoding="utf-8-sig", newline="") as stream:
-        writer = csv.writer(
-            stream, delimiter="\t" if Path(path).suffix == ".tsv" else ",", lineterminator="\n"
-        )
+        delimiter = "\t" if Path(path).suffix == ".tsv" else ","
+        writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
         writer.writerow(table)
         writer.writerows(zip(*cells, strict=True))
 
@@ -192,6 +195,7 @@ class Kind(NamedTuple):
     write: Callable[[Explanations, str | os.PathLike[str]], Any]
 
 
+# The kinds of files by name, as `--files` and `Task.files` take them.
 KINDS = {
     "map": Kind(".png", "signed heat map (.png, .svg, .pdf; needs matplotlib)", heat_map),
     "csv": Kind(".csv", "table of scores (.csv, .tsv)", write_csv),
@@ -343,11 +347,9 @@ def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None
         name = known[order - 1]
     else:
         name = index
-    if name not in (known[:1] if order == 1 else known[1:]):
-        if order == 1:
-            expected = known[0]
-        else:
-            expected = ", ".join(known[1:])
+    allowed = known[:1] if order == 1 else known[1:]
+    if name not in allowed:
+        expected = ", ".join(allowed)
         raise ValueError(
             f"index: expected {expected} for order {order} of {explanation.method!r}, got {index!r}"
         )

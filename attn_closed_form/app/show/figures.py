@@ -28,16 +28,19 @@ from ..explanations.methods import FAMILIES, METHODS, Family
 from ..models.scale import LOGIT, percent
 from .sanitize import elide, visible
 
-# Red, green and blue at full strength.
+# Red, green and blue at full strength: vermilion and blue of Okabe and Ito's palette (2008), and a gray.
 FOR = (213, 94, 0)
-AGAINST = (0, 114, 178)
-UNSIGNED = (110, 110, 110)
-# A strength at or above LEVELS[i] has level i + 1. A word below 1/8 of the strongest word is not colored.
+AGAINST = (0, 114, 178)  # blue
+UNSIGNED = (110, 110, 110)  # gray
+# Tuning: a strength at or above LEVELS[i] has level i + 1. A word below 1/8 of the strongest word is not colored.
 LEVELS = (0.125, 0.3, 0.5, 0.75)
-# Maximum numbers of named players in a waterfall, classes with bars, rows of a table, and labels in the SLALOM plane.
+# Tuning: the number of named players in a waterfall, which fits on a phone.
 MOST_STEPS = 10
+# Tuning: the number of classes with a bar.
 MOST_CLASSES = 6
+# Tuning: the number of rows in a table of numbers.
 MOST_ROWS = 12
+# Tuning: the number of labels in the SLALOM plane that do not crowd it.
 MOST_LABELS = 26
 
 
@@ -209,7 +212,9 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
     [('baseline', '48.9 %'), ('fine', '+19.0 points'), ('2 others', '+1.2 points'), ('positive', '69.1 %')]
     """
     order = np.argsort(-np.abs(e.scores), kind="stable")
-    named = order[: top if len(order) > top + 1 else len(order)]
+    named = order
+    if len(order) > top + 1:  # a bar for one other player is better used for its name
+        named = order[:top]
     # The difference between a fitted game and the model has a separate bar, so the players end before it.
     if e.of_fit and e.evidence.fit is not None:
         missed = e.evidence.fit.at_text
@@ -292,9 +297,16 @@ def colored_text(e: Explanation) -> ColoredText:
         return tuple(pieces), e.text[end:]
 
     pieces, tail = e.evidence.of_input("pieces of the text", compute)
-    level = tuple(levels(np.zeros(len(e.labels)) if notice(e) else e.strength).tolist())
+    strength = e.strength
+    if notice(e):
+        strength = np.zeros(len(e.labels))
     return ColoredText(
-        pieces, tail, len(e.unseen), level, e.info.kind == "signed" and e.trusted, e.unknown
+        pieces=pieces,
+        tail=tail,
+        unseen=len(e.unseen),
+        levels=tuple(levels(strength).tolist()),
+        signed=e.info.kind == "signed" and e.trusted,
+        unknown=e.unknown,
     )
 
 
@@ -385,6 +397,7 @@ class SlalomPlane(NamedTuple):
     labels: tuple[PlacedLabel, ...]
 
 
+# The methods that the SLALOM plane shows: height, position from left to right, and choice of the labels.
 SLALOM = ("slalom-value", "slalom-importance", "slalom-linear")
 
 
@@ -404,12 +417,15 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
     return SlalomPlane(x, y, across, up, float(up.unit(0.0)), labels)
 
 
-# Labels are placed in a plane of 428 x 298 dots: the radius of a point, the size of a letter, the height of a line, and
-# the positions of a label next to its point (right, left, above, below).
+# Labels are placed in a plane of this width and height in dots.
 PLANE = np.array([428.0, 298.0])
+# The radius of a point, in dots.
 DOT = 4.0
+# The width of a letter of 12 dots, measured on DejaVu Sans, the widest of the fonts of the style sheet.
 LETTER = 7.2
+# The height of a line of labels.
 LINE = 13.0
+# Tuning: the positions of a label next to its point, in order of preference: right, left, above, below.
 OFFSETS = np.array([(7, -4), (-7, -4), (7, 7), (7, -14), (-7, 7), (-7, -14)])
 # Shares of a label's width and height to the left of and below its anchor.
 SHARES = np.column_stack([OFFSETS[:, 0] < 0, np.full(6, 0.25)])
@@ -461,7 +477,8 @@ def _from_middle(value: float, largest: float) -> float:
 def _mark(value: float, largest: float) -> dict[str, Any]:
     """Return a bar from the middle of the scale from -largest to largest, in unit coordinates."""
     at = _from_middle(value, largest)
-    return {"kind": "for" if value >= 0 else "against", "left": min(0.5, at), "right": max(0.5, at)}
+    kind = "for" if value >= 0 else "against"
+    return {"kind": kind, "left": min(0.5, at), "right": max(0.5, at)}
 
 
 def removal_curves(explanations: Explanations) -> dict[str, RemovalCurves]:
@@ -495,7 +512,10 @@ def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:
     ranked = sorted(explanations, key=lambda name: name not in ("shapley", "lime", "slalom-linear"))
     rows = [explanations[name] for name in ranked if METHODS[name].forecasts]
     guesses = [-float(e.scores[removed].sum()) for e in rows]
-    changes = [(logit if e.on_logits else prediction) - e.prediction for e in rows]
+    changes = []
+    for e in rows:
+        after = logit if e.on_logits else prediction
+        changes.append(after - e.prediction)
     largest: dict[str, float] = {}
     for e, *both in zip(rows, guesses, changes, strict=True):
         largest[e.scale.name] = max(largest.get(e.scale.name, 0.0), *map(abs, both))

@@ -22,15 +22,17 @@ from ..explanations.explanation import Explanation, Explanations
 from ..models.scale import LOGIT, ExplainedScale, percent
 from .figures import AGAINST, FOR, UNSIGNED, leader
 
+# The method that shows the attention of the model.
 ATTENTION = "alpha-mean"
 # Color of a score of zero: gray enough to differ from the page, which shows where there is no tile.
 ZERO = (236, 236, 236)
-# The color of a score of zero on a light or dark page, and the opacity of its tiles.
+# The color of a score of zero on a light or dark page.
 FAINT = (128, 128, 128)
+# Tuning: the opacity of its tiles.
 FAINTEST = 0.12
-# The scale ends at this quantile of the magnitudes, so that one extreme tile does not wash out all the others.
+# Tuning: the scale ends at this quantile of the magnitudes, so that one extreme tile does not wash out all the others.
 QUANTILE = 0.995
-# Number of cells along the longer side of a picture if tiles are not on a grid.
+# Tuning: the number of cells along the longer side of a picture if tiles are not on a grid.
 MOST_CELLS = 2000
 
 
@@ -91,7 +93,9 @@ def attention(explanations: Explanations) -> Array | None:
     scores = explanations.evidence.inside(ATTENTION)
     if scores is None:
         return None
-    return np.asarray(scores[0] if isinstance(scores, tuple) else scores)
+    if isinstance(scores, tuple):  # with a base value
+        scores = scores[0]
+    return np.asarray(scores)
 
 
 def player_attention(explanations: Explanations) -> Array | None:
@@ -165,16 +169,15 @@ def player_table(
     cells = []
     for name, values in table:
         e = explanations.get(name.removesuffix("_standard_error"))
-        titles.append(name if e is None else e.scale.titled(name))
         if e is not None:
+            titles.append(e.scale.titled(name))
             cells.append([e.scale.digits(values[j], "+#.4g") for j in players])
+        elif name == "attention":
+            titles.append(name)
+            cells.append([percent(values[j], 2) for j in players])
         else:
-            cells.append(
-                [
-                    percent(values[j], 2) if name == "attention" else f"{values[j]:.0f}"
-                    for j in players
-                ]
-            )
+            titles.append(name)
+            cells.append([f"{values[j]:.0f}" for j in players])
     return titles, [(str(names[1][j]), list(row)) for j, *row in zip(players, *cells, strict=True)]
 
 
@@ -269,7 +272,7 @@ def shades(signed: bool) -> tuple[tuple[int, int, int], ...]:
 def colors(scores: ArrayLike, end: float, signed: bool = True) -> Pixels:
     """Return red, green and blue of scores, on a scale that ends at `end`."""
     strength = np.nan_to_num(np.asarray(scores, dtype=np.float64)) / end
-    knots = np.linspace(-1 if signed else 0, 1, 3 if signed else 2)
+    knots = [-1.0, 0.0, 1.0] if signed else [0.0, 1.0]
     channels = np.array(shades(signed)).T
     return np.stack(
         [np.rint(np.interp(strength, knots, channel)).astype(np.uint8) for channel in channels],

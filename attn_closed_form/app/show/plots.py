@@ -26,10 +26,13 @@ from .sanitize import elide, visible
 TWO_COLUMNS = 175 / 25.4
 # Number of names per inch of an axis that do not touch each other.
 NAMES_PER_INCH = 7.0
+# The color of a strength of zero on paper.
 WHITE = (255, 255, 255)
-# Heat maps: opacity of tiles over a thumbnail, inches per panel, dots along a panel at the default resolution.
+# Tuning: the opacity of tiles over a thumbnail, which shows tissue and color.
 OVER_THUMBNAIL = 0.6
+# Tuning: the width of one panel of heat maps in inches.
 PANEL = 4.6
+# Dots along a panel at the default resolution; cells below one dot are averaged.
 DOTS = 600
 
 

@@ -12,11 +12,15 @@ import re
 import unicodedata
 from typing import Any
 
+# Control characters, marks of direction, separators, surrogates and noncharacters.
 _HOSTILE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufffe\uffff]"
 )
+# The hyphen of a negative number.
 _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
+# The space between a number and its unit.
 _UNIT = re.compile(r"(?<=\d) (?=%|points)")
+# White space that becomes one space.
 _SPACE = re.compile(r"[\t\n\r\f\v\u2028\u2029 ]+")
 
 
@@ -42,7 +46,9 @@ def elide(text: str, limit: int) -> str:
 def escape(text: str, limit: int | None = None) -> str:
     """Escape text for the content and the quoted attributes of HTML and SVG."""
     shown = visible(text)
-    return html.escape(shown if limit is None else elide(shown, limit), quote=True)
+    if limit is not None:
+        shown = elide(shown, limit)
+    return html.escape(shown, quote=True)
 
 
 def prose(text: str, limit: int | None = None) -> str:

@@ -18,11 +18,20 @@ from ..models.text_classifier import TextClassifier
 from . import figures
 from .sanitize import elide, visible, width
 
+# Ends a color.
 RESET = "\x1b[0m"
+# Tuning: the columns of a method's name left of its words, and of one method in a table of numbers.
 LABEL_COLUMNS = 15
-LONGEST_WORD = 40
 NUMBER_COLUMNS = 22
+# Tuning: a longer word is shortened in the middle, so that it fits into one line.
+LONGEST_WORD = 40
+# Tuning: the same for the label of a bar and the name of a row.
+LONGEST_LABEL = 24
+# Tuning: the minimum width of a table of words; narrower terminals wrap it themselves.
 NARROWEST = 36
+# Tuning: the columns of the longest bar, if there is room for it.
+LONGEST_BAR = 40
+# A bar in color is made of blocks.
 BAR = "█"
 # The levels 1 to 4 among the 256 colors of a terminal, from light to strong; black text reads on each.
 TERMINAL = {
@@ -66,27 +75,22 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     e = figures.leader(explanations)
     fit = explanations.fit
     evidence = explanations.evidence
-    verdicts = [] if fit is None else [fit.verdict()]
-    first = [
-        figures.verdict(explanations),
-        *verdicts,
-        explanations.explained,
-    ]
-    blocks = ["\n".join(_prose(text, columns) for text in first)]
+    headline = _prose(figures.verdict(explanations), columns)
+    blocks = [f"{headline}\n{_prose(explanations.explained, columns)}"]
     if told := figures.notice(explanations):
         return "\n\n".join([*blocks, _prose(told, columns)])
     blocks.append(_wrap(_words(e, color), columns))
-    if e.method == evidence.headline:
-        sentences = [figures.sampling(e)]
-    else:
-        sentences = []
+    sentences = []
     if e.method == evidence.headline:
         blocks.append(_waterfall(e, columns, color))
+        sentences.append(figures.sampling(e))
     if evidence.model.surrogate is not None:
         sentences += explanations.checked_reasons()
     if e.method == "shapley" and evidence.exact:
         sentences += explanations.reasons().sentences()
-    sentences += [] if fit is None else fit.sentences()
+    if fit is not None:
+        # The verdict on a fitted game belongs to its scores, not to the model's values above.
+        sentences += [fit.verdict(), *fit.sentences()]
     return "\n\n".join([*blocks, *(_prose(text, columns) for text in sentences if text)])
 
 
@@ -111,17 +115,21 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 def _waterfall(e: Explanation, columns: int, color: bool) -> str:
     steps = figures.waterfall(e)
-    labels = [elide(step.label, 24) for step in steps]
+    labels = [elide(step.label, LONGEST_LABEL) for step in steps]
     pad = max(map(width, labels))
     numbers = max(len(step.text) for step in steps)
-    room = min(40, max(4, columns - pad - numbers - 6))
+    room = min(LONGEST_BAR, max(4, columns - pad - numbers - 6))
     longest = max(step.right - step.left for step in steps) or 1.0
     lines = []
     for label, step in zip(labels, steps, strict=True):
         length = round(room * (step.right - step.left) / longest)
-        bar = ("+" if step.kind == "for" else "-") * length
         if color and length:
-            bar = f"\x1b[38;5;{TERMINAL[step.kind][3]}m{BAR * length}{RESET}"
+            strongest = TERMINAL[step.kind][-1]
+            bar = f"\x1b[38;5;{strongest}m{BAR * length}{RESET}"
+        elif step.kind == "for":
+            bar = "+" * length
+        else:
+            bar = "-" * length
         lines.append(f"{_padded(label, pad)}  {step.text:>{numbers}}  {bar}".rstrip())
     return "\n".join(lines)
 
@@ -143,20 +151,16 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
         indent = 2
     blocks = []
     for family in families:
+        lines = []
         if len(families) > 1:
-            lines = [_prose(f"{family.title}. {family.meaning}", columns)]
-        else:
-            lines = []
-        for row in (
-            family.rows
-        ):  # words follow the title, or start below it if the title is long or the terminal narrow
+            lines.append(_prose(f"{family.title}. {family.meaning}", columns))
+        for row in family.rows:
             words = _wrap(_words(explanations[row.methods[0]], color), room, indent)
-            beside = width(row.title) <= indent - 2
-            lines += (
-                [_padded(row.title, indent) + words[indent:]]
-                if beside
-                else [_prose(row.title, room), words]
-            )
+            # Words follow the title, or start below it if the title is long or the terminal narrow.
+            if width(row.title) <= indent - 2:
+                lines.append(_padded(row.title, indent) + words[indent:])
+            else:
+                lines += [_prose(row.title, room), words]
         blocks.append("\n".join(lines))
     return "\n\n".join([*blocks, _legend(list(explanations.values()), color, columns)])
 
@@ -166,11 +170,12 @@ def _words(e: Explanation, color: bool) -> list[Printed]:
     text = figures.colored_text(e)
     words = []
     for piece in text.pieces:
-        if piece.player is not None:
-            word = elide(visible(piece.text), LONGEST_WORD) + (
-                "[UNK]" if text.unknown[piece.player] else ""
-            )
-            words.append(_word(word, text.levels[piece.player], text.signed, color))
+        if piece.player is None:
+            continue
+        word = elide(visible(piece.text), LONGEST_WORD)
+        if text.unknown[piece.player]:
+            word += "[UNK]"
+        words.append(_word(word, text.levels[piece.player], text.signed, color))
     if text.unseen:
         words += _plain(f"… {text.unseen} more not read")
     return words
@@ -181,20 +186,31 @@ def _plain(text: str) -> list[Printed]:
 
 
 def _word(word: str, level: int, signed: bool, color: bool) -> Printed:
-    if color:  # black on a light color reads well on dark and light terminals
-        scale = TERMINAL["unsigned" if not signed else "for" if level > 0 else "against"]
-        if level:
-            painted = f"\x1b[38;5;16;48;5;{scale[abs(level) - 1]}m{word}{RESET}"
-        else:
-            painted = word
-        return painted, width(word)
-    marked = word + mark(level, signed)
-    return marked, width(marked)
+    if not color:
+        marked = word + mark(level, signed)
+        return marked, width(marked)
+    if level == 0:
+        return word, width(word)
+    if not signed:
+        shades = TERMINAL["unsigned"]
+    elif level > 0:
+        shades = TERMINAL["for"]
+    else:
+        shades = TERMINAL["against"]
+    # Black on a light color reads well on dark and light terminals.
+    painted = f"\x1b[38;5;16;48;5;{shades[abs(level) - 1]}m{word}{RESET}"
+    return painted, width(word)
 
 
 def mark(level: int, signed: bool) -> str:
     """Return the marks of a level: ++, ---, or ** without a sign."""
-    return ("*" if not signed else "+" if level > 0 else "-") * abs(level)
+    if not signed:
+        sign = "*"
+    elif level > 0:
+        sign = "+"
+    else:
+        sign = "-"
+    return sign * abs(level)
 
 
 def _wrap(words: Iterable[Printed], columns: int, indent: int = 0) -> str:
@@ -205,8 +221,11 @@ def _wrap(words: Iterable[Printed], columns: int, indent: int = 0) -> str:
         if used and indent + used + 1 + taken > columns:
             lines.append("")
             used = 0
-        lines[-1] += " " + printed if used else printed
-        used += taken + (1 if used else 0)
+        if used:
+            lines[-1] += " "
+            used += 1
+        lines[-1] += printed
+        used += taken
     return "\n".join(" " * indent + line for line in lines)
 
 
@@ -216,7 +235,8 @@ def _prose(text: str, columns: int) -> str:
 
 def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> str:
     def sample(level: int, signed: bool) -> Printed:
-        return _word(" word " if color else "", level, signed, color)
+        word = " word " if color else ""
+        return _word(word, level, signed, color)
 
     words = []
     if any(row.info.kind == "signed" for row in rows):
@@ -248,7 +268,8 @@ def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
     If the methods do not fit side by side in `columns`, they are split into several blocks.
     """
     order = figures.strongest_players(explanations, top)
-    labels = [elide(figures.names(explanations.evidence)[j], 24) for j in order]
+    names = figures.names(explanations.evidence)
+    labels = [elide(names[j], LONGEST_LABEL) for j in order]
     fitting = max(1, (columns - max(map(width, labels))) // (NUMBER_COLUMNS + 2))
     rows = list(explanations.values())
     blocks = []
@@ -288,13 +309,17 @@ def reasons_text(explanations: Explanations, columns: int = 80) -> str:
 
 def methods_table() -> str:
     """Format the table of methods, one line per method."""
-    spelled = ((f"{m.name} ({m.alias})" if m.alias else m.name, m) for m in METHODS.values())
-    return "\n".join(
-        f"{name:<25} {m.label:<17} {m.accuracy:<11} {m.summary}" for name, m in spelled
-    )
+    lines = []
+    for method in METHODS.values():
+        name = method.name
+        if method.alias:
+            name += f" ({method.alias})"
+        lines.append(f"{name:<25} {method.label:<17} {method.accuracy:<11} {method.summary}")
+    return "\n".join(lines)
 
 
-SIZES = {
+# The sizes on the card of a model, by the letters of the papers.
+MODEL_SIZES = {
     "D": "words in the vocabulary",
     "T_max": "positions: [CLS] and the first words of a text",
     "K": "attention heads",
@@ -303,11 +328,13 @@ SIZES = {
     "d_att": "size of keys and queries",
     "d_out": "size of values",
 }
+# What the tokenizer reads, on the card of a model.
 TOKENS = (
     "lower-case words with their accents, ratings such as 8/10, ! and ?, emoji, single characters of Chinese, Japanese "
     "and Thai; other punctuation and HTML tags are not read"
 )
-MOST_CLASSES = 40
+# Tuning: the classes that a card lists, about a screen, and the letters of a name.
+MOST_LISTED = 40
 LONGEST_NAME = 32
 
 
@@ -323,11 +350,11 @@ def scores_table(scores: Mapping[str, Any]) -> str:
     """
     rows = [["class", "precision", "recall", "F1", "texts"]]
     classes = list(scores["classes"].items())
-    for name, row in classes[:MOST_CLASSES]:
+    for name, row in classes[:MOST_LISTED]:
         shares = (percent(float(row[kind])) for kind in ("precision", "recall", "f1"))
         rows.append([elide(visible(str(name)), LONGEST_NAME), *shares, f"{int(row['texts']):,}"])
-    if len(classes) > MOST_CLASSES:
-        more = f"\nand {len(classes) - MOST_CLASSES:,} more classes"
+    if len(classes) > MOST_LISTED:
+        more = f"\nand {len(classes) - MOST_LISTED:,} more classes"
     else:
         more = ""
     total = f"accuracy {percent(float(scores['accuracy']))}, macro-F1 {percent(float(scores['macro_f1']))}"
@@ -339,9 +366,9 @@ def model_card(model: TextClassifier, source: str) -> str:
     w = model.weights
     card = model.card or {}
     parameters = sum(array.size for array in w.arrays().values())
-    shown = ", ".join(elide(visible(name), LONGEST_NAME) for name in model.outputs[:MOST_CLASSES])
-    if len(model.outputs) > MOST_CLASSES:
-        more = f" and {len(model.outputs) - MOST_CLASSES:,} more"
+    shown = ", ".join(elide(visible(name), LONGEST_NAME) for name in model.outputs[:MOST_LISTED])
+    if len(model.outputs) > MOST_LISTED:
+        more = f" and {len(model.outputs) - MOST_LISTED:,} more"
     else:
         more = ""
     words = [word for i, word in enumerate(model.vocabulary) if i not in (w.cls, w.unk)]
@@ -350,8 +377,8 @@ def model_card(model: TextClassifier, source: str) -> str:
         f"classes      {shown}{more}",
         f"temperature  {model.temperature:.4g} (divides the logits in probabilities)",
         *(
-            f"{name:<11}  {size:<9,} {SIZES[name]}"
-            for name in SIZES
+            f"{name:<11}  {size:<9,} {MODEL_SIZES[name]}"
+            for name in MODEL_SIZES
             if (size := getattr(w, name)) is not None
         ),
         *(
