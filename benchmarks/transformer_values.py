@@ -45,8 +45,9 @@ import numpy as np
 from attn_closed_form import TransformerClassifier, fit_slalom, shapley
 from attn_closed_form._arrays import members
 from attn_closed_form._types import Array, Ids, Masks
-from attn_closed_form.app.models.protocol import FEW, FitReport, Units
+from attn_closed_form.app.models.fit_report import FEW, FitReport
 from attn_closed_form.app.models.sentences import sentences
+from attn_closed_form.app.models.units import Units
 from attn_closed_form.game.links import Link
 from attn_closed_form.game.sampled import shapley_sample
 from jax_model.training.imdb import load_imdb

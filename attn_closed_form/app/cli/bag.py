@@ -21,6 +21,7 @@ from ..files.bags import load_bag
 from ..files.tables import read_rows
 from ..models.bag_classifier import HEADS, BagClassifier, variants
 from ..models.layouts import proposals
+from ..models.protocol import BagModel
 from ..models.scale import percent
 from ..show.exports import KINDS, row, write_geojson
 from ..show.figures import leader
@@ -255,9 +256,10 @@ def explain_folder(args: argparse.Namespace) -> int:
         files=tuple(name.strip() for name in args.files.split(",") if name.strip()),
     )
     input_files(args.bag)  # a folder without bags is reported before the model is opened
-    if task.opened().reads != "a bag":
+    model = task.opened()
+    if not isinstance(model, BagModel):
         raise ValueError(
-            f"{args.model}: expected a network that pools bags, got one that reads {task.opened().reads}"
+            f"{args.model}: expected a network that pools bags, got one whose input is a {model.input_name}"
         )
     status = explain_all(args, task, args.bag, args.out, unit="bags")
     for bag in write_bag_table(args.out) if os.path.isdir(args.out) else ():

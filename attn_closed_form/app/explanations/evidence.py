@@ -22,9 +22,11 @@ from ...game.engine.budget import ToleranceError, guaranteed_error
 from ...game.links import LinkedGame
 from ...game.pooled_game import PooledGame
 from ...lime.sampled import LimeSample, lime_sample
-from ..models.protocol import FitReport, Model, Remembers, Units
+from ..models.fit_report import FitReport
+from ..models.protocol import Model
 from ..models.scale import ExplainedScale
 from ..models.target import ModelGame, Target
+from ..models.units import Remembers, Units
 
 Result = TypeVar("Result")
 
@@ -154,7 +156,9 @@ class Evidence(Remembers):
     def spans(self) -> tuple[tuple[Span, ...], ...]:
         """The character spans of each player's units in `units.shown_text`."""
         spans: list[list[Span]] = [[] for _ in range(self.d)]
-        continues = self.units.continues or (False,) * len(self.units.labels)
+        continues = self.units.continues
+        if continues is None:
+            continues = np.zeros(len(self.units.labels), dtype=bool)
         players = self.player_of.tolist()
         for span, j, is_continued in zip(self.units.shown_spans, players, continues, strict=True):
             # Pieces of one word are shown together, unless the last piece is after this one.

@@ -12,7 +12,8 @@ import numpy as np
 from ...attention.predict import TruncationWarning
 from ...game.engine.budget import ToleranceError
 from ...game.links import LinkedGame
-from ..models.protocol import Model, Units
+from ..models.protocol import Model
+from ..models.units import Units
 from .evidence import Evidence, Scored
 from .explanation import Explanation, Explanations
 from .methods import Method, as_methods, default_methods

@@ -20,7 +20,7 @@ from ...game.interactions import interactions
 from ...game.links import LinkedGame
 from ...game.pooled_game import PooledGame
 from ...reasons.curves import RemovalCurves
-from ..models.protocol import FitReport
+from ..models.fit_report import FitReport
 from ..models.scale import LOGIT, ExplainedScale
 from ..models.target import Target
 from .answers import GroupScores, Reasons, checked_sets, group_scores, reasons, removal_curves_of

@@ -10,9 +10,10 @@ import numpy as np
 
 from ..._arrays import did_you_mean, whole
 from ..._types import Array
-from ..models.protocol import Model, Units
+from ..models.protocol import Model
 from ..models.scale import LOGIT, PLAIN, SCALES, ExplainedScale
 from ..models.target import Target
+from ..models.units import Units
 
 # The beginning of an output that names the difference of two logits: "margin:A,B".
 MARGIN = "margin:"

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..._arrays import finite, softmax
+from ..._lazy import cached_property
 from ..._types import Array, Ids
 from ...game.scores import PooledScores
 from ...slalom.recover import BlackBox
@@ -33,8 +34,9 @@ from .bag import Bag, as_bag
 from .bag_network import GRADIENT_SCORES, Attention, BagNetwork, gradient_scores, sigmoid
 from .black_box import BATCH, CHECKS, DEVIATION, measure_deviation
 from .layouts import LAYOUTS, OPTIONS, assumptions, network_from_state, renamed
-from .protocol import Model, Units
+from .protocol import BagModel
 from .target import Target
+from .units import Units
 
 # Random sub-bags of each bag on which a check evaluates a callable network.
 SUB_BAGS = 4
@@ -86,8 +88,17 @@ class BagCheck:
         return f"BagCheck(differs by {self.difference:.3g}: {self.cause})"
 
 
+class BagUnits(Units):
+    """The instances of a bag, with the scores that a classifier derived from gradients."""
+
+    @cached_property
+    def gradients(self) -> dict[tuple[float, ...], dict[str, Array]]:
+        """Scores (n,) by name, for each combination of the logits whose gradient was computed."""
+        return {}
+
+
 @dataclass(frozen=True, eq=False)
-class BagClassifier(Model):
+class BagClassifier(BagModel):
     """A bag classifier that can be explained. Load one with `from_state_dict`, or pass the arrays of its network.
 
     Attributes
@@ -130,7 +141,6 @@ class BagClassifier(Model):
     checked: bool = False
     loss: str = "softmax"
 
-    reads = "a bag"
     groupings = ("instances", "regions")
     absences = ("deleted",)
 
@@ -284,7 +294,7 @@ temperature 1 (not checked))
         if (regions := bag.region_numbers()) is not None:
             groups["regions"], names["regions"] = regions
         attrs = {**bag.attrs, "patch_size": bag.patch_size}
-        return Units(
+        return BagUnits(
             bag.labels, groups, data=bag, coords=bag.coords, attrs=attrs, group_labels=names
         )
 
@@ -298,10 +308,17 @@ temperature 1 (not checked))
             name not in GRADIENT_SCORES or self.bag is not None
         ):  # the gradient with respect to scores is of no interest
             return super().inside(name, units, target)
-        inputs = self.network, units.data.features, self.pooled(units), target.coefficients
-        return units.cached(("gradients", target.coefficients), lambda: gradient_scores(*inputs))[
-            name
-        ]
+        return self._gradients(units, target.coefficients)[name]
+
+    def _gradients(self, units: Units, coefficients: tuple[float, ...]) -> dict[str, Array]:
+        """Return all scores from the gradient of an output, computed once per bag and output."""
+        assert isinstance(units, BagUnits)
+        gradients = units.gradients
+        if coefficients not in gradients:
+            gradients[coefficients] = gradient_scores(
+                self.network, units.data.features, self.pooled(units), coefficients
+            )
+        return gradients[coefficients]
 
     @property
     def doubts(self) -> str:  # type: ignore[override]

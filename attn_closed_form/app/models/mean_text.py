@@ -21,8 +21,9 @@ from ..._arrays import finite, numbered, real
 from ..._types import Array
 from ...game.scores import PooledScores
 from ..files.arrays import read_state
-from .protocol import Model, Units
+from .protocol import TextModel
 from .text import Token, check_text, excerpt, tokenize
+from .units import Units
 
 
 class Piece(NamedTuple):
@@ -56,7 +57,7 @@ class VocabularyReader:
 
 
 @dataclass(frozen=True, eq=False)
-class MeanPooledText(Model):
+class MeanPooledText(TextModel):
     """A linear layer on the mean of word vectors. The class methods load models of other libraries.
 
     Attributes
@@ -171,7 +172,7 @@ class MeanPooledText(Model):
             groups={"words": numbered(labels)[0], "positions": np.arange(len(labels))},
             data=[piece.rows for piece in pieces],
             text=raw,
-            spans=tuple((piece.start, piece.end) for piece in pieces),
+            places=np.array([(piece.start, piece.end) for piece in pieces], dtype=np.intp),
         )
 
     def scores(self, units: Units) -> PooledScores:

@@ -2,242 +2,30 @@
 
 A model reads an input as *units* (the tokens of a text, the instances of a bag, the rows of a table) and scores them
 (`PooledScores`); logits, attention and games follow from the scores. Methods, tables, reports, plots, JSON, runs and
-the page work for every such model. A new kind of model is one module with one class.
+the page work for every such model. A new kind of model is one module with one class, derived from `TextModel`,
+`BagModel` or `TableModel`, which say what an input is.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from itertools import compress
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._arrays import plain, positive, softmax
-from ..._lazy import cached_property
-from ..._types import Array, Ids, Masks, Span
+from ..._arrays import positive, softmax
+from ..._types import Array, Masks
 from ...game.pooled_game import PooledGame
-from ...game.scores import PooledScores, stable_order
+from ...game.scores import PooledScores
+from .fit_report import FitReport
 from .scale import PLAIN
 from .target import Target
+from .units import Units
 
 if TYPE_CHECKING:
     from ..explanations.explanation import Explanations
-
-Result = TypeVar("Result")
-# The samples around the text leave out at most this many tokens (Leemann et al. 2025, Algorithm 2).
-FEW = 5
-# Grades of a fit: the minimum share of the held-out variation that a good and a fair fit explain, and the minimum rank
-# correlation between the Shapley values of a good fit and the sampled ones. The last limit is such that at least 95 of
-# 100 fits graded good have a rank correlation of 0.9 with long runs
-# (`benchmarks/transformer_values.py`).
-GOOD = 0.9
-FAIR = 0.5
-AGREES = 0.92
-
-
-class Remembers:
-    """Cache results by name, so that each is computed once. Copies and pickles do not include them."""
-
-    @cached_property
-    def _results(self) -> dict[Any, Any]:
-        return {}
-
-    def cached(self, name: Any, compute: Callable[[], Result]) -> Result:
-        """Return the result cached under a name, and compute it first if necessary."""
-        if name not in self._results:
-            self._results[name] = compute()
-        return self._results[name]
-
-    def keep(self, name: Any, result: Any) -> None:
-        """Store a result that was computed elsewhere."""
-        self._results[name] = result
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_results"}
-
-
-@dataclass(frozen=True, eq=False)
-class Units(Remembers):
-    """One input as a sequence of units, as the model reads it.
-
-    Attributes
-    ----------
-    labels : names of the n units, as the model reads them
-    groups : a mapping of groupings to (n,) player numbers; players are numbered by first appearance
-    data : data that the model needs later, such as token ids
-    text, spans : the text and the character span of each unit; None if the input is not a text
-    unknown : n flags, True for units outside the vocabulary
-    unseen : character spans that the model does not read
-    coords : (n, 2) coordinates of the instances
-    attrs : metadata for reports and plots, such as the patch size
-    group_labels : names of a grouping's players, if they differ from the label of the player's first unit
-    continues : n flags, True for units that continue the word of the previous unit and are shown together with it
-
-    Examples
-    --------
-    >>> units = Units(labels=("a", "b", "a"), groups={"words": np.array([0, 1, 0])})
-    >>> units.shown_text, units.shown_spans
-    ('a b a', ((0, 1), (2, 3), (4, 5)))
-    """
-
-    labels: tuple[str, ...]
-    groups: Mapping[str, Ids]
-    data: Any = None
-    text: str | None = None
-    spans: tuple[Span, ...] | None = None
-    unknown: tuple[bool, ...] | None = None
-    unseen: tuple[Span, ...] = ()
-    coords: Array | None = None
-    attrs: Mapping[str, Any] = field(default_factory=dict)
-    group_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    continues: tuple[bool, ...] | None = None
-
-    def __post_init__(self) -> None:
-        n = len(self.labels)
-        if n == 0:
-            raise ValueError("labels: expected at least one unit, got none")
-        sized: dict[str, Any] = {
-            name: getattr(self, name) for name in ("spans", "unknown", "coords", "continues")
-        }
-        sized |= {f"groups[{name!r}]": group for name, group in self.groups.items()}
-        for name, value in sized.items():
-            if value is not None and len(value) != n:
-                raise ValueError(f"{name}: expected {n} entries, one per unit, got {len(value)}")
-        if (self.text is None) != (self.spans is None):
-            raise ValueError("text, spans: expected both or neither")
-
-    def players(self, grouping: str) -> tuple[Ids, tuple[str, ...]]:
-        """Return the (n,) player of each unit in a grouping, and the names of the d players."""
-        if grouping not in self.groups:
-            raise ValueError(
-                f"players: this input has no {grouping!r}, only {', '.join(self.groups)}"
-            )
-        numbers = np.asarray(self.groups[grouping])
-        names = self.group_labels.get(grouping)
-        if names is None:  # the first unit of a player has a larger number than all units before it
-            names = tuple(
-                compress(self.labels, np.diff(np.maximum.accumulate(numbers), prepend=-1).tolist())
-            )
-        return numbers, names
-
-    def by_player(self, grouping: str) -> Ids:
-        """Return the (n,) units sorted by player; units of one player keep the order of the input."""
-        return self.cached(("by player", grouping), lambda: stable_order(self.players(grouping)[0]))
-
-    @property
-    def places(self) -> Ids | None:
-        """The `spans` as an (n, 2) array."""
-        if self.spans is None:
-            return None
-        return np.array(self.spans, dtype=np.intp).reshape(-1, 2)
-
-    @cached_property
-    def shown_text(self) -> str:
-        """The text, or the joined labels if the input is not a text."""
-        if self.text is None:
-            return " ".join(self.labels)
-        return self.text
-
-    @cached_property
-    def shown_spans(self) -> tuple[Span, ...]:
-        """The span of each unit in `shown_text`."""
-        if self.spans is not None:
-            return self.spans
-        ends = np.cumsum([len(label) + 1 for label in self.labels]) - 1
-        return tuple(
-            (int(end) - len(label), int(end)) for end, label in zip(ends, self.labels, strict=True)
-        )
-
-
-@dataclass(frozen=True)
-class FitReport:
-    """How well a surrogate matches the model on held-out samples.
-
-    Attributes
-    ----------
-    name : name of the surrogate
-    error, spread : root mean squared error with up to five tokens absent, and the standard deviation of the model's
-        output there; with an error as large as the spread the surrogate is no better than a constant
-    error_any_size, spread_any_size : the same with any number of tokens absent
-    at_text : the model's output for the text minus the surrogate's
-    model_calls : sequences that the model evaluated for the fit
-    undetermined : tokens whose importance the samples do not determine
-    agreement : the rank correlation of its Shapley values with the sampled ones of the model
-    """
-
-    name: str
-    error: float
-    spread: float
-    error_any_size: float
-    spread_any_size: float
-    at_text: float
-    model_calls: int
-    undetermined: tuple[str, ...] = ()
-    agreement: float = float("nan")
-
-    @property
-    def explained(self) -> float:
-        """The share of the variation with few tokens absent that the fit explains on held-out samples."""
-        return _explained_share(self.error, self.spread)
-
-    @property
-    def grade(self) -> str:
-        """One of "good", "fair" and "poor"."""
-        if self.explained < FAIR:
-            return "poor"
-        if self.explained >= GOOD and self.agreement >= AGREES:
-            return "good"
-        return "fair"
-
-    def verdict(self) -> str:
-        """Say in one line whether to trust the scores of the fit, with the number that decides it.
-
-        >>> FitReport("fitted SLALOM", 0.1, 0.5, 0.6, 2.0, 0.0, 500, agreement=0.97).verdict()
-        'Good fit: the fitted SLALOM explains 96 % of the variation near the text on held-out samples'
-        """
-        if self.grade == "poor":
-            warning = "; do not trust its scores"
-        else:
-            warning = ""
-        share = f"{100 * self.explained:.0f} % of the variation near the text on held-out samples"
-        return f"{self.grade.capitalize()} fit: the {self.name} explains {share}{warning}"
-
-    def sentences(self) -> list[str]:
-        """Describe the numbers behind the verdict in whole sentences."""
-        sentences = [
-            f"The Shapley values are those of the model itself. The SLALOM scores are those of the {self.name}, not of "
-            f"the model. On held-out samples it is off by {self.error:.2g} with up to {FEW} "
-            f"tokens absent (the model varies by {self.spread:.2g} there) and by {self.error_any_size:.2g} with any "
-            f"number absent (varies by {self.spread_any_size:.2g}). For the text itself it is off by "
-            f"{abs(self.at_text):.2g}. {self.model_calls:,} model calls were used."
-        ]
-        if self.agreement == self.agreement:
-            sentences.append(
-                f"The Shapley values of the {self.name} have a rank correlation of {self.agreement:.2f} with the "
-                f"sampled ones of the model; a good fit has at least {AGREES}."
-            )
-        if self.undetermined:
-            shown = ", ".join(self.undetermined[:5]) + (
-                " and others" if len(self.undetermined) > 5 else ""
-            )
-            tokens = f"{len(self.undetermined)} token{'s' * (len(self.undetermined) > 1)}"
-            sentences.append(f"The samples do not determine the importance of {tokens}: {shown}.")
-        return sentences
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON, with None for numbers that were not measured."""
-        numbers = {**asdict(self), "explained": self.explained, "grade": self.grade}
-        return {name: None if value != value else plain(value) for name, value in numbers.items()}
-
-
-def _explained_share(error: float, spread: float) -> float:
-    """Return 1 - error^2 / spread^2 or 0 if that is negative, nothing varies or nothing was measured."""
-    if spread > 0 and error == error:
-        return max(0.0, 1 - (error / spread) ** 2)
-    return 0.0
 
 
 class Model:
@@ -254,7 +42,7 @@ class Model:
     temperature : divides the logits in probabilities (explained ones included) but nowhere else
     loss : meaning of the logits: "softmax" for classes, "sigmoid" for labels with separate probabilities, "identity"
         for values without a probability, "exp" for log-risks
-    reads : description of an input. If it is not "a text", a string is taken as the path of a file
+    input_name : what one input is called in messages
     surrogate : name of the fit if the game is fitted to the model, such as "fitted SLALOM"; None if the game is exact
     samples : maximum number of coalitions that a sampling method evaluates
     doubts : unchecked assumptions about the model, which every output reports; "" if there are none
@@ -265,7 +53,7 @@ class Model:
     absences: tuple[str, ...]
     temperature: float = 1.0
     loss: str = "softmax"
-    reads: str = "a text"
+    input_name: str = "input"
     surrogate: str | None = None
     doubts: str = ""
     samples: int = 5000  # the default of the lime package
@@ -280,11 +68,17 @@ class Model:
 
     def pooled(self, units: Units) -> PooledScores:
         """Return `scores`, computed once per input."""
-        return units.cached("scores", lambda: self.scores(units))
+        computed = units.computed
+        if computed.scores is None:
+            computed.scores = self.scores(units)
+        return computed.scores
 
     def logits(self, units: Units) -> Array:
         """Return the (C,) logits of the whole input."""
-        return units.cached("logits", lambda: self.pooled(units).logits())
+        computed = units.computed
+        if computed.logits is None:
+            computed.logits = self.pooled(units).logits()
+        return computed.logits
 
     def game(self, units: Units, target: Target) -> PooledGame:
         """Return the game with the players and the output of the target."""
@@ -295,7 +89,11 @@ class Model:
 
     def pooled_game(self, units: Units, target: Target) -> PooledGame:
         """Return `game`, computed once per input, players and output."""
-        return units.cached(target.game_key, lambda: self.game(units, target))
+        games = units.computed.games
+        key = target.game_key
+        if key not in games:
+            games[key] = self.game(units, target)
+        return games[key]
 
     def heads(self, units: Units, target: Target) -> int:
         """Return the number of heads of `pooled_game`."""
@@ -385,8 +183,9 @@ class Model:
         """Return the inputs of a prediction, or raise an error if a single input was given by mistake."""
         single = isinstance(inputs, str | os.PathLike | Mapping) or not isinstance(inputs, Iterable)
         if single or getattr(inputs, "ndim", 1) == 2:
-            what = self.reads.split(" ", 1)[1]
-            raise TypeError(f"inputs: expected a list of inputs, got one {what}; put it in a list")
+            raise TypeError(
+                f"inputs: expected a list of inputs, got one {self.input_name}; put it in a list"
+            )
         return inputs
 
     def name_outputs(self, C: int, default: Sequence[str] = ()) -> None:
@@ -402,3 +201,21 @@ class Model:
             raise ValueError(f"outputs: expected different, non-empty names, got {names}")
         positive("temperature", self.temperature)
         object.__setattr__(self, "outputs", names)
+
+
+class TextModel(Model):
+    """A model that reads texts: a string is the text itself."""
+
+    input_name = "text"
+
+
+class BagModel(Model):
+    """A model that reads bags of instances: a string is the path of a file with their features."""
+
+    input_name = "bag"
+
+
+class TableModel(Model):
+    """A model that reads tables with one row per unit: a string is the path of a file."""
+
+    input_name = "table"

@@ -22,14 +22,15 @@ from ..._arrays import numbered, real
 from ...game.scores import PooledScores
 from ..files.atomic import reading
 from ..files.tables import read_columns
-from .protocol import Model, Units
+from .protocol import TableModel
+from .units import Units
 
 NUMBERS = ("s", "v", "s_absent", "v_absent")
 COLUMNS = ("label", "group", *NUMBERS)
 
 
 @dataclass(frozen=True)
-class ScoreTable(Model):
+class ScoreTable(TableModel):
     """A model whose inputs contain the scores themselves.
 
     Parameters
@@ -51,7 +52,7 @@ class ScoreTable(Model):
     v_background: tuple[float, ...] = (0.0,)
     temperature: float = 1.0
 
-    reads = "a table of scores"
+    input_name = "table of scores"
     groupings = ("units", "groups")
     absences = ("as given", "deleted")
 

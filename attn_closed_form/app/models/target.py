@@ -18,7 +18,8 @@ from ...game.sampled import ShapleySample, shapley_sample
 from .scale import LOGIT, ExplainedScale
 
 if TYPE_CHECKING:
-    from .protocol import Model, Units
+    from .protocol import Model
+    from .units import Units
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from ..._lazy import cached_property
-from ..._types import Array, Ids, Span
+from ..._types import Array, Ids
 from ...attention.gradient import (
     classifier_lrp,
     gradient_l1,
@@ -22,19 +21,20 @@ from ...attention.gradient import (
 from ...attention.predict import document_scores, predict, predict_many
 from ...attention.weights import AttentionWeights
 from ...game.scores import PooledScores, stable_order
-from .protocol import Model, Units
+from .protocol import TextModel
 from .target import Target
 from .text import Encoded, Token, Vocabulary, check_text, excerpt, tokenize
+from .units import Units
 
 Tokenizer = Callable[[str], Sequence[Token]]
-# Smallest tolerance that integrated gradients can reach.
-LEAST_IG_TOL = 1e-12
-# Size of the table of `numbered_in_runs`, which should fit into a core's cache.
-MOST_PLACES = 1 << 17
+# The smallest tolerance that integrated gradients can reach in float64, whose rounding errors add up to some 1e-13.
+SMALLEST_IG_TOL = 1e-12
+# Tuning: cells of the table of `numbered_in_runs`, 1 MB, which fits into a core's cache.
+TABLE_CELLS = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
-class TextClassifier(Model):
+class TextClassifier(TextModel):
     """An attention classifier of texts, as returned by `load_model`, `load_demo_model` and training.
 
     Parameters
@@ -115,22 +115,54 @@ class TextClassifier(Model):
         texts = [raw if isinstance(raw, str) else "" for raw in raws]
         read: list[Units | None] = [None] * len(texts)
         for places, ids, spans, counts in self._encoded(texts):
-            words, first = numbered_in_runs(ids, counts, len(self.vocabulary))
-            names = list(map(self.vocabulary.__getitem__, ids[first].tolist()))
+            numbers, first = numbered_in_runs(ids, counts, len(self.vocabulary))
+            words = list(map(self.vocabulary.__getitem__, ids[first].tolist()))
             ends = np.cumsum(counts)
-            room = int(min(ids.size, self.weights.room))
-            start = name = 0
-            for place, end, last in zip(
-                places, ends.tolist(), np.searchsorted(first, ends).tolist(), strict=True
+            last_words = np.searchsorted(first, ends)
+            start = 0
+            first_word = 0
+            for place, end, last_word in zip(
+                places, ends.tolist(), last_words.tolist(), strict=True
             ):
                 if start < end:
-                    tokens = slice(start, end)
-                    players = tuple(names[name:last])
-                    parts = ids[tokens], words[tokens], players, spans[tokens]
-                    read[place] = TextUnits(self.vocabulary, texts[place], *parts, room)
+                    read[place] = self._units(
+                        texts[place],
+                        ids[start:end],
+                        numbers[start:end],
+                        tuple(words[first_word:last_word]),
+                        spans[start:end],
+                    )
                 start = end
-                name = last
+                first_word = last_word
         return read
+
+    def _units(
+        self, text: str, ids: Ids, numbers: Ids, words: tuple[str, ...], spans: Ids
+    ) -> Units:
+        """Return the units of a text, up to the model's limit.
+
+        Parameters
+        ----------
+        ids, spans : (n,) and (n, 2) ids and character spans of all tokens
+        numbers : (n,) the number of each token among the distinct words of the text
+        words : these words
+        """
+        room = self.weights.room
+        if ids.size > room:
+            room = int(room)
+            ids = ids[:room]
+            numbers = numbers[:room]
+            words = words[: int(numbers.max()) + 1]
+        return Units(
+            labels=_Words(self.vocabulary, ids),
+            groups={"words": numbers, "positions": np.arange(ids.size)},
+            data=ids,
+            text=text,
+            places=spans[: ids.size],
+            unknown=ids == self.vocabulary.unk_id,
+            beyond=spans[ids.size :],
+            group_labels={"words": words},
+        )
 
     def _encoded(self, texts: Sequence[str]) -> Iterable[Encoded]:
         """Tokenize texts with the model's tokenizer."""
@@ -160,36 +192,36 @@ class TextClassifier(Model):
         return self.weights.K
 
     def prepare_logits(self, units: Sequence[Units]) -> None:
-        """Cache the logits of many texts, computed in one pass over all tokens."""
-        scores = document_scores(self.weights, *_in_a_row([one.data for one in units]))
-        for one, logits in zip(units, scores.logits(), strict=True):
-            one.keep("logits", logits)
+        """Compute the logits of many texts in one pass over all tokens."""
+        ids, lengths = _concatenated([text.data for text in units])
+        logits = document_scores(self.weights, ids, lengths).logits()
+        for text, logits_of_text in zip(units, logits, strict=True):
+            text.computed.logits = logits_of_text
 
     def prepare_games(self, units: Sequence[Units], targets: Sequence[Target]) -> None:
-        """Cache the games of many texts, computed in one pass over all tokens per group of equal targets."""
-        alike: dict[Any, list[int]] = {}
+        """Compute the games of many texts in one pass over all tokens per group of equal targets."""
+        by_key: dict[Any, list[int]] = {}
         for i, target in enumerate(targets):
-            alike.setdefault(target.game_key, []).append(i)
-        for places in alike.values():
-            target = targets[places[0]]
-            some = [units[i] for i in places]
-            ids, lengths = _in_a_row([one.data for one in some])
-            numbers, labels = zip(*(one.players(target.players) for one in some), strict=True)
-            players = np.concatenate(numbers) + np.repeat(
-                np.cumsum([0, *map(len, labels[:-1])]), lengths
-            )
-            order = stable_order(players)
-            starts = np.cumsum(lengths) - lengths
-            for one, own in zip(
-                some, np.split(order - np.repeat(starts, lengths), starts[1:]), strict=True
-            ):
-                one.keep(("by player", target.players), own)
-            scores = document_scores(self.weights, ids, lengths)
-            games = scores.games(
-                target.coefficients, players, order, labels, target.absent == "deleted"
-            )
-            for one, game in zip(some, games, strict=True):
-                one.keep(target.game_key, game)
+            by_key.setdefault(target.game_key, []).append(i)
+        for indices in by_key.values():
+            self._prepare_games([units[i] for i in indices], targets[indices[0]])
+
+    def _prepare_games(self, texts: Sequence[Units], target: Target) -> None:
+        """Compute the games of many texts for the same target."""
+        ids, lengths = _concatenated([text.data for text in texts])
+        numbers, labels = zip(*(text.players(target.players) for text in texts), strict=True)
+        # Players and tokens are numbered through, over all texts.
+        first_player = np.cumsum([0, *map(len, labels[:-1])])
+        players = np.concatenate(numbers) + np.repeat(first_player, lengths)
+        order = stable_order(players)
+        starts = np.cumsum(lengths) - lengths
+        orders = np.split(order - np.repeat(starts, lengths), starts[1:])
+        scores = document_scores(self.weights, ids, lengths)
+        deleted = target.absent == "deleted"
+        games = scores.games(target.coefficients, players, order, labels, deleted)
+        for text, order_of_text, game in zip(texts, orders, games, strict=True):
+            text.computed.orders[target.players] = order_of_text
+            text.computed.games[target.game_key] = game
 
     def inside(self, name: str, units: Units, target: Target) -> Any:
         """Return attention or gradients by method name."""
@@ -199,7 +231,7 @@ class TextClassifier(Model):
         ids = units.data
         output = target.coefficients
         if name == "integrated-gradients":
-            scores = integrated_gradients(weights, ids, output, max(target.tol, LEAST_IG_TOL))
+            scores = integrated_gradients(weights, ids, output, max(target.tol, SMALLEST_IG_TOL))
             return scores, float(predict(weights, np.full_like(ids, weights.unk)) @ output)
         return _GRADIENTS[name](weights, ids, output)
 
@@ -220,65 +252,35 @@ class TextClassifier(Model):
         save_model(self, path, dtype)
 
 
-class TextUnits(Units):
-    """The tokens of a text as arrays. The tuples of `Units` are built on first use; corpora do not need them."""
+class _Words(Sequence[str]):
+    """The words of token ids, looked up on use: most documents of a corpus never need them."""
 
-    vocabulary: Vocabulary
-    all_places: Ids  # (tokens, 2) spans of all tokens, including those beyond the model's limit
+    def __init__(self, vocabulary: Vocabulary, ids: Ids) -> None:
+        self.vocabulary = vocabulary
+        self.ids = ids
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        text: str,
-        ids: Ids,
-        words: Ids,
-        names: tuple[str, ...],
-        spans: Ids,
-        room: int,
-    ) -> None:
-        if ids.size > room:
-            ids = ids[:room]
-            words = words[:room]
-            names = names[: int(words.max()) + 1]
-        groups = {"words": words, "positions": np.arange(ids.size)}
-        fields = {
-            "groups": groups,
-            "data": ids,
-            "text": text,
-            "group_labels": {"words": names},
-            "attrs": {},
-        }
-        self.__dict__.update(fields, vocabulary=vocabulary, all_places=spans)
+    def __len__(self) -> int:
+        return len(self.ids)
 
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """The words, as the model reads them."""
-        return tuple(map(self.vocabulary.__getitem__, self.data.tolist()))
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return type(self)(self.vocabulary, self.ids[index])
+        return self.vocabulary[self.ids[index]]
 
-    @property
-    def places(self) -> Ids:
-        """The (n, 2) character spans of the tokens."""
-        return self.all_places[: self.data.size]
+    def __iter__(self) -> Iterator[str]:
+        return map(self.vocabulary.__getitem__, self.ids.tolist())
 
-    @cached_property
-    def spans(self) -> tuple[Span, ...]:
-        """`places` as tuples."""
-        return tuple(map(tuple, self.places.tolist()))
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == other
 
-    @cached_property
-    def unseen(self) -> tuple[Span, ...]:
-        """The spans of the tokens beyond the model's limit."""
-        return tuple(map(tuple, self.all_places[self.data.size :].tolist()))
-
-    @cached_property
-    def unknown(self) -> tuple[bool, ...]:
-        """Flags that are True for tokens outside the vocabulary."""
-        return tuple((self.data == self.vocabulary.unk_id).tolist())
+    def __hash__(self) -> int:
+        return hash(tuple(self))
 
 
-def _in_a_row(arrays: Sequence[Ids]) -> tuple[Ids, Ids]:
+def _concatenated(arrays: Sequence[Ids]) -> tuple[Ids, Ids]:
     """Concatenate arrays, and return their lengths as well."""
-    return np.concatenate(arrays), np.array(list(map(len, arrays)), dtype=np.intp)
+    lengths = np.array(list(map(len, arrays)), dtype=np.intp)
+    return np.concatenate(arrays), lengths
 
 
 _GRADIENTS: dict[str, Callable[[AttentionWeights, Ids, Sequence[float]], Array]] = {
@@ -293,29 +295,35 @@ _GRADIENTS: dict[str, Callable[[AttentionWeights, Ids, Sequence[float]], Array]]
 def numbered_in_runs(ids: Ids, lengths: Ids, most: int) -> tuple[Ids, Ids]:
     """Apply `numbered` to each of several runs of ids below `most`; return the numbers and first indices.
 
+    A table with one row per run and one column per id has the place where the id appears first in
+    the run. It is made for as many runs at a time as fit into a cache of `TABLE_CELLS` cells.
+
     >>> numbered_in_runs(np.array([5, 7, 5, 7, 7, 5]), np.array([3, 3]), 8)
     (array([0, 1, 0, 0, 0, 1]), array([0, 1, 3, 5]))
     """
     numbers = np.empty(ids.size, dtype=np.intp)
-    firsts = []
+    firsts = [np.zeros(0, dtype=np.intp)]
     ends = np.cumsum(lengths)
-    runs = max(1, MOST_PLACES // most)
-    for run in range(0, lengths.size, runs):
-        some = lengths[run : run + runs]
-        end = int(ends[run + some.size - 1])
-        start = end - int(some.sum())
+    rows = max(1, TABLE_CELLS // most)
+    for row in range(0, lengths.size, rows):
+        lengths_of_rows = lengths[row : row + rows]
+        end = int(ends[row + lengths_of_rows.size - 1])
+        start = end - int(lengths_of_rows.sum())
         if start == end:
             continue
-        here = np.arange(end - start)
-        key = ids[start:end] + most * np.repeat(np.arange(some.size), some)
-        place = np.empty(most * some.size, dtype=np.intp)
-        place[key[::-1]] = here[
-            ::-1
-        ]  # the last of several assignments wins, which is that of the first place
-        first = place[key]
-        new = first == here
-        count = np.cumsum(new)
-        before = count[np.minimum(ends[run : run + some.size] - some - start, here[-1])] - 1
-        numbers[start:end] = count[first] - 1 - np.repeat(before, some)
-        firsts.append(start + np.flatnonzero(new))
-    return numbers, np.concatenate([np.zeros(0, dtype=np.intp), *firsts])
+        place = np.arange(end - start)
+        run = np.repeat(np.arange(lengths_of_rows.size), lengths_of_rows)
+        cell = ids[start:end] + most * run
+        table = np.empty(most * lengths_of_rows.size, dtype=np.intp)
+        # The last of several assignments to a cell holds, so the reversed order keeps the first place.
+        table[cell[::-1]] = place[::-1]
+        first_place = table[cell]
+        is_first = first_place == place
+        # The number of distinct ids up to a place, counted from the first run of the table.
+        count = np.cumsum(is_first)
+        run_starts = ends[row : row + lengths_of_rows.size] - lengths_of_rows - start
+        # An empty run at the end starts after the last place; no token needs its entry.
+        count_before_run = count[np.minimum(run_starts, place[-1])] - 1
+        numbers[start:end] = count[first_place] - 1 - np.repeat(count_before_run, lengths_of_rows)
+        firsts.append(start + np.flatnonzero(is_first))
+    return numbers, np.concatenate(firsts)

@@ -15,14 +15,16 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
+from traceback import walk_stack
 from typing import Any
 
 import numpy as np
@@ -37,10 +39,12 @@ from ...slalom.fit import SlalomFit, SlalomWarning, fit_slalom
 from ...slalom.recover import remembered
 from ...slalom.slalom import as_ids
 from ..files.atomic import first_line
-from .protocol import FEW, FitReport, Model, Units
+from .fit_report import FEW, FitReport
+from .protocol import Model, TextModel
 from .sentences import trimmed
 from .target import ModelGame, Target
 from .text import check_text, excerpt
+from .units import Units
 
 #: The id of a hidden token: a pad token replaces it, and attention skips it.
 HIDDEN = -1
@@ -53,6 +57,8 @@ BATCH = 32
 AGREEMENT_TOL = 1e-6
 # Suffixes of the class names of language models in the transformers package.
 LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
+# A warning names the first line outside this folder, which is the user's.
+PACKAGE = Path(__file__).parents[2]
 # Short texts, at least one of which has a token under any tokenizer.
 PROBES = ("the", "a film", "0", ".")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -106,8 +112,35 @@ class Frame:
         return np.concatenate([self.prefix, ids, self.suffix]).astype(np.intp)
 
 
+@dataclass
+class ComputedByTransformer:
+    """What a transformer has computed for one text, so that no sequence is evaluated twice.
+
+    Attributes
+    ----------
+    outputs : the logits of parts of the text, by the bytes of their ids
+    fits : the SLALOMs that were fitted, by the parts of the target that affect them
+    reports : their reports with the agreement, by the players and the same parts
+    warned : whether a warning about undetermined tokens was issued
+    """
+
+    outputs: dict[bytes, Array] = field(default_factory=dict)
+    fits: dict[tuple[Any, ...], tuple[SlalomFit, FitReport]] = field(default_factory=dict)
+    reports: dict[tuple[Any, ...], FitReport] = field(default_factory=dict)
+    warned: bool = False
+
+
+class TokenUnits(Units):
+    """The tokens of a text, with what a transformer has computed for them."""
+
+    @cached_property
+    def by_transformer(self) -> ComputedByTransformer:
+        """What the transformer has computed for this text."""
+        return ComputedByTransformer()
+
+
 @dataclass(frozen=True, eq=False)
-class TransformerClassifier(Model):
+class TransformerClassifier(TextModel):
     """A sequence classifier or language model with its tokenizer (extra `transformers`).
 
     Parameters
@@ -525,17 +558,19 @@ class TransformerClassifier(Model):
         n = min(ids.size, self.room)
         tokens = tuple(map(str, self.tokenizer.convert_ids_to_tokens(ids[:n].tolist())))
         if self._special("unk") is not None:
-            unknown = tuple((ids[:n] == self._special("unk")).tolist())
+            unknown = ids[:n] == self._special("unk")
         else:
             unknown = None
         shared: dict[str, Any] = {"data": ids[:n], "unknown": unknown}
         groups = {"tokens": np.arange(n)}
         if spans is None or words is None:
-            return Units(labels=tokens, groups=groups, unseen=((0, 0),) * (ids.size - n), **shared)
+            beyond = np.zeros((ids.size - n, 2), dtype=np.intp)
+            return TokenUnits(labels=tokens, groups=groups, beyond=beyond, **shared)
         labels = tuple(raw[a:b] or token for (a, b), token in zip(spans[:n], tokens, strict=True))
         first = np.unique(words[:n], return_index=True)[1]
         last = np.append(first[1:], n) - 1
-        return Units(
+        places = np.array(spans, dtype=np.intp).reshape(-1, 2)
+        return TokenUnits(
             labels=labels,
             groups={"words": words[:n], **groups},
             group_labels={
@@ -545,9 +580,9 @@ class TransformerClassifier(Model):
                 )
             },
             text=raw,
-            spans=spans[:n],
-            unseen=spans[n:],
-            continues=tuple(np.r_[False, words[1:n] == words[: n - 1]].tolist()),
+            places=places[:n],
+            beyond=places[n:],
+            continues=np.r_[False, words[1:n] == words[: n - 1]],
             **shared,
         )
 
@@ -557,7 +592,7 @@ class TransformerClassifier(Model):
 
     def _ask(self, units: Units, sequences: Sequence[Ids]) -> Array:
         """Return the (n, C) outputs for parts of a text; each distinct part is evaluated only once."""
-        return remembered(units.cached("outputs", dict), self, sequences)
+        return remembered(_computed(units).outputs, self, sequences)
 
     def value(self, units: Units, target: Target, present: Masks) -> Array:
         """Return the outputs of the model itself for coalitions of the players, (n, d) -> (n,)."""
@@ -586,11 +621,12 @@ class TransformerClassifier(Model):
 
     def fit(self, units: Units, target: Target) -> FitReport:
         """Return how well that SLALOM fits the model; its Shapley values are compared with sampled ones."""
-
-        def report() -> FitReport:
-            return replace(self._fitted(units, target)[1], agreement=self._agreement(units, target))
-
-        return units.cached(("agreement", target.players, *_fit_key(target)), report)
+        reports = _computed(units).reports
+        key = (target.players, *_fit_key(target))
+        if key not in reports:
+            _, report = self._fitted(units, target)
+            reports[key] = replace(report, agreement=self._agreement(units, target))
+        return reports[key]
 
     def _agreement(self, units: Units, target: Target) -> float:
         """Return the rank correlation of the SLALOM's Shapley values with sampled ones of the model."""
@@ -605,7 +641,12 @@ class TransformerClassifier(Model):
         return 1.0
 
     def _fitted(self, units: Units, target: Target) -> tuple[SlalomFit, FitReport]:
-        return units.cached(_fit_key(target), lambda: self._fit(units, target))
+        """Return the fitted SLALOM and its report without the agreement, fitted once per text."""
+        fits = _computed(units).fits
+        key = _fit_key(target)
+        if key not in fits:
+            fits[key] = self._fit(units, target)
+        return fits[key]
 
     def _fit(self, units: Units, target: Target) -> tuple[SlalomFit, FitReport]:
         ids = units.data
@@ -650,14 +691,32 @@ class TransformerClassifier(Model):
             model_calls=fit.model_calls,
             undetermined=tuple(names.get(i, target.absent) for i in fit.undetermined),
         )
-        if report.undetermined:  # one warning per text
-            warning = partial(warnings.warn, report.sentences()[-1], SlalomWarning, stacklevel=7)
-            units.cached("warning", warning)
+        computed = _computed(units)
+        if report.undetermined and not computed.warned:
+            computed.warned = True
+            warnings.warn(report.sentences()[-1], SlalomWarning, stacklevel=_level_of_user())
         return fit, report
 
 
+def _computed(units: Units) -> ComputedByTransformer:
+    """Return what a transformer has computed for a text that it read."""
+    assert isinstance(units, TokenUnits)
+    return units.by_transformer
+
+
+def _level_of_user() -> int:
+    """Return the stack level, counted from the caller, of the first line outside the package."""
+    level = 1
+    for frame, _ in walk_stack(sys._getframe(1)):
+        if not Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
+            break
+        level += 1
+    return level
+
+
 def _fit_key(target: Target) -> tuple[Any, ...]:
-    return ("fit", target.absent, target.coefficients, target.against_rest, target.seed)
+    """Return the parts of the target that affect the fit."""
+    return (target.absent, target.coefficients, target.against_rest, target.seed)
 
 
 def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:

@@ -24,7 +24,8 @@ from ..explanations.explain import explain_evidence, within_reach
 from ..explanations.explanation import Explanations
 from ..explanations.methods import as_methods
 from ..files.bags import load_bag
-from ..models.protocol import Units
+from ..models.protocol import BagModel, TextModel
+from ..models.units import Units
 from ..show.exports import KINDS
 from ..show.exports import row as bag_row
 from .task import Task
@@ -67,7 +68,7 @@ class Row(NamedTuple):
             "prediction": evidence.prediction,
             "unseen": len(evidence.units.unseen),
         }
-        if evidence.model.reads == "a bag":
+        if isinstance(evidence.model, BagModel):
             cells |= bag_row(explanations)
         for name, explanation in explanations.items():
             cells[f"{name}_base"] = explanation.base_value
@@ -142,7 +143,7 @@ class Entry:
 
 def _batches(task: Task, entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     """Yield inputs that are explained together: texts up to some total length, and one bag at a time."""
-    if task.opened().reads != "a text":
+    if not isinstance(task.opened(), TextModel):
         for entry in entries:
             yield [entry]
         return
@@ -248,13 +249,13 @@ def _loaded(task: Task, folder: str, raw: Any) -> Any:
     """Return the input of a row in the form that the model reads."""
     if raw is None:
         raise ValueError("expected an input, got null")
-    reads = task.opened().reads
-    if reads == "a text":
+    model = task.opened()
+    if isinstance(model, TextModel):
         if isinstance(raw, str) and len(raw) > task.max_chars:
             raise ValueError(f"expected at most {task.max_chars} characters, got {len(raw)}")
     elif isinstance(raw, str):
         path = os.path.join(folder, raw)
-        raw = load_bag(path) if reads == "a bag" else path
+        raw = load_bag(path) if isinstance(model, BagModel) else path
     if task.region is None:
         return raw
     return raw.in_regions(task.region)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..._types import Array, Ids
-from ..models.protocol import Model
+from ..models.protocol import BagModel, Model
 from .batch import Outcome, Reason, Row
 from .task import Task, pyarrow
 
@@ -45,7 +45,7 @@ def result_columns(task: Task) -> dict[str, Any]:
     if 2 <= len(model.outputs) <= MAX_CLASSES:
         types |= {f"probability_{name}": number for name in model.outputs}
     types |= {"unseen": pa.int32(), "error": text}
-    if model.reads == "a bag":
+    if isinstance(model, BagModel):
         types |= dict.fromkeys(BAG_COLUMNS, number)
         types |= {"instances": pa.int32(), "method": text, "assumed": text}
     for name in task.methods:

@@ -107,8 +107,10 @@ def names(evidence: Evidence) -> tuple[str, ...]:
 def notice(explained: Explanation | Explanations) -> str:
     """Return a sentence to show instead of the explanation if no word is in the vocabulary, otherwise ""."""
     units = explained.evidence.units
-    unknown = units.unknown or (False,)
-    known = (label for label, missing in zip(units.labels, unknown, strict=False) if not missing)
+    if units.unknown is None:
+        return ""
+    unknown = units.unknown.tolist()
+    known = (label for label, missing in zip(units.labels, unknown, strict=True) if not missing)
     if not any(unknown) or any(character.isalnum() for label in known for character in label):
         return ""
     several = sum(unknown) > 1

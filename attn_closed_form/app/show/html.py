@@ -25,6 +25,7 @@ from ..explanations.explain import explain_logit, for_output, is_mirrored
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
 from ..files.atomic import regular_file, replacing
+from ..models.protocol import BagModel
 from ..models.scale import ExplainedScale, percent
 from ..models.sentences import sentence_numbers
 from . import figures, maps
@@ -41,7 +42,6 @@ TOP = 10
 # Orders whose deletion curves are drawn; the table next to them lists all orders.
 DRAWN = ("flip-order", "shapley", "leave-one-out", "alpha-mean")
 # Models whose units are instances of a bag get the report of a bag, with a map instead of a text.
-BAG_GROUPING = "instances"
 REFERENCES = (
     "Lopardo, Precioso, Garreau: Attention Meets Post-hoc Interpretability: A Mathematical Perspective, ICML 2024 "
     "(arXiv 2402.03485)",
@@ -121,7 +121,7 @@ def report(explanations: Explanations) -> str:
 
 
 def _is_bag(explanations: Explanations) -> bool:
-    return explanations.evidence.model.groupings[0] == BAG_GROUPING
+    return isinstance(explanations.evidence.model, BagModel)
 
 
 def page_of(title: str, body: str) -> str:

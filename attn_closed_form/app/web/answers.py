@@ -18,8 +18,9 @@ from ..explanations.explanation import Explanations, shared_dict
 from ..explanations.methods import METHODS, Method, as_methods, default_methods
 from ..explanations.settings import Settings
 from ..models.mean_text import MeanPooledText, VocabularyReader
-from ..models.protocol import Model, Units
+from ..models.protocol import Model
 from ..models.text_classifier import TextClassifier
+from ..models.units import Units
 from ..show import figures
 from ..show.sanitize import elide, visible
 from .schema import (

@@ -29,7 +29,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ... import __version__
-from ..models.protocol import Model
+from ..._arrays import check
+from ..models.protocol import Model, TextModel
 from ..show.html import stylesheet
 from . import schema
 from .answers import (
@@ -109,10 +110,8 @@ def make_app(
     >>> type(make_app(load_demo_model(), "films", hosts=("films.example",))).__name__
     'Door'
     """
-    if model.reads != "a text":  # it would read a text as the name of a file
-        raise ValueError(
-            f"model: expected a model that reads texts, got {model!r}, which reads {model.reads}"
-        )
+    # Another model would read a text as the name of a file.
+    check("model", isinstance(model, TextModel), "a model that reads texts", repr(model))
     if example is None:
         example = example_text(model)
     about = model_answer(model, name, example)

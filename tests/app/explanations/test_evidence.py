@@ -8,8 +8,9 @@ from attn_closed_form.app.explanations import answers
 from attn_closed_form.app.explanations.evidence import Evidence
 from attn_closed_form.app.explanations.explain import explain_logit, for_output
 from attn_closed_form.app.models import target as target_module
-from attn_closed_form.app.models.protocol import Model, Units
+from attn_closed_form.app.models.protocol import Model
 from attn_closed_form.app.models.target import Target
+from attn_closed_form.app.models.units import Units
 from attn_closed_form.app.show.html import report
 from tests.app.models.test_bag_classifier import bag, network
 from tests.texts import model_for

@@ -96,14 +96,16 @@ def test_many_texts_are_read_and_scored_as_one_by_one(model, settings):
     model.prepare_games([many[i] for i in good], chosen)
     for i, single, resolved in zip(good, singles, chosen, strict=True):
         units = many[i]
-        for name in ("labels", "spans", "unknown", "unseen", "text"):
+        for name in ("labels", "spans", "unseen", "text"):
             assert getattr(units, name) == getattr(single, name)
+        assert units.unknown.tolist() == single.unknown.tolist()
         assert units.places.tolist() == [list(span) for span in units.spans]
         assert units.players(resolved.players)[1] == single.players(resolved.players)[1]
         np.testing.assert_array_equal(
             units.players(resolved.players)[0], single.players(resolved.players)[0]
         )
-        assert resolved.game_key in units._results and resolved.game_key not in single._results
+        assert resolved.game_key in units.computed.games
+        assert resolved.game_key not in single.computed.games
         assert model.logits(units).tobytes() == model.logits(single).tobytes()
         assert pickle.dumps(model.pooled_game(units, resolved)) == pickle.dumps(
             model.pooled_game(single, resolved)

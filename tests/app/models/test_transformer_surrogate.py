@@ -13,7 +13,7 @@ import pytest
 from attn_closed_form import PooledGame, Settings, TransformerClassifier, shapley
 from attn_closed_form.app.explanations.explain import explain_units
 from attn_closed_form.app.explanations.methods import as_methods
-from attn_closed_form.app.models.protocol import FitReport
+from attn_closed_form.app.models.fit_report import FitReport
 from attn_closed_form.app.show.exports import write_csv
 from attn_closed_form.app.show.figures import colored_text, waterfall
 from attn_closed_form.app.show.terminal import answer, table
@@ -140,9 +140,9 @@ def test_the_sampled_values_alone_need_no_fit():
     found.report()
     assert (
         "surrogate" not in found.to_dict()
-        and len(found.evidence.units.cached("outputs", dict)) <= 102
+        and len(found.evidence.units.by_transformer.outputs) <= 102
     )
-    assert not any(key[0] == "fit" for key in found.evidence.units._results)
+    assert not found.evidence.units.by_transformer.fits
 
 
 def test_every_view_shows_the_sampled_values_first_with_their_standard_errors():
@@ -223,14 +223,14 @@ def test_the_agreement_is_that_of_all_coalitions():
     found = model.explain(
         "the film was not very good", ["shapley-sampled", "shapley"], scale="logit"
     )
-    before = len(found.evidence.units.cached("outputs", dict))
+    before = len(found.evidence.units.by_transformer.outputs)
     own = found.evidence.model_game
     ranks = [
         np.argsort(np.argsort(scores))
         for scores in (found["shapley"].scores, enumeration.shapley(own))
     ]
     assert found.fit.agreement == pytest.approx(np.corrcoef(ranks)[0, 1], abs=1e-9)
-    assert len(found.evidence.units.cached("outputs", dict)) == before
+    assert len(found.evidence.units.by_transformer.outputs) == before
 
 
 def report_of(error, spread=1.0, agreement=0.95):

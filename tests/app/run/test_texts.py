@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the corpus extra")
 
 from attn_closed_form import MeanPooledText, PooledGame, Settings, load_demo_model
-from attn_closed_form.app.models.protocol import Model, Units
+from attn_closed_form.app.models.protocol import TextModel
 from attn_closed_form.app.models.text import tokenize
+from attn_closed_form.app.models.units import Units
 from attn_closed_form.app.run.batch import BATCH_CHARS, Reason, explain_inputs
 from attn_closed_form.app.run.task import Task
 from tests.app.models.test_many_texts import texts as generated
@@ -19,7 +20,7 @@ from tests.app.run.corpora import read, run_all, write
 STATE = {"embedding.weight": np.diag([2.0, -2.0, 0.0]), "fc.weight": np.ones((1, 3))}
 
 
-class WholeTexts(Model):
+class WholeTexts(TextModel):
     """Reads a text as a transformer does: by a tokenizer, without a `vocabulary`."""
 
     outputs = ("no", "yes")

@@ -1,0 +1,106 @@
+"""How well a game that is fitted to a model matches it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..._arrays import plain
+
+# The samples around the text leave out at most this many tokens (Leemann et al. 2025, Algorithm 2).
+FEW = 5
+# Grades of a fit: the minimum share of the held-out variation that a good and a fair fit explain, and the minimum rank
+# correlation between the Shapley values of a good fit and the sampled ones. The last limit is such that at least 95 of
+# 100 fits graded good have a rank correlation of 0.9 with long runs
+# (`benchmarks/transformer_values.py`).
+GOOD = 0.9
+FAIR = 0.5
+AGREES = 0.92
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """How well a surrogate matches the model on held-out samples.
+
+    Attributes
+    ----------
+    name : name of the surrogate
+    error, spread : root mean squared error with up to five tokens absent, and the standard deviation of the model's
+        output there; with an error as large as the spread the surrogate is no better than a constant
+    error_any_size, spread_any_size : the same with any number of tokens absent
+    at_text : the model's output for the text minus the surrogate's
+    model_calls : sequences that the model evaluated for the fit
+    undetermined : tokens whose importance the samples do not determine
+    agreement : the rank correlation of its Shapley values with the sampled ones of the model
+    """
+
+    name: str
+    error: float
+    spread: float
+    error_any_size: float
+    spread_any_size: float
+    at_text: float
+    model_calls: int
+    undetermined: tuple[str, ...] = ()
+    agreement: float = float("nan")
+
+    @property
+    def explained(self) -> float:
+        """The share of the variation with few tokens absent that the fit explains on held-out samples."""
+        return _explained_share(self.error, self.spread)
+
+    @property
+    def grade(self) -> str:
+        """One of "good", "fair" and "poor"."""
+        if self.explained < FAIR:
+            return "poor"
+        if self.explained >= GOOD and self.agreement >= AGREES:
+            return "good"
+        return "fair"
+
+    def verdict(self) -> str:
+        """Say in one line whether to trust the scores of the fit, with the number that decides it.
+
+        >>> FitReport("fitted SLALOM", 0.1, 0.5, 0.6, 2.0, 0.0, 500, agreement=0.97).verdict()
+        'Good fit: the fitted SLALOM explains 96 % of the variation near the text on held-out samples'
+        """
+        if self.grade == "poor":
+            warning = "; do not trust its scores"
+        else:
+            warning = ""
+        share = f"{100 * self.explained:.0f} % of the variation near the text on held-out samples"
+        return f"{self.grade.capitalize()} fit: the {self.name} explains {share}{warning}"
+
+    def sentences(self) -> list[str]:
+        """Describe the numbers behind the verdict in whole sentences."""
+        sentences = [
+            f"The Shapley values are those of the model itself. The SLALOM scores are those of the {self.name}, not of "
+            f"the model. On held-out samples it is off by {self.error:.2g} with up to {FEW} "
+            f"tokens absent (the model varies by {self.spread:.2g} there) and by {self.error_any_size:.2g} with any "
+            f"number absent (varies by {self.spread_any_size:.2g}). For the text itself it is off by "
+            f"{abs(self.at_text):.2g}. {self.model_calls:,} model calls were used."
+        ]
+        if self.agreement == self.agreement:
+            sentences.append(
+                f"The Shapley values of the {self.name} have a rank correlation of {self.agreement:.2f} with the "
+                f"sampled ones of the model; a good fit has at least {AGREES}."
+            )
+        if self.undetermined:
+            shown = ", ".join(self.undetermined[:5]) + (
+                " and others" if len(self.undetermined) > 5 else ""
+            )
+            tokens = f"{len(self.undetermined)} token{'s' * (len(self.undetermined) > 1)}"
+            sentences.append(f"The samples do not determine the importance of {tokens}: {shown}.")
+        return sentences
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON, with None for numbers that were not measured."""
+        numbers = {**asdict(self), "explained": self.explained, "grade": self.grade}
+        return {name: None if value != value else plain(value) for name, value in numbers.items()}
+
+
+def _explained_share(error: float, spread: float) -> float:
+    """Return 1 - error^2 / spread^2 or 0 if that is negative, nothing varies or nothing was measured."""
+    if spread > 0 and error == error:
+        return max(0.0, 1 - (error / spread) ** 2)
+    return 0.0
