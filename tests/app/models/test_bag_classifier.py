@@ -105,7 +105,7 @@ def test_regions_are_groups_of_instances() -> None:
 
 
 def test_a_bag_without_regions_says_so() -> None:
-    with pytest.raises(ValueError, match="no 'regions'"):
+    with pytest.raises(ValueError, match="players"):
         BagClassifier(network()).explain(bag(), "shapley", players="regions")
 
 

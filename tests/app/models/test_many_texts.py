@@ -136,7 +136,7 @@ def test_the_tokens_are_those_of_tokenize(raws):
 
 def test_runs_are_numbered_one_by_one(monkeypatch):
     monkeypatch.setattr(
-        "attn_closed_form.app.models.text_classifier.MOST_PLACES", 40
+        "attn_closed_form.app.models.text_classifier.TABLE_CELLS", 40
     )  # blocks of a few runs
     rng = np.random.default_rng(3)
     lengths = np.array([0, 5, 0, 1, 13, 0, 0, 7, 2, 0])
