@@ -164,8 +164,8 @@ def test_adjacent_pieces_of_a_word_are_shown_together():
         labels=("won", "##der", "film", "won"),
         groups={"words": np.array([0, 0, 1, 0])},
         text="wonder film won",
-        spans=((0, 3), (3, 6), (7, 11), (12, 15)),
-        continues=(False, True, False, False),
+        places=np.array([(0, 3), (3, 6), (7, 11), (12, 15)]),
+        continues=np.array([False, True, False, False]),
     )
     target = Target("words", "deleted", "yes", (1.0,), 1e-10, 0)
     evidence = Evidence(Pieces(), units, target, np.zeros(1))
