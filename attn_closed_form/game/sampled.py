@@ -75,7 +75,7 @@ TRIED = 400
 FIRST_RIDGE = 0.02
 EQUAL_WEIGHT = 0.3
 # A regression inflates the variance by n over its degrees of freedom, at most by 1 / MIN_FREEDOM. With this bound two
-# standard errors covered 94 to 97 % of the exact values on two transformers, at 10 to 100 calls per word.
+# standard errors covered 94 to 97% of the exact values on two transformers, at 10 to 100 calls per word.
 MIN_FREEDOM = 2 / 3
 # Pairs of one kernel regression: a few seconds of work.
 MAX_BLOCK = 1500

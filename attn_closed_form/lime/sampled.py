@@ -11,7 +11,7 @@ Z):
     V = S^-1 E[pi^2 r^2 (Z - z_bar)(Z - z_bar)^T] S^-1,   S = E[pi (Z - z_bar)(Z - z_bar)^T].
 
 S and beta are known (`regression.py`); the expectation in the middle is quadratic in f, which has no cheap closed
-form, and is estimated with a seed. High accuracy is not needed: an error of 5 % in V is one of 2.5 % in the standard
+form, and is estimated with a seed. High accuracy is not needed: an error of 5% in V is one of 2.5% in the standard
 error.
 """
 
@@ -147,7 +147,7 @@ def lime_samples_needed(
     The error of a run is its largest deviation from the limit over the largest coefficient, max_j |b_j - beta_j| /
     max_j |beta_j|, and its mean over runs is required to be `accuracy`. To leading order it falls like 1/sqrt(n),
     with a constant from the sandwich of the module docstring. Its inner expectation is estimated from max(4,000, 20 d)
-    seeded coalitions, and the mean of the largest of d Gaussians from 2,000 draws. The result is correct to about 10 %;
+    seeded coalitions, and the mean of the largest of d Gaussians from 2,000 draws. The result is correct to about 10%;
     with fewer than about 10 d samples, LIME is worse than its leading order. The result is at least 2.
 
     Parameters

@@ -20,7 +20,7 @@ the integrals in r = B/A - 1 below. It approximates the mean of a ratio by the r
 token has much of the attention, for any T/T_max. A kernel weighs p by k(p); see `lime_mean_field`.
 
 **Recommendation.** Use `lime_limit`, which is exact and takes milliseconds. On random models with spread attention
-(T = 99 of 256), the errors of mean field and first order are 0.3 % and 2 to 25 %; on the shipped model, about 3 %
+(T = 99 of 256), the errors of mean field and first order are 0.3% and 2 to 25%; on the shipped model, about 3%
 and a third (`benchmarks/paper1_lime.py`); if one token has most of the attention of a head, all three fail.
 """
 

@@ -13,7 +13,7 @@ more than two standard errors of the difference, or halves the error. It is then
 times the range of f from its mean.
 
 **Why a background.** Special tokens and padding have mass in every sequence. The background is one more token, the last
-one, which occurs once in every sample. It is kept unless the error on held-out samples without it is at most 2 %
+one, which occurs once in every sample. It is kept unless the error on held-out samples without it is at most 2%
 larger, weighted like the fit and with equal weights.
 
 **Solver.** P2 alternates between s and v. Here the best v for given s, a linear problem, is eliminated (variable

@@ -33,7 +33,7 @@ def test_the_page_has_the_stored_numbers_of_a_million_rows():
         f"{1000 * value['processor seconds per row, all processes']:.1f} ms of processor time",
         f"{value['bytes of output per row']:,.0f} bytes of output",
         f"largest process had {value['memory of the largest process, MB']:.0f} MB",
-        f"workers grew by {100 * growth:.0f} %",
+        f"workers grew by {100 * growth:.0f}%",
         f"take {value['a billion: core hours']:.0f} core hours",
         f"about {60 * value['a billion: hours with 1,000 cores']:.0f} minutes on 1,000 cores",
         f"{value['a billion: GB of output'] / 1000:.1f} TB",

@@ -79,21 +79,21 @@ def reasons_of_reviews():
     case = "500 test reviews, 103 words on average"
     for kind in ("sufficient", "contrastive"):
         share = the_row("reasons", case=case, method=f"{kind} reason")["proved minimal"]
-        yield f"{100 * share:.0f} % of the {kind} reasons"
+        yield f"{100 * share:.0f}% of the {kind} reasons"
 
 
 def accuracy_of_the_shipped_model():
     found = {row["reviews"]: row for row in stored("accuracy")["rows"]}
-    yield f"**{100 * found['all']['accuracy']:.2f} %** of all {found['all']['number']:,} IMDB test reviews"
+    yield f"**{100 * found['all']['accuracy']:.2f}%** of all {found['all']['number']:,} IMDB test reviews"
     for name, text in (
         ("all", "all"),
         ("up to 255 tokens", "up to 255 tokens"),
         ("longer", "longer"),
-        ("25% of tokens deleted", "all, 25 % of the tokens deleted"),
-        ("50% of tokens deleted", "all, 50 %"),
-        ("75% of tokens deleted", "all, 75 %"),
+        ("25% of tokens deleted", "all, 25% of the tokens deleted"),
+        ("50% of tokens deleted", "all, 50%"),
+        ("75% of tokens deleted", "all, 75%"),
     ):
-        yield f"| {text} | {found[name]['number']:,} | {100 * found[name]['accuracy']:.1f} % |"
+        yield f"| {text} | {found[name]['number']:,} | {100 * found[name]['accuracy']:.1f}% |"
 
 
 def accuracy_of_text_models():
@@ -102,7 +102,7 @@ def accuracy_of_text_models():
             the_row("texts", corpus=corpus, classifier=classifier)
             for classifier in ("attention, ours", "TF-IDF + logistic regression", "fastText")
         ]
-        cells = [f"{row['accuracy %']:.1f} %" for row in found]
+        cells = [f"{row['accuracy %']:.1f}%" for row in found]
         yield f"| {corpus} | {found[0]['test texts']:,} | {' | '.join(cells)} |"
 
 
@@ -139,7 +139,7 @@ def runs_of_lime():
 def coverage_of_a_transformer():
     name = "share of words within two standard errors of the truth"
     (bar,) = [bar for bar in stored("transformer_values")["bars"] if bar["name"] == name]
-    yield f"{100 * bar['measured']:.0f} % of the estimates lie within two standard errors"
+    yield f"{100 * bar['measured']:.0f}% of the estimates lie within two standard errors"
 
 
 def time_of_a_transformer():

@@ -273,7 +273,7 @@ def summary(args: argparse.Namespace) -> int:
         )
         rows = []
         for side, ranked in sides.items():
-            rows.append([f"{side}:", "documents", "total", "mean, 95 % interval", "example row"])
+            rows.append([f"{side}:", "documents", "total", "mean, 95% interval", "example row"])
             if not ranked:
                 rows.append(["none", "", "", "", ""])
             for word in ranked:

@@ -62,13 +62,13 @@ class FitReport:
         """Say in one line whether to trust the scores of the fit, with the number that decides it.
 
         >>> FitReport("fitted SLALOM", 0.1, 0.5, 0.6, 2.0, 0.0, 500, agreement=0.97).verdict()
-        'Good fit: the fitted SLALOM explains 96 % of the variation near the text on held-out samples'
+        'Good fit: the fitted SLALOM explains 96% of the variation near the text on held-out samples'
         """
         if self.grade == "poor":
             warning = "; do not trust its scores"
         else:
             warning = ""
-        share = f"{100 * self.explained:.0f} % of the variation near the text on held-out samples"
+        share = f"{100 * self.explained:.0f}% of the variation near the text on held-out samples"
         return f"{self.grade.capitalize()} fit: the {self.name} explains {share}{warning}"
 
     def sentences(self) -> list[str]:

@@ -6,7 +6,7 @@ margin of two among several classes (then it is the probability of the first whe
 logistic function rises with f, so bounds and thresholds pass through it; Shapley values do not, and have a separate
 game (`game/links.py`), which is exact for one head.
 
-This class formats the numbers of every view, such as "94.2 %" for a probability and "+23.1 points" for
+This class formats the numbers of every view, such as "94.2%" for a probability and "+23.1 points" for
 a change of it.
 """
 
@@ -45,7 +45,7 @@ class ExplainedScale:
     >>> float(scale.of(0.0)), scale.logit_of(0.5)
     (0.5, 0.0)
     >>> scale.level(0.942), scale.change(-0.2311), scale.level(0.99996)
-    ('94.2 %', '-23.1 points', '99.996 %')
+    ('94.2%', '-23.1 points', '99.996%')
     >>> LOGIT.level(2.75), LOGIT.change(-0.5, "+.2f")
     ('+2.7500', '-0.50')
     >>> risk = ExplainedScale("risk")
@@ -69,7 +69,7 @@ class ExplainedScale:
 
     @property
     def threshold(self) -> float:
-        """The value between the two sides: 50 %, a relative risk of 1, or a logit of 0."""
+        """The value between the two sides: 50%, a relative risk of 1, or a logit of 0."""
         return float(self.of(0.0))
 
     @property
@@ -77,7 +77,7 @@ class ExplainedScale:
         """The number format: the factor, the suffixes of a value and a change, and the decimals."""
         if not self.in_percent:
             return {"factor": 1, "level": "", "change": "", "decimals": 4}
-        return {"factor": 100, "level": " %", "change": " points", "decimals": 1}
+        return {"factor": 100, "level": "%", "change": " points", "decimals": 1}
 
     def of(self, f: Any) -> Array:
         """Convert logits to this scale."""
@@ -103,7 +103,7 @@ class ExplainedScale:
         return LinkedGame(game, self.link)
 
     def level(self, value: float, spec: str = "+.4f") -> str:
-        """Format a prediction, such as "94.2 %". Logits and risks use the format `spec`, risks without a sign."""
+        """Format a prediction, such as "94.2%". Logits and risks use the format `spec`, risks without a sign."""
         if self.in_percent:
             return percent(value)
         return format(value, spec if self.link is None else spec.removeprefix("+"))
@@ -160,7 +160,7 @@ def percent(share: float, decimals: int = 1) -> str:
     while 0 < share < 1 and decimals < MOST_DECIMALS and float(text) in (0.0, 100.0):
         decimals += 1
         text = f"{100 * share:.{decimals}f}"
-    return f"{text} %"
+    return f"{text}%"
 
 
 LOGIT = ExplainedScale("logit")

@@ -26,7 +26,7 @@ class Meter:
     >>> meter = Meter(3000, before=500, clock=lambda: next(seconds))
     >>> meter.update(Progress(rows=1000, failed=3))
     >>> meter.line()
-    '1,500 of 3,000 documents (50 %), 100 per second, 15 s left, 3 with an error'
+    '1,500 of 3,000 documents (50%), 100 per second, 15 s left, 3 with an error'
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Meter:
             rate = 0.0
         share = 100 * self.done // max(1, self.total)
         pieces = [
-            f"{self.done:,} of {self.total:,} {self.unit} ({share} %)",
+            f"{self.done:,} of {self.total:,} {self.unit} ({share}%)",
             f"{rate:,.0f} per second",
             f"{show_time((self.total - self.done) / rate)} left" if rate > 0 else "",
             f"{self.last.failed:,} with an error" if self.last.failed else "",

@@ -31,7 +31,7 @@ from .table import methods_of, parts_of
 from .task import RunError, pyarrow
 
 BAG_TABLE = "bags.csv"
-# Standard errors in half a 95 % interval, and the two sides of a summary by their names for `Summary.top`.
+# Standard errors in half a 95% interval, and the two sides of a summary by their names for `Summary.top`.
 NORMAL = 1.96
 SIDES = {"supports": "for", "opposes": "against"}
 
@@ -40,7 +40,7 @@ class Word(NamedTuple):
     """A word in the documents of one output: the number of documents with it, and the sum and the mean of its scores in
     them.
 
-    `half_width` is half of the 95 % interval of the mean, None for one document. `example` is the row with the largest
+    `half_width` is half of the 95% interval of the mean, None for one document. `example` is the row with the largest
     absolute score, and `example_score` is that score.
     """
 
@@ -233,7 +233,7 @@ def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
 
 
 def interval(word: Word, scale: ExplainedScale) -> str:
-    """Format the mean of a word with its 95 % interval, on its scale."""
+    """Format the mean of a word with its 95% interval, on its scale."""
     if word.half_width is None:
         width = ""
     else:
@@ -246,7 +246,7 @@ def plot_words(
 ) -> Any:
     """Write a bar chart of the words, with one panel per output, and return the figure. Needs matplotlib.
 
-    If `by` is "mean", the bars have 95 % intervals.
+    If `by` is "mean", the bars have 95% intervals.
     """
     try:
         import matplotlib.pyplot as plt
@@ -296,7 +296,7 @@ def plot_words(
 
 def summary_page(summary: Summary, words: Mapping[str, Mapping[str, list[Word]]]) -> str:
     """Return an HTML page with the words for and against each output, with counts, means, intervals and examples."""
-    head = ("word", "documents", "total", "mean, 95 % interval", "example: row", "its score")
+    head = ("word", "documents", "total", "mean, 95% interval", "example: row", "its score")
     body = f"<h1>{escape(summary.method)}: what drives each class</h1>"
     body += f"<p>{summary.rows:,} documents, {summary.failed:,} with an error, {len(summary.words):,} words.</p>"
     for output, sides in words.items():

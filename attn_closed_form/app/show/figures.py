@@ -150,7 +150,7 @@ def verdict(explanations: Explanations) -> str:
     >>> verdict(load_demo_model().explain("A fine film", "loo")), verdict(
     ...     load_demo_model().explain("A fine film", "loo", scale="logit")
     ... )
-    ('positive, 69 %', 'positive, 69 % (logit +0.6696)')
+    ('positive, 69%', 'positive, 69% (logit +0.6696)')
     """
     chances = explanations.probabilities
     output = explanations.output
@@ -174,7 +174,7 @@ class Bar(NamedTuple):
     """A bar from `start` to `end`: the probability of a class, or one step of a waterfall.
 
     `kind` is "share" for a probability, "for" or "against" for a step up or down, and "end" for the two ends of a
-    waterfall. `left` and `right` are unit coordinates, `text` is the number to write, such as "94.2 %" or "+23.1
+    waterfall. `left` and `right` are unit coordinates, `text` is the number to write, such as "94.2%" or "+23.1
     points", and `members` is the number of classes or players that share the bar (0 for the two ends). `error` is the
     standard error of a sampled step in unit coordinates, and otherwise 0.
     """
@@ -211,7 +211,7 @@ def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
     >>> from attn_closed_form import load_demo_model
     >>> bars = waterfall(load_demo_model().explain("A fine film", "shapley")["shapley"], top=1)
     >>> [(bar.label, bar.text) for bar in bars]
-    [('baseline', '48.9 %'), ('fine', '+19.0 points'), ('2 others', '+1.2 points'), ('positive', '69.1 %')]
+    [('baseline', '48.9%'), ('fine', '+19.0 points'), ('2 others', '+1.2 points'), ('positive', '69.1%')]
     """
     order = np.argsort(-np.abs(e.scores), kind="stable")
     named = order

@@ -252,7 +252,7 @@ def heat_map(
     >>> model = acf.BagClassifier.from_state_dict(network, layout="xmil", outputs=["normal", "tumor"])
     >>> figure = heat_map(model.explain(bag, ["shapley"], output="tumor"))
     >>> [ax.get_title() for ax in figure.axes[:2]]
-    ['Shapley: tumor 34.9 %', 'attention']
+    ['Shapley: tumor 34.9%', 'attention']
     """
     if isinstance(explanations, Explanations):
         several = [explanations]

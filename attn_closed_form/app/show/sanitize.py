@@ -19,7 +19,7 @@ _HOSTILE = re.compile(
 # The hyphen of a negative number.
 _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 # The space between a number and its unit.
-_UNIT = re.compile(r"(?<=\d) (?=%|points)")
+_UNIT = re.compile(r"(?<=\d) (?=points)")
 # White space that becomes one space.
 _SPACE = re.compile(r"[\t\n\r\f\v\u2028\u2029 ]+")
 
@@ -52,7 +52,7 @@ def escape(text: str, limit: int | None = None) -> str:
 
 
 def prose(text: str, limit: int | None = None) -> str:
-    """Escape text with numbers, using a true minus sign and no line break between 94.2 and %.
+    """Escape text with numbers, using a true minus sign and no line break before its unit.
 
     >>> prose("-3 points") == "\u22123\u00a0points"
     True

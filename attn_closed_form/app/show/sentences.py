@@ -50,7 +50,7 @@ def reason_sentence(
     labels : names of the players; those of the game by default
     things : word for the players, in the plural
     sides : names of the two sides, below the threshold and above it, such as ("ham", "spam")
-    value : text of the certified value, such as "71 %"; by default a number with two decimals
+    value : text of the certified value, such as "71%"; by default a number with two decimals
     other : where a removal would take the prediction, such as "another class"
 
     Returns

@@ -60,17 +60,17 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     >>> from attn_closed_form import load_demo_model
     >>> explanations = load_demo_model().explain("A fine film", "shapley")
     >>> print("\n\n".join(answer(explanations, columns=60).split("\n\n")[:3]))
-    positive, 69 %
+    positive, 69%
     Explained: the probability of positive, in percentage
     points.
     <BLANKLINE>
     A fine++++ film
     <BLANKLINE>
-    baseline        48.9 %
+    baseline        48.9%
     fine      +19.0 points  ++++++++++++++++++++++++++++++++++
     film       +1.2 points  ++
     a           0.0 points
-    positive        69.1 %
+    positive        69.1%
     """
     e = figures.leader(explanations)
     fit = explanations.fit
@@ -101,9 +101,9 @@ def _padded(text: str, columns: int) -> str:
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Format rows of cells, the first column left-aligned and the others right-aligned.
 
-    >>> print(aligned([["class", "F1"], ["ham", "66.7 %"]]))
+    >>> print(aligned([["class", "F1"], ["ham", "66.7%"]]))
     class      F1
-    ham    66.7 %
+    ham    66.7%
     """
     first, *others = (max(map(width, column)) for column in zip(*rows, strict=True))
     lines = []
@@ -343,10 +343,10 @@ def scores_table(scores: Mapping[str, Any]) -> str:
 
     >>> line = {"precision": 0.5, "recall": 1.0, "f1": 2 / 3, "texts": 4}
     >>> print(scores_table({"accuracy": 0.75, "macro_f1": 2 / 3, "classes": {"ham": line}}))
-    accuracy 75.0 %, macro-F1 66.7 %
+    accuracy 75.0%, macro-F1 66.7%
     <BLANKLINE>
     class  precision   recall      F1  texts
-    ham       50.0 %  100.0 %  66.7 %      4
+    ham       50.0%  100.0%  66.7%      4
     """
     rows = [["class", "precision", "recall", "F1", "texts"]]
     classes = list(scores["classes"].items())

@@ -67,7 +67,7 @@ def test_one_bag_to_every_file(folder, tmp_path, capsys):
     expected = scores(folder)
     assert found == expected["shapley"].scores.tolist()
     shown = capsys.readouterr().out
-    assert f"The probability of tumor is {100 * expected.prediction:.1f} %: " in shown
+    assert f"The probability of tumor is {100 * expected.prediction:.1f}%: " in shown
     assert "Explained: the probability of tumor" in shown
     assert (
         f"{100 * expected['shapley'].scores.max():+.4g}" in shown

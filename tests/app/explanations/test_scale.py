@@ -287,11 +287,11 @@ def test_reasons_and_bounds_pass_through_the_link():
         float(found.scale.of(theirs.sufficient.worst))
     )
     assert (
-        " %" in ours.sentences()[0]
+        "%" in ours.sentences()[0]
         and "+" not in ours.sentences()[0]
-        and " %" in ours.range_sentence()
+        and "%" in ours.range_sentence()
     )
-    low, high = (float(text) / 100 for text in re.findall(r"([\d.]+) %", ours.range_sentence()))
+    low, high = (float(text) / 100 for text in re.findall(r"([\d.]+)%", ours.range_sentence()))
     assert low <= every.min() <= every.max() <= high, "what is written is certified as well"
     threshold = float((every.min() + every[-1]) / 2)
     asked = found.reasons(threshold)
@@ -299,7 +299,7 @@ def test_reasons_and_bounds_pass_through_the_link():
     chosen[list(asked.sufficient.players)] = True
     masks = enumeration.coalitions(found.evidence.d)
     assert (every[(masks | ~chosen).all(axis=1)] > threshold).all()
-    assert f"stays above {100 * threshold:.1f} %" in asked.sentences()[0]
+    assert f"stays above {100 * threshold:.1f}%" in asked.sentences()[0]
     with pytest.raises(ValueError, match="threshold: expected a probability between 0 and 1"):
         found.reasons(1.5)
 
@@ -309,7 +309,7 @@ def test_a_prediction_on_the_threshold_says_so():
     assert (
         found.reasons()
         .sentences()[0]
-        .startswith("The prediction is 50.0 %, which is on neither side")
+        .startswith("The prediction is 50.0%, which is on neither side")
     )
 
 
@@ -340,14 +340,14 @@ def test_the_waterfall_is_in_per_cent_and_points():
     found = calibrated().explain(TEXT, "shapley")
     first, *words, last = waterfall(found["shapley"])
     assert (
-        first.text == f"{100 * first.end:.1f} %" and last.text == f"{100 * found.prediction:.1f} %"
+        first.text == f"{100 * first.end:.1f}%" and last.text == f"{100 * found.prediction:.1f}%"
     )
     assert all(step.text.endswith(" points") for step in words)
     assert f"{words[0].text}" in answer(found, 100) and f">{words[0].text}<" in typed(report(found))
-    assert verdict(found) == f"{found.output}, {100 * found.prediction:.0f} %"
+    assert verdict(found) == f"{found.output}, {100 * found.prediction:.0f}%"
     other = min(found.probabilities, key=found.probabilities.get)
     explained = calibrated().explain(TEXT, "shapley", output=other)
-    assert verdict(explained) == f"{verdict(found)} ({other} {100 * explained.prediction:.1f} %)"
+    assert verdict(explained) == f"{verdict(found)} ({other} {100 * explained.prediction:.1f}%)"
 
 
 def test_the_report_has_the_logit_behind_a_switch():
@@ -380,14 +380,14 @@ def test_the_command_line_switches(tmp_path, capsys):
 def test_numbers_read_well():
     scale = ExplainedScale("probability", 2.0)
     assert (scale.level(0.999996), scale.level(1e-5), scale.level(1.0)) == (
-        "99.9996 %",
-        "0.001 %",
-        "100.0 %",
+        "99.9996%",
+        "0.001%",
+        "100.0%",
     )
     assert (scale.change(-0.0001), scale.change(0.0123)) == ("0.0 points", "+1.2 points")
     assert (scale.bound(0.7149, upper=False), scale.bound(0.7141, upper=True)) == (
-        "71.4 %",
-        "71.5 %",
+        "71.4%",
+        "71.5%",
     )
     for p in (1e-9, 0.3, 0.5, 0.999):
         assert float(scale.of(scale.logit_of(p))) == pytest.approx(p)

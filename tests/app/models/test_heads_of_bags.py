@@ -83,7 +83,10 @@ def test_a_risk_is_called_a_risk_in_every_view(bag):
         and f"The risk is {risk:.4f}" in page
         and "Show log-risks" in page
     )
-    assert "probability" not in page.lower() and " %" not in page and "percentage" not in page
+    body = page.partition("</style>")[2]
+    assert "probability" not in page.lower() and "percentage" not in page
+    # Attention has percentages, a risk has none.
+    assert f"{100 * risk:.1f}%" not in body
     assert explanations.to_dict()["scale"] == "risk"
     sufficient, contrastive = explanations.reasons().sentences()
     assert "1.0000" in sufficient + contrastive and "positive" not in sufficient + contrastive

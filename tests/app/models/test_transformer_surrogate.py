@@ -253,7 +253,7 @@ def report_of(error, spread=1.0, agreement=0.95):
 def test_the_verdict_has_a_grade_and_one_number(fit, grade, share):
     assert fit.grade == grade == fit.to_dict()["grade"]
     assert fit.verdict().startswith(
-        f"{grade.capitalize()} fit: the fitted SLALOM explains {share} % of the variation"
+        f"{grade.capitalize()} fit: the fitted SLALOM explains {share}% of the variation"
     )
     assert ("do not trust" in fit.verdict()) == (grade == "poor")
     assert any("rank correlation" in text for text in fit.sentences()) == (
@@ -298,7 +298,7 @@ def test_reasons_are_checked_by_running_the_model():
         )
         assert names.endswith(", ".join(f"“{labels[j]}”" for j in order[:k]))
         assert (
-            f"the output is {100 * output:.1f} %" in sentence
+            f"the output is {100 * output:.1f}%" in sentence
             and (side * (output - 0.5) < 0) == removed
         )
         assert sentence in typed(found.report()).replace("&#x27;", "'") and sentence in answer(

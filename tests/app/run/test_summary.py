@@ -196,10 +196,10 @@ def test_progress_tells_rows_rate_time_and_errors(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "a worker was lost"
     assert (
-        lines[1] == "120 of 1,000 documents (12 %), 2 per second, 7 min 20 s left, 3 with an error"
+        lines[1] == "120 of 1,000 documents (12%), 2 per second, 7 min 20 s left, 3 with an error"
     )
     assert rate == 10 and lines[-1].startswith(
-        "460 of 1,000 documents (46 %), 10 per second, 55 s left"
+        "460 of 1,000 documents (46%), 10 per second, 55 s left"
     )
     assert len(lines) == 7
 

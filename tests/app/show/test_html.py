@@ -187,7 +187,7 @@ def test_every_class_can_be_looked_at():
     titles = re.findall(r"<details name=class><summary>([^<]*)</summary>", html)
     assert len(titles) == 2
     for title, name in zip(titles, others, strict=True):
-        assert title.startswith(f"{name}, {100 * chances[name]:.1f} %")
+        assert title.startswith(f"{name}, {100 * chances[name]:.1f}%")
     assert len(html.encode()) < 100_000
 
 

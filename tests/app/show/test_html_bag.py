@@ -68,7 +68,7 @@ def test_the_numbers_are_the_scores(found):
     assert f"{100 * up.sum():+.1f} points from the {up.size} instances that support it" in page
     assert f"{100 * down.sum():+.1f} points from the" in page
     assert (
-        "slide 7" in page and f"The probability of tumor is {100 * found.prediction:.1f} %:" in page
+        "slide 7" in page and f"The probability of tumor is {100 * found.prediction:.1f}%:" in page
     )
 
 

@@ -216,7 +216,7 @@ def test_a_table_of_very_many_classes_is_cut():
     }
     shown = terminal.scores_table(scores)
     assert (
-        shown.count("66.7 %") == 1 + terminal.MOST_LISTED
+        shown.count("66.7%") == 1 + terminal.MOST_LISTED
         and "class 39" in shown
         and "class 40" not in shown
     )

@@ -429,7 +429,7 @@ def test_the_logit_is_one_switch_away(browser, one_head):
     steps = page.locator("#waterfall span").all_text_contents()
     assert (
         steps[1] == answer["figures"]["waterfall"][0]["text"]
-        and steps[1].endswith(" %")
+        and steps[1].endswith("%")
         and "points" in steps[3]
     )
     word(page, "mess").click()
