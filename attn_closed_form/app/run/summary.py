@@ -2,13 +2,14 @@
 
 Parts are read one at a time, so memory grows only with the number of different words. A positive total means that a
 word supports the output in the documents where that output is explained. The score of a word in a document is the sum
-over its players there. The interval of its mean is mean +- NORMAL standard errors. It describes other documents like
+over its players there. The interval of its mean is mean +- 1.96 standard errors. It describes other documents like
 these, if there are many; it does not describe errors of the scores, which are exact.
 """
 
 from __future__ import annotations
 
 import csv
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,18 +23,27 @@ from ..._types import Array
 from ..explanations.methods import METHODS
 from ..files.atomic import replacing
 from ..models.scale import ExplainedScale
+from ..show.exports import spreadsheet_cell
 from ..show.figures import AGAINST, FOR
 from ..show.html import page_of, table_of
 from ..show.sanitize import escape, visible
 from .columns import BAG_COLUMNS
+from .long_form import methods_of
 from .plan import read_manifest
-from .table import methods_of, parts_of
 from .task import RunError, pyarrow
+from .writers import parts_of
 
+# The table of all bags, in the folder of a run.
 BAG_TABLE = "bags.csv"
-# Standard errors in half a 95% interval, and the two sides of a summary by their names for `Summary.top`.
-NORMAL = 1.96
+# The standard errors in half of a 95% interval of the normal distribution.
+STANDARD_ERRORS = 1.96
+# The headings of the two sides of a summary, by their names for `Summary.top`.
 SIDES = {"supports": "for", "opposes": "against"}
+# The height of a bar of a plot, and of everything else in its panel, in inches.
+BAR_INCHES = 0.26
+PANEL_INCHES = 0.9
+# The columns of the tables of the page.
+PAGE_COLUMNS = ("word", "documents", "total", "mean, 95% interval", "example: row", "its score")
 
 
 class Word(NamedTuple):
@@ -105,34 +115,41 @@ class Summary:
         total = self.sums[:, column]
         mean = total / np.maximum(documents, 1)
         kept = documents >= max(1, least_documents)
-        if side is not None:
-            kept &= total > 0 if side == "supports" else total < 0
-        strength = np.where(kept, np.abs(total if by == "total" else mean), -1.0)
-        order = np.argsort(-strength, kind="stable")[:n]
-        variance = np.maximum(self.squares[:, column] - documents * mean**2, 0.0) / np.maximum(
-            documents - 1, 1
+        if side == "supports":
+            kept &= total > 0
+        elif side == "opposes":
+            kept &= total < 0
+        strength = np.abs(total if by == "total" else mean)
+        order = np.argsort(-np.where(kept, strength, -1.0), kind="stable")[:n]
+        return [self._word(j, column) for j in order[kept[order]].tolist()]
+
+    def _word(self, j: int, column: int) -> Word:
+        """Return word j of an output."""
+        documents = int(self.counts[j, column])
+        total = float(self.sums[j, column])
+        mean = total / documents
+        half_width = None
+        if documents > 1:
+            squares = float(self.squares[j, column])
+            variance = max(squares - documents * mean**2, 0.0) / (documents - 1)
+            half_width = STANDARD_ERRORS * math.sqrt(variance / documents)
+        example = int(self.examples[j, column])
+        return Word(
+            word=self.words[j],
+            documents=documents,
+            total=total,
+            mean=mean,
+            half_width=half_width,
+            example=example if example >= 0 else None,
+            example_score=float(self.example_scores[j, column]),
         )
-        half_width = NORMAL * np.sqrt(variance / np.maximum(documents, 1))
-        return [
-            Word(
-                self.words[j],
-                int(documents[j]),
-                float(total[j]),
-                float(mean[j]),
-                float(half_width[j]) if documents[j] > 1 else None,
-                int(self.examples[j, column]) if self.examples[j, column] >= 0 else None,
-                float(self.example_scores[j, column]),
-            )
-            for j in order
-            if strength[j] >= 0
-        ]
 
     def sides(self, output: str, side: str | None = None, **options: Any) -> dict[str, list[Word]]:
         """Return the strongest words for and against an output, ranked by `top`; with `side`, one of the two."""
         return {
-            SIDES[one]: self.top(output, side=one, **options)
-            for one in SIDES
-            if side in (None, one)
+            heading: self.top(output, side=name, **options)
+            for name, heading in SIDES.items()
+            if side in (None, name)
         }
 
 
@@ -142,103 +159,140 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
     parts = parts_of(folder)
     names = pa.parquet.read_schema(parts[0]).names
     methods = methods_of(names)
-    method = methods[0] if method is None else method
+    if method is None:
+        method = methods[0]
     if method not in methods:
         raise RunError(f"{folder}: expected a method among {', '.join(methods)}, got {method!r}")
-    words: dict[str, int] = {}
-    outputs: dict[str, int] = {}
-    scales: dict[str, str] = {}  # by output
-    on_logits = "scale" not in names or METHODS[method].on_logits
-    documents = np.zeros(0, dtype=np.int64)
-    failed = 0
-    counts, sums, squares, best = (
-        np.zeros((0, 0), dtype=np.int64),
-        *(np.zeros((0, 0)) for _ in range(3)),
-    )
-    examples = np.zeros((0, 0), dtype=np.int64)
-    columns = [
-        "labels",
-        method,
-        "output",
-        "error",
-        *([] if on_logits else ["scale"]),
-        *(["row"] * ("row" in names)),
-    ]
+    columns = ["labels", method, "output", "error"]
+    columns += [name for name in ("scale", "row") if name in names]
+    totals = Totals(method)
     for part in parts:
-        table = pa.parquet.read_table(part, columns=columns, partitioning=None)
-        good = table.filter(pa.compute.is_null(table["error"])).combine_chunks()
-        failed += table.num_rows - good.num_rows
-        word = _numbered(
-            pa.compute.list_flatten(good["labels"]), words
-        )  # the word of each player of the part
-        named = good["output"]
-        scale = ["logit"] * len(good) if on_logits else good["scale"].to_pylist()
-        if len({*scale, *list(scales.values())[:1]}) > 1:
-            first = next(iter(scales.values()), scale[0])
-            marked = zip(named.to_pylist(), scale, strict=True)
-            named = pa.chunked_array(
-                [[name if on == first else f"{name} ({on})" for name, on in marked]]
-            )
-        output = _numbered(named, outputs)  # the output of each document
-        scales |= dict(zip(named.to_pylist(), scale, strict=True))
-        lengths = pa.compute.list_value_length(good["labels"]).to_numpy().astype(np.int64)
-        document = np.repeat(np.arange(len(lengths)), lengths)  # the document of each player
-        grow = ((0, len(words) - counts.shape[0]), (0, len(outputs) - counts.shape[1]))
-        sums, squares, best = (np.pad(array, grow) for array in (sums, squares, best))
-        counts = np.pad(counts, grow)
-        examples = np.pad(examples, grow, constant_values=-1)
-        documents = np.pad(documents, grow[1]) + np.bincount(output, minlength=len(outputs))
-        # One entry per word and document, the weakest first, so that the strongest of several examples is kept.
-        (of_word, of_document), entry = np.unique(
-            np.stack([word, document]), axis=1, return_inverse=True
-        )
-        scores = np.bincount(
-            entry.ravel(), pa.compute.list_flatten(good[method]).to_numpy(), of_word.size
-        )
-        order = np.argsort(np.abs(scores), kind="stable")
-        scores = scores[order]
-        of_document = of_document[order]
-        place = of_word[order], output[of_document]
-        np.add.at(counts, place, 1)
-        np.add.at(sums, place, scores)
-        np.add.at(squares, place, scores**2)
-        stronger = np.abs(scores) >= np.abs(best[place])
-        place = place[0][stronger], place[1][stronger]
-        best[place] = scores[stronger]
-        if "row" in names:
-            examples[place] = good["row"].to_numpy()[of_document[stronger]]
+        totals.add(pa.parquet.read_table(part, columns=columns, partitioning=None))
     manifest = read_manifest(folder)
-    if manifest is None:
-        of = None
-    else:
-        of = int(manifest["rows"])
-    of_outputs = tuple(ExplainedScale(scales[name]) for name in outputs)
-    arrays = (counts, sums, squares, examples, best)
-    return Summary(method, of, failed, tuple(outputs), of_outputs, documents, tuple(words), *arrays)
+    return totals.summary(None if manifest is None else int(manifest["rows"]))
+
+
+class Totals:
+    """Sums over the parts of a run for one method, by word and by explained output.
+
+    A word and an output get numbers when they first appear, and the arrays grow with them.
+    """
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self.words: dict[str, int] = {}
+        self.outputs: dict[str, int] = {}
+        self.scales: dict[str, str] = {}  # by output
+        self.failed = 0
+        self.documents = np.zeros(0, dtype=np.int64)
+        self.counts = np.zeros((0, 0), dtype=np.int64)
+        self.sums = np.zeros((0, 0))
+        self.squares = np.zeros((0, 0))
+        self.examples = np.zeros((0, 0), dtype=np.int64)
+        self.example_scores = np.zeros((0, 0))
+
+    def add(self, part: Any) -> None:
+        """Add the rows of a part."""
+        compute = pyarrow().compute
+        table = part.filter(compute.is_null(part["error"])).combine_chunks()
+        self.failed += part.num_rows - table.num_rows
+        of_players = _numbered(compute.list_flatten(table["labels"]), self.words)
+        of_documents = self._numbered_outputs(table)
+        self._grow()
+        self.documents += np.bincount(of_documents, minlength=len(self.outputs))
+        lengths = compute.list_value_length(table["labels"]).to_numpy().astype(np.int64)
+        document_of_player = np.repeat(np.arange(len(lengths)), lengths)
+        # One entry per word and document, with the sum of the scores of its players.
+        pairs = np.stack([of_players, document_of_player])
+        (word, document), entry = np.unique(pairs, axis=1, return_inverse=True)
+        player_scores = compute.list_flatten(table[self.method]).to_numpy()
+        scores = np.bincount(entry.ravel(), player_scores, word.size).astype(np.float64)
+        # The weakest entry first, so that the strongest of several examples is kept.
+        order = np.argsort(np.abs(scores), kind="stable")
+        rows = table["row"].to_numpy() if "row" in table.column_names else None
+        self._add_entries(
+            word[order],
+            of_documents[document[order]],
+            scores[order],
+            None if rows is None else rows[document[order]],
+        )
+
+    def _numbered_outputs(self, table: Any) -> NDArray[np.int64]:
+        """Return the number of the explained output of each document, and keep the scales of the outputs."""
+        names = table["output"].to_pylist()
+        if "scale" not in table.column_names or METHODS[self.method].on_logits:
+            scales = ["logit"] * len(names)
+        else:
+            scales = table["scale"].to_pylist()
+        usual = next(iter(self.scales.values()), scales[0] if scales else "")
+        for i, scale in enumerate(scales):
+            if scale != usual:  # sums over two scales would mean nothing
+                names[i] = f"{names[i]} ({scale})"
+        self.scales |= dict(zip(names, scales, strict=True))
+        return _numbered(pyarrow().chunked_array([names], "string"), self.outputs)
+
+    def _grow(self) -> None:
+        """Make room for the words and outputs that are new."""
+        words, outputs = self.counts.shape
+        room = ((0, len(self.words) - words), (0, len(self.outputs) - outputs))
+        self.documents = np.pad(self.documents, room[1])
+        self.counts = np.pad(self.counts, room)
+        self.sums = np.pad(self.sums, room)
+        self.squares = np.pad(self.squares, room)
+        self.examples = np.pad(self.examples, room, constant_values=-1)
+        self.example_scores = np.pad(self.example_scores, room)
+
+    def _add_entries(
+        self,
+        word: NDArray[np.int64],
+        output: NDArray[np.int64],
+        scores: Array,
+        rows: NDArray[np.int64] | None,
+    ) -> None:
+        """Add entries, each with its word, output, score and row, in the order of their strength."""
+        place = (word, output)
+        np.add.at(self.counts, place, 1)
+        np.add.at(self.sums, place, scores)
+        np.add.at(self.squares, place, scores**2)
+        stronger = np.abs(scores) >= np.abs(self.example_scores[place])
+        place = (word[stronger], output[stronger])
+        self.example_scores[place] = scores[stronger]
+        if rows is not None:
+            self.examples[place] = rows[stronger]
+
+    def summary(self, rows: int | None) -> Summary:
+        """Return the summary; `rows` is the number of rows of the whole run, if it is known."""
+        return Summary(
+            method=self.method,
+            of=rows,
+            failed=self.failed,
+            outputs=tuple(self.outputs),
+            scales=tuple(ExplainedScale(self.scales[name]) for name in self.outputs),
+            documents=self.documents,
+            words=tuple(self.words),
+            counts=self.counts,
+            sums=self.sums,
+            squares=self.squares,
+            examples=self.examples,
+            example_scores=self.example_scores,
+        )
 
 
 def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
     """Return the number of each name; new names are added in order of first appearance."""
-    if names.num_chunks:
-        encoded = pyarrow().concat_arrays(names.chunks).dictionary_encode()
-    else:
-        encoded = None
-    if encoded is None or not len(encoded):
+    if not len(names):
         return np.zeros(0, dtype=np.int64)
-    numbers = np.array(
-        [index.setdefault(name, len(index)) for name in encoded.dictionary.to_pylist()],
-        dtype=np.int64,
-    )
-    return numbers[encoded.indices.to_numpy()]
+    encoded = names.combine_chunks().dictionary_encode()
+    numbers = [index.setdefault(name, len(index)) for name in encoded.dictionary.to_pylist()]
+    return np.array(numbers, dtype=np.int64)[encoded.indices.to_numpy()]
 
 
 def interval(word: Word, scale: ExplainedScale) -> str:
     """Format the mean of a word with its 95% interval, on its scale."""
+    mean = scale.digits(word.mean, "+.4f")
     if word.half_width is None:
-        width = ""
-    else:
-        width = f" ± {scale.digits(word.half_width, '.4f')}"
-    return scale.digits(word.mean, "+.4f") + width
+        return mean
+    return f"{mean} ± {scale.digits(word.half_width, '.4f')}"
 
 
 def plot_words(
@@ -252,7 +306,7 @@ def plot_words(
         import matplotlib.pyplot as plt
     except ImportError:
         raise ImportError("plots need matplotlib: pip install '.[plots]'") from None
-    heights = [0.9 + 0.26 * len(ranked) for ranked in words.values()]
+    heights = [PANEL_INCHES + BAR_INCHES * len(ranked) for ranked in words.values()]
     figure, panels = plt.subplots(
         len(words),
         figsize=(7, sum(heights)),
@@ -260,88 +314,83 @@ def plot_words(
         squeeze=False,
         height_ratios=heights,
     )
-    for (output, ranked), ax in zip(words.items(), panels[:, 0], strict=True):
-        scale = summary.scale(output)
-        place = np.arange(len(ranked))[::-1]
-        factor = scale.unit["factor"]
-        length = np.array([factor * getattr(word, by) for word in ranked])
-        if by == "mean":
-            widths = [factor * (word.half_width or 0.0) for word in ranked]
-        else:
-            widths = None
-        color = [np.divide(FOR if x > 0 else AGAINST, 255) for x in length]
-        ax.barh(
-            place, length, color=color, xerr=widths, error_kw={"ecolor": "0.3", "elinewidth": 0.8}
-        )
-        ax.set_yticks(
-            place,
-            [f"{visible(word.word)}  ({word.documents:,})".replace("$", r"\$") for word in ranked],
-        )
-        ax.axvline(0, color="0.3", lw=0.8)
-        ax.set_xlabel(
-            f"{scale.titled(by)} over the documents that have the word (their number in brackets)"
-        )
-        ax.set_title(
-            f"{summary.method}, {scale.name}: words that support or oppose {visible(output)}".replace(
-                "$", r"\$"
-            ),
-            fontsize=10,
-        )
-        ax.margins(y=0.01)
+    for panel, (output, ranked) in zip(panels[:, 0], words.items(), strict=True):
+        _plot_panel(panel, summary, output, ranked, by)
     with replacing(path) as partial:
         figure.savefig(partial, dpi=120)
     plt.close(figure)
     return figure
 
 
+def _plot_panel(panel: Any, summary: Summary, output: str, words: list[Word], by: str) -> None:
+    """Draw the bars of the words of one output, the first word on top."""
+    scale = summary.scale(output)
+    factor = scale.unit["factor"]
+    places = np.arange(len(words))[::-1]
+    lengths = np.array([factor * getattr(word, by) for word in words])
+    widths = None
+    if by == "mean":
+        widths = [factor * (word.half_width or 0.0) for word in words]
+    colors = [np.divide(FOR if length > 0 else AGAINST, 255) for length in lengths]
+    whiskers = {"ecolor": "0.3", "elinewidth": 0.8}
+    panel.barh(places, lengths, color=colors, xerr=widths, error_kw=whiskers)
+    labels = [_plain_text(f"{word.word}  ({word.documents:,})") for word in words]
+    panel.set_yticks(places, labels)
+    panel.axvline(0, color="0.3", lw=0.8)
+    panel.set_xlabel(
+        f"{scale.titled(by)} over the documents that have the word (their number in brackets)"
+    )
+    title = f"{summary.method}, {scale.name}: words that support or oppose {output}"
+    panel.set_title(_plain_text(title), fontsize=10)
+    panel.margins(y=0.01)
+
+
+def _plain_text(text: str) -> str:
+    """Return a text as matplotlib shows it, which would read a dollar sign as the start of a formula."""
+    return visible(text).replace("$", r"\$")
+
+
 def summary_page(summary: Summary, words: Mapping[str, Mapping[str, list[Word]]]) -> str:
     """Return an HTML page with the words for and against each output, with counts, means, intervals and examples."""
-    head = ("word", "documents", "total", "mean, 95% interval", "example: row", "its score")
-    body = f"<h1>{escape(summary.method)}: what drives each class</h1>"
+    title = f"{summary.method}: what drives each class"
+    body = f"<h1>{escape(title)}</h1>"
     body += f"<p>{summary.rows:,} documents, {summary.failed:,} with an error, {len(summary.words):,} words.</p>"
     for output, sides in words.items():
         scale = summary.scale(output)
         documents = summary.documents[summary.outputs.index(output)]
-        if scale.in_percent:
-            unit = ", in percentage points"
-        else:
-            unit = ""
+        unit = ", in percentage points" if scale.in_percent else ""
         body += f"<h2>{escape(output)}</h2><p>{scale.name} explained in {documents:,} documents{unit}.</p>"
         for side, ranked in sides.items():
-            rows = [
-                (
-                    word.word,
-                    (
-                        f"{word.documents:,}",
-                        scale.digits(word.total, "+.2f"),
-                        interval(word, scale),
-                        "" if word.example is None else str(word.example),
-                        scale.digits(word.example_score, "+.4f"),
-                    ),
-                )
-                for word in ranked
-            ]
-            body += f"<h3>{side} {escape(output)}</h3>{table_of(head, rows)}"
-    return page_of(f"{summary.method}: what drives each class", body)
+            rows = [(word.word, _cells(word, scale)) for word in ranked]
+            body += f"<h3>{side} {escape(output)}</h3>{table_of(PAGE_COLUMNS, rows)}"
+    return page_of(title, body)
+
+
+def _cells(word: Word, scale: ExplainedScale) -> tuple[str, ...]:
+    """Return the cells of a word on the page, after its name."""
+    return (
+        f"{word.documents:,}",
+        scale.digits(word.total, "+.2f"),
+        interval(word, scale),
+        "" if word.example is None else str(word.example),
+        scale.digits(word.example_score, "+.4f"),
+    )
 
 
 def write_bag_table(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Write `bags.csv`, one row per bag in the order of their names, and return the rows."""
-    names = ("path", "output", "scale", "prediction", "probability", *BAG_COLUMNS, "error")
+    columns = ("output", "scale", "prediction", "probability", *BAG_COLUMNS, "error")
     rows = []
     for part in sorted(Path(folder).glob("part-*.parquet")):
-        rows += (
-            pyarrow().parquet.read_table(part, columns=list(names), partitioning=None).to_pylist()
-        )
-    rows = [
-        {"bag": Path(row.pop("path")).stem, **row}
-        for row in sorted(rows, key=lambda row: row["path"])
-    ]
+        table = pyarrow().parquet.read_table(part, columns=["path", *columns], partitioning=None)
+        rows += table.to_pylist()
+    rows.sort(key=lambda row: row["path"])
+    rows = [{"bag": Path(row.pop("path")).stem, **row} for row in rows]
     with (
         replacing(Path(folder) / BAG_TABLE) as partial,
         partial.open("w", encoding="utf-8", newline="") as stream,
     ):
-        writer = csv.DictWriter(stream, ("bag", *names[1:]), lineterminator="\n")
+        writer = csv.DictWriter(stream, ("bag", *columns), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: spreadsheet_cell(row[name]) for name in row} for row in rows)
     return rows

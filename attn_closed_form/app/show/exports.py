@@ -41,18 +41,28 @@ from .maps import (
 from .plots import heat_map, package
 from .sanitize import visible
 
-# Cells that a spreadsheet would read as a formula, because names come from untrusted files; some names are numbers.
-FORMULA = re.compile(r"[=+@-](?![\d.]+(e[+-]?\d+)?$)", re.IGNORECASE)
+# A text that a spreadsheet would read as a formula: one of the four signs, also in full width and
+# after blanks and control characters, which some programs drop. A number with a sign is harmless.
+FORMULA = re.compile(r"[\s\x00-\x1f]*[=+@\-＝＋＠－](?![\d.]+(e[+-]?\d+)?$)", re.IGNORECASE)
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """Return the value of a cell, with an apostrophe before a text that would be read as a formula.
+
+    The texts, names and paths of a table come from files that anybody may have written.
+
+    >>> spreadsheet_cell("=1+1"), spreadsheet_cell("-1.5"), spreadsheet_cell(-1.5)
+    ("'=1+1", '-1.5', -1.5)
+    """
+    if isinstance(value, str) and FORMULA.match(value):
+        return f"'{value}"
+    return value
 
 
 def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
     """Write the table as CSV (.tsv: with tabs), with all digits and the byte-order mark that Excel needs."""
     table = _with_scale(explanations)
-    names = []
-    for name in map(visible, table["player"]):
-        if FORMULA.match(name):
-            name = f"'{name}"
-        names.append(name)
+    names = list(map(visible, table["player"]))
     cells = [names, *(values.tolist() for name, values in table.items() if name != "player")]
     if doubts := explanations.evidence.model.doubts:
         table["assumed"] = doubts
@@ -61,7 +71,7 @@ def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
         delimiter = "\t" if Path(path).suffix == ".tsv" else ","
         writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
         writer.writerow(table)
-        writer.writerows(zip(*cells, strict=True))
+        writer.writerows(map(spreadsheet_cell, row) for row in zip(*cells, strict=True))
 
 
 def _with_scale(explanations: Explanations) -> dict[str, Any]:

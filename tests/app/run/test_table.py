@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from attn_closed_form import explain, explain_table, load_demo_model
 from attn_closed_form.app.cli.main import main
-from attn_closed_form.app.run import table as tables
+from attn_closed_form.app.run import writers
 from attn_closed_form.app.run.task import RunError
 from tests.app.run.corpora import ROOT, write
 
@@ -61,7 +61,7 @@ def test_csv_has_a_mark_the_separator_and_no_formula(tmp_path, separator):
 
 def test_xlsx_is_read_back_and_holds_no_formula(tmp_path, monkeypatch):
     openpyxl = pytest.importorskip("openpyxl")
-    monkeypatch.setattr(tables, "SHEET_ROWS", 3)
+    monkeypatch.setattr(writers, "SHEET_ROWS", 3)
     explain_table(None, {"note": ["=1+1", "b\x07", None], "text": TEXTS}, tmp_path / "a.xlsx")
     book = openpyxl.load_workbook(tmp_path / "a.xlsx")
     cells = [[[cell.value for cell in row] for row in sheet.iter_rows()] for sheet in book]
@@ -91,6 +91,43 @@ def test_json_lines_and_parquet_are_the_table_itself(tmp_path, form):
     lines = (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == expected.to_pylist()
     assert pq.read_table(tmp_path / "a.parquet").equals(expected)
+
+
+DANGEROUS = ["=1+1", "+1+x", "-1+x", "@x", " =1+1", "\t=1+1", "\n@x", "＝1+1"]
+
+
+def starts_a_formula(cell):
+    number = cell.replace(".", "").replace("e-", "").removeprefix("-").isdecimal()
+    return cell.strip()[:1] in tuple("=+-@＝＋－＠") and not number
+
+
+@pytest.mark.parametrize("form", ["long", "wide"])
+def test_no_cell_of_a_table_can_become_a_formula(tmp_path, form):
+    """Cells come from column names, from the user's columns, from words, and from errors."""
+    openpyxl = pytest.importorskip("openpyxl")
+    data = {f"{sign}name": DANGEROUS for sign in "=+-@"} | {"text": DANGEROUS}
+    explain_table(None, data, tmp_path / "a.csv", form=form)
+    with (tmp_path / "a.csv").open(encoding="utf-8-sig", newline="") as stream:
+        cells = [cell for row in csv.reader(stream) for cell in row]
+    assert sum(cell.startswith("'") for cell in cells) >= 4 + 4 * len(DANGEROUS)
+    assert not [cell for cell in cells if starts_a_formula(cell)]
+    explain_table(None, data, tmp_path / "a.xlsx", form=form)
+    book = openpyxl.load_workbook(tmp_path / "a.xlsx")
+    assert all(cell.data_type != "f" for sheet in book for row in sheet.iter_rows() for cell in row)
+
+
+def test_a_series_is_a_column_of_inputs():
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series(["A fine film", "Dull"], name="review")
+    results = explain_table(None, series)
+    assert isinstance(results, pandas.DataFrame)
+    assert results["word"].tolist() == ["a", "fine", "film", "dull"]
+
+
+def test_a_missing_column_is_named_with_those_of_the_table():
+    with pytest.raises(ValueError, match="column") as raised:
+        explain_table(None, {"review": ["fine"]})
+    assert "'review'" in str(raised.value) and "parquet" not in str(raised.value)
 
 
 def test_a_frame_comes_back_as_a_frame():
