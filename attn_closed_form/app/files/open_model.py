@@ -126,6 +126,8 @@ def save_model(
         "temperature": model.temperature,
         "special_words": [model.vocabulary.cls, model.vocabulary.unk],
         "card": model.card or {},
+        "distinct_words": model.distinct_words,
+        "integer_classes": model.integer_classes,
     }
     arrays["about"] = np.frombuffer(json.dumps(about).encode("utf-8"), dtype=np.uint8)
     write_arrays({**arrays, "vocabulary": model.vocabulary.to_array()}, path)
@@ -167,7 +169,18 @@ def _text_model(arrays: Arrays, source: str) -> TextClassifier:
         vocabulary = Vocabulary.from_array(arrays["vocabulary"], *about["special_words"])
         outputs = tuple(about["outputs"])
         temperature = float(about["temperature"])
-        return TextClassifier(weights, vocabulary, outputs, temperature, card=about["card"])
+        # Files of 0.3 do not have these.
+        distinct_words = bool(about.get("distinct_words", False))
+        integer_classes = bool(about.get("integer_classes", False))
+        return TextClassifier(
+            weights,
+            vocabulary,
+            outputs,
+            temperature,
+            card=about["card"],
+            distinct_words=distinct_words,
+            integer_classes=integer_classes,
+        )
 
 
 def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> None:

@@ -45,6 +45,8 @@ class TextClassifier(TextModel):
     temperature : divides the logits in `predict_proba`, and in explanations of probabilities
     tokenizer : text -> tokens `(word, start, end)`; `tokenize` by default
     card : metadata stored in the model file: metrics, training settings, versions
+    distinct_words : whether the model reads every word of a text once, at its first occurrence
+    integer_classes : whether the class names are integers, which `predict` then returns
 
     Examples
     --------
@@ -64,6 +66,8 @@ class TextClassifier(TextModel):
     temperature: float = 1.0
     tokenizer: Tokenizer = tokenize
     card: dict[str, Any] | None = None
+    distinct_words: bool = False
+    integer_classes: bool = False
 
     groupings = ("words", "positions")
 
@@ -165,6 +169,20 @@ class TextClassifier(TextModel):
         )
 
     def _encoded(self, texts: Sequence[str]) -> Iterable[Encoded]:
+        """Return the tokens of texts that the model reads, in groups of texts."""
+        if self.distinct_words:
+            return map(self._first_occurrences, self._all_tokens(texts))
+        return self._all_tokens(texts)
+
+    def _first_occurrences(self, encoded: Encoded) -> Encoded:
+        """Drop the later occurrences of every word in its text."""
+        _, first = numbered_in_runs(encoded.ids, encoded.counts, len(self.vocabulary))
+        ends = np.searchsorted(first, np.cumsum(encoded.counts))
+        return encoded._replace(
+            ids=encoded.ids[first], spans=encoded.spans[first], counts=np.diff(ends, prepend=0)
+        )
+
+    def _all_tokens(self, texts: Sequence[str]) -> Iterable[Encoded]:
         """Tokenize texts with the model's tokenizer."""
         if self.tokenizer is tokenize:
             return self.vocabulary.encode_many(texts)
@@ -241,9 +259,18 @@ class TextClassifier(TextModel):
             self.vocabulary.encode_words(token.word for token in self.tokenizer(text))
             for text in self.several(inputs)
         ]
+        if self.distinct_words:
+            documents = [np.fromiter(dict.fromkeys(ids.tolist()), np.intp) for ids in documents]
         return predict_many(
             self.weights, [ids[: int(min(ids.size, self.weights.room))] for ids in documents]
         )
+
+    def predict(self, inputs: Iterable[str]) -> Any:
+        """Return the (n,) most probable classes of n texts: names, or integers if `integer_classes`."""
+        names = super().predict(inputs)
+        if self.integer_classes:
+            return names.astype(np.int64)
+        return names
 
     def save(self, path: Any, dtype: Any = np.float64) -> None:
         """Save the model as one `.npz` or `.safetensors` file for `load_model`; see `save_model`."""

@@ -108,3 +108,28 @@ def test_swapped_arguments_are_named():
         TypeError, match="inputs: expected a list of inputs, got one text; put it in a list"
     ):
         load_demo_model().predict("a fine film")
+
+
+def test_a_model_that_reads_every_word_once(tmp_path):
+    """Repeating words changes nothing: not the prediction, not the explanation, not after loading."""
+    vocabulary = Vocabulary(["[CLS]", "[UNK]", "a", "dull", "film", "fine"])
+    weights = random_weights(0, D=6, T_max=None, C=2)
+    model = TextClassifier(
+        weights, vocabulary, ("0", "1"), distinct_words=True, integer_classes=True
+    )
+    model.save(tmp_path / "model.npz")
+    loaded = load_model(tmp_path / "model.npz")
+    once = "a fine dull film"
+    repeated = "A fine, fine dull film: dull, a fine film"
+    texts = [once, "", repeated, "odd odd words", "odd words"]
+    for classifier in (model, loaded):
+        logits = classifier.predict_logits(texts)
+        assert np.array_equal(logits[0], logits[2]) and np.array_equal(logits[3], logits[4])
+        units = classifier.read_many([once, repeated])
+        assert [list(each.labels) for each in units] == [["a", "fine", "dull", "film"]] * 2
+        assert units[1].spans[3] == (18, 22)
+        values = [classifier.explain(text, "shapley")["shapley"].scores for text in texts[:3:2]]
+        assert np.array_equal(*values)
+        assert classifier.predict(texts).dtype == np.int64
+    plain = TextClassifier(weights, vocabulary, ("0", "1"))
+    assert not np.array_equal(plain.predict_logits([repeated]), model.predict_logits([repeated]))
