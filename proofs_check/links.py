@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from .exponential_sums import OVERSAMPLING, PRECISION
 
@@ -59,3 +60,102 @@ def proved_sigmoid_bound(
         return math.nextafter(float(worst.upper()), math.inf)
     finally:
         ctx.prec = before
+
+
+# Half length of the intervals on which an even part of an activation is compared with its fractions: short enough that
+# the ellipse stays below the poles and below the singularities of the function, which are at least 0.8 from the line.
+EVEN_HALF_LENGTH = 0.25
+# Arcs that cover a quarter of an ellipse, each enclosed in one ball.
+ARCS = 24
+
+
+def even_part(kind: str, x: Any) -> Any:
+    """The even part of an activation at a real or complex ball."""
+    from flint import arb
+
+    if kind == "x tanh":
+        return x * (x / 2).tanh() / 2
+    if kind == "log cosh":
+        return (2 * (x / 2).cosh()).log()
+    if kind == "x erf":
+        return x * (x / arb(2).sqrt()).erf() / 2
+    if kind == "x tanh cubic":
+        cubic = x + arb("0.044715") * x * x * x
+        return x * (cubic * (2 / arb.pi()).sqrt()).tanh() / 2
+    raise ValueError(f"kind: unknown, {kind!r}")
+
+
+def proved_even_bound(
+    kind: str,
+    constant: float,
+    z: Sequence[complex],
+    residue: Sequence[complex],
+    R: float,
+    expected: float = 1e-15,
+) -> float:
+    """Upper bound, proved, of |even part - constant - Re sum residue / (x - z)| on [-R, R], for exact float64 numbers.
+
+    The argument is that of `proved_sigmoid_bound`, with shorter intervals, and with M from balls that cover the ellipse.
+    The fractions have to be even, too, which is so if poles come in pairs z, -conj(z) with residues r, -conj(r), or lie
+    on the imaginary axis with imaginary residues; both are checked.
+    """
+    from flint import acb, arb, ctx
+
+    _check_even(z, residue)
+    before = ctx.prec
+    ctx.prec = PRECISION
+    try:
+        poles = [(acb(a.real, a.imag), acb(b.real, b.imag)) for a, b in zip(z, residue, strict=True)]
+        pieces = max(1, math.ceil(R / (2 * EVEN_HALF_LENGTH)))
+        half = arb(R) / (2 * pieces)
+        cosh_theta = arb(5) / 2
+        sinh_theta = (cosh_theta**2 - 1).sqrt()
+        e_theta = cosh_theta + sinh_theta
+        degree = math.ceil(math.log(1e4 / expected) / math.acosh(2.5))
+        count = OVERSAMPLING * degree
+        slack = 1 / (arb.pi() * degree / (2 * count)).cos()
+        points = [(arb.pi() * (2 * i + 1) / (2 * count)).cos() for i in range(count)]
+        worst = arb(0)
+        for k in range(pieces):
+            middle = (2 * k + 1) * half
+            M = _largest_on_ellipse(kind, middle, half, cosh_theta, sinh_theta)
+            for a, b in poles:
+                M += abs(b) / (abs(a.imag) - half * sinh_theta)
+            M += abs(arb(constant))
+            rest = 2 * M / e_theta**degree / (e_theta - 1)
+            largest = arb(0)
+            for point in points:
+                x = middle + half * point
+                value = arb(constant) - even_part(kind, x)
+                for a, b in poles:
+                    value += (b / (x - a)).real
+                largest = largest.max(abs(value))
+            worst = worst.max((largest + rest) * slack + rest)
+        return math.nextafter(float(worst.upper()), math.inf)
+    finally:
+        ctx.prec = before
+
+
+def _largest_on_ellipse(kind: str, middle: Any, half: Any, cosh_theta: Any, sinh_theta: Any) -> Any:
+    """A bound on the even part on an ellipse around the interval, from balls that cover its boundary."""
+    from flint import acb, arb
+
+    largest = arb(0)
+    # The function is real on the real line, so the upper half of the ellipse is enough.
+    for i in range(2 * ARCS):
+        angle = arb.pi() * (arb(2 * i + 1) / (4 * ARCS) + arb(0, 1 / (4 * ARCS) + 1e-9))
+        x = acb(middle + half * cosh_theta * angle.cos(), half * sinh_theta * angle.sin())
+        largest = largest.max(abs(even_part(kind, x)).abs_upper())
+    if not largest.is_finite():
+        raise ValueError(f"kind: {kind!r} could not be enclosed on the ellipse around {middle}")
+    return largest
+
+
+def _check_even(z: Sequence[complex], residue: Sequence[complex]) -> None:
+    """Raise an error unless the fractions are even and every pole leaves room for the ellipse."""
+    given = set(zip(z, residue, strict=True))
+    for a, b in given:
+        if a.imag < 2.5 * EVEN_HALF_LENGTH:
+            raise ValueError(f"z: expected poles further from the real line, got {a}")
+        if (-a.conjugate(), -b.conjugate()) not in given:
+            raise ValueError(f"z, residue: expected an even function, but {a} has no mirror image")

@@ -35,12 +35,14 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._erf import erf
 from .._types import Array
 from .engine.budget import POLE_SHARE, ULP, ToleranceError, _probes
 from .engine.exponential_sums import read_table
@@ -157,7 +159,71 @@ def _log_exp_tail(c: float, radius: float, n: int) -> float:
     return c + n * math.log(radius) - math.lgamma(n + 1) - math.log1p(-radius / (n + 1))
 
 
+def _x_tanh(x: Array) -> Array:
+    return x * np.tanh(x / 2) / 2
+
+
+def _log_cosh(x: Array) -> Array:
+    return np.abs(x) / 2 + np.log1p(np.exp(-np.abs(x)))
+
+
+def _x_erf(x: Array) -> Array:
+    return x * erf(x / math.sqrt(2)) / 2
+
+
+def _x_tanh_cubic(x: Array) -> Array:
+    return x * np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)) / 2
+
+
+# Even functions e with activation(x) = x / 2 + e(x): SiLU, softplus, GELU, and GELU's approximation by tanh.
+EVEN_PARTS: dict[str, Callable[[Any], Any]] = {
+    "x tanh": _x_tanh,
+    "log cosh": _log_cosh,
+    "x erf": _x_erf,
+    "x tanh cubic": _x_tanh_cubic,
+}
+
+
+@lru_cache(maxsize=1)
+def _activation_table() -> dict[str, dict[float, list[tuple[float, float, Complex, Complex]]]]:
+    """Return for each even part and each range R the entries (bound, constant, z, residue), shortest first."""
+    table: dict[str, dict[float, list[tuple[float, float, Complex, Complex]]]] = {}
+    with np.load(Path(__file__).parent / "activations.npz", allow_pickle=False) as data:
+        stored = {name: data[name] for name in data.files}
+    stop = np.cumsum(stored["size"].astype(int)).tolist()
+    start = 0
+    for i, end in enumerate(stop):
+        z = stored["z"][start:end]
+        residue = stored["residue"][start:end]
+        z.flags.writeable = False
+        residue.flags.writeable = False
+        entry = (float(stored["bound"][i]), float(stored["constant"][i]), z, residue)
+        of_kind = table.setdefault(str(stored["kind"][i]), {})
+        of_kind.setdefault(float(stored["R"][i]), []).append(entry)
+        start = end
+    return table
+
+
+def _even_poles(kind: str, lo: float, hi: float, error: float) -> Poles:
+    """Return the shortest entry of the table that is accurate enough, or the best one."""
+    entries = _activation_table()[kind]
+    reach = max(abs(lo), abs(hi))
+    ranges = [R for R in sorted(entries) if reach <= R]
+    if not ranges:
+        raise ToleranceError(
+            f"the argument ranges over [{lo:.4g}, {hi:.4g}]; exact values of {kind!r} are computed up to a modulus "
+            f"of {max(entries):g}"
+        )
+    choice = entries[ranges[0]]
+    bound, constant, z, residue = next((e for e in choice if e[0] <= error), choice[-1])
+    return Poles(constant, z, residue, bound)
+
+
 LINKS: dict[str, _Kind] = {
+    "x tanh": _Kind(_x_tanh, partial(_even_poles, "x tanh"), lambda lo, hi: 0.6),
+    "log cosh": _Kind(_log_cosh, partial(_even_poles, "log cosh"), lambda lo, hi: 0.5),
+    "x erf": _Kind(_x_erf, partial(_even_poles, "x erf"), lambda lo, hi: 0.63),
+    "x tanh cubic": _Kind(_x_tanh_cubic, partial(_even_poles, "x tanh cubic"), lambda lo, hi: 0.63),
     "sigmoid": _Kind(_sigmoid, _sigmoid_poles, lambda lo, hi: 0.25),
     "exp": _Kind(np.exp, _exp_poles, lambda lo, hi: math.exp(hi)),
 }
