@@ -13,7 +13,7 @@ approximation on [0, R^2], a fit by least squares their coefficients, and in x t
 
 How the poles are found does not matter: the stored bound of an entry is the one that `proofs_check/links.py` proves in
 ball arithmetic for the float64 numbers that are stored. Run with `python -m benchmarks.activation_poles` (needs SciPy
-and python-flint; some minutes). It writes `attn_closed_form/game/activations.npz`.
+and python-flint; some minutes). It writes `attn_closed_form/game/engine/activations.npz`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 from attn_closed_form.game.links import EVEN_PARTS
 from proofs_check.links import proved_even_bound
 
-TABLE = Path(__file__).parent.parent / "attn_closed_form" / "game" / "activations.npz"
+TABLE = Path(__file__).parent.parent / "attn_closed_form" / "game" / "engine" / "activations.npz"
 RANGES = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 # An entry is kept if its error, relative to the largest value, lies between these.
 WORST = 0.02

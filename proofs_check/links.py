@@ -105,7 +105,9 @@ def proved_even_bound(
     before = ctx.prec
     ctx.prec = PRECISION
     try:
-        poles = [(acb(a.real, a.imag), acb(b.real, b.imag)) for a, b in zip(z, residue, strict=True)]
+        poles = [
+            (acb(a.real, a.imag), acb(b.real, b.imag)) for a, b in zip(z, residue, strict=True)
+        ]
         pieces = max(1, math.ceil(R / (2 * EVEN_HALF_LENGTH)))
         half = arb(R) / (2 * pieces)
         cosh_theta = arb(5) / 2

@@ -184,11 +184,29 @@ EVEN_PARTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+# Tuning: some 1,000 ulps of rounding (`PoleGame`), times the share of tol that the poles have.
+CANCELLATION = 1e-13 / 16
+
+
+class EvenEntry(NamedTuple):
+    """A rational approximation of an even part, proved to be within `bound` on its range."""
+
+    bound: float
+    constant: float
+    z: Complex
+    residue: Complex
+
+    @property
+    def error(self) -> float:
+        """The bound plus a share of the rounding of the sum, which loses digits if its terms are large and cancel."""
+        return self.bound + CANCELLATION * float((np.abs(self.residue) / self.z.imag).sum())
+
+
 @lru_cache(maxsize=1)
-def _activation_table() -> dict[str, dict[float, list[tuple[float, float, Complex, Complex]]]]:
-    """Return for each even part and each range R the entries (bound, constant, z, residue), shortest first."""
-    table: dict[str, dict[float, list[tuple[float, float, Complex, Complex]]]] = {}
-    with np.load(Path(__file__).parent / "activations.npz", allow_pickle=False) as data:
+def activation_table() -> dict[str, dict[float, list[EvenEntry]]]:
+    """Return the entries for each even part and each range R, shortest first."""
+    table: dict[str, dict[float, list[EvenEntry]]] = {}
+    with np.load(Path(__file__).parent / "engine" / "activations.npz", allow_pickle=False) as data:
         stored = {name: data[name] for name in data.files}
     stop = np.cumsum(stored["size"].astype(int)).tolist()
     start = 0
@@ -197,7 +215,7 @@ def _activation_table() -> dict[str, dict[float, list[tuple[float, float, Comple
         residue = stored["residue"][start:end]
         z.flags.writeable = False
         residue.flags.writeable = False
-        entry = (float(stored["bound"][i]), float(stored["constant"][i]), z, residue)
+        entry = EvenEntry(float(stored["bound"][i]), float(stored["constant"][i]), z, residue)
         of_kind = table.setdefault(str(stored["kind"][i]), {})
         of_kind.setdefault(float(stored["R"][i]), []).append(entry)
         start = end
@@ -205,18 +223,21 @@ def _activation_table() -> dict[str, dict[float, list[tuple[float, float, Comple
 
 
 def _even_poles(kind: str, lo: float, hi: float, error: float) -> Poles:
-    """Return the shortest entry of the table that is accurate enough, or the best one."""
-    entries = _activation_table()[kind]
+    """Return the cheapest entry of the table that is accurate enough, or the most accurate one."""
+    entries = activation_table()[kind]
     reach = max(abs(lo), abs(hi))
-    ranges = [R for R in sorted(entries) if reach <= R]
-    if not ranges:
+    candidates = [entry for R, of_range in entries.items() if reach <= R for entry in of_range]
+    if not candidates:
         raise ToleranceError(
             f"the argument ranges over [{lo:.4g}, {hi:.4g}]; exact values of {kind!r} are computed up to a modulus "
             f"of {max(entries):g}"
         )
-    choice = entries[ranges[0]]
-    bound, constant, z, residue = next((e for e in choice if e[0] <= error), choice[-1])
-    return Poles(constant, z, residue, bound)
+    accurate = [entry for entry in candidates if entry.error <= error]
+    if accurate:
+        entry = min(accurate, key=lambda candidate: candidate.z.size)
+    else:
+        entry = min(candidates, key=lambda candidate: candidate.error)
+    return Poles(entry.constant, entry.z, entry.residue, entry.bound)
 
 
 LINKS: dict[str, _Kind] = {

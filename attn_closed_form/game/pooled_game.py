@@ -44,7 +44,14 @@ NEAR = 16.0
 
 
 class ToleranceError(ValueError):
-    """Error for an accuracy that cannot be guaranteed in floating point."""
+    """Error for an accuracy that cannot be guaranteed in floating point.
+
+    `smallest` is the smallest tol that can be guaranteed, infinite if none is known.
+    """
+
+    def __init__(self, message: str, smallest: float = math.inf) -> None:
+        super().__init__(message)
+        self.smallest = smallest
 
 
 class Masses(NamedTuple):

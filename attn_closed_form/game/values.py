@@ -33,6 +33,7 @@ from .by_size import centered_moments
 from .engine.budget import budget
 from .engine.evaluate import FIRST, Game, evaluate
 from .engine.laws import UNIFORM, Density, Point
+from .game_sum import GameSum
 from .links import LinkedGame
 from .pooled_game import finite
 
@@ -44,12 +45,12 @@ SINGLES = 1_000
 LARGEST_SUM = 512
 
 
-def shapley(game: Game, tol: float = 1e-10) -> Array:
+def shapley(game: Game | GameSum, tol: float = 1e-10) -> Array:
     """Compute the (d,) Shapley values, with |error| <= tol * max|f| guaranteed, or raise a ToleranceError.
 
     Parameters
     ----------
-    game : PooledGame or LinkedGame of d players
+    game : PooledGame, LinkedGame or GameSum of d players
     tol : guaranteed accuracy, relative to max|f|; a looser one is faster
 
     Returns
@@ -67,7 +68,7 @@ def shapley(game: Game, tol: float = 1e-10) -> Array:
     return evaluate(game, UNIFORM, FIRST, tol)
 
 
-def banzhaf(game: Game, tol: float = 1e-10) -> Array:
+def banzhaf(game: Game | GameSum, tol: float = 1e-10) -> Array:
     """Compute the (d,) Banzhaf values Delta_j(1/2), the mean change over all coalitions, within tol * max|f|.
 
     Parameters
@@ -117,7 +118,7 @@ def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
     return single_changes(game)
 
 
-def beta_shapley(game: Game, alpha: int = 1, beta: int = 1, tol: float = 1e-10) -> Array:
+def beta_shapley(game: Game | GameSum, alpha: int = 1, beta: int = 1, tol: float = 1e-10) -> Array:
     """Compute Beta(alpha, beta)-Shapley values (Kwon and Zou, 2022), with |error| <= tol * max|f| guaranteed.
 
     Their weight of size s is B(s + beta, d - 1 - s + alpha) / B(alpha, beta) for each coalition. A large alpha puts the

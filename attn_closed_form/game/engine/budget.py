@@ -172,7 +172,8 @@ def budget_of(
         raise ToleranceError(
             f"tol: {tol:g} cannot be guaranteed for this game in {arithmetic.name} (its values spread over "
             f"{_shown(2 * spread, facts.exponent)}, max|f| is at least {_shown(scale, facts.exponent)}); "
-            f"the smallest possible tol is {smallest_text(smallest)}"
+            f"the smallest possible tol is {smallest_text(smallest)}",
+            smallest,
         )
     part = (tol * left - output) * scale / amplification
     total = part * (1 - P_SHARE) / (2 * spread)

@@ -44,6 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._types import Array, Ids
+from ..game_sum import GameSum
 from ..links import LinkedGame, PoleGame
 from ..pooled_game import PooledGame, finite, times_power
 from .budget import ULP, Budget, budget
@@ -96,7 +97,7 @@ class Statistic(NamedTuple):
 
 
 def evaluate(
-    game: Game, law: Law, statistic: Statistic, tol: float, amplification: float = 1.0
+    game: Game | GameSum, law: Law, statistic: Statistic, tol: float, amplification: float = 1.0
 ) -> Array:
     """Compute the statistic's mean under the law, with |error| <= tol / amplification * max|f| or a ToleranceError.
 
@@ -121,6 +122,12 @@ def evaluate(
     >>> evaluate(game, Point(0.5), FIRST, 1e-10).round(6)             # Banzhaf values
     array([0.166667, 1.166667])
     """
+    if isinstance(game, GameSum):
+        return game.combine(
+            lambda part, part_tol: evaluate(part, law, statistic, part_tol),
+            of_constant=law.alone(0) if statistic.players == 0 else 0.0,
+            tol=tol / amplification,
+        )
     k = statistic.players
     d = game.d
     amplification *= law.total * statistic.amplification

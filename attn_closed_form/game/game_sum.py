@@ -1,0 +1,159 @@
+"""Sums of games of the same players, such as the units of a hidden layer (`hidden_layer.py`).
+
+Explanations are linear in the game, so those of f = c_0 + sum_k c_k f_k are sums of those of the parts.
+
+**The guarantee.** Part k is computed to a relative accuracy t_k. With U_k a bound on |c_k f_k|, the error of the result
+is at most sum_k t_k U_k plus the rounding of the sum. Every part gets the same share of one half of tol L, where L is a
+lower bound of max|f|, and the rounding has to fit into the other half.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._types import Array
+from .engine.budget import smallest_text
+from .links import LINKS, LinkedGame
+from .pooled_game import PooledGame, ToleranceError, finite
+
+# Half the distance of neighboring numbers around 1.
+ULP = 2.0**-53
+# A value of a part has at most this many ulps per player and of its argument: 4 (d + 8) of a mean, 16 of a link, and a
+# margin of 3 (docs/what-tol-guarantees.md, steps 7 and 9).
+ULPS_PER_PLAYER = 12.0
+# The rounding of a sum takes half of tol, and a second difference of values has four times their rounding.
+ROUNDING_SHARE = 8.0
+# Loosest relative accuracy that a part is computed to.
+LOOSEST = 1e-2
+# Values that are computed for a lower bound of max|f|: single players, after nobody and everybody.
+MOST_SINGLES = 64
+
+Part = PooledGame | LinkedGame
+
+
+class GameSum:
+    """A sum of games of the same players, c_0 + sum_k c_k f_k, for every function of games that is linear in the game.
+
+    Build it with `hidden_layer_game`.
+    """
+
+    def __init__(self, parts: list[tuple[float, Part]], constant: float) -> None:
+        self.parts = parts
+        self.constant = constant
+
+    @property
+    def d(self) -> int:
+        """Number of players."""
+        return self.parts[0][1].d
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A name for each player."""
+        return self.parts[0][1].labels
+
+    def value(self, present: ArrayLike) -> Array:
+        """Compute the values (...) of coalitions, masks (..., d)."""
+        values = sum(factor * game.value(present) for factor, game in self.parts)
+        return finite(np.asarray(values) + self.constant)
+
+    @cached_property
+    def bounds(self) -> Array:
+        """An upper bound on |c_k f_k| for each part."""
+        return np.array([abs(factor) * _largest(game) for factor, game in self.parts])
+
+    @cached_property
+    def rounding(self) -> float:
+        """A bound on the rounding of any value."""
+        moved = sum(abs(factor) * _sensitivity(game) for factor, game in self.parts)
+        return ULP * (
+            ULPS_PER_PLAYER * (self.d + 8) * moved
+            + (len(self.parts) + 20) * (float(self.bounds.sum()) + abs(self.constant))
+        )
+
+    @cached_property
+    def scale(self) -> float:
+        """A lower bound of max|f|: the largest value of a few coalitions, minus its rounding."""
+        masks = np.zeros((2 + min(self.d, MOST_SINGLES), self.d), dtype=bool)
+        masks[1] = True
+        for j in range(len(masks) - 2):
+            masks[2 + j, j] = True
+        return max(0.0, float(np.abs(self.value(masks)).max()) - self.rounding)
+
+    def combine(
+        self,
+        function: Callable[[Part, float], Array],
+        of_constant: float,
+        tol: float,
+    ) -> Array:
+        """Apply a linear function of games to the sum, with |error| <= tol max|f|, or raise a ToleranceError.
+
+        `function(game, tol)` keeps a relative accuracy of its game, and `of_constant` is its value for the game that is
+        1 everywhere.
+        """
+        smallest = ROUNDING_SHARE * self.rounding / self.scale if self.scale else math.inf
+        if tol >= smallest:
+            try:
+                return self._combine(function, of_constant, tol)
+            except ToleranceError as error:
+                smallest = error.smallest
+        # A tol that is named has to work, and the poles of a part depend on its tol, so it is tried.
+        while math.isfinite(smallest):
+            try:
+                self._combine(function, of_constant, smallest)
+                break
+            except ToleranceError as error:
+                smallest = max(2 * smallest, error.smallest)
+        raise ToleranceError(
+            f"tol: {tol:g} cannot be guaranteed for this game; the smallest possible tol is {smallest_text(smallest)}",
+            smallest,
+        )
+
+    def _combine(
+        self, function: Callable[[Part, float], Array], of_constant: float, tol: float
+    ) -> Array:
+        """Return the sum over the parts, or raise a ToleranceError that names a tol for the sum."""
+        share = tol * self.scale / (2 * len(self.parts))
+        total: Array | float = of_constant * self.constant
+        for (factor, game), bound in zip(self.parts, self.bounds.tolist(), strict=True):
+            if bound == 0:
+                continue
+            try:
+                values = function(game, min(LOOSEST, share / bound))
+            except ToleranceError as error:
+                of_sum = error.smallest * bound * 2 * len(self.parts) / self.scale
+                raise ToleranceError(str(error), of_sum) from error
+            total = total + factor * values
+        return np.asarray(total)
+
+
+def _largest(game: Part) -> float:
+    """An upper bound on the modulus of a game."""
+    if isinstance(game, LinkedGame):
+        lo, hi = game.range
+        ends = [lo, hi]
+        if game.can_be_empty:
+            ends.append(game.game.empty_value)
+        # Every link is monotone, or even and monotone in |x| and positive up to its value at 0.
+        values = np.abs(game.link(np.array([*ends, 0.0])))
+        return float(values.max()) * (1 + 1e-9)
+    return _largest_argument(game)
+
+
+def _largest_argument(game: PooledGame) -> float:
+    """An upper bound on the modulus of a pooled game."""
+    largest = np.maximum(np.abs(game.v).max(axis=1), np.abs(game.v_absent).max(axis=1))
+    largest = np.maximum(largest, np.abs(game.v_background))
+    return float(largest.sum()) + abs(game.bias) + abs(game.empty_value)
+
+
+def _sensitivity(game: Part) -> float:
+    """What an error of one ulp of all values of a game, relative to the largest, can change."""
+    if isinstance(game, LinkedGame):
+        slope = LINKS[game.link.name].slope(*game.range) * abs(game.link.scale)
+        return slope * _largest_argument(game.game)
+    return _largest_argument(game)

@@ -1,0 +1,174 @@
+"""One hidden layer after the pooling: against enumeration, and the table of poles against ball arithmetic."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from attn_closed_form import ToleranceError, banzhaf, shapley
+from attn_closed_form.game.hidden_layer import ACTIVATIONS, HiddenLayer, hidden_layer_game
+from attn_closed_form.game.links import EVEN_PARTS, LINKS, EvenEntry, activation_table
+from attn_closed_form.game.scores import PooledScores
+from attn_closed_form.game.tails import TailGame
+
+EXACT = [name for name, activation in ACTIVATIONS.items() if activation.link is not None]
+D = 8
+K = 5
+C = 3
+
+
+def random_network(
+    seed: int, activation: str, d: int = D, background: bool = True, replaced: bool = False
+) -> TailGame:
+    """Eight players, three pooled numbers, five hidden units."""
+    rng = np.random.default_rng(seed)
+    more = {}
+    if background:
+        more = {"s_background": rng.normal(size=1), "v_background": rng.normal(size=C)}
+    if replaced:
+        more["s_absent"] = rng.normal(size=(1, d))
+        more["v_absent"] = rng.normal(size=(C, d))
+    scores = PooledScores(
+        s=2 * rng.normal(size=(1, d)),
+        v=2 * rng.normal(size=(C, d)),
+        bias=rng.normal(size=C),
+        **more,
+    )
+    layer = HiddenLayer(
+        weight=rng.normal(size=(K, C)),
+        bias=rng.normal(size=K),
+        activation=activation,
+        output=rng.normal(size=(2, K)),
+        output_bias=rng.normal(size=2),
+    )
+    return TailGame(scores, layer)
+
+
+def values_by_enumeration(game: TailGame, output: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Shapley and Banzhaf values from all coalitions, and the largest value."""
+    d = game.d
+    masks = (np.arange(1 << d)[:, None] >> np.arange(d) & 1).astype(bool)
+    values = game.value(masks)[:, output]
+    sizes = masks.sum(axis=1)
+    shapley_values = np.zeros(d)
+    banzhaf_values = np.zeros(d)
+    for j in range(d):
+        without = np.flatnonzero(~masks[:, j])
+        change = values[without | 1 << j] - values[without]
+        weight = [math.factorial(k) * math.factorial(d - 1 - k) for k in sizes[without].tolist()]
+        shapley_values[j] = np.dot(weight, change) / math.factorial(d)
+        banzhaf_values[j] = change.mean()
+    return shapley_values, banzhaf_values, float(np.abs(values).max())
+
+
+@pytest.mark.parametrize("activation", EXACT)
+@pytest.mark.parametrize(("background", "replaced"), [(True, False), (False, False), (False, True)])
+@pytest.mark.parametrize("tol", [1e-4, 1e-8])
+def test_values_keep_their_tolerance(
+    activation: str, background: bool, replaced: bool, tol: float
+) -> None:
+    game = random_network(len(activation), activation, background=background, replaced=replaced)
+    for output in (0, 1):
+        exact, exact_banzhaf, largest = values_by_enumeration(game, output)
+        summed = hidden_layer_game(game, output)
+        assert np.abs(shapley(summed, tol) - exact).max() <= tol * largest
+        assert np.abs(banzhaf(summed, tol) - exact_banzhaf).max() <= tol * largest
+
+
+@pytest.mark.parametrize("activation", [*EXACT, "identity"])
+def test_the_sum_of_games_has_the_values_of_the_network(activation: str) -> None:
+    game = random_network(3, activation, background=False)
+    masks = (np.arange(1 << D)[:, None] >> np.arange(D) & 1).astype(bool)
+    for output in (0, 1):
+        summed = hidden_layer_game(game, output)
+        np.testing.assert_allclose(
+            summed.value(masks), game.value(masks)[:, output], rtol=1e-12, atol=1e-12
+        )
+        assert np.abs(summed.value(masks)).max() <= summed.bounds.sum() + abs(summed.constant)
+        assert summed.scale <= np.abs(game.value(masks)[:, output]).max()
+
+
+@pytest.mark.parametrize("activation", ["gelu", "tanh"])
+def test_a_tolerance_that_is_named_works(activation: str) -> None:
+    game = random_network(4, activation)
+    exact, _, largest = values_by_enumeration(game, 0)
+    summed = hidden_layer_game(game, 0)
+    with pytest.raises(ToleranceError) as refusal:
+        shapley(summed, 1e-15)
+    smallest = refusal.value.smallest
+    assert 1e-15 < smallest < 1e-6
+    assert np.abs(shapley(summed, smallest) - exact).max() <= smallest * largest
+
+
+def test_what_has_no_exact_values_says_so() -> None:
+    with pytest.raises(ValueError, match="relu"):
+        hidden_layer_game(random_network(0, "relu"))
+    with pytest.raises(ValueError, match="activation"):
+        random_network(0, "cube")
+    with pytest.raises(TypeError, match="game"):
+        hidden_layer_game(TailGame(random_network(0, "tanh").scores, lambda h: h[:, 0]))
+    one_head = random_network(0, "tanh").scores
+    two_heads = PooledScores(
+        s=np.zeros((2, 3)), v=np.zeros((2, 3)), bias=np.zeros(2), head=np.array([0, 1])
+    )
+    layer = HiddenLayer(np.ones((1, 2)), np.zeros(1), "tanh", np.ones((1, 1)), np.zeros(1))
+    assert one_head.s.shape[0] == 1
+    with pytest.raises(ValueError, match="one head"):
+        hidden_layer_game(TailGame(two_heads, layer))
+
+
+def entries() -> list[tuple[str, float, EvenEntry]]:
+    """All entries of the shipped table."""
+    return [
+        (kind, R, entry)
+        for kind, ranges in activation_table().items()
+        for R, of_range in ranges.items()
+        for entry in of_range
+    ]
+
+
+def prove(kind: str, R: float, entry: EvenEntry, factor: float = 1.0) -> float:
+    """The bound that ball arithmetic proves for an entry, with all residues multiplied by a factor."""
+    pytest.importorskip("flint")
+    from proofs_check.links import proved_even_bound
+
+    residue = (entry.residue * factor).tolist()
+    return proved_even_bound(kind, entry.constant, entry.z.tolist(), residue, R, entry.bound)
+
+
+@pytest.mark.parametrize("index", range(0, 240, 23))
+def test_bounds_of_the_table_are_proved(index: int) -> None:
+    kind, R, entry = entries()[index]
+    assert prove(kind, R, entry) <= entry.bound
+
+
+@pytest.mark.slow
+def test_every_bound_of_the_table_is_proved() -> None:
+    for kind, R, entry in entries():
+        assert prove(kind, R, entry) <= entry.bound, (kind, R, entry.z.size)
+
+
+def test_the_proof_notices_a_wrong_entry() -> None:
+    kind, R, entry = entries()[30]
+    assert prove(kind, R, entry, factor=1 + 1e-3) > entry.bound
+    assert prove(kind, 2 * R, entry) > 10 * entry.bound
+
+
+@pytest.mark.parametrize("kind", list(EVEN_PARTS))
+def test_slopes_of_links_are_bounds(kind: str) -> None:
+    x = np.linspace(-40, 40, 400_001)
+    steepest = np.abs(np.diff(EVEN_PARTS[kind](x)) / np.diff(x)).max()
+    assert (1 - 1e-9) * steepest <= LINKS[kind].slope(-40.0, 40.0) < 1.02 * steepest
+
+
+def test_activations_are_a_line_plus_a_link() -> None:
+    x = np.linspace(-9, 9, 101)
+    for name in EXACT:
+        activation = ACTIVATIONS[name]
+        assert activation.link is not None
+        rebuilt = activation.slope * x + activation.factor * activation.link(x)
+        np.testing.assert_allclose(
+            rebuilt + activation.constant, activation.function(x), atol=1e-14, rtol=1e-13
+        )
