@@ -15,6 +15,7 @@ ROOT = Path(__file__).parent.parent
 LEVELS = {
     "_types": 0,
     "_lazy": 0,
+    "_erf": 0.5,
     "_legendre": 0.5,
     "_progress": 0,
     "_arrays": 0.5,
