@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._arrays import finite, positive
+from ..._erf import erf
 from ..._types import Array, Ids
 from ...game.scores import PooledScores
 
@@ -41,11 +42,6 @@ class Activation(NamedTuple):
 
     function: Callable[[Array], Array]
     derivative: Callable[[Array], Array]
-
-
-def erf(x: Array) -> Array:
-    """Compute the error function on arrays, which NumPy lacks."""
-    return np.fromiter(map(math.erf, x.ravel()), np.float64, x.size).reshape(x.shape)
 
 
 def sigmoid(x: Array) -> Array:
