@@ -123,6 +123,10 @@ class ExplainedScale:
             number = "0.0"
         return f"{number}{'' if error is None else f' ± {100 * error:.1f}'} points"
 
+    def tick(self, value: float) -> str:
+        """Format a round number on an axis, such as "20%"."""
+        return f"{self.unit['factor'] * value:g}{self.unit['level']}"
+
     def bound(self, value: float, upper: bool) -> str:
         """Format a certified bound. Probabilities and risks are rounded such that the written bound holds."""
         if self.link is None:

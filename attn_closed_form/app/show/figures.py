@@ -36,6 +36,8 @@ UNSIGNED = (110, 110, 110)  # gray
 LEVELS = (0.125, 0.3, 0.5, 0.75)
 # Tuning: the number of named players in a waterfall, which fits on a phone.
 MOST_STEPS = 10
+# The rounding of a running sum of a few probabilities, with a wide margin, which no picture shows.
+ROOM = 1e-9
 # Tuning: the number of classes with a bar.
 MOST_CLASSES = 6
 # Tuning: the number of rows in a table of numbers.
@@ -147,27 +149,56 @@ def verdict(explanations: Explanations) -> str:
     """State the most probable class, its probability, and the explained output if it is another one.
 
     >>> from attn_closed_form import load_demo_model
-    >>> verdict(load_demo_model().explain("A fine film", "loo")), verdict(
-    ...     load_demo_model().explain("A fine film", "loo", scale="logit")
-    ... )
-    ('positive, 69%', 'positive, 69% (logit +0.6696)')
+    >>> model = load_demo_model()
+    >>> verdict(model.explain("A fine film", "loo"))
+    'positive, 69%'
+    >>> verdict(model.explain("A fine film", "loo", scale="logit"))
+    'positive, 69% (logit +0.6696)'
     """
     chances = explanations.probabilities
-    output = explanations.output
-    scale = explanations.scale
     if chances is None:
-        return f"{visible(output)} {scale.level(explanations.prediction)}"
+        level = explanations.scale.level(explanations.prediction)
+        return f"{visible(explanations.output)} {level}"
     best = max(chances, key=lambda name: chances[name])
     headline = f"{visible(best)}, {percent(chances[best], decimals=0)}"
+    explained = explained_number(explanations)
+    if explained:
+        return f"{headline} ({explained})"
+    return headline
+
+
+def explained_number(explanations: Explanations) -> str:
+    """State the explained output and its value if that is not the probability of the most probable class."""
+    chances = explanations.probabilities or {}
+    output = explanations.output
+    scale = explanations.scale
+    is_best = bool(chances) and output == max(chances, key=lambda name: chances[name])
+    level = scale.level(explanations.prediction)
+    if scale.link is None and is_best:
+        return f"{scale.name} {level}"
     if scale.link is None:
-        if output == best:
-            explained = "logit"
-        else:
-            explained = f"logit of {visible(output)}"
-        return f"{headline} ({explained} {scale.level(explanations.prediction)})"
-    if output == best:
-        return headline
-    return f"{headline} ({visible(output)} {scale.level(explanations.prediction)})"
+        return f"{scale.name} of {visible(output)} {level}"
+    if is_best:
+        return ""
+    return f"{visible(output)} {level}"
+
+
+def headline(explanations: Explanations, thing: str = "This text") -> str:
+    """State the answer in a sentence, such as "This text is rated positive: 76%".
+
+    >>> from attn_closed_form import load_demo_model
+    >>> headline(load_demo_model().explain("A fine film", "loo"))
+    'This text is rated positive: 69%'
+    """
+    chances = explanations.probabilities
+    if chances is None:
+        what = explanations.scale.of_output(visible(explanations.output))
+        return f"{what[0].upper()}{what[1:]} is {explanations.scale.level(explanations.prediction)}"
+    best = max(chances, key=lambda name: chances[name])
+    named = visible(best)
+    if named.isdecimal():  # a class without a name must not read like a number
+        named = f"class {named}"
+    return f"{thing} is rated {named}: {percent(chances[best], decimals=0)}"
 
 
 class Bar(NamedTuple):
@@ -203,63 +234,139 @@ def class_bars(explanations: Explanations) -> tuple[Bar, ...]:
     )
 
 
-def waterfall(e: Explanation, top: int = MOST_STEPS) -> tuple[Bar, ...]:
+class Waterfall(NamedTuple):
+    """The bars of a waterfall, and pairs (position, text) that mark its axis."""
+
+    bars: tuple[Bar, ...]
+    ticks: tuple[tuple[float, str], ...]
+
+
+class Step(NamedTuple):
+    """One step of a waterfall before it has a place: the change and its standard error."""
+
+    label: str
+    change: float
+    members: int
+    error: float = 0.0
+
+
+def waterfall(e: Explanation, top: int = MOST_STEPS) -> Waterfall:
     """Return bars from the baseline (every player absent) to the prediction, for scores that add up to it.
 
-    The `top` players have separate bars, and all others share one.
+    The `top` players have separate bars. The others share two: those that raise the prediction, and those that lower
+    it. The strongest comes first, except that no probability passes 0% or 100% on the way if another order avoids it.
 
     >>> from attn_closed_form import load_demo_model
-    >>> bars = waterfall(load_demo_model().explain("A fine film", "shapley")["shapley"], top=1)
-    >>> [(bar.label, bar.text) for bar in bars]
-    [('baseline', '48.9%'), ('fine', '+19.0 points'), ('2 others', '+1.2 points'), ('positive', '69.1%')]
+    >>> e = load_demo_model().explain("A fine film", "shapley")["shapley"]
+    >>> [(bar.label, bar.text) for bar in waterfall(e, top=1).bars]
+    [('baseline', '48.9%'), ('fine', '+19.0 points'), ('2 others raise it', '+1.2 points'), ('positive', '69.1%')]
     """
+    steps = _steps(e, top)
+    if e.scale.in_percent:
+        steps = ordered_within(e.base_value, steps, 0.0, 1.0)
+    ends = e.base_value + np.cumsum([step.change for step in steps])
+    if e.of_fit and e.evidence.fit is not None and e.evidence.fit.at_text:
+        # The difference between a fitted game and the model has a separate bar, so the players end before it.
+        steps.append(Step("what the fit misses", e.evidence.fit.at_text, 1))
+        ends = np.append(ends, e.prediction)
+    starts = np.append(e.base_value, ends[:-1])
+    scale = _axis(e, [*starts, *ends, e.prediction], [step.error for step in steps])
+    bars = [_end_bar("baseline", e.base_value, e, scale)]
+    for step, start, end in zip(steps, starts.tolist(), ends.tolist(), strict=True):
+        left, right = sorted((scale.unit(start), scale.unit(end)))
+        bars.append(
+            Bar(
+                label=step.label,
+                text=e.scale.change(end - start, error=step.error or None),
+                kind="for" if end >= start else "against",
+                start=start,
+                end=end,
+                left=left,
+                right=right,
+                members=step.members,
+                error=step.error / (scale.high - scale.low),
+            )
+        )
+    bars.append(_end_bar(visible(e.output), e.prediction, e, scale))
+    ticks = tuple((at, e.scale.tick(number)) for at, number in scale.ticks)
+    return Waterfall(tuple(bars), ticks)
+
+
+def _steps(e: Explanation, top: int) -> list[Step]:
+    """Return the `top` strongest players, strongest first, and the others by sign."""
     order = np.argsort(-np.abs(e.scores), kind="stable")
     named = order
     if len(order) > top + 1:  # a bar for one other player is better used for its name
         named = order[:top]
-    # The difference between a fitted game and the model has a separate bar, so the players end before it.
-    if e.of_fit and e.evidence.fit is not None:
-        missed = e.evidence.fit.at_text
-    else:
-        missed = 0.0
-    ends = [e.base_value, *(e.base_value + np.cumsum(e.scores[named])).tolist()]
+    others = order[len(named) :]
     words = names(e.evidence)
-    shown = [("baseline", 0), *((words[j], 1) for j in named)]
-    if len(named) < len(order):
-        others = len(order) - len(named)
-        shown = [*shown, (f"{others} others", others)]
-        ends = [*ends, e.prediction - missed]
-    if missed:
-        shown = [*shown, ("what the fit misses", 1)]
-        ends = [*ends, e.prediction]
-    shown = [*shown, (visible(e.output), 0)]
-    ends = [*ends, e.prediction]
-    starts = [ends[0], *ends[:-2], ends[-1]]
-    sampled = np.zeros(
-        len(ends)
-    )  # the standard errors of the named players; the shared bar has none
+    errors = np.zeros(len(order))
     if e.standard_error is not None:
-        sampled[1 : 1 + len(named)] = e.standard_error[named]
-    scale = Scale.around([*(ends - sampled), *(ends + sampled)])
-    bars = []
-    for (label, count), start, end, error in zip(
-        shown, starts, ends, sampled.tolist(), strict=True
+        errors = e.standard_error
+    steps = [Step(words[j], float(e.scores[j]), 1, float(errors[j])) for j in named]
+    raising = others[e.scores[others] >= 0]
+    lowering = others[e.scores[others] < 0]
+    for players, singular, plural in (
+        (raising, "1 other raises it", "others raise it"),
+        (lowering, "1 other lowers it", "others lower it"),
     ):
-        left, right = sorted((scale.unit(start), scale.unit(end)))
-        if count:
-            text = e.scale.change(end - start, error=error or None)
-        else:
-            text = e.scale.level(end)
-        if not count:
-            kind = "end"
-        elif end >= start:
-            kind = "for"
-        else:
-            kind = "against"
-        bars.append(
-            Bar(label, text, kind, start, end, left, right, count, error / (scale.high - scale.low))
-        )
-    return tuple(bars)
+        if players.size:
+            label = singular if players.size == 1 else f"{players.size:,} {plural}"
+            # Standard errors of several players cannot be added without their correlations.
+            steps.append(Step(label, float(e.scores[players].sum()), int(players.size)))
+    return steps
+
+
+def ordered_within(start: float, steps: Sequence[Step], low: float, high: float) -> list[Step]:
+    """Order steps such that their running sum stays between low and high, if any order does.
+
+    The first step that allows it comes first, and so on. If no order does, each next step passes an end by the least.
+    """
+    numbers = range(len(steps))
+    changes = [step.change for step in steps]
+    # The running sum depends only on the set of steps that were taken, so a set that fails is tried only once.
+    failed: set[frozenset[int]] = set()
+
+    def search(taken: list[int], at: float) -> list[int] | None:
+        if len(taken) == len(steps):
+            return taken
+        if frozenset(taken) in failed:
+            return None
+        for i in numbers:
+            after = at + changes[i]
+            if i not in taken and low - ROOM <= after <= high + ROOM:
+                found = search([*taken, i], after)
+                if found is not None:
+                    return found
+        failed.add(frozenset(taken))
+        return None
+
+    order = search([], start)
+    if order is None:
+        order = []
+        at = start
+        while len(order) < len(steps):
+            others = [i for i in numbers if i not in order]
+            nearest = min(
+                others, key=lambda i: max(low - (at + changes[i]), at + changes[i] - high)
+            )
+            order.append(nearest)
+            at += changes[nearest]
+    return [steps[i] for i in order]
+
+
+def _axis(e: Explanation, values: Sequence[float], errors: Sequence[float]) -> Scale:
+    """Return the scale of a waterfall: 0% to 100% for probabilities, otherwise what the bars need."""
+    if e.scale.in_percent:
+        return Scale.around([0.0, 1.0, *values])
+    margin = max(errors, default=0.0)
+    return Scale.around([min(values) - margin, max(values) + margin])
+
+
+def _end_bar(label: str, value: float, e: Explanation, scale: Scale) -> Bar:
+    """Return the bar of the baseline or of the prediction, which is a line."""
+    at = scale.unit(value)
+    return Bar(label, e.scale.level(value), "end", value, value, at, at, 0)
 
 
 class Piece(NamedTuple):
@@ -565,10 +672,9 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
         lead = leader(explanations)
     else:
         lead = None
+    steps = Waterfall((), ())
     if lead and lead.method == explanations.evidence.headline:
         steps = waterfall(lead)
-    else:
-        steps = ()
     return {
         "headline": verdict(explanations),
         "notice": notice(explanations),
@@ -579,7 +685,8 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
         "leader": None if lead is None else lead.method,
         "text": None if lead is None else colored_text(lead)._asdict(),
         "strongest": strongest_players(explanations) if explanations else [],
-        "waterfall": [bar._asdict() for bar in steps],
+        "waterfall": [bar._asdict() for bar in steps.bars],
+        "ticks": steps.ticks,
         "methods": [
             {**family._asdict(), "rows": [row._asdict() for row in family.rows]}
             for family in method_rows(explanations)

@@ -225,7 +225,7 @@ def _sum_and_reasons(explanations: Explanations) -> str:
     if e.error is not None:
         accuracy = f"Exact Shapley values of the {e.scale.name}, each with a guaranteed error of at most {e.error:.0e}."
     note = f"{accuracy} The baseline is the prediction with all {things} absent."
-    bars = _section("How it adds up", note, _bars(figures.waterfall(e)), "h2")
+    bars = _section("How it adds up", note, _waterfall(e), "h2")
     if explanations.evidence.exact:
         why = _why(explanations)
     else:
@@ -244,20 +244,30 @@ def _classes(explanations: Explanations) -> str:
     return ""
 
 
-def _bars(bars: Sequence[Bar]) -> str:
-    """Return bars with their labels and numbers, one row each."""
+def _bars(bars: Sequence[Bar], axis: str = "") -> str:
+    """Return bars with their labels and numbers, one row each, and an axis below them."""
     rows = []
     for bar in bars:
         end = " class=end" if bar.kind == "end" else ""
         drawn = _track(bar.kind, bar.left, bar.right)
         if bar.error:  # one standard error to each side of the tip
             tip = bar.right if bar.kind == "for" else bar.left
-            drawn += _track("error", tip - bar.error, tip + bar.error)
+            drawn += _track("error", max(tip - bar.error, 0.0), min(tip + bar.error, 1.0))
         rows.append(
             f"<span{end} dir=auto>{escape(bar.label, 40)}</span><span{end}>{prose(bar.text)}</span>"
             f"<div class=track>{drawn}</div>"
         )
-    return f'<div class="bars" style="--zero:{100 * bars[0].left:.1f}%">{"".join(rows)}</div>'
+    return f'<div class="bars" style="--zero:{100 * bars[0].left:.1f}%">{"".join(rows)}{axis}</div>'
+
+
+def _waterfall(e: Explanation) -> str:
+    """Return the steps of a waterfall above their axis."""
+    steps = figures.waterfall(e)
+    ticks = "".join(
+        f'<span style="left:{100 * at:.1f}%">{prose(text)}</span>' for at, text in steps.ticks
+    )
+    axis = f'<span></span><span></span><div class="track axis">{ticks}</div>'
+    return _bars(steps.bars, axis)
 
 
 def _track(kind: str, left: float, right: float) -> str:
@@ -322,7 +332,7 @@ def _other_classes(explanations: Explanations) -> str:
         else:
             logit = f" (logit {e.prediction:+.4f})"
         title = f"{escape(name, 30)}, {prose(percent(chances[name]) + logit)}"
-        body = _text_of(e, hover=True) + _bars(figures.waterfall(e))
+        body = _text_of(e, hover=True) + _waterfall(e)
         parts.append(f"<details name=class><summary>{title}</summary>{body}</details>")
     return f"<h2>The other classes</h2>{''.join(parts)}"
 

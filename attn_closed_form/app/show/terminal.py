@@ -114,7 +114,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _waterfall(e: Explanation, columns: int, color: bool) -> str:
-    steps = figures.waterfall(e)
+    steps = figures.waterfall(e).bars
     labels = [elide(step.label, LONGEST_LABEL) for step in steps]
     pad = max(map(width, labels))
     numbers = max(len(step.text) for step in steps)

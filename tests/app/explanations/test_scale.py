@@ -338,7 +338,7 @@ def test_every_view_says_which_scale_it_shows():
 
 def test_the_waterfall_is_in_per_cent_and_points():
     found = calibrated().explain(TEXT, "shapley")
-    first, *words, last = waterfall(found["shapley"])
+    first, *words, last = waterfall(found["shapley"]).bars
     assert (
         first.text == f"{100 * first.end:.1f}%" and last.text == f"{100 * found.prediction:.1f}%"
     )
@@ -355,7 +355,7 @@ def test_the_report_has_the_logit_behind_a_switch():
     page = report(model.explain(TEXT))
     before, logits = page.split('<div class="logit">')
     assert "Show logits" in before and "Explained: the logit of" not in before
-    step = waterfall(model.explain(TEXT, "shapley", scale="logit")["shapley"])[1]
+    step = waterfall(model.explain(TEXT, "shapley", scale="logit")["shapley"]).bars[1]
     assert f">{step.text}<" in logits and f">{step.text}<" not in before
     assert "Show logits" not in report(model.explain(TEXT, scale="logit"))
     assert "Show logits" not in report(model.explain(TEXT, "alpha-mean"))

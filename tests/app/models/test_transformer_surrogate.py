@@ -150,7 +150,7 @@ def test_every_view_shows_the_sampled_values_first_with_their_standard_errors():
     assert next(iter(found)) == "shapley-sampled"
     e = found["shapley-sampled"]
     assert e.scale.name == "probability" and found["slalom-value"].scale.name == "logit"
-    steps = waterfall(e, top=3)
+    steps = waterfall(e, top=3).bars
     assert (
         steps[0].end == pytest.approx(found.evidence.absent_value) and steps[-1].end == e.prediction
     )
@@ -308,7 +308,7 @@ def test_reasons_are_checked_by_running_the_model():
 
 def test_the_waterfall_ends_at_the_model_with_what_the_fit_misses():
     e = explained()["shapley"]
-    steps = waterfall(e, top=4)
+    steps = waterfall(e, top=4).bars
     assert [step.label for step in steps[-2:]] == ["what the fit misses", e.output]
     assert all(a.end == pytest.approx(b.start) for a, b in itertools.pairwise(steps))
     assert steps[-1].end == e.prediction

@@ -1,11 +1,14 @@
 """The data of the figures: places, signs, orders and sums, before any view draws them."""
 
+import dataclasses
 import json
-from itertools import pairwise
+from itertools import pairwise, permutations
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from attn_closed_form import METHODS, explain, load_demo_model
 from attn_closed_form._arrays import plain
@@ -16,6 +19,7 @@ from attn_closed_form.app.show.figures import (
     LINE,
     PLANE,
     Scale,
+    Step,
     class_bars,
     colored_text,
     figures_of,
@@ -23,6 +27,7 @@ from attn_closed_form.app.show.figures import (
     method_rows,
     names,
     notice,
+    ordered_within,
     partners,
     removal,
     slalom_plane,
@@ -59,7 +64,7 @@ def test_scales_hold_their_values_and_their_ticks_are_round_and_inside():
 @pytest.mark.parametrize("top", [1, 3, 10, 100])
 def test_a_waterfall_goes_from_nobody_to_the_prediction_without_a_gap(found, top):
     e = found["shapley"]
-    steps = waterfall(e, top)
+    steps = waterfall(e, top).bars
     assert (
         steps[0].end == e.base_value
         and steps[-1].end == e.prediction
@@ -71,11 +76,18 @@ def test_a_waterfall_goes_from_nobody_to_the_prediction_without_a_gap(found, top
         assert after.start == before.end
     assert steps[-2].end == pytest.approx(e.prediction, abs=1e-9)
     order = np.argsort(-np.abs(e.scores), kind="stable")
-    for step, j in zip(steps[1:], order[:top], strict=False):
-        assert step.label == e.labels[j] and step.end - step.start == pytest.approx(
-            e.scores[j], abs=1e-12
-        )
+    named = len(order) if top >= len(order) - 1 else top
+    for step, j in zip(steps[1:], order[:named], strict=False):
+        assert step.label == e.labels[j]
+        assert step.end - step.start == pytest.approx(e.scores[j], abs=1e-12)
         assert step.kind == ("for" if e.scores[j] >= 0 else "against")
+    others = e.scores[order[named:]]
+    for step, total in zip(
+        steps[1 + named : -1],
+        [others[others >= 0].sum(), others[others < 0].sum()],
+        strict=False,
+    ):
+        assert step.end - step.start == pytest.approx(total, abs=1e-12)
     for step in steps:
         assert 0 <= step.left <= step.right <= 1
     lengths = [step.right - step.left for step in steps[1:-1]]
@@ -83,18 +95,59 @@ def test_a_waterfall_goes_from_nobody_to_the_prediction_without_a_gap(found, top
                        [abs(step.end - step.start) for step in steps[1:-1]])  # fmt: skip
 
 
+@settings(deadline=None)
+@given(st.data())
+def test_a_waterfall_of_a_probability_passes_an_end_only_if_every_order_does(data):
+    """Of random changes between two probabilities; every order is tried."""
+    changes = data.draw(st.lists(st.floats(-0.6, 0.6), min_size=1, max_size=5))
+    base = data.draw(st.floats(0, 1))
+    end = base + sum(changes)
+    assume(0 <= end <= 1)
+    steps = ordered_within(base, [Step(str(i), c, 1) for i, c in enumerate(changes)], 0.0, 1.0)
+    assert sorted(step.label for step in steps) == sorted(map(str, range(len(changes))))
+
+    def excess(order):
+        path = base + np.cumsum(order)
+        return max(float(np.max(path)) - 1, float(-np.min(path)), 0.0)
+
+    ours = excess([step.change for step in steps])
+    best = min(excess(order) for order in permutations(changes))
+    assert ours <= 1e-9 or best > 1e-9
+
+
+def test_the_axis_of_a_probability_goes_from_0_to_100(found):
+    model = load_demo_model()
+    e = model.explain("A dull film with a wonderful, wonderful end. Awful!", "shapley")["shapley"]
+    steps = waterfall(e, 4)
+    assert steps.ticks[0] == (0.0, "0%") and steps.ticks[-1] == (1.0, "100%")
+    for bar in steps.bars:
+        assert (bar.left, bar.right) == pytest.approx(sorted((bar.start, bar.end)))
+    on_logits = waterfall(found["shapley"], 4)
+    assert len(on_logits.ticks) > 2 and all("%" not in text for _, text in on_logits.ticks)
+
+
+def test_others_are_counted_by_sign():
+    e = load_demo_model().explain("wonderful dull film", "shapley")["shapley"]
+    of_signs = {
+        (0.3, 0.01, -0.02): ["1 other raises it", "1 other lowers it"],
+        (0.3, 0.01, 0.02): ["2 others raise it"],
+        (0.3, -0.01, -0.02): ["2 others lower it"],
+    }
+    for scores, labels in of_signs.items():
+        changed = dataclasses.replace(e, scores=np.array(scores))
+        bars = waterfall(changed, 1).bars
+        assert [bar.label for bar in bars[1:-1] if bar.members and "other" in bar.label] == labels
+
+
 def test_the_waterfall_of_a_fit_ends_before_what_the_fit_misses(found, monkeypatch):
     fit = SimpleNamespace(at_text=0.25, name="fit")
     monkeypatch.setitem(found.evidence.__dict__, "fit", fit)
     monkeypatch.setattr(type(found.evidence.model), "surrogate", "fit")
     e = found["shapley"]
-    *_, others, missed, last = waterfall(e, 2)
-    assert others.members == len(e.scores) - 2 and others.end == missed.start == e.prediction - 0.25
-    assert (
-        missed.label == "what the fit misses"
-        and missed.end - missed.start == pytest.approx(0.25)
-        and missed.end == last.end == e.prediction
-    )
+    *_, raising, lowering, missed, last = waterfall(e, 2).bars
+    assert raising.members + lowering.members == len(e.scores) - 2
+    assert lowering.end == missed.start
+    assert missed.label == "what the fit misses" and missed.end == last.end == e.prediction
 
 
 @pytest.mark.parametrize("name", HOSTILE)
