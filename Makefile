@@ -14,7 +14,7 @@ demo: $(VENV)/.core                ## explain a sentence with the embedded model
 test: $(VENV)/.dev                 ## the tests that are not slow and need no torch, and every docstring example
 	$(BIN)/python -m pytest -q -n 2 -m "not slow" $(ARGS)
 
-test-all: $(VENV)/.all             ## every test: browser, cluster, kills, load, all entries of the tables, torch
+test-all: $(VENV)/.all             ## every test: browser, cluster, kills, soak, all entries of the tables, torch
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)
 
 coverage: $(VENV)/.dev             ## the same as test, and which lines of the library were run
