@@ -292,6 +292,15 @@ def predict_bags(
     return np.concatenate(logits).astype(np.float64)
 
 
+#: The options of the layout "clam" for the network of `bag_logits`, which its weights alone do not tell.
+OPTIONS: dict[str, Any] = {
+    "activation": "tanh",
+    "gate": "sigmoid",
+    "embed_activation": "relu",
+    "attention_temperature": 1.0,
+}
+
+
 def state_dict(training: BagTraining) -> dict[str, NDArray[np.float64]]:
     """Return the weights under the names of CLAM's single-branch network, including the standardization."""
     p = {name: np.asarray(array, dtype=np.float64) for name, array in training.params.items()}

@@ -9,6 +9,7 @@ that of `bags.py`.
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Iterable, Sequence
@@ -28,7 +29,7 @@ from attn_closed_form.app.explanations.settings import MARGIN
 from attn_closed_form.app.files.arrays import write_arrays
 from attn_closed_form.app.files.tables import Labelled
 
-from .bags import BagConfig, BagTraining, fit_bags, predict_bags, state_dict
+from .bags import OPTIONS, BagConfig, BagTraining, fit_bags, predict_bags, state_dict
 from .config import Config, automatic
 from .scores import balanced_weights, log_probabilities
 from .split import Split, split_stratified, stratified
@@ -333,7 +334,7 @@ class AttentionBagClassifier(_AttentionClassifier):
     def to_model(self) -> BagClassifier:
         """Convert the network to an `attn_closed_form.BagClassifier`, which only needs NumPy."""
         return BagClassifier.from_state_dict(
-            self.state_dict(), layout="clam", outputs=tuple(map(str, self.classes_))
+            self.state_dict(), layout="clam", outputs=tuple(map(str, self.classes_)), **OPTIONS
         )
 
     def explain(self, bag: Any, methods: Any = None, **settings: Any) -> Explanations:
@@ -346,7 +347,8 @@ class AttentionBagClassifier(_AttentionClassifier):
         `BagClassifier.from_state_dict(path)` and the command `attn-closed-form bag` read it; the file includes the
         class names.
         """
-        write_arrays({**self.state_dict(), "outputs": self.classes_.astype(str)}, path)
+        texts = {"outputs": self.classes_.astype(str), "options": np.array([json.dumps(OPTIONS)])}
+        write_arrays({**self.state_dict(), **texts}, path)
 
     def _logits(self, X: Bags) -> NDArray[np.float64]:
         return predict_bags(self._training, check_bags(X, self.n_features_in_))

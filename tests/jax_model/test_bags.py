@@ -221,6 +221,7 @@ def test_files_hold_the_arrays_and_the_names(tmp_path, suffix):
         with np.load(path, allow_pickle=False) as archive:
             found = {name: archive[name] for name in archive.files}
         assert found.pop("outputs").tolist() == ["normal", "tumor"]
+        assert found.pop("options").size == 1
     else:
         from safetensors.numpy import load_file
 
@@ -241,6 +242,7 @@ def test_the_exact_model_predicts_and_explains_the_same(tmp_path, classes, suffi
     model.save(tmp_path / f"model{suffix}")
     for exact in (model.to_model(), BagClassifier.from_state_dict(tmp_path / f"model{suffix}")):
         assert exact.outputs == tuple(model.classes_)
+        assert exact.doubts == ""  # the trainer knows its activations, and writes them to the file
         for bag, row in zip(bags, model.predict_proba(bags), strict=True):
             np.testing.assert_allclose(exact.predict_proba([bag])[0], row, atol=1e-5)
             np.testing.assert_allclose(

@@ -263,13 +263,21 @@ class Linear(NamedTuple):
 class State:
     """The weights of a network by name, with a record of those that were read.
 
-    `outputs` are the class names, if the file has them; `source` names the file in error messages.
+    `outputs` are the class names and `options` those of a layout, if the file has them; `source` names the file in
+    error messages.
     """
 
-    def __init__(self, arrays: Arrays, source: str, outputs: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        arrays: Arrays,
+        source: str,
+        outputs: Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.arrays = dict(arrays)
         self.source = source
         self.outputs = tuple(outputs)
+        self.options = dict(options or {})
         self.read: set[str] = set()
 
     def keys(self, pattern: str) -> list[str]:
@@ -363,12 +371,9 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
         raise ValueError(
             f"{name}: expected a state dict (names with weights), got one {type(content).__name__}"
         )
-    names = content.get(
-        "outputs"
-    )  # `AttentionBagClassifier.save` writes them, other programs do not
-    outputs = (
-        names.ravel().tolist() if isinstance(names, np.ndarray) and names.dtype.kind == "U" else ()
-    )
+    # `AttentionBagClassifier.save` writes names of classes and options; other programs do not.
+    outputs = _texts(content.get("outputs"))
+    options = _json_object(name, _texts(content.get("options")))
     for _ in range(3):
         content = next(
             (content[key] for key in NESTED if isinstance(content.get(key), Mapping)), content
@@ -390,4 +395,21 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
         arrays = numeric
     while prefix := next((p for p in PREFIXES if all(key.startswith(p) for key in arrays)), None):
         arrays = {key.removeprefix(prefix): value for key, value in arrays.items()}
-    return State(arrays, name, outputs)
+    return State(arrays, name, outputs, options)
+
+
+def _texts(array: Any) -> tuple[str, ...]:
+    """Return the texts of an array, or none if it is anything else."""
+    if isinstance(array, np.ndarray) and array.dtype.kind == "U":
+        return tuple(array.ravel().tolist())
+    return ()
+
+
+def _json_object(source: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON object in a text that a file may have."""
+    if not texts:
+        return {}
+    try:
+        return dict(json.loads(texts[0]).items())
+    except (ValueError, AttributeError, RecursionError):
+        raise ValueError(f"{source}: options: expected a JSON object") from None

@@ -195,6 +195,7 @@ temperature 1 (not checked))
                 state, {role: name for role, name in roles.items() if role != "options"}
             )
             layout = "roles"
+        options = {**state.options, **options}
         network, layout = network_from_state(state, layout, options)
         if head not in HEADS:
             raise ValueError(f"head: expected one of {', '.join(HEADS)}, got {head!r}")
@@ -334,7 +335,8 @@ temperature 1 (not checked))
     ) -> BagCheck:
         """Compare with the logits of your network for some bags, and find the cause of a difference.
 
-        The options that fit best are in `BagCheck.model`. If the logits agree, this model counts as checked.
+        If the logits agree, `BagCheck.model` is this model without doubts; otherwise it has the options that fit best.
+        This model itself does not change.
 
         Parameters
         ----------
@@ -391,8 +393,7 @@ temperature 1 (not checked))
         limit = tol * max(1e-3, float(np.abs(yours).max()), float(np.abs(ours).max()))
         difference = float(np.abs(ours - yours).max())
         if difference <= limit:
-            object.__setattr__(self, "checked", True)
-            return BagCheck(difference, True, "", ours, yours, self)
+            return BagCheck(difference, True, "", ours, yours, replace(self, checked=True))
         cause, mended, options = _cause(self, several, ours, yours, limit)
         return BagCheck(difference, False, cause, ours, yours, mended, options)
 

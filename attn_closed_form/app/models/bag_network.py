@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._arrays import finite, positive
+from ..._arrays import choice, finite, positive
 from ..._erf import erf
 from ..._types import Array, Ids
 from ...game.scores import PooledScores
@@ -165,6 +165,7 @@ class Attention:
         None  # layer of the same shape, whose output multiplies that of the hidden layer
     )
     temperature: float = 1.0  # divides the log-masses
+    score_activation: str = "identity"  # a name of `ACTIVATIONS`, applied before the temperature
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "w", _weights("w", self.w, None, None))
@@ -178,6 +179,7 @@ class Attention:
         ):
             raise ValueError("gate: expected a layer of the shape of the hidden layer")
         positive("temperature", self.temperature)
+        choice("score_activation", self.score_activation, ACTIVATIONS)
 
     @property
     def E(self) -> int:
@@ -186,12 +188,22 @@ class Attention:
 
     def __call__(self, h: Array) -> Array:
         """Compute the log-masses: (n, E) -> (H, n)."""
+        scores = self._scores(h)
+        if self.score_activation != "identity":
+            scores = ACTIVATIONS[self.score_activation].function(scores)
+        return scores / self.temperature
+
+    def _scores(self, h: Array) -> Array:
+        """Compute the scores before their activation and temperature: (n, E) -> (H, n)."""
         if self.hidden is not None:
-            h = self.hidden(h) * (1.0 if self.gate is None else self.gate(h))
-        return (self.w @ h.T + self.c[:, None]) / self.temperature
+            gate = 1.0 if self.gate is None else self.gate(h)
+            h = self.hidden(h) * gate
+        return self.w @ h.T + self.c[:, None]
 
     def gradient(self, h: Array, slope: Array) -> Array:
         """Return the (n, E) sum over heads of `slope` (n, H) times ds/dh, at embedded instances h (n, E)."""
+        if self.score_activation != "identity":
+            slope = slope * ACTIVATIONS[self.score_activation].derivative(self._scores(h)).T
         slope = slope @ self.w / self.temperature
         if self.hidden is None:
             return slope

@@ -64,6 +64,8 @@ OPTIONS = {
     "last_activation": Option(
         None, tried=tuple(ACTIVATIONS)
     ),  # that of the embedding's last layer, if it differs
+    # A function of the scores before their temperature and their softmax.
+    "score_activation": Option("identity", tried=("sigmoid", "tanh", "relu", "leaky_relu")),
     "attention_temperature": Option(1.0, "temperature {:g}", _TEMPERATURES),
     "normalize": Option("", tried=NORMALIZATIONS[1:]),
     "epsilon": Option(1e-5, "epsilon {:g}", (1e-8, 1e-6, 1e-4, 1e-3, 1e-2)),  # PyTorch's default
@@ -82,7 +84,13 @@ def _defaults(*names: str) -> Options:
     return {name: OPTIONS[name].default for name in names}
 
 
-_EMBEDDED = ("embed_activation", "last_activation", "attention_temperature", "normalize")
+_EMBEDDED = (
+    "embed_activation",
+    "last_activation",
+    "score_activation",
+    "attention_temperature",
+    "normalize",
+)
 UNGATED = _defaults("activation", *_EMBEDDED)
 GATED = _defaults("activation", "gate", *_EMBEDDED)
 # Default width of a head, as in timm's AttentionPool2d.
@@ -120,9 +128,13 @@ def assumptions(network: BagNetwork, layout: str, given: Options) -> str:
         values.pop("epsilon", None)
     if "num_heads" in values:
         values["num_heads"] = values["num_heads"] or network.H
-    return ", ".join(
+    phrases = [
         OPTIONS[name].described.format(value) for name, value in values.items() if value is not None
-    )
+    ]
+    # A network without an attention could as well take the maximum of its instances.
+    if layout != "mean" and not attention.w.any():
+        phrases.append("mean pooling")
+    return ", ".join(phrases)
 
 
 class Layout(NamedTuple):
@@ -209,7 +221,12 @@ def _attention(state: State, layout: Layout, options: Options, E: int) -> Attent
     functions = {"hidden": activation, "gate": options.get("gate", "sigmoid")}
     named = zip(functions.items(), hidden, strict=False)
     layers: dict[str, Any] = {part: Layer(*layer, function) for (part, function), layer in named}
-    return Attention(*w, **layers, temperature=options["attention_temperature"])
+    return Attention(
+        *w,
+        **layers,
+        score_activation=options["score_activation"],
+        temperature=options["attention_temperature"],
+    )
 
 
 def _probe(
@@ -334,7 +351,10 @@ def _build_chief(state: State, layout: Layout, options: Options) -> BagNetwork:
 
 
 def _build_vjepa(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """Build V-JEPA's probe without a complete block: one query, keys and values from one layer, a linear head."""
+    """Build V-JEPA's probe without a complete block: one query, keys and values from one layer, a linear head.
+
+    The first version of V-JEPA has a layer `proj` after the attention, which its `forward` never applies.
+    """
     query = state.keys(r"(?:.*\.)?query_tokens")[0]
     start = query.removesuffix("query_tokens") + "cross_attention_block."
     Q, a = state.linear(f"{start}q")
@@ -343,9 +363,32 @@ def _build_vjepa(state: State, layout: Layout, options: Options) -> BagNetwork:
         raise ValueError(
             f"{query}: expected one query, got {len(queries)}; each has a separate output"
         )
-    return _probe(
-        queries, _parts(state, start, "kv"), _last(state, start, "linear|head|classifier"), options
-    )
+    state.leave(f"{start}proj.")
+    out = state.layer("linear|head|classifier")
+    return _probe(queries, _parts(state, start, "kv"), out, options)
+
+
+def _build_multihead(state: State, layout: Layout, options: Options) -> BagNetwork:
+    """Build PyTorch's `nn.MultiheadAttention` with one learned query, and a linear head.
+
+    The layer has the weights of queries, keys and values in one array, and a linear projection of its output.
+    """
+    start = state.keys(layout.marks[0])[0].removesuffix("in_proj_weight")
+    query = state.keys(layout.marks[1])[0]
+    weights = np.split(state.array(f"{start}in_proj_weight", 2), 3)
+    if f"{start}in_proj_bias" in state.arrays:
+        biases = np.split(state.array(f"{start}in_proj_bias", 1), 3)
+    else:
+        biases = [np.zeros(len(W)) for W in weights]
+    (Q, a), *parts = map(Linear, weights, biases)
+    queries = _rows(state.array(query)) @ Q.T + a
+    if len(queries) != 1:
+        raise ValueError(
+            f"{query}: expected one query, got {len(queries)}; each has a separate output"
+        )
+    projection = state.linear(f"{start}out_proj")
+    head = state.layer(r"(?:.*\.)?(?:head|fc|classifier|linear|out|output)(?:\.\d+)?")
+    return _probe(queries, parts, _after(projection, head), options)
 
 
 def _build_keras(state: State, layout: Layout, options: Options) -> BagNetwork:
@@ -535,6 +578,15 @@ LAYOUTS: dict[str, Layout] = {
         options={"num_heads": 12},
         build=_build_vjepa,
     ),
+    # PyTorch's nn.MultiheadAttention(query, bag, bag) with a learned query, then a linear head.
+    "multihead": Layout(
+        marks=(
+            r"(?!.*(?:self_attn|encoder|transformer|blocks?\.)).*in_proj_weight",
+            r"(?:.*\.)?(?:query|queries|q|latent|probe|seed|cls|cls_token|token)",
+        ),
+        options={"num_heads": None},
+        build=_build_multihead,
+    ),
     # timm's AttentionPool2d with class_token=True; without it, the query is the mean of the instances.
     "class_token": Layout(
         marks=tuple(
@@ -570,9 +622,14 @@ REFUSALS = (
     (r"[ib]_classifier\..*", "DSMIL", "its query is the highest-scoring instance that is present"),
     (r"(.*\.)?pos_layer\.proj\..*|.*to_qkv\..*", "TransMIL", f"self-attention: {_DEPENDENT}"),
     (
-        r".*(self_attn|in_proj_weight|transformer|encoder\.layers?\.\d|blocks?\.\d+\.attn).*",
+        r".*(self_attn|transformer|encoder\.layers?\.\d|blocks?\.\d+\.attn).*",
         "a transformer",
         _DEPENDENT,
+    ),
+    (
+        r"(.*\.)?in_proj_weight",
+        "an attention layer (nn.MultiheadAttention) without a learned query",
+        f"with a learned query it would be the layout 'multihead'; with others, {_DEPENDENT}",
     ),
     (r".*(weight_ih_l\d|weight_hh_l\d).*", "a recurrent network", _DEPENDENT),
     (
@@ -616,6 +673,10 @@ REFUSALS = (
 )
 
 
+# Layouts whose tokens come from an encoder in the same file, and one that shares a name with transformers.
+POOLING_OF_TOKENS = (["timm"], ["class_token"], ["multihead"])
+
+
 def network_from_state(
     state: State, layout: str, options: dict[str, Any]
 ) -> tuple[BagNetwork, str]:
@@ -656,7 +717,7 @@ def _recognize(state: State) -> str:
     if len(names) > 1:
         names = [name for name in names if state.layers(LAYOUTS[name].embed)]
     # The encoder in front of timm's pooling is not part of it, so it is not rejected as a transformer.
-    for pattern, what, why in REFUSALS if names not in (["timm"], ["class_token"]) else ():
+    for pattern, what, why in REFUSALS if names not in POOLING_OF_TOKENS else ():
         if keys := state.keys(pattern):
             raise ValueError(
                 f"{state.source}: looks like {what} ({keys[0]}), which is not a pooled game: {why}"
@@ -670,8 +731,9 @@ def _recognize(state: State) -> str:
         )
     raise ValueError(
         f"{state.source}: no layout of {', '.join(LAYOUTS)} fits; it has {state.summary()}. An encoder without a "
-        "classifier has no output to explain; a network that pools with one softmax can be passed to "
-        "BagClassifier.from_attention or game_from_black_box"
+        "classifier has no output to explain. For a network of an embedding, an attention and a linear layer with "
+        "other names, give them as `roles` (the command `roles` proposes some); any other network that pools with "
+        "one softmax can be passed to BagClassifier.from_attention or game_from_black_box"
     )
 
 
@@ -716,7 +778,7 @@ def renamed(state: State, roles: Mapping[str, Any]) -> State:
             for part in ("weight", "bias"):
                 if f"{name}.{part}" in arrays:
                     arrays[f"{new}.{part}"] = arrays.pop(f"{name}.{part}")
-    return State(arrays, state.source, state.outputs)
+    return State(arrays, state.source, state.outputs, state.options)
 
 
 def _listed(names: str | Sequence[str]) -> Sequence[str]:

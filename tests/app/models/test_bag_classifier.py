@@ -192,7 +192,9 @@ class TestCheck:
         )
         found = model.check(BAGS, model.predict_logits(BAGS) * (1 + 1e-6))
         assert found and found.agrees and found.cause == "" and 0 < found.difference < 1e-4
-        assert found.model is model and model.doubts == "" and "assumed" not in repr(model)
+        assert found.model.doubts == "" and "assumed" not in repr(found.model)
+        # The model that was asked about has not changed.
+        assert found.model is not model and not model.checked and "assumed" in repr(model)
 
     @pytest.mark.parametrize(
         "options",

@@ -362,9 +362,12 @@ class Chief(Clam):
 
 
 class VJepa(nn.Module):
-    """V-JEPA's attentive probe of 3 heads, without a complete block."""
+    """V-JEPA's attentive probe of 3 heads, without a complete block.
 
-    def __init__(self, width: int = 12, heads: int = 3) -> None:
+    In its first version, CrossAttention has a layer `proj` that its `forward` does not apply.
+    """
+
+    def __init__(self, first_version: bool, width: int = 12, heads: int = 3) -> None:
         super().__init__()
         self.heads = heads
         self.pooler = nn.Module()
@@ -372,6 +375,8 @@ class VJepa(nn.Module):
         self.pooler.cross_attention_block = nn.Module()
         self.pooler.cross_attention_block.q = nn.Linear(width, width)
         self.pooler.cross_attention_block.kv = nn.Linear(width, 2 * width)
+        if first_version:
+            self.pooler.cross_attention_block.proj = nn.Linear(width, width)
         self.linear = nn.Linear(width, C)
 
     def forward(self, x: Any) -> Any:
@@ -381,6 +386,20 @@ class VJepa(nn.Module):
         query = split(block.q(self.pooler.query_tokens[0]))
         out = nn.functional.scaled_dot_product_attention(query, split(key), split(value))
         return self.linear(out.reshape(-1))
+
+
+class MultiheadPool(nn.Module):
+    """Attention pooling by PyTorch's own nn.MultiheadAttention with a learned query."""
+
+    def __init__(self, bias: bool, width: int = 12, heads: int = 3) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.randn(1, 1, width))
+        self.attention = nn.MultiheadAttention(width, heads, bias=bias, batch_first=True)
+        self.classifier = nn.Linear(width, C)
+
+    def forward(self, x: Any) -> Any:
+        pooled, _ = self.attention(self.query, x[None], x[None], need_weights=False)
+        return self.classifier(pooled[0, 0])
 
 
 class ClassToken(nn.Module):
@@ -468,7 +487,12 @@ CASES: dict[str, Callable[[], Case]] = {
     "keras": lambda: Case("keras", KerasExample(gated=True)),
     "keras-ungated": lambda: Case("keras", KerasExample(gated=False)),
     "chief": lambda: Case("chief", Chief(organ=2), {"organ": 2}),
-    "vjepa": lambda: Case("vjepa", VJepa(), {"num_heads": 3}, 12),
+    "vjepa": lambda: Case("vjepa", VJepa(first_version=True), {"num_heads": 3}, 12),
+    "vjepa-2": lambda: Case("vjepa", VJepa(first_version=False), {"num_heads": 3}, 12),
+    "multihead": lambda: Case("multihead", MultiheadPool(bias=True), {"num_heads": 3}, 12),
+    "multihead-without-bias": lambda: Case(
+        "multihead", MultiheadPool(bias=False), {"num_heads": 3}, 12
+    ),
     "abmil": lambda: Case("abmil", Abmil(gated=False)),
     "abmil-gated": lambda: Case("abmil", Abmil(gated=True)),
     "mil-baseline": lambda: Case("mil_baseline", MilBaseline(gated=False)),

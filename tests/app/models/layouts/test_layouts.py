@@ -282,6 +282,22 @@ class Gate(networks.EncoderHead):  # type: ignore[misc]
         return self.head(torch.softmax(s, dim=1) @ h)[0]
 
 
+class ScoreSigmoid(networks.Xmil):  # type: ignore[misc]
+    """A sigmoid on the score before the softmax."""
+
+    def forward(self, x: Any) -> Any:
+        h = self.linear_layers(x)
+        s = torch.sigmoid(self.attention(h).T)
+        return self.classifier(torch.softmax(s, dim=1) @ h)[0]
+
+
+class OwkinMaximum(networks.OwkinMean):  # type: ignore[misc]
+    """A linear layer on the maximum of the instances, whose file looks like that of a mean."""
+
+    def forward(self, x: Any) -> Any:
+        return self.mlp(x[:, 3:].max(dim=0).values)
+
+
 class SizeTemperature(networks.Xmil):  # type: ignore[misc]
     """A temperature of sqrt(n)."""
 
@@ -340,6 +356,9 @@ UNSAID: dict[str, tuple[Any, bool]] = {
     "marugoto, ReLU attention": (lambda: _marugoto(_nn.ReLU()), True),
     "marugoto, epsilon 1e-3": (lambda: _marugoto(_nn.Tanh(), eps=1e-3), True),
     "xMIL, temperature sqrt(n)": (lambda: SizeTemperature(1), False),
+    "xMIL, sigmoid on the score": (lambda: ScoreSigmoid(1), True),
+    "owkin, maximum": (lambda: OwkinMaximum(), False),
+    "multihead, other number of heads": (lambda: networks.MultiheadPool(bias=True), True),
 }
 
 
@@ -365,7 +384,21 @@ def test_what_a_file_does_not_hold_is_said_and_then_found_or_refused(name: str) 
             _ = result.model
 
 
-@pytest.mark.parametrize("name", ["keras", "class-token", "timm", "aim", "vjepa"])
+def test_a_file_without_an_attention_is_said_to_be_a_mean() -> None:
+    network = networks.case("owkin-mean").network
+    assert "mean pooling" in BagClassifier.from_state_dict(network.state_dict()).doubts
+    layer = {"weight": np.ones((2, 3))}
+    assert not BagClassifier.from_state_dict(layer, layout="mean").doubts  # the user said so
+
+
+def test_several_learned_queries_have_no_reading() -> None:
+    state = networks.MultiheadPool(bias=True).state_dict()
+    state["query"] = torch.ones(1, 2, 12)
+    with pytest.raises(ValueError, match="one query"):
+        BagClassifier.from_state_dict(state)
+
+
+@pytest.mark.parametrize("name", ["keras", "class-token", "timm", "aim", "vjepa", "multihead"])
 def test_weights_of_wrong_shapes_are_refused_in_one_line(name: str) -> None:
     """Some shapes fit by chance; the others are a ValueError of one line."""
     case = networks.case(name)
