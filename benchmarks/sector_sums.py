@@ -42,7 +42,7 @@ STEP = 5.0
 MOST_NODES = 110
 PATIENCE = 6
 ROOM = 1.02
-# Largest modulus of a term's sum over what the integral has; see `PoleGame.doubt`.
+# Largest modulus of a term's sum over what the integral has; see `PoleGame.extra_ulps`.
 MODULI = 1.1
 # Largest sum of weights: nodes of a heavier tier count for nothing at a lighter one (`game/engine/pieces.py`).
 LARGEST_SUM = 100.0

@@ -20,17 +20,17 @@ on x_j is sum_s q_s E[f 1{j present} | s absent]: one backward pass over the sam
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from .._types import Array
-from .engine.budget import Budget, budget
-from .engine.evaluate import Game, sum_in_pairs
+from .engine.budget import Budget, Computation
+from .engine.engine_game import EngineGame, Game
+from .engine.kernels import sum_in_pairs
 from .engine.terms import Terms, terms_of
-from .links import PoleGame
-from .pooled_game import PooledGame, finite
 
-# Elements of the forward states that the backward pass keeps, for one block of nodes lam: 32 MB.
+# Tuning: elements of the forward states that the backward pass keeps, for one block of nodes lam: 32 MB.
 KEPT_ELEMENTS = 1 << 21
 
 
@@ -48,27 +48,26 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
 
     Examples
     --------
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
     >>> expected_value_by_size(game).round(6)      # 4/3; the mean of 1/2 and 3/2; 0
     array([1.333333, 1.      , 0.      ])
     """
-    engine = game.within(tol)
-    goal = budget(engine, tol, plain=True)
+    computation = Computation(game, tol, plain=True)
 
     def means(terms: Terms) -> Array:
-        *_, (_, N) = _forward(*_factors(terms))
-        return (terms.weight @ N).real
+        *_, last = _forward(_factors(terms))
+        return (terms.weight @ last.N).real
 
-    in_units = sum_in_pairs(map(means, terms_of(engine, goal)), np.zeros(game.d + 1))
-    with np.errstate(over="ignore", invalid="ignore"):
-        out = finite(engine.base + np.ldexp(in_units, engine.exponent))
-    out[[0, -1]] = game.value([[True] * game.d, [False] * game.d])
+    chunks = terms_of(computation.engine, computation.budget)
+    sums = sum_in_pairs(map(means, chunks), np.zeros(game.d + 1))
+    out = computation.finish(sums, constant_mass=1.0)
+    grand_and_empty = np.stack([np.ones(game.d, dtype=bool), np.zeros(game.d, dtype=bool)])
+    out[[0, -1]] = game.value(grand_and_empty)
     return out
 
 
-def centered_moments(
-    game: PooledGame | PoleGame, weights: Array, goal: Budget
-) -> tuple[Array, Array]:
+def centered_moments(game: EngineGame, weights: Array, goal: Budget) -> tuple[Array, Array]:
     """Sum q_s E[f | s absent] and, for every player j, q_s E[f 1{j present} | s absent] over sizes, in O(L d^2).
 
     f enters with its `base` subtracted, in units of 2^exponent, without the part of `empty_value`. `weights` (n, d+1)
@@ -77,62 +76,88 @@ def centered_moments(
 
     def moments(terms: Terms) -> Array:
         factors = _factors(terms)
-        states = list(_forward(*factors))
-        present = terms.weight @ _backward(*factors[:-1], states, weights[0])
-        return np.concatenate([weights @ (terms.weight @ states[-1][1]), present]).real
+        states = list(_forward(factors))
+        present = terms.weight @ _backward(factors, states, weights[0])
+        return np.concatenate([weights @ (terms.weight @ states[-1].N), present]).real
 
     chunks = terms_of(game, goal, KEPT_ELEMENTS // (game.d + 1))
     sums = sum_in_pairs(map(moments, chunks), np.zeros(len(weights) + game.d))
     return sums[: len(weights)], sums[len(weights) :]
 
 
-def _factors(terms: Terms) -> tuple[Array, Array, Array, Array, Array]:
-    """Return x, y, A, B (r, d) of the module docstring, and the numerator n_0 (r,) of the background."""
-    V = terms.masses.V[terms.own]
-    return terms.factor[:, 0], terms.factor[:, 1], V[:, 0], V[:, 1], terms.n_0
+class _Factors(NamedTuple):
+    """x, y, A, B (r, d) of the module docstring, and the numerator n_0 (r,) of the background."""
+
+    x: Array
+    y: Array
+    A: Array
+    B: Array
+    n_0: Array
 
 
-def _forward(x: Array, y: Array, A: Array, B: Array, n0: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield the states (P, N), each (l, k+1), after k = 0..d players."""
-    P = np.ones((n0.size, 1), dtype=x.dtype)
-    N = n0[:, None]
-    yield P, N
+class _State(NamedTuple):
+    """P and N (r, k + 1) of the module docstring after k players."""
+
+    P: Array
+    N: Array
+
+
+def _factors(terms: Terms) -> _Factors:
+    """Return the factors of the terms."""
+    V = terms.masses.V[terms.piece_of]
+    return _Factors(terms.factor[:, 0], terms.factor[:, 1], V[:, 0], V[:, 1], terms.n_0)
+
+
+def _forward(factors: _Factors) -> Iterator[_State]:
+    """Yield the states after k = 0..d players."""
+    x, y, A, B, n_0 = factors
+    P = np.ones((n_0.size, 1), dtype=x.dtype)
+    N = n_0[:, None]
+    yield _State(P, N)
     for k in range(1, x.shape[1] + 1):
         stay, leave = _shares(k)
-        a = x[:, k - 1, None] * stay
-        b = y[:, k - 1, None] * leave
-        Pa = P * a
-        Pb = P * b
-        Na = N * a + Pa * A[:, k - 1, None]
-        Nb = N * b + Pb * B[:, k - 1, None]
-        P, N = (np.empty((n0.size, k + 1), dtype=x.dtype) for _ in range(2))
-        for new, one, other in ((P, Pa, Pb), (N, Na, Nb)):
-            new[:, :k] = one
-            new[:, k] = 0.0
-            new[:, 1:] += other
-        yield P, N
+        present = x[:, k - 1, None] * stay
+        absent = y[:, k - 1, None] * leave
+        P_present = P * present
+        P_absent = P * absent
+        N_present = N * present + P_present * A[:, k - 1, None]
+        N_absent = N * absent + P_absent * B[:, k - 1, None]
+        P = _shifted_sum(P_present, P_absent)
+        N = _shifted_sum(N_present, N_absent)
+        yield _State(P, N)
 
 
-def _backward(
-    x: Array, y: Array, A: Array, B: Array, states: list[tuple[Array, Array]], q: Array
-) -> Array:
-    """Compute the (l, d) derivatives of sum_s q_s N_s with respect to a factor on x_j."""
-    rows, d = x.shape
-    out = np.empty((rows, d), dtype=x.dtype)
-    gP = np.zeros((rows, d + 1))
-    gN = np.broadcast_to(q, (rows, d + 1))
+def _shifted_sum(present: Array, absent: Array) -> Array:
+    """Return the sum (r, k + 1) of states (r, k) that keep their number of absent players and of those that gain one."""
+    r, k = present.shape
+    out = np.empty((r, k + 1), dtype=present.dtype)
+    out[:, :k] = present
+    out[:, k] = 0.0
+    out[:, 1:] += absent
+    return out
+
+
+def _backward(factors: _Factors, states: list[_State], q: Array) -> Array:
+    """Compute the (r, d) derivatives of sum_s q_s N_s with respect to a factor on x_j."""
+    x, y, A, B, _ = factors
+    r, d = x.shape
+    out = np.empty((r, d), dtype=x.dtype)
+    # Derivatives with respect to P and N.
+    dP = np.zeros((r, d + 1))
+    dN = np.broadcast_to(q, (r, d + 1))
     for k in range(d, 0, -1):
         stay, leave = _shares(k)
         P, N = states[k - 1]
-        a = x[:, k - 1, None] * stay
-        b = y[:, k - 1, None] * leave
-        gN_a = gN[:, :k] * a
-        gN_b = gN[:, 1:] * b
-        gP_a = gP[:, :k] * a + gN_a * A[:, k - 1, None]
-        gP_b = gP[:, 1:] * b + gN_b * B[:, k - 1, None]
-        out[:, k - 1] = np.einsum("ls,ls->l", gP_a, P) + np.einsum("ls,ls->l", gN_a, N)
-        gP = gP_a + gP_b
-        gN = gN_a + gN_b
+        present = x[:, k - 1, None] * stay
+        absent = y[:, k - 1, None] * leave
+        dN_present = dN[:, :k] * present
+        dN_absent = dN[:, 1:] * absent
+        dP_present = dP[:, :k] * present + dN_present * A[:, k - 1, None]
+        dP_absent = dP[:, 1:] * absent + dN_absent * B[:, k - 1, None]
+        through_P = np.einsum("ls,ls->l", dP_present, P)
+        out[:, k - 1] = through_P + np.einsum("ls,ls->l", dN_present, N)
+        dP = dP_present + dP_absent
+        dN = dN_present + dN_absent
     return out
 
 

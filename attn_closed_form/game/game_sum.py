@@ -17,15 +17,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._types import Array
-from .engine.budget import smallest_text
+from .engine.budget import ToleranceError, finite, smallest_text
+from .engine.rounding import (
+    GAME_SUM_FIXED_ULPS,
+    GAME_SUM_PER_PLAYER,
+    ULP,
+    VALUE_FIXED_PLAYERS,
+)
 from .links import LINKS, LinkedGame
-from .pooled_game import PooledGame, ToleranceError, finite
+from .pooled_game import PooledGame
 
-# Half the distance of neighboring numbers around 1.
-ULP = 2.0**-53
-# A value of a part has at most this many ulps per player and of its argument: 4 (d + 8) of a mean, 16 of a link, and a
-# margin of 3 (docs/what-tol-guarantees.md, steps 7 and 9).
-ULPS_PER_PLAYER = 12.0
 # The rounding of a sum takes half of tol, and a second difference of values has four times their rounding.
 ROUNDING_SHARE = 8.0
 # Loosest relative accuracy that a part is computed to.
@@ -71,8 +72,9 @@ class GameSum:
         """A bound on the rounding of any value."""
         moved = sum(abs(factor) * _sensitivity(game) for factor, game in self.parts)
         return ULP * (
-            ULPS_PER_PLAYER * (self.d + 8) * moved
-            + (len(self.parts) + 20) * (float(self.bounds.sum()) + abs(self.constant))
+            GAME_SUM_PER_PLAYER * (self.d + VALUE_FIXED_PLAYERS) * moved
+            + (len(self.parts) + GAME_SUM_FIXED_ULPS)
+            * (float(self.bounds.sum()) + abs(self.constant))
         )
 
     @cached_property

@@ -24,7 +24,8 @@ from __future__ import annotations
 import numpy as np
 
 from .._types import Array
-from .engine.evaluate import FIRST, MEAN, PAIRS, Game, Statistic, evaluate, row
+from .engine.engine_game import Game
+from .engine.evaluate import FIRST, MEAN, PAIRS, Statistic, evaluate, row
 from .engine.laws import UNIFORM, Density, Law, Point
 from .values import single_changes
 
@@ -71,12 +72,13 @@ def interactions(
     if player is not None and not 0 <= player < game.d:
         raise ValueError(f"player: expected an index in 0..{game.d - 1}, got {player}")
     # Pairs come first: they need more of `tol` than singles, so the tol named in their error works for both.
-    statistic: Statistic = PAIRS if player is None else row(player)
+    statistic: Statistic = PAIRS
+    if player is not None:
+        statistic = row(player)
     # Singles of FBII have half the sum of d - 1 pairs: (d-1)/d of `tol` is for them, 1/d for first differences.
+    factor = 1.0
     if index == "FBII":
         factor = max(1.0, game.d / 2)
-    else:
-        factor = 1.0
     pairs = evaluate(game, PAIR_LAWS[index], statistic, tol, factor)
     if player is None:
         np.fill_diagonal(pairs, 0.0)

@@ -24,7 +24,7 @@ The members of a group add up to the group's Shapley value in the game of groups
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,17 +32,17 @@ from numpy.typing import ArrayLike
 
 from .._legendre import legendre_rule
 from .._types import Array, Ids
-from .engine.budget import PRECISE, budget
-from .engine.evaluate import Game, first_differences, products_of_others, sum_in_pairs
+from .engine.budget import Computation
+from .engine.engine_game import Game
+from .engine.evaluate import weighted_first_differences
+from .engine.kernels import products_of_others, sum_in_pairs
 from .engine.laws import UNIFORM
-from .engine.terms import Terms, term_sums, terms_of
-from .pooled_game import finite
+from .engine.rounding import OWEN_PER_GROUP, PRECISE
+from .engine.terms import Terms, terms_of
 
-# Rounding of a step of the product over groups, in ulps.
-STEP = 8.0
-# Minimum of Q, so small that no digit of a value changes, and R / Q does not overflow.
+# Minimum of |Q|, so small that no digit of a value changes, and R / Q does not overflow.
 LEAST_Q = 1e-150
-# Elements of one working array of the integral over p.
+# Tuning: elements of one working array of the integral over p, 8 MB.
 ELEMENTS = 1 << 20
 
 
@@ -69,29 +69,28 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
     members = as_groups(groups, game.d)
     M = len(members)
     # The product over groups adds rounding to that of the engine.
-    amplification = 1 + STEP * M / PRECISE
-    engine = game.within(tol / amplification)
-    goal = budget(engine, tol, amplification)
+    amplification = 1 + OWEN_PER_GROUP * M / PRECISE
+    computation = Computation(game, tol, amplification)
+    goal = computation.budget
     order = np.concatenate(members)
     starts = np.cumsum([0, *map(len, members)])
 
-    def sums(terms: Terms) -> Array:
+    def sums_of(terms: Terms) -> Array:
         Q, R = _other_groups(terms, order, starts)
         out = np.zeros(game.d)
         for g, group in enumerate(members):
             inner = _members_alone(terms, group, Q[:, g], R[:, g])
             batches = UNIFORM.batches(inner, goal.p_error)
-            parts = (first_differences(inner, batch, goal.precise) for batch in batches)
+            parts = (weighted_first_differences(inner, batch, goal.precise) for batch in batches)
             out[group] = sum_in_pairs(parts, np.zeros(group.size)).real
         return out
 
-    in_units = sum_in_pairs(map(sums, terms_of(engine, goal)), np.zeros(game.d))
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = finite(np.ldexp(in_units, engine.exponent))
+    sums = sum_in_pairs(map(sums_of, terms_of(computation.engine, goal)), np.zeros(game.d))
     # The probability of coming first: of M groups, then of the members of the group.
-    first = np.concatenate([np.full(group.size, 1 / (M * group.size)) for group in members])
-    total[order] -= engine.empty_excess * first
-    return total
+    first = np.empty(game.d)
+    for group in members:
+        first[group] = 1 / (M * group.size)
+    return computation.finish(sums, empty_mass=-first)
 
 
 def as_groups(groups: Sequence[Sequence[int]] | ArrayLike, d: int) -> list[Ids]:
@@ -117,58 +116,33 @@ def as_groups(groups: Sequence[Sequence[int]] | ArrayLike, d: int) -> list[Ids]:
 def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
     """Compute Q and R of every term and group, (r, M)."""
     M = starts.size - 1
-    p, w = legendre_rule((M + 1) // 2)
-    (a, alpha), (b, beta) = _wholes(terms, order, starts)
-    p = p[:, None, None]
+    nodes, weights = legendre_rule((M + 1) // 2)
+    a, alpha = _whole_groups(terms, order, starts, 0)
+    b, beta = _whole_groups(terms, order, starts, 1)
+    p = nodes[:, None, None]
     Q = np.empty_like(a)
     R = np.empty_like(a)
     step = max(1, ELEMENTS // (p.size * M))
-    for begin in range(0, len(a), step):
-        some = slice(begin, begin + step)
-        Y = p * a[some] + (1 - p) * b[some]
-        n = p * (a[some] * alpha[some]) + (1 - p) * (b[some] * beta[some])
-        Q[some], R[some] = (
-            np.einsum("m,mrg->rg", w, product) for product in products_of_others(Y, n)
-        )
+    for start in range(0, len(a), step):
+        part = slice(start, start + step)
+        Y = p * a[part] + (1 - p) * b[part]
+        n = p * (a[part] * alpha[part]) + (1 - p) * (b[part] * beta[part])
+        products, sums = products_of_others(Y, n)
+        Q[part] = np.einsum("m,mrg->rg", weights, products)
+        R[part] = np.einsum("m,mrg->rg", weights, sums)
     return Q, R
 
 
-def _wholes(terms: Terms, order: Ids, starts: Ids) -> Iterator[tuple[Array, Array]]:
-    """Yield the factor and numerator (r, M) of every group as a whole: present, then absent."""
-    heavier = terms.masses.gap[:, None] * (1 - terms.masses.lighter)
-    for k in (0, 1):
-        excess, V = (
-            np.add.reduceat(x[:, k, order], starts[:-1], axis=1)[terms.own]
-            for x in (heavier, terms.masses.V)
-        )
-        yield np.exp(-terms.lam[:, None] * excess), V
+def _whole_groups(terms: Terms, order: Ids, starts: Ids, state: int) -> tuple[Array, Array]:
+    """Return the factor and numerator (r, M) of every group as a whole: present (state 0) or absent (state 1)."""
+    masses = terms.masses
+    gap = masses.gap[:, None] * (1 - masses.lighter)
+    excess = np.add.reduceat(gap[:, state, order], starts[:-1], axis=1)[terms.piece_of]
+    V = np.add.reduceat(masses.V[:, state, order], starts[:-1], axis=1)[terms.piece_of]
+    return np.exp(-terms.lam[:, None] * excess), V
 
 
 def _members_alone(terms: Terms, group: Ids, Q: Array, R: Array) -> Terms:
     """Return the terms for the members of one group, with the other groups as part of the background."""
     Q = np.where(np.abs(Q) < LEAST_Q, LEAST_Q, Q)
-    weight = terms.weight * Q
-    n_0 = terms.n_0 + R / Q
-    factor = terms.factor[:, :, group]
-    T = terms.T[:, :, group]
-    masses = terms.masses.of_players(group)
-    largest_change = np.abs(terms.difference[:, group]).max(axis=1)
-    return terms._replace(
-        masses=masses,
-        weight=weight,
-        n_0=n_0,
-        factor=factor,
-        less=None if terms.less is None else terms.less[:, :, group],
-        T=T,
-        S=terms.S[:, group],
-        difference=terms.difference[:, group],
-        sums=term_sums(
-            weight,
-            n_0,
-            factor,
-            T,
-            largest_change,
-            masses.players_light[terms.own],
-            terms.sums.share,
-        ),
-    )
+    return terms.of_players(group, terms.weight * Q, terms.n_0 + R / Q)

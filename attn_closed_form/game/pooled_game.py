@@ -17,44 +17,53 @@ domain until they are divided by the largest mass of their head.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import real, run_lengths
-from .._lazy import cached_property
-from .._types import Array, Ids
+from .._arrays import check, real, run_lengths
+from .._shapes import checked_arrays, set_fields
+from .._types import Array, Ids, Masks
+from .engine.budget import finite, in_units, times_power
+from .engine.pieces import exp_difference, game_pieces, head_masses
+from .engine.rounding import (
+    ULP,
+    VALUE_BASE,
+    VALUE_FIXED_PLAYERS,
+    VALUE_ITSELF,
+    VALUE_PER_PLAYER,
+)
+from .engine.terms import Masses, Pieces
 
 if TYPE_CHECKING:
     from .links import LinkedGame
 
-# Number of masks in one block of `value`, to keep the working set near 16 MB.
+# The axes of every array: H heads, d players.
+AXES: dict[str, tuple[str | int, ...]] = {
+    "s": ("H", "d"),
+    "v": ("H", "d"),
+    "s_absent": ("H", "d"),
+    "v_absent": ("H", "d"),
+    "s_background": ("H",),
+    "v_background": ("H",),
+}
+# Tuning: elements (masks times players) of one block of `value`, which keeps the working set near 16 MB.
 BLOCK_ELEMENTS = 1 << 20
-# Log-masses further apart than this are not turned into plain numbers: a mass times a value may leave float64.
+# Log-masses further apart than this are not turned into plain numbers: e^-300 is 2^-433, and times a centered value of
+# 2^-500 it is still above 2^-1022, the smallest number with all of its digits.
 LOG_RANGE_PLAIN = 300.0
-# Values above it would overflow in sums over heads, differences or coefficients.
+# Values above it would overflow in sums over heads, differences or coefficients: 1.8e308 is 1,800 times as large.
 LARGEST_VALUE = 1e305
-# Largest logarithm of a mass over its unit: beyond it, e^(-lam mass) is 0 at every node lam.
-LOG_MASS_MAX = 650.0
-# A difference of scores below this loses at most as many ulps of a mass, which the budget accounts for.
-NEAR = 16.0
+# Next to a mass of 1, the other players must have at least this mass for their mean to keep all of its digits: 1e-200
+# times a centered value of 1e-100 is still above the smallest number with all of its digits.
+LEAST_MASS = 1e-200
 
 
-class ToleranceError(ValueError):
-    """Error for an accuracy that cannot be guaranteed in floating point.
-
-    `smallest` is the smallest tol that can be guaranteed, infinite if none is known.
-    """
-
-    def __init__(self, message: str, smallest: float = math.inf) -> None:
-        super().__init__(message)
-        self.smallest = smallest
-
-
-class Masses(NamedTuple):
+class PlayerMasses(NamedTuple):
     """Masses as plain numbers, in units of the largest of each head: present, absent (H, d), background (H,)."""
 
     present: Array
@@ -94,49 +103,28 @@ class PooledGame:
     empty_value: float
     labels: tuple[str, ...]
 
-    # Rounding of a linked game in addition to that of the engine.
-    doubt = 0.0
+    # The engine computes with the game itself (`EngineGame`): it adds no rounding and no error of an approximation, and
+    # its factors are positive.
+    extra_ulps: ClassVar[float] = 0.0
+    engine_share: ClassVar[float] = 1.0
+    positive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_values("s", self.s)
-        _check_size("v", self.v)
-        _check_values("s_absent", self.s_absent, minus_inf=True)
-        _check_size("v_absent", self.v_absent)
-        _check_values("s_background", self.s_background, minus_inf=True)
-        _check_size("v_background", self.v_background)
-        _check_size("bias", np.asarray(self.bias))
-        _check_size("empty_value", np.asarray(self.empty_value))
-        H, d = self.s.shape
-        if d < 1 or H < 1:
-            raise ValueError(
-                f"s: expected at least one player and one head, got shape {self.s.shape}"
-            )
-        for name in ("v", "s_absent", "v_absent"):
-            if getattr(self, name).shape != (H, d):
-                raise ValueError(
-                    f"{name}: expected shape {(H, d)} like s, got {getattr(self, name).shape}"
-                )
-        for name in ("s_background", "v_background"):
-            if getattr(self, name).shape != (H,):
-                raise ValueError(
-                    f"{name}: expected shape ({H},), one per head, got {getattr(self, name).shape}"
-                )
-        if len(self.labels) != d:
-            raise ValueError(f"labels: expected {d} names, one per player, got {len(self.labels)}")
+        given = {name: getattr(self, name) for name in AXES}
+        arrays, sizes = checked_arrays(given, AXES, deletable=("s_absent", "s_background"))
+        for name in ("v", "v_absent", "v_background"):
+            _check_size(name, arrays[name])
+        for name in ("bias", "empty_value"):
+            _check_size(name, np.asarray(getattr(self, name)))
+        labeled = len(self.labels) == sizes["d"]
+        check("labels", labeled, f"{sizes['d']} names, one per player", len(self.labels))
+        set_fields(self, arrays)
         empty = self._head_can_be_empty
         if empty.any() and not empty.all():
             raise ValueError(
                 f"s_absent, s_background: head {int(np.argmax(empty))} has no mass when every player is absent and "
                 f"head {int(np.argmin(empty))} has; expected the same of all heads"
             )
-        for name in ("s", "v", "s_absent", "v_absent", "s_background", "v_background"):
-            array = getattr(self, name)
-            if (
-                array.flags.writeable
-            ):  # copy the caller's arrays, so that later changes to them have no effect
-                array = array.copy()
-                array.flags.writeable = False
-                object.__setattr__(self, name, array)
 
     @classmethod
     def from_scores(
@@ -222,27 +210,27 @@ class PooledGame:
             raise ValueError(
                 f"background_weight: expected a finite number of at least 0, got {background_weight}"
             )
+        background: dict[str, float] = {}
         if background_weight:
-            s_0, v_0 = (math.log(background_weight), background_value)
-        else:
-            s_0, v_0 = (None, None)
+            background["s_background"] = math.log(background_weight)
+            background["v_background"] = background_value
         return cls.from_scores(
-            np.log(w), values, None, None, s_0, v_0, empty_value=empty_value, labels=labels
+            np.log(w), values, empty_value=empty_value, labels=labels, **background
         )
 
     @classmethod
-    def checked(cls, *values: Any) -> PooledGame:
-        """Build a game from valid values, in the order of the fields, without checks; arrays must be read-only."""
+    def unchecked(cls, **values: Any) -> PooledGame:
+        """Build a game from valid values of all fields, without checks; arrays must be read-only."""
         game = object.__new__(cls)
-        game.__dict__.update(zip(cls.__dataclass_fields__, values, strict=True))
+        game.__dict__.update(values)
         return game
 
-    @property
+    @cached_property
     def H(self) -> int:
         """Number of heads."""
         return self.s.shape[0]
 
-    @property
+    @cached_property
     def d(self) -> int:
         """Number of players."""
         return self.s.shape[1]
@@ -260,10 +248,10 @@ class PooledGame:
         out = np.empty(len(mask))
         block = max(1, BLOCK_ELEMENTS // self.d)
         for start in range(0, len(mask), block):
-            out[start : start + block] = self._value_block(mask[start : start + block])
+            out[start : start + block] = self._values_of(mask[start : start + block])
         return out.reshape(raw.shape[:-1])[()]
 
-    def _value_block(self, mask: NDArray[np.bool_]) -> Array:
+    def _values_of(self, mask: Masks) -> Array:
         """Compute the values (n,) of a mask (n, d). Centered values are summed, so that a constant costs no digits."""
         empty = ~mask.any(axis=1)
         if self.linear is not None:
@@ -272,7 +260,7 @@ class PooledGame:
             ones = mask.astype(np.float64)
             return self.pooled(ones @ present + (1 - ones) @ absent + background, empty)
         sums = np.empty((len(mask), 2 * self.H))
-        v, v_absent, v_background = self._centered
+        v, v_absent, v_background = self.centered
         for h in range(self.H):
             log_mass = np.where(mask, self.s[h], self.s_absent[h])
             top = np.maximum(log_mass.max(axis=1), self.s_background[h])
@@ -280,10 +268,9 @@ class PooledGame:
             with np.errstate(over="ignore"):
                 mass = np.exp(log_mass - top[:, None])
                 base = np.exp(self.s_background[h] - top)
+            values = np.where(mask, v[h], v_absent[h])
             sums[:, h] = mass.sum(axis=1) + base
-            sums[:, self.H + h] = (mass * np.where(mask, v[h], v_absent[h])).sum(
-                axis=1
-            ) + base * v_background[h]
+            sums[:, self.H + h] = (mass * values).sum(axis=1) + base * v_background[h]
         return self.pooled(sums, empty)
 
     def pooled(self, sums: Array, empty: Any) -> Array:
@@ -298,15 +285,18 @@ class PooledGame:
     @cached_property
     def linear(self) -> tuple[Array, Array, Array] | None:
         """Masses and masses times values as plain numbers, (d, 2H) (d, 2H) (2H,); None if they would underflow."""
-        tiny = self._masses < np.exp(-LOG_RANGE_PLAIN)
-        if tiny.any() and (self._without_mass is None or (tiny & ~self._without_mass).any()):
+        tiny = self.relative_masses < np.exp(-LOG_RANGE_PLAIN)
+        if self.without_mass is not None:
+            tiny &= ~self.without_mass
+        if tiny.any():
             return None
-        present, absent, background = self._parts(np.concatenate([self._masses, self._weighted]))
+        both = np.concatenate([self.relative_masses, self.weighted_masses])
+        present, absent, background = self.split_states(both)
         return present.T, absent.T, background
 
     @cached_property
-    def nobody(self) -> float:
-        """The value of the empty coalition."""
+    def baseline(self) -> float:
+        """The value of the empty coalition, in which every player is absent."""
         if self.can_be_empty:
             return self.empty_value
         if (self.s_absent == -np.inf).all():  # only the background is left
@@ -355,48 +345,119 @@ class PooledGame:
 
         return LinkedGame(self, Link(link, float(scale)))
 
-    def within(self, tol: float) -> PooledGame:
-        """Return the game that the engine uses at this `tol`: this game, or that of the poles for a `LinkedGame`."""
+    def leave_one_out(self) -> Array:
+        """Compute f(all) - f(all but j) for each player, (d,), in O(d)."""
+        v, v_absent, v_background = self.centered
+        a, b, c_0 = self.masses
+        n_0 = (c_0 * v_background)[:, None]
+        # Sums over the others are taken from both sides, not by subtraction, so nothing cancels if one player dominates.
+        D = c_0[:, None] + _sums_of_others(a) + b
+        N = n_0 + _sums_of_others(a * v) + b * v_absent
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            out = np.ldexp((self.grand_means[:, None] - N / D).sum(axis=0), self.exponent)
+        # If a player has nearly all of the mass of a head, the others are too light for these units of mass.
+        dominating = np.flatnonzero((D < LEAST_MASS).any(axis=0))
+        if dominating.size:
+            without = np.ones((dominating.size, self.d), dtype=bool)
+            without[np.arange(dominating.size), dominating] = False
+            out[dominating] = self.value(np.ones(self.d, dtype=bool)) - self.value(without)
+        return finite(out)
+
+    # --- the game in the units of the engine (`EngineGame`) --------------------------------------------------------
+
+    def engine_game(self, tol: float) -> PooledGame:
+        """Return this game, which the engine computes with as it is."""
         return self
 
+    def least_tol(self, amplification: float) -> float:
+        """Return 0: the game is not approximated."""
+        return 0.0
+
+    def pieces(self, eps: float) -> Iterator[Pieces]:
+        """Yield the masses of all heads with nodes and weights for 1/D, accurate to a relative `eps`."""
+        return game_pieces(self, eps)
+
     @cached_property
-    def _states(self) -> tuple[Array, Array]:
+    def head_masses(self) -> Masses:
+        """The varying heads in units of their largest masses."""
+        return head_masses(self)
+
+    @cached_property
+    def scale(self) -> float:
+        """A lower bound of max|f| over all coalitions, in units of 2^exponent.
+
+        It is the largest value of a few coalitions minus its rounding (`rounding.py`, step 2).
+        """
+        values = self._values_of(self.extreme_coalitions())
+        largest = in_units(float(np.abs(values).max()), self.exponent)
+        base = in_units(abs(self.base), self.exponent)
+        spread = float(self.half_range.sum())
+        heads = VALUE_PER_PLAYER * (self.d + VALUE_FIXED_PLAYERS) * spread
+        rounding = ULP * (heads + VALUE_BASE * base)
+        return max(0.0, largest * (1 - VALUE_ITSELF * ULP) - rounding)
+
+    def extreme_coalitions(self) -> Masks:
+        """Return (6, d) coalitions with likely large |f|: all, none, all that raise or lower f, two single players."""
+        present, absent, _ = self.split_states(self.weighted_masses)
+        rise = np.add.reduce(present - absent, axis=0)
+        single = np.add.reduce(self.centered[0], axis=0)
+        coalitions = np.zeros((6, self.d), dtype=bool)
+        coalitions[0] = True
+        np.greater(rise, 0.0, out=coalitions[2])
+        np.less(rise, 0.0, out=coalitions[3])
+        coalitions[4, single.argmax()] = True
+        coalitions[5, single.argmin()] = True
+        return coalitions
+
+    @cached_property
+    def states(self) -> tuple[Array, Array]:
         """Log-masses and values of all states side by side, (H, 2d + 1): players present, absent, the background."""
         return (
             np.concatenate([self.s, self.s_absent, self.s_background[:, None]], axis=1),
             np.concatenate([self.v, self.v_absent, self.v_background[:, None]], axis=1),
         )
 
+    def split_states(self, states: Array) -> tuple[Array, Array, Array]:
+        """Split an array like `states` into players present (H, d), absent (H, d), and the background (H,)."""
+        d = states.shape[1] // 2
+        return states[:, :d], states[:, d:-1], states[:, -1]
+
     @cached_property
-    def _without_mass(self) -> NDArray[np.bool_] | None:
+    def without_mass(self) -> Masks | None:
         """The (H, 2d + 1) mask of states without mass; None if all have some."""
-        s = self._states[0]
+        s = self.states[0]
         if np.minimum.reduce(s, axis=None) == -np.inf:
             return s == -np.inf
         return None
 
     @cached_property
-    def _head_can_be_empty(self) -> NDArray[np.bool_]:
-        if self._without_mass is None:
-            return np.zeros(len(self.s), dtype=bool)
-        return np.logical_and.reduce(self._without_mass[:, self.s.shape[1] :], axis=1)
+    def some_replaced(self) -> bool:
+        """Whether some player has a mass when it is absent, in the first head."""
+        return self.without_mass is None or not self.without_mass[0, self.d : -1].all()
 
-    @property
+    @cached_property
+    def _head_can_be_empty(self) -> Masks:
+        if self.without_mass is None:
+            return np.zeros(len(self.s), dtype=bool)
+        return np.logical_and.reduce(self.without_mass[:, self.s.shape[1] :], axis=1)
+
+    @cached_property
     def can_be_empty(self) -> bool:
         """Whether the empty coalition has no mass, so that its value is `empty_value`."""
-        return self._without_mass is not None and bool(self._head_can_be_empty[0])
+        return bool(self._head_can_be_empty[0])
 
     @cached_property
     def unit(self) -> Array:
         """The (H,) largest log-mass of each head: masses are counted in units of e^unit."""
-        return np.maximum.reduce(self._states[0], axis=1)
+        return np.maximum.reduce(self.states[0], axis=1)
 
     @cached_property
-    def _masses(self) -> Array:
-        return exp_difference(self._states[0], self.unit[:, None])
+    def relative_masses(self) -> Array:
+        """The (H, 2d + 1) masses of all states over the largest of their head."""
+        return exp_difference(self.states[0], self.unit[:, None])
 
     @property
-    def masses(self) -> Masses:
+    def masses(self) -> PlayerMasses:
         """Every mass e^s over the largest mass of its head; masses below about 1e-308 of that become 0.
 
         >>> from attn_closed_form import PooledGame
@@ -404,7 +465,7 @@ class PooledGame:
         >>> game.masses.present, game.masses.background
         (array([[0., 1.]]), array([1.]))
         """
-        return Masses(*self._parts(self._masses))
+        return PlayerMasses(*self.split_states(self.relative_masses))
 
     @cached_property
     def exponent(self) -> int:
@@ -415,10 +476,11 @@ class PooledGame:
     @cached_property
     def _value_range(self) -> tuple[Array, Array]:
         """The (H,) smallest and largest values with any mass of each head."""
-        low = high = self._states[1]
-        if self._without_mass is not None:
-            low = np.where(self._without_mass, np.inf, low)
-            high = np.where(self._without_mass, -np.inf, high)
+        low = self.states[1]
+        high = low
+        if self.without_mass is not None:
+            low = np.where(self.without_mass, np.inf, low)
+            high = np.where(self.without_mass, -np.inf, high)
         return np.minimum.reduce(low, axis=1), np.maximum.reduce(high, axis=1)
 
     @cached_property
@@ -430,7 +492,7 @@ class PooledGame:
     @cached_property
     def half_range(self) -> Array:
         """The (H,) upper bounds, in units of 2^exponent, on the distance of a head's value from its center."""
-        off = self._off_center
+        off = self.off_center
         return np.maximum(np.maximum.reduce(off, axis=1), -np.minimum.reduce(off, axis=1))
 
     @cached_property
@@ -446,7 +508,7 @@ class PooledGame:
         return 0.0
 
     @cached_property
-    def everyone_means(self) -> Array:
+    def grand_means(self) -> Array:
         """The (H,) means of the heads with all players present, minus their centers, in units of 2^exponent.
 
         Correct to about 100 ulps of `half_range`, for any number of players and any constants: masses
@@ -456,35 +518,29 @@ class PooledGame:
         with np.errstate(over="ignore"):
             mass = np.exp(self.s - top[:, None])
             always = np.exp(self.s_background - top)
-        v, _, v_background = self._centered
-        means: Array = ((mass * v).sum(axis=1) + always * v_background) / (
-            mass.sum(axis=1) + always
-        )
+        v, _, v_background = self.centered
+        numerator = (mass * v).sum(axis=1) + always * v_background
+        means: Array = numerator / (mass.sum(axis=1) + always)
         return means
 
     @cached_property
-    def _off_center(self) -> Array:
+    def off_center(self) -> Array:
         """The (H, 2d + 1) values minus their head's center in units of 2^exponent; 0 where there is no mass."""
-        values = times_power(self._states[1], -self.exponent)
+        values = times_power(self.states[1], -self.exponent)
         values -= times_power(self.center, -self.exponent)[:, None]
-        if self._without_mass is not None:
-            values[self._without_mass] = 0.0
+        if self.without_mass is not None:
+            values[self.without_mass] = 0.0
         return values
 
     @property
-    def _centered(self) -> tuple[Array, Array, Array]:
-        """The values of `_off_center`: present (H, d), absent (H, d), background (H,)."""
-        return self._parts(self._off_center)
+    def centered(self) -> tuple[Array, Array, Array]:
+        """The values of `off_center`: present (H, d), absent (H, d), background (H,)."""
+        return self.split_states(self.off_center)
 
     @cached_property
-    def _weighted(self) -> Array:
-        """The (H, 2d + 1) masses times values, in the units of `_masses` and `_off_center`."""
-        return self._masses * self._off_center
-
-    def _parts(self, states: Array) -> tuple[Array, Array, Array]:
-        """Split an array like `_states` into players present (H, d), absent (H, d), and the background (H,)."""
-        d = states.shape[1] // 2
-        return states[:, :d], states[:, d:-1], states[:, -1]
+    def weighted_masses(self) -> Array:
+        """The (H, 2d + 1) masses times values, in the units of `relative_masses` and `off_center`."""
+        return self.relative_masses * self.off_center
 
     def __repr__(self) -> str:
         deleted = np.isneginf(self.s_absent)
@@ -498,7 +554,10 @@ class PooledGame:
         return f"PooledGame(d={self.d}, H={self.H}, absent={absent!r}, background={background})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+        return {field.name: self.__dict__[field.name] for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        set_fields(self, state)
 
 
 def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
@@ -542,15 +601,6 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
     return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
 
 
-def finite(x: Array, nan: bool = False) -> Array:
-    """Return x, or raise a ToleranceError if a number overflowed. `nan` allows 0/0, which the caller replaces later."""
-    if np.isinf(x).any() or (not nan and np.isnan(x).any()):
-        raise ToleranceError(
-            "the result overflows float64: a number is above 1.8e308; divide the values by a constant"
-        )
-    return x
-
-
 def _exact_sum(terms: list[float]) -> float:
     """Return the sum, rounded once; a sum that overflows on the way is computed in units of 2^16."""
     try:
@@ -561,27 +611,12 @@ def _exact_sum(terms: list[float]) -> float:
         return float(finite(total))
 
 
-def times_power(x: Array, exponent: int) -> Array:
-    """Compute x 2^exponent, exact except for overflow and underflow."""
-    if -1000 < exponent < 1000:
-        return x * 2.0**exponent
-    return np.ldexp(x, exponent)
-
-
-def exp_difference(s: Array, unit: Array) -> Array:
-    """Compute e^(s - unit) to a few ulps for any size of both, with the difference in two floats."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        high = s - unit
-        size = np.abs(high)
-        if (
-            np.maximum.reduce(size, axis=None) < NEAR
-            or not ((size >= NEAR) & (high > -np.inf)).any()
-        ):
-            return np.exp(high)
-        back = high - s
-        low = (s - (high - back)) - (unit + back)
-    low = np.where(size < 2 * LOG_MASS_MAX, low, 0.0)  # beyond, e^high is 0 or capped
-    return np.exp(np.minimum(high, LOG_MASS_MAX)) * (1 + low)
+def _sums_of_others(x: Array) -> Array:
+    """Sum over all players except j, (H, d)."""
+    zero = np.zeros((x.shape[0], 1))
+    before = np.concatenate([zero, np.cumsum(x, axis=1)[:, :-1]], axis=1)
+    after = np.concatenate([np.cumsum(x[:, ::-1], axis=1)[:, -2::-1], zero], axis=1)
+    return before + after
 
 
 def _as_rows(name: str, value: ArrayLike) -> Array:
@@ -607,25 +642,7 @@ def _broadcast(name: str, value: ArrayLike | None, default: float, shape: tuple[
 
 def _check_size(name: str, array: Array) -> None:
     """Raise unless every number is finite and within LARGEST_VALUE of zero."""
-    _check_values(name, array)
+    check(name, bool(np.isfinite(array).all()), "finite numbers", array)
     largest = float(np.abs(array).max(initial=0.0))
-    if largest > LARGEST_VALUE:
-        raise ValueError(
-            f"{name}: expected numbers within {LARGEST_VALUE:g} of zero, got {largest:g}"
-        )
-
-
-def _check_values(name: str, array: Array, minus_inf: bool = False) -> None:
-    """Raise unless every number is finite, or -inf where `minus_inf` allows it."""
-    finite = np.isfinite(array)
-    if finite.all():
-        return
-    bad = ~finite
-    if minus_inf:
-        bad &= ~np.isneginf(array)
-    if bad.any():
-        if minus_inf:
-            expected = "finite numbers or -inf (deleted)"
-        else:
-            expected = "finite numbers"
-        raise ValueError(f"{name}: expected {expected}, got {array[bad].flat[0]}")
+    expected = f"numbers within {LARGEST_VALUE:g} of zero"
+    check(name, largest <= LARGEST_VALUE, expected, f"{largest:g}")

@@ -229,7 +229,7 @@ class PooledScores:
         )
         values = (present[1], absent[1], background[1], np.array(bias))
         small = all((np.abs(v) <= LARGEST_VALUE).all() for v in values)
-        make: Callable[..., PooledGame] = PooledGame.checked if finite and small else PooledGame
+        make: Callable[..., PooledGame] = PooledGame.unchecked if finite and small else PooledGame
         by_input = [np.ascontiguousarray(array.T) for array in background]
         for array in (*present, *absent, *by_input):
             array.flags.writeable = False
@@ -239,7 +239,22 @@ class PooledScores:
             arrays = [array[:, start:end] for array in (*present, *absent)]
             if heads.size > 1:
                 arrays = [np.ascontiguousarray(array) for array in arrays]
-            games.append(make(*arrays, *always, bias, bias, names))
+            s, v, s_absent, v_absent = arrays
+            s_background, v_background = always
+            games.append(
+                make(
+                    s=s,
+                    v=v,
+                    s_absent=s_absent,
+                    v_absent=v_absent,
+                    s_background=s_background,
+                    v_background=v_background,
+                    bias=bias,
+                    # Without any mass the logit is its bias.
+                    empty_value=bias,
+                    labels=names,
+                )
+            )
             start = end
         return games
 

@@ -30,18 +30,16 @@ from numpy.typing import ArrayLike
 from .._arrays import number, real
 from .._types import Array
 from .by_size import centered_moments
-from .engine.budget import budget
-from .engine.evaluate import FIRST, Game, evaluate
+from .engine.budget import Computation, finite
+from .engine.engine_game import Game
+from .engine.evaluate import FIRST, evaluate
 from .engine.laws import UNIFORM, Density, Point
 from .game_sum import GameSum
-from .links import LinkedGame
-from .pooled_game import finite
 
-# Next to a mass of 1, the other players must have at least this mass for their mean to keep all of its digits.
-LEAST_MASS = 1e-200
-# Players of one block of single-player coalitions.
+# Tuning: players of one block of single-player coalitions.
 SINGLES = 1_000
-# Largest alpha + beta; beyond it, the density's constant leaves float64 together with its powers.
+# Largest alpha + beta; beyond it, the density's constant, about 2^(alpha + beta), leaves float64 together with its
+# powers.
 LARGEST_SUM = 512
 
 
@@ -112,7 +110,7 @@ def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
         raise ValueError(f"p: expected a probability, got {p}")
     if 0 < p < 1:
         return evaluate(game, Point(float(p)), FIRST, tol)
-    budget(game.within(tol), tol, plain=True)  # both ends are plain sums over d players
+    Computation(game, tol, plain=True)  # raises an error: both ends are plain sums over d players
     if p == 1:
         return leave_one_out(game)
     return single_changes(game)
@@ -185,13 +183,11 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     before[d - s] = q / size * d / (d - s)
     # M_j(a) carries the probability that j is present, so only the difference M - M_j is multiplied up in the end.
     amplification = 1 + float(np.abs(before).sum())
-    engine = game.within(tol / amplification)
-    goal = budget(engine, tol, amplification, plain=True)
-    mean, present = centered_moments(engine, np.stack([joined + before, before]), goal)
+    computation = Computation(game, tol, amplification, plain=True)
+    sizes = np.stack([joined + before, before])
+    mean, present = centered_moments(computation.engine, sizes, computation.budget)
     with np.errstate(over="ignore", invalid="ignore"):
-        return finite(
-            size * (np.ldexp(present - mean[1], engine.exponent) - before[-1] * engine.empty_excess)
-        )
+        return finite(size * computation.finish(present - mean[1], -before[-1]))
 
 
 def single_changes(game: Game) -> Array:
@@ -222,31 +218,4 @@ def leave_one_out(game: Game) -> Array:
     >>> leave_one_out(game)
     array([-1.,  1.])
     """
-    if isinstance(game, LinkedGame):
-        everyone = game.game.value(np.ones(game.d, dtype=bool))
-        return finite(
-            finite(game.link(everyone)) - finite(game.link(everyone - leave_one_out(game.game)))
-        )
-    v, v_absent, v_background = game._centered
-    a, b, c0 = game.masses
-    n0 = (c0 * v_background)[:, None]
-    # Sums over the others are taken from both sides, not by subtraction, so nothing cancels if one player dominates.
-    D = c0[:, None] + _others(a) + b
-    N = n0 + _others(a * v) + b * v_absent
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        out = np.ldexp((game.everyone_means[:, None] - N / D).sum(axis=0), game.exponent)
-    # If a player has nearly all of the mass of a head, the rest is too small for these units of mass.
-    alone = np.flatnonzero((D < LEAST_MASS).any(axis=0))
-    if alone.size:
-        without = np.ones((alone.size, game.d), dtype=bool)
-        without[np.arange(alone.size), alone] = False
-        out[alone] = game.value(np.ones(game.d, dtype=bool)) - game.value(without)
-    return finite(out)
-
-
-def _others(x: Array) -> Array:
-    """Sum over all players except j, (H, d)."""
-    zero = np.zeros((x.shape[0], 1))
-    before = np.concatenate([zero, np.cumsum(x, axis=1)[:, :-1]], axis=1)
-    after = np.concatenate([np.cumsum(x[:, ::-1], axis=1)[:, -2::-1], zero], axis=1)
-    return before + after
+    return game.leave_one_out()

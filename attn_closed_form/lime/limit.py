@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from .._arrays import positive, whole
 from .._types import Array
-from ..game.engine.budget import budget, largest_known_value
-from ..game.engine.evaluate import Game
+from ..game.engine.budget import budget
+from ..game.engine.engine_game import Game
 from .kernel import check_settings
 from .moments import find_moments
 from .regression import regression, weights_of
@@ -102,8 +102,8 @@ def lime_limit(
         # rho = ridge q_0; for n to infinity q_0 is 0. f(all) and f(none) are correct to a few ulps of max|f| and of the
         # heads' spread, and the regression adds a few more; `budget` bounds both.
         weights = weights_of(1, settings)
-        engine = game.within(2 * tol)
-        budget(engine, tol, 0.5, constants=4 * largest_known_value(engine))
+        engine = game.engine_game(2 * tol)
+        budget(engine, tol, 0.5, constants=4 * engine.scale)
         everyone, nobody = (float(x) for x in game.value([[True], [False]]))
         change = everyone - nobody
         coef[0] = change / (1 + settings.ridge + weights.penalty)

@@ -14,7 +14,7 @@ the sums, are multiplied by `Regression.value_factor` or `rounding_factor`; `bud
 in p has the rest, and its errors of different moments share nothing (`moment_factor`). For the rules in p the
 sums of moduli that the rounding is relative to are those of the rules' weights, which are positive or nearly so.
 f(all), which the intercept begins with and f' is relative to, and the regression itself have separate
-rounding errors, `Regression.doubt`; that of an `empty_value` far from all values is relative to it,
+rounding errors, `Regression.extra_ulps`; that of an `empty_value` far from all values is relative to it,
 `Regression.nobody_factor`.
 """
 
@@ -31,13 +31,15 @@ from numpy.typing import NDArray
 
 from .._types import Array, Ids
 from ..game.by_size import centered_moments
-from ..game.engine.budget import FACTOR, PRECISE, ULP, Budget, ToleranceError, budget, in_units
-from ..game.engine.evaluate import Game, batch_sums, sum_in_pairs, weighted_sums
+from ..game.engine.bounds import log_bound
+from ..game.engine.budget import Budget, ToleranceError, budget, in_units
+from ..game.engine.engine_game import EngineGame, Game
+from ..game.engine.evaluate import batch_sums, weighted_sums
 from ..game.engine.exponential_sums import EPS_MIN
-from ..game.engine.laws import MOST_NODES, Batch
-from ..game.engine.terms import Terms, log_bound, terms_of
-from ..game.links import PoleGame
-from ..game.pooled_game import PooledGame
+from ..game.engine.kernels import sum_in_pairs
+from ..game.engine.laws import Batch
+from ..game.engine.rounding import FACTOR, LIME_EMPTY, MOST_NODES, PRECISE, ULP
+from ..game.engine.terms import Terms, terms_of
 from .kernel import Settings, relative_kernel
 from .regression import Known, Moments, Regression, regression
 from .rules import (
@@ -78,7 +80,7 @@ def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
         fit.value_factor(),
         fit.rounding_factor(fit.level, float(np.abs(weights[1]).sum()), 2 * fit.level),
     )
-    game = linked.within(2 * tol / factor)
+    game = linked.engine_game(2 * tol / factor)
     goal = _budget(game, fit, tol, factor, 0.0, plain=True)
     if game.d >= WARN_FROM:
         seconds = (
@@ -105,7 +107,7 @@ def moments_by_rule(linked: Game, fit: Regression, settings: Settings, tol: floa
     """Compute the moments by rules in p in O(L m d), or raise a NoRuleError if one is missing."""
     if fit.at_all > NARROWEST:
         raise NoRuleError("the kernel is too narrow for a rule in p")
-    game = linked.within(2 * tol / rule_factor(fit, settings))
+    game = linked.engine_game(2 * tol / rule_factor(fit, settings))
     goal = _rule_budget(game, fit, settings, tol)
     allowed = goal.p_error * goal.amplification / fit.moment_factor()
     law = KernelLaw(game.d, settings.kernel_width)
@@ -119,13 +121,9 @@ def moments_by_rule(linked: Game, fit: Regression, settings: Settings, tol: floa
 
 def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) -> Array:
     """Return (2 + d,) sums over nodes for `moments_of_sums`: of E_p[f] with two weights, and of every Delta_j(p)."""
-
-    def mean_weights(p: Array, weights: Array) -> Array:
-        return np.stack([weights, weights * (1 - p - absent_share)])
-
-    def first_weights(p: Array, weights: Array) -> Array:
-        return (weights * p * (1 - p))[None]
-
+    _, p, weights = batch
+    mean_weights = np.stack([weights, weights * (1 - p - absent_share)])
+    first_weights = (weights * p * (1 - p))[None]
     mean, first = weighted_sums(terms, batch, precise, mean_weights, first_weights)
     return np.concatenate([mean, first[0]])
 
@@ -146,14 +144,14 @@ def moments_of_sums(fit: Regression, total: Array, delta: Array, known: Known) -
     )
 
 
-def known_of(game: PooledGame | PoleGame) -> Known:
+def known_of(game: EngineGame) -> Known:
     """Return the values of the grand and the empty coalition, in units such that neither exceeds 1."""
     excess = game.empty_excess
     if excess:
         exponent = max(game.exponent, math.frexp(excess)[1])
     else:
         exponent = game.exponent
-    above = math.ldexp(float(game.everyone_means.sum()), game.exponent - exponent)
+    above = math.ldexp(float(game.grand_means.sum()), game.exponent - exponent)
     return Known(above, math.ldexp(excess, -exponent), game.base, exponent)
 
 
@@ -180,14 +178,13 @@ def rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
     )
 
 
-def _rule_budget(
-    game: PooledGame | PoleGame, fit: Regression, settings: Settings, tol: float
-) -> Budget:
+def _rule_budget(game: EngineGame, fit: Regression, settings: Settings, tol: float) -> Budget:
     """Return the budget of `rule_factor`, or one with more of the error for 1/D if rounding needs little of it."""
     values, sums = rule_factors(fit.d, settings, fit.k)
     if sums > values:
         goal = _budget(game, fit, tol, values, fit.at_all)
-        rounding = ULP * (PRECISE + (0.0 if goal.precise else FACTOR * game.d)) + game.doubt
+        product = 0.0 if goal.precise else FACTOR * game.d
+        rounding = ULP * (PRECISE + product + game.extra_ulps)
         eps = goal.eps - (sums / values - 1) * rounding
         if eps > max(goal.eps / 2, EPS_MIN) and goal.spread > 0:
             return goal._replace(eps=eps)
@@ -195,7 +192,7 @@ def _rule_budget(
 
 
 def _budget(
-    game: PooledGame | PoleGame,
+    game: EngineGame,
     fit: Regression,
     tol: float,
     factor: float,
@@ -203,8 +200,8 @@ def _budget(
     plain: bool = False,
 ) -> Budget:
     """Return the budget if errors of f are multiplied by `factor`; `budget` assumes twice the error of f."""
-    nobody = 8 * fit.nobody_factor() * in_units(abs(game.empty_excess), game.exponent)
-    return budget(game, tol, factor / 2, plain, fit.doubt(factor, at_all), nobody)
+    nobody = LIME_EMPTY * fit.nobody_factor() * in_units(abs(game.empty_excess), game.exponent)
+    return budget(game, tol, factor / 2, plain, fit.extra_ulps(factor, at_all), nobody)
 
 
 # --- LIME's law of sizes ------------------------------------------------------------------------------------------
@@ -225,7 +222,7 @@ class KernelLaw:
         tilted = partial(self._tilted, terms, each)
         first = 1 if self.d >= TILTED_FROM else 4
         makers = [partial(shared, GROUPS[:first]), tilted, partial(shared, GROUPS[first:])]
-        if terms.masses.some_light or terms.sums.turn is not None:
+        if terms.masses.some_light or terms.sums.complex_sums is not None:
             makers = [partial(shared, GROUPS)]
         batches: list[Batch] = []
         left = np.flatnonzero(_sizes(self.d, self.width)[1] * real > each)
@@ -314,7 +311,7 @@ class KernelLaw:
 def tilted_term(terms: Terms, i: int) -> TiltedTerm:
     """Return the data of a term for a tilted rule."""
     E = terms.factor[i, 0]
-    piece = int(terms.own[i])
+    piece = int(terms.piece_of[i])
     weight = float(terms.weight[i])
     B = float(terms.masses.half_range[piece])
     t = float(E.mean())
@@ -348,7 +345,7 @@ def largest_on_reals(terms: Terms) -> Array:
     sums = terms.sums
     if terms.masses.some_light:
         return sums.weight * (sums.background + sums.players)
-    absent = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)[terms.own]
+    absent = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)[terms.piece_of]
     moving = np.maximum(sums.players - absent, 0.0) * np.minimum(
         1.0, math.exp(2) / np.maximum(sums.heavy, 1e-300)
     )

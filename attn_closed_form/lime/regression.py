@@ -21,7 +21,7 @@ decides the coefficients. Here every sum is over s >= 1 alone, and all weights a
 the coefficients: a narrow kernel is as easy as a wide one, and its limit, leave-one-out, is found. Moments have
 the constant of f subtracted and are in units of a power of two, so large constants and tiny values cost no digits.
 
-Weights beyond float64, and the rounding that `doubt` has: docs/theory/rules-in-p.md, "The regression".
+Weights beyond float64, and the rounding that `extra_ulps` has: docs/theory/rules-in-p.md, "The regression".
 """
 
 from __future__ import annotations
@@ -35,14 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._types import Array
-from ..game.engine.budget import ULP
-from ..game.pooled_game import finite
+from ..game.engine.budget import finite
+from ..game.engine.rounding import LIME_GRAND, LIME_MEAN_SIZE, LIME_SUMS
 from .kernel import LARGEST_EXPONENT, LOG_BITS, WIDE, Settings, log_kernel, relative_kernel
-
-# Ulps of the largest |f| minus its constant: of f(all), of the regression's weights and sums, and of w.
-EVERYONE = 100.0
-SUMS = 50.0
-MIDDLE = 10.0
 
 
 class Known(NamedTuple):
@@ -115,8 +110,8 @@ class Regression(NamedTuple):
             float(q.sum()), float(q @ shared) / self.shared_denominator, float(q @ individual)
         )
 
-    def doubt(self, factor: float, at_all: float) -> float:
-        """Return the rounding bound of f(all) and of the regression, relative to the spread of f, for `budget`.
+    def extra_ulps(self, factor: float, at_all: float) -> float:
+        """Return the rounding bound of f(all) and of the regression, in ulps of the spread of f, for `budget`.
 
         `factor` is what `budget` multiplies errors of values by, and `at_all` the weight of f(all) that is in the
         sums over f and has to be taken off.
@@ -128,7 +123,7 @@ class Regression(NamedTuple):
         middle = self._propagated(
             0.0, self.offset * self.level / self.total / self.shared_denominator
         )
-        return ULP * (SUMS + (EVERYONE * shift + MIDDLE * middle) / factor)
+        return LIME_SUMS + (LIME_GRAND * shift + LIME_MEAN_SIZE * middle) / factor
 
     def nobody_factor(self) -> float:
         """Return the largest factor from a change of f(empty) to one of a coefficient or the intercept."""

@@ -34,8 +34,9 @@ from numpy.typing import NDArray
 
 from .._legendre import legendre_rule
 from .._types import Array, Ids
-from ..game.engine.budget import FACTOR, PRECISE, ULP, ToleranceError
-from ..game.engine.terms import COSH, THETA
+from ..game.engine.bounds import THETA
+from ..game.engine.budget import ToleranceError
+from ..game.engine.rounding import FACTOR, PRECISE, ULP
 from .kernel import relative_kernel
 
 # Numbers of nodes that are tried. They are few, because terms with the same number are evaluated together. Most
@@ -49,8 +50,8 @@ GROUPS = (
     (260, 310, 370, 440),
 )
 COUNTS = tuple(m for group in GROUPS for m in group)
-# Added to the bound of E_p[f] it also bounds E_p[f 1{j present}]; see `game/engine/terms.py`.
-LOG_PRESENT = np.log((1 + COSH) / 2)
+# Added to the bound of E_p[f] it also bounds E_p[f 1{j present}]; see `game/engine/bounds.py`.
+LOG_PRESENT = np.log((1 + np.cosh(THETA)) / 2)
 # Binary digits of the integers: of weights, of Hahn polynomials, and of Legendre polynomials at nodes.
 WEIGHT_BITS = 160
 HAHN_BITS = 200
@@ -105,7 +106,7 @@ class Ladder(NamedTuple):
     def choose(self, log_bound: Array, B: Array, allowed: float) -> tuple[Ids, Array]:
         """Return for each of r terms the shortest rule with an error below `allowed` (or the best rule), and its error.
 
-        `log_bound` (r, len(THETA)) is that of `game/engine/terms.py`, and `B` (r,) bounds the terms on [0, 1].
+        `log_bound` (r, len(THETA)) is that of `game/engine/bounds.py`, and `B` (r,) bounds the terms on [0, 1].
         """
         # The thetas are the first axis here: a minimum over a short last axis takes five times as long.
         log_M = np.ascontiguousarray((log_bound + LOG_PRESENT).T)[:, :, None]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from .._arrays import positive
 from .._types import Array, Ids
-from ..game.engine.evaluate import Game
+from ..game.engine.engine_game import Game
 from ..game.sampled import Playable
 from .kernel import check_settings, kernel
 from .limit import Features, as_features, lime_limit

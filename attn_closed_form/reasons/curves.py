@@ -168,7 +168,7 @@ def flip_order(
     array([ 1.  ,  0.  , -0.75])
     """
     everybody = np.ones(game.d, dtype=bool)
-    means = np.ldexp(game.everyone_means, game.exponent) + game.center
+    means = np.ldexp(game.grand_means, game.exponent) + game.center
 
     def scores(theta: float) -> Array:
         # The thresholds of the heads differ from the heads' values by equal parts and add up to theta.

@@ -21,12 +21,14 @@ from attn_closed_form import (
     shapley,
 )
 from attn_closed_form.game import beta_shapley
-from attn_closed_form.game.engine import evaluate
+from attn_closed_form.game.engine import poles
+from attn_closed_form.game.engine.bounds import THETA, Interval, log_bound
 from attn_closed_form.game.engine.budget import budget
 from attn_closed_form.game.engine.exponential_sums import EPS_MIN, read_table, sector_segments
 from attn_closed_form.game.engine.laws import UNIFORM
-from attn_closed_form.game.engine.terms import THETA, Interval, log_bound, terms_of
-from attn_closed_form.game.links import LINKS, Link, LinkedGame, sectors
+from attn_closed_form.game.engine.poles import sectors
+from attn_closed_form.game.engine.terms import terms_of
+from attn_closed_form.game.links import LINKS, Link, LinkedGame
 from tests import enumeration
 from tests.profiles import at_least
 
@@ -133,11 +135,11 @@ def test_a_worse_rule_for_a_sector_is_seen(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_complex_terms_stay_below_their_bound(kind):
     """|E_p| and |Delta_j| of every term on ellipses around two intervals."""
-    game = random_game(5, 9, kind, reach=6.0, spread=2.0).through("sigmoid").within(1e-8)
+    game = random_game(5, 9, kind, reach=6.0, spread=2.0).through("sigmoid").engine_game(1e-8)
     for terms in terms_of(game, budget(game, 1e-8)):
         x = terms.factor[:, 0]
         y = terms.factor[:, 1]
-        V = terms.masses.V[terms.own]
+        V = terms.masses.V[terms.piece_of]
         for first, last in ((0.0, 1.0), (0.2, 0.5)):
             interval = Interval(np.full(len(x), first), np.full(len(x), last))
             bounds = [log_bound(terms.sums, interval, differences) for differences in (False, True)]
@@ -165,15 +167,15 @@ def test_players_whose_factors_cancel_are_not_divided_by(monkeypatch):
     ).through("sigmoid")
     exact = enumeration.shapley(game)
     seen = []
-    products = evaluate.Vanishing.products
+    products = poles.Vanishing.products
     monkeypatch.setattr(
-        evaluate.Vanishing, "products", lambda self: seen.append(len(self.p)) or products(self)
+        poles.Vanishing, "products", lambda self: seen.append(len(self.p)) or products(self)
     )
-    monkeypatch.setattr(evaluate, "LEAST_FACTOR", 0.3)
+    monkeypatch.setattr(poles, "LEAST_FACTOR", 0.3)
     np.testing.assert_allclose(banzhaf(game, 1e-9), enumeration.banzhaf(game), rtol=0, atol=1e-9)
     assert sum(seen) > 0  # at p = 1/2
     # All nodes this way.
-    monkeypatch.setattr(evaluate, "LEAST_FACTOR", 2.0)
+    monkeypatch.setattr(poles, "LEAST_FACTOR", 2.0)
     np.testing.assert_allclose(shapley(game, 1e-9), exact, rtol=0, atol=1e-9)
     np.testing.assert_allclose(
         interactions(game, player=2, tol=1e-9)[0], enumeration.interactions(game)[0, 2], atol=1e-9
@@ -254,7 +256,7 @@ def test_a_looser_tol_takes_fewer_nodes():
     linked = random_game(4, 30, "deleted").through("sigmoid")
 
     def nodes(tol):
-        game = linked.within(tol)
+        game = linked.engine_game(tol)
         goal = budget(game, tol)
         batches = (
             batch

@@ -9,9 +9,11 @@ import pytest
 
 from attn_closed_form import PooledGame, lime_limit
 from attn_closed_form.game.by_size import centered_moments
+from attn_closed_form.game.engine.bounds import log_bound
 from attn_closed_form.game.engine.budget import budget
-from attn_closed_form.game.engine.laws import MOST_NODES, Batch
-from attn_closed_form.game.engine.terms import log_bound, terms_of
+from attn_closed_form.game.engine.laws import Batch
+from attn_closed_form.game.engine.rounding import MOST_NODES
+from attn_closed_form.game.engine.terms import terms_of
 from attn_closed_form.lime.kernel import Settings, kernel, relative_kernel
 from attn_closed_form.lime.moments import (
     KernelLaw,
@@ -221,7 +223,7 @@ def test_batches_are_small_enough_for_the_rounding_of_their_sums():
     game = (
         PooledGame.from_scores(rng.normal(size=300), 12 * rng.uniform(-1, 1, 300))
         .through("sigmoid")
-        .within(1e-8)
+        .engine_game(1e-8)
     )
     counts = [
         len(batch.p)

@@ -197,20 +197,20 @@ class Evidence(Remembers):
     def absent_value(self) -> float:
         """The explained output of the model itself with every player absent, on the explained scale."""
         if self.exact:
-            return float(self.scale.of(self.pooled.nobody))
+            return float(self.scale.of(self.pooled.baseline))
         return float(self.model_game.value(self._empty_coalition)[0])
 
     @cached_property
     def absent_logit(self) -> float:
         """The logit f of the model itself with every player absent."""
         if self.model.surrogate is None:
-            return self.pooled.nobody
+            return self.pooled.baseline
         return float(self.logits_of(self._empty_coalition)[0])
 
     @cached_property
     def pooled_base(self) -> float:
         """The value of the empty coalition in `pooled`; for a fitted game, it differs from that of the model."""
-        return self.pooled.nobody
+        return self.pooled.baseline
 
     @property
     def _empty_coalition(self) -> Masks:

@@ -134,7 +134,7 @@ def within_reach(evidence: Evidence, settings: Settings) -> Evidence:
     if not isinstance(evidence.game, LinkedGame):
         return evidence
     try:
-        evidence.game.within(LOOSEST_TOL)
+        evidence.game.engine_game(LOOSEST_TOL)
     except ToleranceError as error:
         return evidence.on(replace(logit, note=str(error)))
     return evidence

@@ -1,17 +1,13 @@
 """The error budget of a computation: |error| <= tol * max|f|, or a ToleranceError.
 
-With B the sum over heads of the largest |value| off the center (`PooledGame.half_range`), the error of a mean
-difference Delta_j, or of a sum of them with weights that add up to 1 in modulus, is at most
+With B, the spread, the sum over heads of the largest |value| off the center, the error of a mean difference Delta_j, or
+of a sum of them with weights that add up to 1 in modulus, is at most
 
     2 (eps + rho) B        the lambda rule, and rounding: both are relative errors of every coalition's centered value
     + p_error              the rule in p
     + OUTPUT max|f|        the last few additions.
 
-`budget` gives the rule in p a quarter of tol, because a few more nodes make up for a small part, and the first line
-the rest. rho is derived in `docs/what-tol-guarantees.md`: a product of d factors
-computed directly costs FACTOR ulps per factor; through logarithms, where an error is relative to the logarithm, it
-costs PRECISE ulps for any d. The plain product is faster and is used if it is accurate enough.
-
+`budget` splits `tol` among them (step 8 of docs/what-tol-guarantees.md); all counts of ulps are in `rounding.py`.
 max|f| is not known. The largest |f| of a few coalitions, minus a bound of its rounding, is a lower bound of it.
 """
 
@@ -19,33 +15,53 @@ from __future__ import annotations
 
 import math
 from decimal import ROUND_CEILING, Context
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._arrays import positive
-from ..pooled_game import PooledGame
-from ..pooled_game import ToleranceError as ToleranceError
+from ..._types import Array
+from .engine_game import EngineGame, Game
 from .exponential_sums import EPS_MIN
+from .rounding import (
+    CONSTANTS,
+    FACTOR,
+    LEAST_EXPONENT,
+    OUTPUT,
+    PRECISE,
+    SPREAD_ROOM,
+    SUBNORMAL,
+    ULP,
+)
 
-if TYPE_CHECKING:
-    from ..links import LinkedGame, PoleGame
-
-ULP = 2.0**-53
-# Rounding in ulps: of each factor of a plain product, and of everything else.
-FACTOR = 10.0
-PRECISE = 400.0
-# Rounding of the last additions, relative to max|f|.
-OUTPUT = 8 * ULP
-# Cap for a number much larger than every value, such as a bias of 1e300 next to values of 1e-300.
+# Cap for a number much larger than every value, such as a bias of 1e300 next to values of 1e-300: far above any value
+# in units of 2^exponent (at most 1), and its square still fits into float64 with a margin of 2^-100 on both sides.
 LARGE = 2.0**900
-# Share of `tol` for the approximation of a link by poles in one mean; a difference has two of them.
-POLE_SHARE = 1 / 16
-# Share of `tol` for the rule in p.
+LARGE_EXPONENT = 900
+# Tuning: the share of `tol` for the rule in p. A few more nodes make up for a small share, so it is less than half
+# (benchmarks/time_error).
 P_SHARE = 1 / 4
-# Loosest relative error of 1/D that is requested.
+# Tuning: the share of `tol` for the approximation of a link by poles in one mean; a difference has two of them.
+POLE_SHARE = 1 / 16
+# Tuning: the loosest relative error of 1/D that is requested; a looser rule saves no node.
 EPS_LOOSE = 0.01
+# Tuning: products are taken through logarithms, which is slower, if plain ones would need more than this share of the
+# error that the lambda rule and rounding have together.
+PLAIN_SHARE = 1 / 4
+# The tol that an error names is rounded up to two digits, which is at most a tenth more; its text is only built for a
+# tol below this multiple of the number that is needed.
+ROUNDED_UP = 1.2
+
+
+class ToleranceError(ValueError):
+    """Error for an accuracy that cannot be guaranteed in floating point.
+
+    `smallest` is the smallest tol that can be guaranteed, infinite if none is known.
+    """
+
+    def __init__(self, message: str, smallest: float = math.inf) -> None:
+        super().__init__(message)
+        self.smallest = smallest
 
 
 class Budget(NamedTuple):
@@ -59,148 +75,165 @@ class Budget(NamedTuple):
     amplification: float = 1.0  # as given to `budget`
 
 
-class Arithmetic(NamedTuple):
-    """A floating type: its name, half its spacing at 1, the smallest eps in it, and its smallest exponent."""
+class Computation:
+    """One computation of values within `tol`: the game of the engine, its budget, and the way back from its sums.
 
-    name: str
-    ulp: float
-    eps_min: float
-    least_exponent: int
+    Parameters
+    ----------
+    game : the user's game
+    tol : guaranteed accuracy of the result, relative to max|f|
+    amplification : factor from an error of a mean difference to one of the result. `budget` assumes that a relative
+        error of f counts twice, as in a difference; a caller for which it counts `factor` times gives factor / 2, as
+        LIME's moments do
+    plain, extra_ulps, constants : as in `budget`
 
+    Examples
+    --------
+    The mean of two equally likely coalitions, by the engine and by hand:
 
-FLOAT64 = Arithmetic("float64", ULP, EPS_MIN, -1074)
-FLOAT32 = Arithmetic("float32", 2.0**-24, 2.0**-22, -126)
+    >>> from attn_closed_form import PooledGame
+    >>> from attn_closed_form.game.engine.terms import terms_of
+    >>> game = PooledGame.from_scores([0.0], [3.0], s_background=0.0, v_background=1.0)
+    >>> computation = Computation(game, 1e-10)
+    >>> half = np.array([[0.5]])
+    >>> sums = 0.0
+    >>> for terms in terms_of(computation.engine, computation.budget):
+    ...     at = terms.at_probability(half, computation.budget.precise)
+    ...     sums = sums + (at.P * at.num).sum()
+    >>> round(float(computation.finish(sums, constant_mass=1.0)), 9)      # of 1 and (3 + 1) / 2
+    1.5
+    """
+
+    def __init__(
+        self,
+        game: Game,
+        tol: float,
+        amplification: float = 1.0,
+        plain: bool = False,
+        extra_ulps: float = 0.0,
+        constants: float = 0.0,
+    ) -> None:
+        self.engine = game.engine_game(tol / amplification)
+        self.budget = budget(self.engine, tol, amplification, plain, extra_ulps, constants)
+
+    def finish(
+        self, sums: Array, empty_mass: Array | float = 0.0, constant_mass: float = 0.0
+    ) -> Array:
+        """Return the values that belong to sums of the engine, or raise a ToleranceError if they overflow.
+
+        Parameters
+        ----------
+        sums : in units of 2^exponent, without the game's constant, and with the constant as the value of an empty
+            coalition that has no mass
+        empty_mass : the weight of the empty coalition in each sum, with its sign
+        constant_mass : the weight of all coalitions together: 1 for a mean, 0 for a difference
+        """
+        engine = self.engine
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = times_power(sums, engine.exponent)
+            if constant_mass:
+                values = values + engine.base * constant_mass
+            if engine.can_be_empty:
+                values = values + engine.empty_excess * empty_mass
+        return finite(values)
 
 
 def budget(
-    game: PooledGame | PoleGame,
+    game: EngineGame,
     tol: float,
     amplification: float = 1.0,
     plain: bool = False,
-    doubt: float = 0.0,
+    extra_ulps: float = 0.0,
     constants: float = 0.0,
-    arithmetic: Arithmetic = FLOAT64,
 ) -> Budget:
     """Return the accuracy that the parts of a computation must keep, or raise a ToleranceError with the smallest tol.
 
     Parameters
     ----------
-    game : PooledGame
+    game : the game of the engine
     tol : guaranteed accuracy, relative to max|f|
     amplification : factor from an error of a mean difference to one of the caller's result
     plain : whether products cannot be computed through logarithms, as in the recursion over sizes
-    doubt, constants : rounding in addition to that of the engine, as in `Facts`
-    arithmetic : the floating type of the computation
+    extra_ulps : rounding in addition to that of the engine, in ulps of the spread
+    constants : sum of moduli of constants that the caller adds up, of which a result may lose CONSTANTS ulps
 
     Examples
     --------
+    >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores([0.0, 1.0], [1.0, -1.0], s_background=0.0, v_background=0.0)
-    >>> found = budget(game, 1e-10)
-    >>> found.eps < 1e-10, found.precise
+    >>> parts = budget(game, 1e-10)
+    >>> parts.eps < 1e-10, parts.precise
     (True, False)
     """
-    spread = float(game.half_range.sum())
-    if isinstance(game, PooledGame):
-        facts = Facts(largest_known_value(game), spread, game.d, game.exponent, doubt, constants)
-        return budget_of(facts, tol, amplification, plain, arithmetic)
-    # The poles of a linked game take an eighth of tol, or more if none are accurate enough.
-    scale = largest_known_value(game)
-    left = 1 - 2 * POLE_SHARE
-    if scale:
-        least = amplification * game.poles.error / (POLE_SHARE * scale)
-    else:
-        least = math.inf
-    doubt += game.doubt * (arithmetic.ulp / ULP)
-    facts = Facts(scale, spread, game.d, 0, doubt, constants)
-    return budget_of(
-        facts, tol, amplification, True, arithmetic, left, least if least > tol else 0.0
-    )
-
-
-class Facts(NamedTuple):
-    """The inputs of a budget, which any device can compute. Values are in units of 2^exponent."""
-
-    scale: float  # lower bound of max|f|
-    spread: float  # sum over heads of the largest |value| off the center
-    d: int
-    exponent: int
-    doubt: float = (
-        0.0  # further rounding relative to the spread, for masses that are already rounded
-    )
-    constants: float = (
-        0.0  # constants added up in the floating type, of which a result may lose 8 ulps
-    )
-
-
-def budget_of(
-    facts: Facts,
-    tol: float,
-    amplification: float = 1.0,
-    plain: bool = False,
-    arithmetic: Arithmetic = FLOAT64,
-    left: float = 1.0,
-    least_tol: float = 0.0,
-) -> Budget:
-    """Compute a `budget` from numbers, for a computation in any floating type.
-
-    `left` is the remaining part of `tol`, and `least_tol` the smallest tol that the other part can keep.
-    """
+    # The plain test is for speed: `positive` costs as much as the rest of a small budget.
     if not (type(tol) is float and 0 < tol < math.inf):
         tol = positive("tol", tol)
-    scale = facts.scale
-    spread = facts.spread * (1 + 1e-12)
-    ulp = arithmetic.ulp
-    # The rounding of the last additions, relative to max|f|, and their loss among the smallest numbers of the type.
-    lost = (
-        8 * math.ldexp(1.0, arithmetic.least_exponent - facts.exponent) + 8 * ulp * facts.constants
-    )
-    output = OUTPUT / ULP * ulp + (lost / scale if scale else math.inf if facts.constants else 0.0)
-    if spread == 0 and tol * left > output and tol >= least_tol:
+    plain = plain or not game.positive
+    scale = game.scale
+    spread = float(game.half_range.sum()) * SPREAD_ROOM
+    share = game.engine_share
+    least_tol = game.least_tol(amplification)
+    if not least_tol > tol:
+        least_tol = 0.0
+    output = _relative_output(scale, game.exponent, constants)
+    if spread == 0 and tol * share > output and tol >= least_tol:
         return Budget(EPS_LOOSE, 1.0, scale, spread, False, amplification)
-    least = ulp * PRECISE + facts.doubt
-    every = ulp * FACTOR * facts.d
-    need = _tol_needed(
-        spread, scale, amplification, output, arithmetic.eps_min + least + (every if plain else 0)
-    )
-    need = max(need / left, least_tol)
-    # The named tol is rounded up by at most a tenth; the text is only built if it may be needed.
-    if not tol >= 1.2 * need and not tol >= (smallest := float(smallest_text(need))):
-        if smallest == math.inf:
-            raise ToleranceError(
-                f"tol: {tol:g} cannot be guaranteed for this game: f is 0 wherever it was tried"
-            )
-        raise ToleranceError(
-            f"tol: {tol:g} cannot be guaranteed for this game in {arithmetic.name} (its values spread over "
-            f"{_shown(2 * spread, facts.exponent)}, max|f| is at least {_shown(scale, facts.exponent)}); "
-            f"the smallest possible tol is {smallest_text(smallest)}",
-            smallest,
-        )
-    part = (tol * left - output) * scale / amplification
+    rounding = ULP * (PRECISE + (extra_ulps + game.extra_ulps))
+    product = ULP * FACTOR * game.d
+    # The smallest eps there is gives the smallest tol.
+    error = EPS_MIN + rounding + (product if plain else 0)
+    need = _tol_needed(spread, scale, amplification, output, error)
+    need = max(need / share, least_tol)
+    if not tol >= ROUNDED_UP * need and not tol >= float(smallest_text(need)):
+        raise _tolerance_error(tol, need, scale, spread, game.exponent)
+    part = (tol * share - output) * scale / amplification
     total = part * (1 - P_SHARE) / (2 * spread)
-    precise = not plain and least + every > total / 4
-    rounding = least if precise else least + every
-    return Budget(
-        min(EPS_LOOSE, total - rounding), part * P_SHARE, scale, spread, precise, amplification
-    )
+    precise = not plain and rounding + product > total * PLAIN_SHARE
+    if not precise:
+        rounding = rounding + product
+    eps = min(EPS_LOOSE, total - rounding)
+    return Budget(eps, part * P_SHARE, scale, spread, precise, amplification)
 
 
-def guaranteed_error(game: PooledGame | LinkedGame, tol: float) -> float:
-    """Return the guaranteed error of a result as a number: tol times a lower bound of max|f|."""
-    if not isinstance(game, PooledGame):
-        return tol * game._scale
-    scale = largest_known_value(game)
-    if scale == LARGE:
-        return math.inf
-    return float(np.ldexp(tol * scale, game.exponent))
+def _relative_output(scale: float, exponent: int, constants: float) -> float:
+    """Return the rounding of the last additions relative to max|f|, with their loss among the smallest numbers."""
+    lost = SUBNORMAL * math.ldexp(1.0, LEAST_EXPONENT - exponent) + CONSTANTS * ULP * constants
+    if scale:
+        return OUTPUT * ULP + lost / scale
+    return OUTPUT * ULP + (math.inf if constants else 0.0)
 
 
 def _tol_needed(
     spread: float, scale: float, amplification: float, output: float, error: float
 ) -> float:
     """Return a tol that can be kept, slightly above the one that `budget` needs."""
-    if scale:
-        return (output + amplification * 2 / (1 - P_SHARE) * spread * error / scale) * (1 + 1e-9)
-    return math.inf
+    if not scale:
+        return math.inf
+    return (output + amplification * 2 / (1 - P_SHARE) * spread * error / scale) * (1 + 1e-9)
+
+
+def _tolerance_error(
+    tol: float, need: float, scale: float, spread: float, exponent: int
+) -> ToleranceError:
+    """Return the error that names the smallest tol."""
+    smallest = float(smallest_text(need))
+    if smallest == math.inf:
+        return ToleranceError(
+            f"tol: {tol:g} cannot be guaranteed for this game: f is 0 wherever it was tried"
+        )
+    return ToleranceError(
+        f"tol: {tol:g} cannot be guaranteed for this game in float64 (its values spread over "
+        f"{_shown(2 * spread, exponent)}, max|f| is at least {_shown(scale, exponent)}); "
+        f"the smallest possible tol is {smallest_text(need)}",
+        smallest,
+    )
+
+
+def guaranteed_error(game: Game, tol: float) -> float:
+    """Return the guaranteed error of a result as a number: tol times a lower bound of max|f|."""
+    if game.scale == LARGE:
+        return math.inf
+    return float(np.ldexp(tol * game.scale, game.exponent))
 
 
 def smallest_text(tol: float) -> str:
@@ -211,46 +244,31 @@ def smallest_text(tol: float) -> str:
     """
     if not math.isfinite(tol):
         return "inf"
-    return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(tol)):.1e}"
-
-
-def largest_known_value(game: PooledGame | PoleGame) -> float:
-    """Return a lower bound of max|f| over all coalitions, in units of 2^exponent.
-
-    It is the largest value of a few coalitions minus its rounding: d ulps for each sum of a head, one for the base.
-    """
-    if not isinstance(game, PooledGame):
-        return game.linked._scale
-    kept: float | None = game.__dict__.get("_largest_known_value")
-    if kept is None:
-        kept = game.__dict__["_largest_known_value"] = _largest_known_value(game)
-    return kept
-
-
-def _largest_known_value(game: PooledGame) -> float:
-    known = in_units(float(np.abs(game._value_block(_probes(game))).max()), game.exponent)
-    base = in_units(abs(game.base), game.exponent)
-    doubt = ULP * (4 * (game.d + 8) * float(game.half_range.sum()) + 2 * base)
-    return max(0.0, known * (1 - 4 * ULP) - doubt)
+    two_digits = Context(prec=2, rounding=ROUND_CEILING)
+    return f"{float(two_digits.create_decimal_from_float(tol)):.1e}"
 
 
 def in_units(value: float, exponent: int) -> float:
     """Convert a number >= 0 to units of 2^exponent, capped if it is much larger than every value."""
-    if value and math.frexp(value)[1] - exponent > 900:
+    if value and math.frexp(value)[1] - exponent > LARGE_EXPONENT:
         return LARGE
     return math.ldexp(value, -exponent)
 
 
-def _probes(game: PooledGame) -> NDArray[np.bool_]:
-    """Return (6, d) coalitions with likely large |f|: all, none, all that raise or lower f, two single players."""
-    present, absent, _ = game._parts(game._weighted)
-    rise = np.add.reduce(present - absent, axis=0)
-    alone = np.add.reduce(game._centered[0], axis=0)
-    probes = np.zeros((6, game.d), dtype=bool)
-    np.greater(rise, 0.0, out=probes[2])
-    np.less(rise, 0.0, out=probes[3])
-    probes[0] = probes[4, alone.argmax()] = probes[5, alone.argmin()] = True
-    return probes
+def times_power(x: Array, exponent: int) -> Array:
+    """Compute x 2^exponent, exact except for overflow and underflow."""
+    if -1000 < exponent < 1000:  # 2^exponent is a number, and a product is faster than ldexp
+        return x * 2.0**exponent
+    return np.ldexp(x, exponent)
+
+
+def finite(x: Array, nan: bool = False) -> Array:
+    """Return x, or raise a ToleranceError if a number overflowed. `nan` allows 0/0, which the caller replaces later."""
+    if np.isinf(x).any() or (not nan and np.isnan(x).any()):
+        raise ToleranceError(
+            "the result overflows float64: a number is above 1.8e308; divide the values by a constant"
+        )
+    return x
 
 
 def _shown(value: float, exponent: int) -> str:

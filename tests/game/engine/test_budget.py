@@ -5,42 +5,50 @@ import pytest
 
 from attn_closed_form import PooledGame
 from attn_closed_form.game import by_size
-from attn_closed_form.game.engine.budget import (
-    FLOAT32,
-    FLOAT64,
-    Facts,
-    ToleranceError,
-    _probes,
-    budget,
-    budget_of,
-    largest_known_value,
-)
-from attn_closed_form.game.pooled_game import exp_difference
+from attn_closed_form.game.engine.budget import ToleranceError, budget
+from attn_closed_form.game.engine.exponential_sums import EPS_MIN
+from attn_closed_form.game.engine.pieces import exp_difference
+from attn_closed_form.game.engine.rounding import ULP
 from tests.problems import random_game
 
 
-@pytest.mark.parametrize("arithmetic", [FLOAT64, FLOAT32], ids=lambda a: a.name)
+class Size:
+    """What a budget needs to know of a game."""
+
+    exponent = 0
+    positive = True
+    engine_share = 1.0
+    extra_ulps = 0.0
+
+    def __init__(self, d, scale, spread):
+        self.d = d
+        self.scale = scale
+        self.half_range = np.array([spread])
+
+    def least_tol(self, amplification):
+        return 0.0
+
+
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize(
     ("scale", "spread", "d", "amplification"), [(1.0, 1.0, 10, 1.0), (0.3, 7.0, 500, 3.0)]
 )
-def test_the_parts_add_up(arithmetic, plain, scale, spread, d, amplification):
+def test_the_parts_add_up(plain, scale, spread, d, amplification):
     """An error of 1/D counts twice the spread, a last addition counts relative to max|f|."""
-    ulp = arithmetic.ulp
-    facts = Facts(scale, spread, d, 0, doubt=3 * ulp, constants=2.0)
+    game = Size(d, scale, spread)
     precise = set()
-    for tol in ulp * np.geomspace(1e3, 1e9, 40):
+    for tol in ULP * np.geomspace(1e3, 1e9, 40):
         try:
-            found = budget_of(facts, tol, amplification, plain, arithmetic)
+            goal = budget(game, float(tol), amplification, plain, extra_ulps=3.0, constants=2.0)
         except ToleranceError:
             continue
-        rounding = 403 * ulp + (0 if found.precise else 10 * d * ulp)
-        inside = amplification * (2 * spread * (found.eps + rounding) + found.p_error)
-        outside = 8 * ulp * scale + 8 * ulp * 2.0
+        rounding = 403 * ULP + (0 if goal.precise else 10 * d * ULP)
+        inside = amplification * (2 * spread * (goal.eps + rounding) + goal.p_error)
+        outside = 8 * ULP * scale + 8 * ULP * 2.0
         assert inside + outside <= tol * scale * (1 + 1e-9)
-        assert inside + outside >= tol * scale * (1 - 1e-9) or found.eps == 0.01
-        assert found.eps >= arithmetic.eps_min
-        precise.add(found.precise)
+        assert inside + outside >= tol * scale * (1 - 1e-9) or goal.eps == 0.01
+        assert goal.eps >= EPS_MIN
+        precise.add(goal.precise)
     assert precise == ({False} if plain else {False, True})
 
 
@@ -81,10 +89,10 @@ def test_the_coalitions_that_are_tried_for_a_large_value():
     game = PooledGame.from_scores(
         [0.0] * 5, [3.0, 1.0, 2.0, 0.0, 5.0], s_background=0.0, v_background=0.0
     )
-    tried = [set(np.flatnonzero(row).tolist()) for row in _probes(game)]
+    tried = [set(np.flatnonzero(row).tolist()) for row in game.extreme_coalitions()]
     assert tried == [{0, 1, 2, 3, 4}, set(), {0, 4}, {1, 2, 3}, {4}, {3}]
     # The value of those above the center, (3 + 5) / 3, is the largest: the bound is at most that, and hardly less.
-    assert 8 / 3 * (1 - 1e-12) <= np.ldexp(largest_known_value(game), game.exponent) <= 8 / 3
+    assert 8 / 3 * (1 - 1e-12) <= np.ldexp(game.scale, game.exponent) <= 8 / 3
 
 
 def test_a_player_raises_f_by_what_it_has_over_its_absence():
@@ -93,11 +101,11 @@ def test_a_player_raises_f_by_what_it_has_over_its_absence():
     v = [[1.0, 2.0, -9.0], [0.0, 0.0, 1.0]]
     v_absent = [[0.0, 9.0, 0.0], [0.0, 0.0, 0.0]]
     game = PooledGame.from_scores(s, v, np.zeros((2, 3)), v_absent)
-    tried = [set(np.flatnonzero(row).tolist()) for row in _probes(game)]
+    tried = [set(np.flatnonzero(row).tolist()) for row in game.extreme_coalitions()]
     assert tried == [{0, 1, 2}, set(), {0, 2}, {1}, {1}, {2}]
 
 
 def test_what_is_known_of_the_largest_value_is_below_it():
     """For a constant there is no spread to take rounding from."""
     game = PooledGame.from_scores([0.0, 1.0], [1.0, 1.0])
-    assert 1 - 1e-14 < np.ldexp(largest_known_value(game), game.exponent) < 1
+    assert 1 - 1e-14 < np.ldexp(game.scale, game.exponent) < 1

@@ -9,10 +9,10 @@ import pytest
 from attn_closed_form import PooledGame, shapley
 from attn_closed_form._legendre import legendre_rule
 from attn_closed_form.game.engine import laws
+from attn_closed_form.game.engine.bounds import THETA, log_bound
 from attn_closed_form.game.engine.budget import budget
 from attn_closed_form.game.engine.laws import (
-    LOG_LEFT_OUT,
-    MOST_NODES,
+    LOG_OMITTED,
     OUTSIDE,
     UNIFORM,
     Density,
@@ -21,7 +21,8 @@ from attn_closed_form.game.engine.laws import (
     log_legendre_factor,
     relevant_interval,
 )
-from attn_closed_form.game.engine.terms import MOST_TERMS, THETA, log_bound, terms_of
+from attn_closed_form.game.engine.rounding import MOST_NODES, MOST_TERMS
+from attn_closed_form.game.engine.terms import terms_of
 from attn_closed_form.game.interactions import PAIR_LAWS, SINGLE_LAWS
 from tests.game.engine.test_terms import KINDS, on_ellipse
 from tests.problems import random_game
@@ -50,7 +51,7 @@ def test_what_is_left_out_cannot_matter(kind):
             assert (bound[outside] <= log_allowed + 1e-9).all()
             cut += int(outside.sum())
     assert cut > 0 or kind == "replaced+background"
-    assert LOG_LEFT_OUT > 3
+    assert LOG_OMITTED > 3
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -116,7 +117,7 @@ def test_what_a_law_makes_of_the_probability_of_being_alone(law):
             density = 1.0
         else:
             density = sum(c * p**a * (1 - p) ** b for c, a, b in law.powers)
-        assert law.alone(n) == pytest.approx(
+        assert law.empty_mass(n) == pytest.approx(
             float(np.dot(w, density * (1 - np.asarray(p)) ** n)), rel=1e-12
         )
 
@@ -126,7 +127,7 @@ def test_being_alone_among_very_many_keeps_its_digits():
     b = 15
     n = 100_000
     exact = Fraction(math.factorial(a)) / math.prod(range(b + n + 1, a + b + n + 2))
-    assert Density(((1, a, b),)).alone(n) == pytest.approx(float(exact), rel=1e-15)
+    assert Density(((1, a, b),)).empty_mass(n) == pytest.approx(float(exact), rel=1e-15)
 
 
 @pytest.mark.parametrize("law", [*PAIR_LAWS.values(), *SINGLE_LAWS.values()], ids=str)
@@ -152,7 +153,7 @@ def test_the_rounding_of_a_density_is_what_the_law_reports():
             abs(Fraction(float(v)) - e) * Fraction(float(u))
             for v, e, u in zip(values, exact, w, strict=True)
         )
-        assert float(error) <= law.rounding * 2.0**-53
+        assert float(error) <= law.extra_ulps * 2.0**-53
 
 
 def test_too_short_an_interval_is_seen(monkeypatch):
@@ -160,7 +161,7 @@ def test_too_short_an_interval_is_seen(monkeypatch):
     rng = np.random.default_rng(0)
     game = PooledGame.from_scores(rng.normal(size=2000), rng.normal(size=2000))
     exact = shapley(game, 1e-11)
-    monkeypatch.setattr(laws, "LOG_LEFT_OUT", -12.0)
+    monkeypatch.setattr(laws, "LOG_OMITTED", -12.0)
     assert np.abs(shapley(game, 1e-11) - exact).max() > 1e-11 * np.abs(
         game.value(np.ones(2000, dtype=bool))
     )

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from attn_closed_form.game.engine.bounds import THETA, Interval, log_bound
 from attn_closed_form.game.engine.budget import budget
-from attn_closed_form.game.engine.terms import THETA, Interval, log_bound, terms_of
+from attn_closed_form.game.engine.terms import terms_of
 from tests.problems import random_game
 
 KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]

@@ -1,0 +1,399 @@
+"""Linked games in the engine: a sum of poles, whose terms are complex.
+
+A linked game g(f), f = N/D of one head, is a constant plus Re sum_m r_m / (f - z_m) (`links.py`). With
+
+    1 / (f - z) = D / (N - z D),        N - z D = Q_0 + sum of Q_j,   Q_j = a_j (v_j - z), or b_j (v'_j - z) if absent,
+
+every pole is a head with complex masses Q and with masses a, b in place of masses times values. All Q of coalitions lie
+in the sector under which the range of f is seen from z. Turned by u = e^(-i psi), psi the middle angle, it lies around
+the positive real axis, with half angle theta < pi/2, and
+
+    D / (N - z D) = u D int_0^inf e^(-lam u (N - z D)) dlam
+
+factorizes over the players as 1/D does for a plain game (`sector_segments` has the rule). A factor is x = e^(-lam u Q)
+of the state whose real part is larger, relative to the other state. Step 10 of docs/what-tol-guarantees.md has the
+proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._types import Array, Ids, Masks
+from .bounds import complex_term_sums
+from .budget import POLE_SHARE
+from .exponential_sums import sector_segments
+from .kernels import (
+    add_complex_nodes,
+    complex_product,
+    points_of,
+    products_of_others,
+    workspace,
+)
+from .pieces import LOG_ROOM, Scale, exp_difference, ranges_of, scales_of, shift_rounding
+from .rounding import (
+    LEAST_FACTOR,
+    LEAST_MODULUS,
+    MASSES,
+    POLE_EXPONENT,
+    POLE_FACTOR,
+    POLE_MODULI,
+    POLE_REST,
+    RANGE_ROOM,
+    ULP,
+)
+from .terms import AtProbability, Masses, Pieces, Terms
+
+if TYPE_CHECKING:
+    from ..links import LinkedGame
+
+Complex = NDArray[np.complexfloating[Any, Any]]
+
+# Tuning: terms of a chunk. Complex terms are added up MOST_TERMS at a time, so larger chunks only have fewer batches
+# (benchmarks/probability).
+MOST_COMPLEX_TERMS = 512
+# Tuning: elements of one working array, of which several are alive at once for complex terms (benchmarks/probability).
+COMPLEX_ELEMENTS = 1 << 16
+
+
+class Poles(NamedTuple):
+    """g(f) = constant + Re sum residue / (f - z), within `error` on the range it was made for; z, residue (M,)."""
+
+    constant: float
+    z: Complex
+    residue: Complex
+    error: float
+
+
+class Sectors(NamedTuple):
+    """How a range is seen from each of M points z: (M,) each.
+
+    Turned by u, all u (f - z) lie in a sector |arg| <= half_angle with real parts from `least` to `most`: real parts
+    are linear in f, so both are those of an end of the range.
+    """
+
+    turn: Complex  # u = e^(-i psi), psi the middle angle
+    half_angle: Array
+    least: Array
+    most: Array
+    nearest: Array  # smallest |f - z|
+
+
+def sectors(z: Complex, low: float, high: float) -> Sectors:
+    """Return the sectors under which [low, high] is seen from the points z.
+
+    >>> seen = sectors(np.array([1j]), -1.0, 1.0)
+    >>> round(float(np.degrees(seen.half_angle[0]))), float(seen.nearest[0]), round(float(seen.least[0]), 9)
+    (45, 1.0, 1.0)
+    """
+    first = np.angle(low - z)
+    last = np.angle(high - z)
+    half_angle = np.abs(first - last) / 2
+    to_low = np.abs(low - z)
+    to_high = np.abs(high - z)
+    return Sectors(
+        turn=np.exp(-0.5j * (first + last)),
+        half_angle=half_angle,
+        least=np.minimum(to_low, to_high) * np.cos(half_angle),
+        most=np.maximum(to_low, to_high) * np.cos(half_angle),
+        nearest=np.abs(np.clip(z.real, low, high) - z),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PoleGame:
+    """A linked game with its poles, as the engine computes with it: every pole is a head."""
+
+    linked: LinkedGame
+    poles: Poles
+    empty_excess: float
+
+    # Poles and their residues fit into float64 as they are.
+    exponent: ClassVar[int] = 0
+    # Complex factors have no real logarithm.
+    positive: ClassVar[bool] = False
+    # The poles have POLE_SHARE of tol for one mean, and a difference has two of them.
+    engine_share: ClassVar[float] = 1 - 2 * POLE_SHARE
+
+    @property
+    def d(self) -> int:
+        """Number of players."""
+        return self.linked.d
+
+    @property
+    def can_be_empty(self) -> bool:
+        """Whether the empty coalition has no mass."""
+        return self.linked.can_be_empty
+
+    @property
+    def scale(self) -> float:
+        """A lower bound of max|g| over all coalitions."""
+        return self.linked.scale
+
+    @property
+    def base(self) -> float:
+        """The constant next to the poles."""
+        return self.poles.constant
+
+    @cached_property
+    def grand_means(self) -> Array:
+        """The value of g for the grand coalition minus the constant, (1,)."""
+        everyone = np.ones(self.d, dtype=bool)
+        return np.array([float(self.linked.value(everyone)) - self.base])
+
+    @cached_property
+    def half_range(self) -> Array:
+        """The (M,) largest moduli of residue / (f - z) on the range of f."""
+        return np.abs(self.poles.residue) / self.sectors.nearest
+
+    @cached_property
+    def sectors(self) -> Sectors:
+        """The sectors of the exact range."""
+        return sectors(self.poles.z, *self.linked.range)
+
+    def least_tol(self, amplification: float) -> float:
+        """Return the smallest tol whose share is at least the error of the poles."""
+        if not self.scale:
+            return np.inf
+        return amplification * self.poles.error / (POLE_SHARE * self.scale)
+
+    @cached_property
+    def extra_ulps(self) -> float:
+        """Rounding in addition to that of a plain game, in ulps of the sum of `half_range`.
+
+        Moduli of e^(-lam w) add up to 1/cos(theta) times 1/|w|, and lam |w| times that to 1/cos(theta)^2, both times
+        POLE_MODULI at most. An exponent is correct to POLE_EXPONENT ulps of the sum of |Q_j| over the players of a
+        coalition, which is at most its mass times the largest |v - z|, and of the |Q_j| of their other states, which
+        are at most `ratio` times as large: the other state is the one with the smaller real part. Masses and values
+        have MASSES ulps of the values' spread and the rounding of the argument of g, times the largest slope of g.
+        """
+        spread = float(self.half_range.sum())
+        if spread == 0:
+            return 0.0
+        arguments = self.linked.arguments
+        values = arguments.values
+        hull = sectors(self.poles.z, float(values.min()), float(values.max()))
+        cos = np.cos(self.sectors.half_angle)
+        furthest = hull.most / np.cos(hull.half_angle)
+        ratio: Array | float = 0.0
+        if self.linked.game.some_replaced:
+            ratio = furthest / (hull.nearest * np.cos(hull.half_angle))
+        each = (POLE_FACTOR * self.d + POLE_REST) / cos
+        each += POLE_EXPONENT * (1 + ratio) * furthest / (self.sectors.nearest * cos**2)
+        slope = self.linked.largest_slope
+        value_range = float(values.max() - values.min())
+        moved = slope * (arguments.rounding + MASSES * ULP * value_range)
+        poles = POLE_MODULI * ULP * float((self.half_range * each).sum())
+        return (poles + moved) / spread / ULP
+
+    def pieces(self, eps: float) -> Iterator[Pieces]:
+        """Yield for every tier of the inner game its poles as pieces; weights carry residue and turn of the pole."""
+        inner = self.linked.game
+        if not self.poles.z.size:
+            return
+        segments: list[tuple[float, list[_Segment]]] = []
+        for scale in scales_of(inner, ranges_of(inner, inner.head_masses)):
+            segments += self._segments(scale, eps).items()
+        total = sum(segment.lam.size for _, parts in segments for segment in parts)
+        for unit, parts in segments:
+            piece_of = [np.full(segment.lam.size, segment.pole) for segment in parts]
+            yield Pieces(
+                masses=self._masses(unit),
+                lam=np.concatenate([segment.lam for segment in parts]),
+                w=np.concatenate([segment.w for segment in parts]),
+                piece_of=np.concatenate(piece_of),
+                total=total,
+            )
+
+    def _segments(self, scale: Scale, eps: float) -> dict[float, list[_Segment]]:
+        """Return the nodes and weights of all poles for one tier, by their unit of mass."""
+        factors = self.poles.residue * self.sectors.turn
+        stretch = np.log(self.sectors.most / self.sectors.least)
+        segments: dict[float, list[_Segment]] = {}
+        for m in range(self.poles.z.size):
+            least = scale.least * (1 - RANGE_ROOM) * float(self.sectors.least[m])
+            length = scale.log_range + LOG_ROOM + float(stretch[m])
+            angle = float(self.sectors.half_angle[m])
+            for shift, lam, w in sector_segments(length, eps, angle):
+                factor = shift_rounding(scale.unit, shift) / least
+                segment = _Segment(m, lam * factor, w * (factor * factors[m]))
+                segments.setdefault(scale.unit + shift, []).append(segment)
+        return segments
+
+    def _masses(self, unit: float) -> PoleMasses:
+        """Return the masses of all poles, with those of the inner game in units of e^unit."""
+        inner = self.linked.game
+        turn = self.sectors.turn[:, None]
+        z = self.poles.z[:, None]
+        states = exp_difference(inner.states[0], np.array([[unit]]))
+        a, b, background = (part[0] for part in inner.split_states(states))
+        values = self.linked.arguments.values[None]
+        v, v_absent, v_background = (part[0] for part in inner.split_states(values))
+        present = turn * (a * (v - z))
+        absent = turn * (b * (v_absent - z))
+        gap = present - absent
+        heavy = gap.real > 0
+        same = np.abs(gap) == 0
+        lighter = np.stack([~heavy | same, heavy | same], axis=1).astype(np.float64)
+        always = np.add.reduce(np.where(heavy, absent, present), axis=1)
+        return PoleMasses(
+            gap=np.where(heavy, gap, -gap),
+            lighter=lighter,
+            V=np.broadcast_to(np.stack([a, b]), (z.size, 2, a.size)),
+            D_0=always + (turn * (background * (v_background - z)))[:, 0],
+            n_0=np.full(z.size, background),
+            half_range=self.half_range,
+        )
+
+
+class _Segment(NamedTuple):
+    """Nodes and complex weights (L,) of one pole."""
+
+    pole: int
+    lam: Array
+    w: Complex
+
+
+class PoleMasses(Masses):
+    """Masses of poles: a piece is a pole at one scale.
+
+    gap and D_0 are of Q = u a (v - z), which is complex; the lighter state is the one with the smaller real part; V and
+    n_0 are masses.
+    """
+
+    most_terms: ClassVar[int] = MOST_COMPLEX_TERMS
+
+    def terms(
+        self, lam: Array, w: Array, piece_of: Ids, share: float, precise: bool
+    ) -> ComplexTerms:
+        """Return the terms of nodes lam with weights w (r,), which are a `share` of all terms of the game."""
+        weight = w * np.exp(-lam * self.D_0[piece_of])
+        n_0 = self.n_0[piece_of]
+        exponent = self.gap[piece_of]
+        exponent *= -lam[:, None]
+        factor = np.where(self.lighter[piece_of], 1.0, np.exp(exponent)[:, None])
+        T = self.V[piece_of]
+        S = self.second_numerator(T, factor)
+        T = T * factor
+        difference = factor[:, 0] - factor[:, 1]
+        largest_change = np.maximum.reduce(np.abs(difference), axis=1)
+        sums = complex_term_sums(
+            weight, n_0, factor, T, largest_change, self.players_light[piece_of], share
+        )
+        return ComplexTerms(
+            lam, weight, n_0, factor, None, T, S, difference, largest_change, sums, self, piece_of
+        )
+
+
+class ComplexTerms(Terms):
+    """Terms of poles, with complex factors, one of which may vanish."""
+
+    batch_elements: ClassVar[int] = COMPLEX_ELEMENTS
+    sum_terms = staticmethod(complex_term_sums)
+    add_nodes = staticmethod(add_complex_nodes)
+
+    def at_probability(self, p: Array, precise: bool) -> AtProbability:
+        """Compute P, num and sigma at nodes p (m, r) or (m, 1).
+
+        Where p x and (1 - p) y of some player nearly cancel, all three are 0, and `vanishing` has these nodes.
+        """
+        r, _, d = self.factor.shape
+        points = points_of(p, r)
+        numbers, spare = workspace((r, len(p), 2 * d))
+        # Real and imaginary parts side by side: p is real, and numbers of one kind multiply several times as fast.
+        np.matmul(points, np.ascontiguousarray(self.factor).view(np.float64), out=numbers)
+        Y: Any = numbers.view(np.complex128)
+        P = complex_product(Y, spare)
+        P *= self.weight[:, None]
+        # 1/Y is the conjugate of Y over |Y|^2, several times as fast as a complex division.
+        np.multiply(numbers, numbers, out=spare)
+        squares = spare[:, :, 0::2] + spare[:, :, 1::2]
+        vanishing = None
+        if np.minimum.reduce(squares, axis=None) < LEAST_FACTOR**2:
+            left_out = self._nearly_cancel(points, Y, squares)
+            P[left_out] = 0.0
+            Y[left_out] = 0.0
+            squares[left_out] = 1.0
+            vanishing = self._vanishing(p, left_out)
+        np.divide(1.0, squares, out=squares)
+        spare[:, :, 0::2] = squares
+        np.negative(squares, out=spare[:, :, 1::2])
+        numbers *= spare
+        sums = np.matmul(Y, self.T.transpose(0, 2, 1))
+        sums *= points
+        num = sums[:, :, 0] + sums[:, :, 1]
+        num += self.n_0[:, None]
+        return AtProbability(P.T, num.T, Y.transpose(1, 0, 2), vanishing)
+
+    def _nearly_cancel(self, points: Array, Y: Array, squares: Array) -> Masks:
+        """Return the (r, m) mask of nodes at which |Y| of some player is far below p |x| + (1 - p) |y|."""
+        left_out = np.minimum.reduce(squares, axis=2) < LEAST_FACTOR**2
+        # Few nodes are left: now with the moduli of every player.
+        term, node = np.nonzero(left_out)
+        moduli = (points[term, node, :, None] * np.abs(self.factor[term])).sum(axis=1)
+        least = np.maximum(LEAST_FACTOR * moduli, LEAST_MODULUS)
+        left_out[term, node] = (np.abs(Y[term, node]) < least).any(axis=1)
+        return left_out
+
+    def _vanishing(self, p: Array, left_out: Masks) -> Vanishing | None:
+        """Return the nodes p (m, r) or (m, 1) in the mask (r, m)."""
+        if not left_out.any():
+            return None
+        term, node = np.nonzero(left_out)
+        return Vanishing(
+            node=node,
+            term=term,
+            weight=self.weight[term],
+            p=np.broadcast_to(p, left_out.T.shape)[node, term],
+            factor=self.factor[term],
+            V=self.masses.V[self.piece_of[term]],
+            n_0=self.n_0[term],
+        )
+
+
+class Vanishing(NamedTuple):
+    """Nodes of complex terms at which some Y nearly cancels: weights w, factors and masses of n of them."""
+
+    node: Ids  # (n,) indices of nodes
+    term: Ids  # (n,) indices of terms
+    weight: Array  # (n,) of the terms
+    p: Array  # (n,)
+    factor: Array  # (n, 2, d) x and y
+    V: Array  # (n, 2, d) masses
+    n_0: Array  # (n,)
+
+    def weights_at(self, weights: Array, shape: tuple[int, ...]) -> Array:
+        """Return the weights (..., n) of these nodes from those of all nodes and terms, (..., m, r) or (..., m, 1)."""
+        return np.broadcast_to(weights, (*weights.shape[:-2], *shape))[..., self.node, self.term]
+
+    def products(self) -> tuple[Array, Array]:
+        """Compute P num (n,) and P [X_j num + Z_j] (n, d) from products of all other players, without division."""
+        share = np.stack([self.p, 1 - self.p], axis=1)[:, :, None]
+        Y = (share * self.factor).sum(axis=1)
+        T = (share * self.factor * self.V).sum(axis=1)
+        Q, R = products_of_others(Y, T)
+        R += Q * self.n_0[:, None]
+        x = self.factor[:, 0]
+        y = self.factor[:, 1]
+        first = (x - y) * R + (x * self.V[:, 0] - y * self.V[:, 1]) * Q
+        return self.weight * (R[:, 0] * Y[:, 0] + Q[:, 0] * T[:, 0]), self.weight[:, None] * first
+
+    def second_differences(self, i: int) -> Array:
+        """Compute P [num X_i X_j + X_i Z_j + Z_i X_j] (n, d), the change of first differences when i is present."""
+        changes = []
+        for k in (0, 1):
+            factor = self.factor.copy()
+            V = self.V.copy()
+            weight = self.weight * factor[:, k, i]
+            n_0 = self.n_0 + V[:, k, i]
+            factor[:, :, i] = 1.0
+            V[:, :, i] = 0.0
+            fixed = self._replace(factor=factor, V=V, weight=weight, n_0=n_0)
+            changes.append(fixed.products()[1])
+        return changes[0] - changes[1]

@@ -1,0 +1,147 @@
+"""Every rounding error that the proof counts, one per line.
+
+An *ulp* is the unit roundoff of float64, 2^-53. A count states how many ulps an operation may cost, relative to the
+quantity that its comment names. Each one has its derivation, its step in `docs/what-tol-guarantees.md`, and the test
+that fails if it is much too small. Constants that only trade time (tuning) are in the modules that use them.
+
+The machine is assumed to have IEEE 754 arithmetic, functions (`exp`, `log`, ...) within 4 ulps, and matrix products
+whose sums of n terms err by at most n ulps of the sum of the moduli.
+"""
+
+from __future__ import annotations
+
+# The unit roundoff: a rounded number x is off by at most ULP |x|.
+ULP = 2.0**-53
+
+
+# --- Step 2: a value of one coalition -----------------------------------------------------------------------------
+
+# A head's numerator and denominator are sums of d + 1 products. Each comes from two matrix products, over the players
+# present and absent, so a mean has at most four times d ulps, plus 32 for masses, products and the division: together
+# 4 (d + 8), relative to the spread. Test: tests/game/test_guarantee.py::test_every_family ("cancelling heads").
+VALUE_PER_PLAYER = 4
+VALUE_FIXED_PLAYERS = 8
+# The base is rounded once, and once more when the heads are added. Test: the same ("constants").
+VALUE_BASE = 2
+# The product of a known value with one minus its own error, and the conversion to units of 2^exponent.
+VALUE_ITSELF = 4
+
+
+# --- Step 3: masses -----------------------------------------------------------------------------------------------
+
+# A difference of scores below this is rounded to at most 16 u, which its exponential turns into 16 ulps of the mass.
+# Larger differences are taken in two floats. Test: tests/game/engine/test_budget.py::
+# test_masses_are_right_however_large_the_scores.
+PLAIN_DIFFERENCE = 16.0
+# A mass has those 16 ulps and 4 of `exp`; the gap between the masses of a player costs one more. A relative error
+# delta of the masses changes a centered mean by 2 delta of the spread.
+MASSES = 2 * (16 + 4 + 1)
+# Relative room at both ends of a range of D, for the rounding of masses and of their sum: D is a pairwise sum of at
+# most 2^40 masses of 21 ulps, which is less than 100 ulps, or 1.2e-14. Test: test_v9_wide_ranges.
+RANGE_ROOM = 1e-12
+# Absolute room for ln R of a tier that is computed from logarithms, d of which `logaddexp.accumulate` adds up one by
+# one: 4 ulps times 2^20 players times a logarithm of 700 is 3e-7. Test: test_v9_wide_ranges.
+LOG_RANGE_ROOM = 1e-6
+# The same, relative to the logarithms themselves: 32 ulps of the unit and of the sum. Test: test_v9_wide_ranges.
+LOG_RANGE_RELATIVE = 2.0**-48
+
+
+# --- Step 7: a mean of the engine, relative to the spread of the values --------------------------------------------
+
+# A factor Y of a player has 7 ulps (4 of `exp`, 2 of the mixture, one of p), its part of the product one, and its part
+# of the sum in the numerator one; rounded up. Test: tests/game/test_guarantee.py::test_v10_many_equal_players.
+FACTOR = 10.0
+# Everything that does not grow with the number of players, the right column of the table of step 7:
+# 42 + 40 + 8 + 2 + 30 + 20 + 15 + 5 + 235 = 397. Test: the same.
+PRECISE = 400.0
+# At most this many nodes and terms are added one after the other, so a batch costs 3 * 64 + 1 successive additions;
+# sums of batches in pairs cost 42 more, for up to 2^42 of them. PRECISE has these 235 ulps. Test:
+# tests/game/engine/test_laws.py::test_batches_are_small_enough_for_the_rounding_of_their_sums.
+MOST_NODES = 64
+MOST_TERMS = 128
+# A density of degree n at a rounded node: 2 ulps of p cost 2 a ulps in p^a and 2 (a + 1) in (1 - p)^b on average, and
+# the powers and 1 - p are rounded, together at most 4 (n + 4). Test: tests/game/engine/test_laws.py::
+# test_the_rounding_of_a_density_is_what_the_law_reports.
+DENSITY_PER_DEGREE = 4.0
+DENSITY_FIXED_DEGREES = 4
+# The part of a power series that is cut off, relative to the part that is kept: an eighth of an ulp, which is nothing
+# beside the ulps of FACTOR. Test: tests/game/engine/test_series.py::test_what_is_left_out_is_below_an_ulp.
+SERIES_REMAINDER = 2.0**-56
+# q of a series is the largest of some rounded products, and is rounded up by this factor (two ulps would do).
+SERIES_ROOM = 1 + 1e-12
+# Room for the rounding of X in the bound e^-X of a term, where X is a sum over d players: d ulps of X <= 10^3 for
+# d = 10^6. Test: tests/game/engine/test_laws.py::test_what_is_left_out_cannot_matter.
+LOG_DECAY_ROOM = 1e-6
+
+
+# --- Step 8: the sum ----------------------------------------------------------------------------------------------
+
+# The last additions (heads' constants, the empty coalition, a difference of results), relative to max|f|.
+OUTPUT = 8
+# Constants that are added up by the caller, relative to their sum of moduli.
+CONSTANTS = 8
+# The same additions among the smallest numbers of float64: 8 times the smallest number, 2^-1074.
+SUBNORMAL = 8
+LEAST_EXPONENT = -1074
+# The sum over heads of their half ranges is rounded, H ulps for H heads; rounded up for up to 10^3 heads.
+SPREAD_ROOM = 1 + 1e-12
+
+
+# --- Owen values, relative to the spread --------------------------------------------------------------------------
+
+# As a player in FACTOR, a group's factor has 7 ulps (4 of `exp`, 3 of the mixture at a rounded p), and its part of the
+# product over groups one. Test: tests/game/test_owen.py.
+OWEN_PER_GROUP = 8.0
+
+
+# --- Step 10: linked games, relative to the sum of their half ranges ------------------------------------------------
+
+# Q_j from a mass, a value and a pole (3 ulps each of the products and differences, a turn of 4, rounded up): relative
+# to |Q_j|. Test: tests/game/test_links.py::test_random_linked_games.
+POLE_EXPONENT = 12.0
+# A complex factor has 9 ulps of its exponential, 3 of its mixture, 2.3 of a complex product and 2.9 of the sum in the
+# numerator, together less than 18, of which FACTOR has 10. Test: the same.
+POLE_FACTOR = 8.0
+# Everything else: the 400 of PRECISE, which here are relative to sums of moduli, and 300 instead of 15 for the term of a
+# player whose factor nearly cancels (LEAST_FACTOR). Test: test_players_whose_factors_cancel_are_not_divided_by.
+POLE_REST = 700.0
+# No complex term is divided by a |Y| below this share of p |x| + (1 - p) |y|, because the term of that player, which
+# cancels, would lose the digits of more than a factor 20. Test: the same.
+LEAST_FACTOR = 0.05
+# Nor by one below this, next to which the square of 1/Y would leave float64.
+LEAST_MODULUS = 1e-100
+# Sums of moduli over the nodes of a short sum, relative to the integral: at most this, by `proved_moduli` of
+# proofs_check/exponential_sums.py. Test: tests/game/engine/test_exponential_sums.py.
+POLE_MODULI = 1.1
+# scale f from the base, the centered value and their product: relative to the largest of them.
+LINK_ARGUMENT = 4
+# The function itself: 4 ulps each of an exponential, a logarithm and their arguments, relative to g(f).
+LINK_VALUE = 16
+# The range of f is widened by this share of the values' spread, more than the 4 (d + 8) ulps of its rounding for
+# d = 10^6. Test: tests/game/test_links.py::test_random_linked_games.
+LINK_RANGE_ROOM = 1e-9
+
+
+# --- Sums of games (`game_sum.py`) ----------------------------------------------------------------------------------
+
+# A value of a part: VALUE_PER_PLAYER ulps per player of its argument, times a margin of 3. Test:
+# tests/game/test_hidden_layer.py.
+GAME_SUM_PER_PLAYER = 3.0 * VALUE_PER_PLAYER
+# One ulp per part for the sum of the parts, and 20 for the function of each (LINK_VALUE) and the constant. Test: the
+# same.
+GAME_SUM_FIXED_ULPS = 20
+
+
+# --- Step 9: LIME -------------------------------------------------------------------------------------------------
+
+# The value of the grand coalition, with which the intercept begins: `grand_means`, relative to the spread. Masses have
+# 42 ulps, sums in pairs of up to 2^40 players 40, the products and the division 4; rounded up. Test: tests/lime/.
+LIME_GRAND = 100.0
+# Weights of 0.7 ulps (`lime/kernel.py`) change coefficients by 8 * 0.7 of the largest |f'|, and the sums of the
+# regression over sizes, exact by `fsum`, and its ten operations add a few more each; rounded up. Test: tests/lime/.
+LIME_SUMS = 50.0
+# The mean size w, wrong by 4 ulps of sum q_s |s - s_0| / (d A): twice that for both moments that it enters, rounded up.
+# Test: tests/lime/test_bounds.py.
+LIME_MEAN_SIZE = 10.0
+# A distant value of the empty coalition, relative to it: 64 ulps, of which CONSTANTS counts 8 at a time.
+LIME_EMPTY = 8
