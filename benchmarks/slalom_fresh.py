@@ -36,6 +36,7 @@ import torch
 import attn_closed_form.slalom as slalom_package
 from attn_closed_form import Slalom, SlalomWarning, fit_slalom
 from attn_closed_form.attention import predict_many
+from attn_closed_form.slalom import Deletions
 from jax_model.training.imdb import load_imdb
 
 from .harness import RESULTS, Bar, report
@@ -202,7 +203,7 @@ def text_part(f: Box, document: Ids, work: Path | None) -> tuple[list[dict[str, 
             )
         )
     for weight in FRONT:
-        row = ours(f, document, fresh, SAMPLES_TEXT[-1], SEED, any_size=weight)
+        row = ours(f, document, fresh, SAMPLES_TEXT[-1], SEED, kind=Deletions(any_size=weight))
         rows.append({"case": "28 tokens, front", "method": f"ours, any_size={weight:g}"} | row)
     return rows, bars
 

@@ -50,6 +50,7 @@ from attn_closed_form.app.models.sentences import sentences
 from attn_closed_form.app.models.units import Units
 from attn_closed_form.game.links import Link
 from attn_closed_form.game.sampled import shapley_sample
+from attn_closed_form.slalom import Deletions
 from jax_model.training.imdb import load_imdb
 
 from .harness import Bar, report
@@ -253,8 +254,8 @@ def slalom_values(game: WordGame, calls: int, seed: int) -> Surrogate:
     fit = fit_slalom(
         f,
         game.ids,
+        kind=Deletions(max_deletions=FEW),
         num_samples=calls,
-        max_deletions=FEW,
         seed=seed,
         progress=False,
         batch_size=calls,

@@ -1,8 +1,9 @@
 """The sequences on which a SLALOM is fitted: the samples of P2's Algorithms 1 and 2.
 
-Algorithm 1 (SLALOM-eff) draws n tokens, with replacement, from the distinct tokens of the document; Algorithm 2
-(SLALOM-fidel) deletes up to 5 positions of it. `design="uniform"` is both as printed. The default, `design="balanced"`,
-draws from the same populations without replacement, in rounds that treat all tokens equally:
+Algorithm 1 (SLALOM-eff, `ShortSequences`) draws n tokens, with replacement, from the distinct tokens of the document;
+Algorithm 2 (SLALOM-fidel, `Deletions`) deletes up to 5 positions of it. `design="uniform"` is both as printed. The
+default, `design="balanced"`, draws from the same populations without replacement, in rounds that treat all tokens
+equally:
 
 - short sequences: a random circle of the V tokens, and one shift vector per round; one round has every token once in
   each place. The first round repeats one token n times, which shows its value (P2, Eq. 44); the second joins neighbors
@@ -15,12 +16,146 @@ Subsets of any size (`any_size`), which P2 does not use, show the effect of a to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from .._types import Ids
+from .._arrays import choice, number, whole
+from .._types import Array, Ids, Masks
 
-DESIGNS = ("balanced", "uniform")
+DESIGNS = ("balanced", "uniform")  # balanced rounds, or independent draws as printed in P2
+# Tuning: one in this many samples is held out to measure the error; 500 of the default 5,000 give it to about 6%.
+HELD_OUT_ONE_IN = 10
+# Tuning: this many deletions per distinct token are enough, because a balanced round deletes each token once. The
+# remaining samples are subsets of any size, which get at least a fifth and at most half of all samples.
+ENOUGH = 10
+# More shift vectors than this are drawn at random instead of listed; repetitions are then unlikely.
+LISTED_SHIFTS = 1 << 20
+
+
+class Samples(NamedTuple):
+    """Sequences to fit with their weights (n,), which sum to one, and held-out ones of two kinds."""
+
+    fitted: list[Ids]
+    weight: Array
+    held_out: list[Ids]  # drawn as in the paper's algorithm
+    held_out_any_size: list[Ids]
+    ids: Ids  # the distinct tokens that get scores
+    # Whether all sequences have one length, so that every token can take its share of a background.
+    one_length: bool
+
+
+@dataclass(frozen=True)
+class ShortSequences:
+    """Samples of SLALOM-eff: short sequences of the document's tokens (P2, Algorithm 1).
+
+    About 2 V samples are needed to determine everything.
+
+    Parameters
+    ----------
+    length : n of Algorithm 1, 2 in the paper
+    design : "balanced", or "uniform" for independent draws, as printed
+
+    Examples
+    --------
+    >>> samples = ShortSequences().draw(np.array([7, 5, 7]), 5, np.random.default_rng(0))
+    >>> samples.ids, len(samples.fitted), [sequence.size for sequence in samples.fitted]
+    (array([5, 7]), 4, [2, 2, 2, 2])
+    """
+
+    length: int = 2
+    design: str = "balanced"
+
+    def __post_init__(self) -> None:
+        whole("length", self.length)
+        choice("design", self.design, DESIGNS)
+
+    def draw(self, document: Ids, num_samples: int, rng: np.random.Generator) -> Samples:
+        """Draw the sequences for a document."""
+        ids = np.unique(document)
+        held_out = num_samples // HELD_OUT_ONE_IN
+        fitted = short_sequences(ids.size, num_samples - held_out, self.length, self.design, rng)
+        fresh = short_sequences(ids.size, held_out, self.length, "uniform", rng)
+        weight = np.full(len(fitted), 1 / len(fitted))
+        return Samples(list(ids[fitted]), weight, list(ids[fresh]), [], ids, one_length=True)
+
+
+@dataclass(frozen=True)
+class Deletions:
+    """Samples of SLALOM-fidel: the document with tokens deleted (P2, Algorithm 2), and subsets of any size.
+
+    Parameters
+    ----------
+    max_deletions : maximum number of tokens deleted at a time, 5 in the paper; one token always remains
+    any_size : weight of subsets of any size in the mean squared error, from 0, which is Algorithm 2, to 1
+    replacement : id of a token, such as [MASK] or [PAD], that replaces a deleted one; it then has an importance and a
+        value. None deletes
+    design : "balanced", or "uniform" for independent draws, as printed
+
+    Examples
+    --------
+    >>> samples = Deletions(replacement=9).draw(np.array([7, 5, 7]), 20, np.random.default_rng(0))
+    >>> samples.ids, samples.fitted[0], float(samples.weight.sum().round(9))
+    (array([5, 7, 9]), array([7, 5, 7]), 1.0)
+    """
+
+    max_deletions: int = 5
+    any_size: float = 0.0025
+    replacement: int | None = None
+    design: str = "balanced"
+
+    def __post_init__(self) -> None:
+        whole("max_deletions", self.max_deletions)
+        number("any_size", self.any_size, "a weight from 0 to 1", lambda x: 0 <= x <= 1)
+        choice("design", self.design, DESIGNS)
+        id_or_none = isinstance(self.replacement, int | np.integer | None)
+        if isinstance(self.replacement, bool) or not id_or_none:
+            raise ValueError(
+                f"replacement: expected the id of a token or None, got {self.replacement!r}"
+            )
+
+    def draw(self, document: Ids, num_samples: int, rng: np.random.Generator) -> Samples:
+        """Draw the sequences for a document."""
+        T = document.size
+        num_held_out = num_samples // HELD_OUT_ONE_IN
+        num_fitted = num_samples - num_held_out
+        num_near = num_fitted
+        if self.any_size > 0:
+            enough = max(ENOUGH * np.unique(document).size, num_fitted - num_fitted // 2)
+            num_near = min(enough, num_fitted - num_fitted // 5)
+        num_far = num_fitted - num_near
+        near = deletions(T, num_near, self.max_deletions, self.design, rng)
+        far = any_size(T, num_far, rng)
+        num_held_out_far = num_held_out // 2 if self.any_size > 0 else 0
+        held_out_far = any_size(T, num_held_out_far, rng)
+        num_held_out_near = num_held_out - num_held_out_far
+        held_out_near = deletions(T, num_held_out_near, self.max_deletions, "uniform", rng)
+        # Without subsets of any size, deletions have all of the weight.
+        share = self.any_size if num_far > 0 else 0.0
+        near_weight = np.full(num_near, (1 - share) / num_near)
+        far_weight = np.full(num_far, share / max(num_far, 1))
+        # Both kinds are spread evenly, so that every stretch of the samples has its share of each.
+        near_place = (np.arange(num_near) + 0.5) / num_near
+        far_place = (np.arange(num_far) + 0.5) / max(num_far, 1)
+        order = np.argsort(np.r_[near_place, far_place])
+        ids = document if self.replacement is None else np.r_[document, self.replacement]
+        return Samples(
+            fitted=self._sequences(document, np.concatenate([near, far])[order]),
+            weight=np.r_[near_weight, far_weight][order],
+            held_out=self._sequences(document, held_out_near),
+            held_out_any_size=self._sequences(document, held_out_far),
+            ids=np.unique(ids),
+            one_length=self.replacement is not None,
+        )
+
+    def _sequences(self, document: Ids, present: Masks) -> list[Ids]:
+        """Return the document with the absent positions deleted or replaced."""
+        if self.replacement is None:
+            return [document[row] for row in present]
+        return list(np.where(present, document, self.replacement))
 
 
 def short_sequences(
@@ -31,20 +166,19 @@ def short_sequences(
         return rng.integers(V, size=(num_samples, length)).astype(np.intp)
     rounds = -(-num_samples // V)
     shifts = np.zeros((rounds, length), dtype=np.intp)
-    if V ** (length - 1) <= 1 << 20:
+    population = V ** (length - 1)
+    if population <= LISTED_SHIFTS:
         # A shift vector is a number in base V: 0 repeats a token, 1 joins neighbors, the others come in any order.
-        codes = np.r_[0:2, 2 + rng.permutation(max(V ** (length - 1) - 2, 0))][
-            : min(rounds, V ** (length - 1))
-        ]
+        codes = np.r_[0:2, 2 + rng.permutation(max(population - 2, 0))]
+        codes = codes[: min(rounds, population)]
         shifts = np.zeros((len(codes), length), dtype=np.intp)
         shifts[:, 1:] = codes[:, None] // V ** np.arange(length - 1) % V
-    else:  # too many to list, so repetitions are very unlikely
+    else:
         shifts[2:, 1:] = rng.integers(V, size=(max(rounds - 2, 0), length - 1))
         shifts[1:2, 1] = 1
     circle = rng.permutation(V)
-    return circle[(np.arange(V)[:, None] + shifts[:, None, :]) % V].reshape(-1, length)[
-        :num_samples
-    ]
+    places = (np.arange(V)[:, None] + shifts[:, None, :]) % V
+    return circle[places].reshape(-1, length)[:num_samples]
 
 
 def deletions(
@@ -88,6 +222,19 @@ def any_size(T: int, num_samples: int, rng: np.random.Generator) -> NDArray[np.b
     return mask
 
 
+def counts(ids: Ids, sequences: Sequence[Ids]) -> Array:
+    """Count how often each of the sorted `ids` occurs in each sequence, (n, V); all tokens must be among them.
+
+    >>> counts(np.array([3, 5]), [np.array([5, 3, 5]), np.array([3])])
+    array([[1., 2.],
+           [1., 0.]])
+    """
+    rows = np.repeat(np.arange(len(sequences)), [len(sequence) for sequence in sequences])
+    cells = rows * ids.size + np.searchsorted(ids, np.concatenate(list(sequences)))
+    table = np.bincount(cells, minlength=len(sequences) * ids.size)
+    return table.reshape(-1, ids.size).astype(np.float64)
+
+
 def distinct(sequences: list[Ids]) -> tuple[list[Ids], NDArray[np.intp]]:
     """Return the distinct sequences in order of appearance, and the index of each sequence among them.
 
@@ -95,7 +242,7 @@ def distinct(sequences: list[Ids]) -> tuple[list[Ids], NDArray[np.intp]]:
     ([array([1, 2]), array([3])], array([0, 1, 0]))
     """
     seen: dict[bytes, int] = {}
-    which = np.array(
-        [seen.setdefault(sequence.tobytes(), len(seen)) for sequence in sequences], dtype=np.intp
-    )
-    return [sequences[i] for i in np.unique(which, return_index=True)[1]], which
+    numbers = [seen.setdefault(sequence.tobytes(), len(seen)) for sequence in sequences]
+    which = np.array(numbers, dtype=np.intp)
+    first = np.unique(which, return_index=True)[1]
+    return [sequences[i] for i in first], which

@@ -22,22 +22,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import finite, number, whole
+from .._arrays import finite, whole
 from .._progress import Report, stages
-from .._types import Array, Ids, Masks, Tokens
-from . import design as designs
-from .least_squares import Optimum, Problem, Solver, counts
+from .._types import Array, Ids, Tokens
+from .design import Deletions, ShortSequences, counts, distinct
+from .least_squares import Problem, Solver
+from .optimum import Optimum
 from .recover import BATCH, BlackBox, ask, remembered
 from .slalom import Slalom, as_ids, slalom_linearized
 
-# One in this many samples is held out to measure the error.
-FRESH = 10
-# This many deletions per distinct token are enough. The remaining samples are subsets of any size, which get at least a
-# fifth and at most half of all samples.
-ENOUGH = 10
-# Undetermined importances cause a warning if their tokens make up more than this share of all effects alpha |v - F|.
-# The result always lists them.
+# Tuning: undetermined importances cause a warning if their tokens make up more than this share of all effects
+# alpha |v - F|. The result always lists them.
 MATTERS = 0.25
+# Tuning: the minimum share of the variation of the model on held-out samples that a good and a fair fit explain.
+GOOD = 0.9
+FAIR = 0.5
+# P2's two algorithms by name, with the options of the paper where it has them.
+KINDS: dict[str, ShortSequences | Deletions] = {"eff": ShortSequences(), "fidel": Deletions()}
 
 
 class SlalomWarning(UserWarning):
@@ -54,6 +55,8 @@ class SlalomFit(NamedTuple):
     fresh_mse : the same on held-out samples of the kind that the paper's algorithm draws; NaN if there
         are fewer than ten samples
     fresh_mse_any_size : the same on held-out subsets of the document of any size; NaN if there are none
+    fresh_variance, fresh_variance_any_size : variance of the black box on the same samples (summed over classes), which
+        is the error of a constant
     model_calls : number of sequences that the black box evaluated
     num_samples : number of samples drawn; equal ones are evaluated once
     iterations : steps of the solver
@@ -72,19 +75,37 @@ class SlalomFit(NamedTuple):
     converged: bool
     penalty: float
     undetermined: tuple[int, ...]
+    fresh_variance: float
+    fresh_variance_any_size: float
+
+    @property
+    def explained(self) -> float:
+        """Share of the variance on held-out samples that the fit explains, at least 0; NaN if nothing varies there."""
+        if not self.fresh_variance > 0:
+            return float("nan")
+        return max(0.0, 1 - self.fresh_mse / self.fresh_variance)
+
+    @property
+    def verdict(self) -> str:
+        """One of "good", "fair" and "poor", by the explained share; "unknown" if nothing was held out or nothing varies.
+
+        Even a good fit may rank the tokens in another order than Shapley values of the model itself.
+        """
+        if np.isnan(self.explained):
+            return "unknown"
+        if self.explained >= GOOD:
+            return "good"
+        if self.explained >= FAIR:
+            return "fair"
+        return "poor"
 
 
 def fit_slalom(
     f: BlackBox,
     tokens: Tokens,
-    kind: str = "fidel",
+    kind: str | ShortSequences | Deletions = "fidel",
     num_samples: int = 5000,
     *,
-    length: int = 2,
-    max_deletions: int = 5,
-    any_size: float = 0.0025,
-    replacement: int | None = None,
-    design: str = "balanced",
     solver: Solver | None = None,
     gamma: float = 0.0,
     importances: Mapping[int, float] | None = None,
@@ -99,14 +120,8 @@ def fit_slalom(
     f : takes a list of n id arrays and returns (n,) outputs, or (n, C) for several classes, which share importances
     tokens : the document, whose distinct tokens get scores
     kind : "eff" fits short sequences of the document's tokens (SLALOM-eff, Algorithm 1), "fidel" the document with
-        tokens deleted (SLALOM-fidel, Algorithm 2)
+        tokens deleted (SLALOM-fidel, Algorithm 2). `ShortSequences(...)` and `Deletions(...)` are the same with options
     num_samples : b of both algorithms, 5000 in the paper; "eff" needs about 2 |V| to determine everything
-    length : ("eff") n of Algorithm 1, 2 in the paper
-    max_deletions : ("fidel") maximum number of tokens deleted at a time, 5 in the paper; one token always remains
-    any_size : ("fidel") weight of subsets of any size in the mean squared error, from 0, which is Algorithm 2, to 1
-    replacement : ("fidel") id of a token, such as [MASK] or [PAD], that replaces a deleted one; it then has
-        an importance and a value. None deletes
-    design : "balanced" or "uniform" (independent draws, as printed)
     solver : such as `Optimum(max_spread=6)`; None for `Optimum()`, without a background if all lengths are equal
     gamma : sum of the importances
     importances : importance of each distinct id, if only the values are to be fitted
@@ -124,98 +139,85 @@ def fit_slalom(
     >>> fit = fit_slalom(truth.predict_many, [30, 10, 20, 10])
     >>> bool(np.allclose(fit.slalom.s, truth.s)), bool(np.allclose(fit.slalom.v, truth.v)), fit.fresh_mse < 1e-25
     (True, True, True)
+    >>> fit.verdict  # of all held-out variation, it explains at least 90%
+    'good'
     >>> fit_slalom(truth.predict_many, [30, 10, 20, 10], kind="eff").model_calls  # all pairs of three tokens
     9
     """
-    if kind not in ("eff", "fidel"):
-        raise ValueError(f"kind: expected 'eff' or 'fidel', got {kind!r}")
-    only_fidel = {
-        "max_deletions": max_deletions != 5,
-        "any_size": any_size != 0.0025,
-        "replacement": replacement is not None,
-    }
-    for name, changed in ({"length": length != 2} if kind == "fidel" else only_fidel).items():
-        if changed:
-            raise ValueError(
-                f"{name}: expected an option of kind={kind!r}, got one of the other kind"
-            )
+    plan = _plan(kind)
     document = as_ids("tokens", tokens)
     if document.size == 0:
         raise ValueError("tokens: expected at least one token, got an empty document")
-    numbers = {
-        "num_samples": num_samples,
-        "length": length,
-        "max_deletions": max_deletions,
-        "batch_size": batch_size,
-    }
-    for name, value in numbers.items():
-        whole(name, value)
-    if design not in designs.DESIGNS:
-        raise ValueError(f"design: expected one of {designs.DESIGNS}, got {design!r}")
-    number("any_size", any_size, "a weight from 0 to 1", lambda x: 0 <= x <= 1)
+    whole("num_samples", num_samples)
+    whole("batch_size", batch_size)
     if solver is not None and (isinstance(solver, type) or not hasattr(solver, "solve")):
         raise ValueError(f"solver: expected a solver such as Optimum(), got {solver!r}")
     rng = np.random.default_rng(seed)
-    # If all sequences have one length, every token can take its share of a background.
-    chosen = solver or Optimum(
-        background=False if kind == "eff" or replacement is not None else None
-    )
-    if kind == "eff":
-        ids = np.unique(document)
-        fitted = designs.short_sequences(
-            ids.size, num_samples - num_samples // FRESH, length, design, rng
-        )
-        fresh = designs.short_sequences(ids.size, num_samples // FRESH, length, "uniform", rng)
-        groups = [list(ids[fitted]), list(ids[fresh]), []]
-        share = np.full(len(fitted), 1 / len(fitted))
-    else:
-        if isinstance(replacement, bool) or not isinstance(replacement, int | np.integer | None):
-            raise ValueError(
-                f"replacement: expected the id of a token or None, got {replacement!r}"
-            )
-        masks, share = _deletion_masks(document, num_samples, max_deletions, any_size, design, rng)
-        if replacement is None:
-            groups = [[document[row] for row in group] for group in masks]
-        else:
-            groups = [list(np.where(group, document, replacement)) for group in masks]
-        ids = np.unique(document if replacement is None else np.r_[document, replacement])
+    samples = plan.draw(document, num_samples, rng)
+    if solver is None:
+        solver = Optimum(background=False if samples.one_length else None)
     fixed = None
     if importances is not None:
-        if not isinstance(importances, Mapping):
-            raise TypeError(
-                f"importances: expected a mapping from ids to numbers, got {type(importances).__name__}"
-            )
-        if missing := [int(i) for i in ids if int(i) not in importances]:
-            raise ValueError(
-                f"importances: expected one for every id of the document, got none for {missing[:5]}"
-            )
-        fixed = finite("importances", [importances[int(i)] for i in ids])
-    queries, which = designs.distinct([sequence for group in groups for sequence in group])
-    fitted_rows, near_rows, far_rows = np.split(
-        which, np.cumsum([len(group) for group in groups[:2]])
-    )
+        fixed = _fixed_importances(importances, samples.ids)
+    queries, which = distinct([*samples.fitted, *samples.held_out, *samples.held_out_any_size])
+    ends = np.cumsum([len(samples.fitted), len(samples.held_out)])
+    fitted, near, far = np.split(which, ends)
     with stages("SLALOM", progress) as report:
         outputs = ask(f, queries, batch_size, report)
-        weight = np.bincount(fitted_rows, share, len(queries)).astype(np.float64)
+        # A sequence that was drawn twice has the weight of both.
+        weight = np.bincount(fitted, samples.weight, len(queries)).astype(np.float64)
         used = np.flatnonzero(weight > 0)
         table = outputs.reshape(len(outputs), -1)
-        problem = Problem(
-            counts(ids, [queries[i] for i in used]), table[used], weight[used], fixed=fixed
-        )
-        fit = _solve(problem, ids, outputs.ndim, gamma, chosen, rng, report)
-
-    def error(rows: Ids) -> float:
-        if rows.size == 0:
-            return float("nan")
-        r = outputs[rows] - fit.slalom.predict_many([queries[i] for i in rows])
-        return float((r**2).reshape(rows.size, -1).sum(axis=1).mean())
-
+        token_counts = counts(samples.ids, [queries[i] for i in used])
+        problem = Problem(token_counts, table[used], weight[used], fixed=fixed)
+        fit = _solve(problem, samples.ids, outputs.ndim, gamma, solver, rng, report)
+    predicted = [fit.slalom.predict_many([queries[i] for i in rows]) for rows in (near, far)]
     return fit._replace(
-        fresh_mse=error(near_rows),
-        fresh_mse_any_size=error(far_rows),
+        fresh_mse=_mean_square(outputs[near] - predicted[0]),
+        fresh_mse_any_size=_mean_square(outputs[far] - predicted[1]),
+        fresh_variance=_variance(outputs[near]),
+        fresh_variance_any_size=_variance(outputs[far]),
         model_calls=len(queries),
         num_samples=which.size,
     )
+
+
+def _plan(kind: object) -> ShortSequences | Deletions:
+    """Return the samples of one of the two algorithms, given by name or with options."""
+    if isinstance(kind, ShortSequences | Deletions):
+        return kind
+    if not isinstance(kind, str) or kind not in KINDS:
+        expected = "'eff', 'fidel', ShortSequences(...) or Deletions(...)"
+        raise ValueError(f"kind: expected {expected}, got {kind!r}")
+    return KINDS[kind]
+
+
+def _fixed_importances(importances: object, ids: Ids) -> Array:
+    """Return the given importances of the ids as an array."""
+    if not isinstance(importances, Mapping):
+        name = type(importances).__name__
+        raise TypeError(f"importances: expected a mapping from ids to numbers, got {name}")
+    missing = [int(i) for i in ids if int(i) not in importances]
+    if missing:
+        raise ValueError(
+            f"importances: expected one for every id of the document, got none for {missing[:5]}"
+        )
+    return finite("importances", [importances[int(i)] for i in ids])
+
+
+def _mean_square(residuals: Array) -> float:
+    """Return the mean square of residuals (n,) or (n, C), summed over classes; NaN without samples."""
+    n = len(residuals)
+    if n == 0:
+        return float("nan")
+    return float((residuals**2).reshape(n, -1).sum(axis=1).mean())
+
+
+def _variance(outputs: Array) -> float:
+    """Return the variance of outputs (n,) or (n, C), summed over classes; NaN without samples."""
+    if len(outputs) == 0:
+        return float("nan")
+    return _mean_square(outputs - outputs.mean(axis=0))
 
 
 def fit_slalom_classes(f: BlackBox, tokens: Tokens, **options: Any) -> tuple[SlalomFit, ...]:
@@ -252,9 +254,11 @@ def fit_slalom_classes(f: BlackBox, tokens: Tokens, **options: Any) -> tuple[Sla
             )
         return np.asarray(outputs[:, c])
 
-    first = fit_slalom(partial(of_class, 0), tokens, **options)
+    fits = [fit_slalom(partial(of_class, 0), tokens, **options)]
     C = len(next(iter(known.values())))
-    return (first, *(fit_slalom(partial(of_class, c), tokens, **options) for c in range(1, C)))
+    for c in range(1, C):
+        fits.append(fit_slalom(partial(of_class, c), tokens, **options))
+    return tuple(fits)
 
 
 def fit_sequences(
@@ -273,40 +277,6 @@ def fit_sequences(
     problem = Problem(counts(ids, sequences), outputs.reshape(len(outputs), -1), shares)
     with stages("SLALOM", False) as report:
         return _solve(problem, ids, outputs.ndim, gamma, solver or Optimum(), rng, report)
-
-
-def _deletion_masks(
-    document: Ids,
-    num_samples: int,
-    max_deletions: int,
-    share: float,
-    design: str,
-    rng: np.random.Generator,
-) -> tuple[list[Masks], Array]:
-    """Draw samples to fit with their weights, held-out deletions and held-out subsets of any size."""
-    T = document.size
-    num_fresh = num_samples // FRESH
-    fitted = num_samples - num_fresh
-    enough = max(ENOUGH * np.unique(document).size, fitted - fitted // 2)
-    if share > 0:
-        num_near = min(enough, fitted - fitted // 5)
-    else:
-        num_near = fitted
-    num_far = fitted - num_near
-    near = designs.deletions(T, num_near, max_deletions, design, rng)
-    far = designs.any_size(T, num_far, rng)
-    fresh_far = designs.any_size(T, num_fresh // 2 if share > 0 else 0, rng)
-    fresh_near = designs.deletions(T, num_fresh - len(fresh_far), max_deletions, "uniform", rng)
-    if num_far == 0:
-        share = 0.0
-    weight = np.r_[
-        np.full(num_near, (1 - share) / num_near), np.full(num_far, share / max(num_far, 1))
-    ]
-    # Both kinds are spread evenly, so that every stretch of the samples has its share of each.
-    order = np.argsort(
-        np.r_[(np.arange(num_near) + 0.5) / num_near, (np.arange(num_far) + 0.5) / max(num_far, 1)]
-    )
-    return [np.concatenate([near, far])[order], fresh_near, fresh_far], weight[order]
 
 
 def _solve(
@@ -336,8 +306,20 @@ def _solve(
     if unsure:
         _warn_undetermined(slalom, unsure)
     nan = float("nan")
-    steps = (solution.iterations, solution.converged)
-    return SlalomFit(slalom, solution.mse, nan, nan, 0, n, *steps, solution.problem.penalty, unsure)
+    return SlalomFit(
+        slalom=slalom,
+        mse=solution.mse,
+        fresh_mse=nan,
+        fresh_mse_any_size=nan,
+        model_calls=0,
+        num_samples=n,
+        iterations=solution.iterations,
+        converged=solution.converged,
+        penalty=solution.problem.penalty,
+        undetermined=unsure,
+        fresh_variance=nan,
+        fresh_variance_any_size=nan,
+    )
 
 
 def _warn_undetermined(slalom: Slalom, unsure: tuple[int, ...]) -> None:

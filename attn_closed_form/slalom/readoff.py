@@ -25,7 +25,7 @@ from ..attention.predict import as_tokens, pad, predict_many
 from ..attention.weights import AttentionWeights
 from .design import deletions, distinct
 from .fit import fit_sequences
-from .least_squares import Optimum
+from .optimum import Optimum
 from .slalom import Slalom, as_ids
 
 # exp(-MARGIN) is below half a unit in the last place of 1 even when thousands of tokens share it.

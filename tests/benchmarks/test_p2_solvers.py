@@ -8,9 +8,9 @@ from scipy.optimize import nnls
 
 from attn_closed_form import Slalom, fit_slalom
 from attn_closed_form.attention import predict_many, random_weights
-from attn_closed_form.slalom import Optimum
-from attn_closed_form.slalom.design import deletions, short_sequences
-from attn_closed_form.slalom.least_squares import Problem, counts
+from attn_closed_form.slalom import Deletions, Optimum
+from attn_closed_form.slalom.design import counts, deletions, short_sequences
+from attn_closed_form.slalom.least_squares import Problem
 from benchmarks.p2_solvers import Alternation, Sgd, simplex_least_squares
 
 eff, fidel = (partial(fit_slalom, kind=kind) for kind in ("eff", "fidel"))
@@ -35,7 +35,7 @@ def test_the_paper_s_solvers_come_near_but_not_to_the_optimum(fit, printed):
     def f(sequences):
         return predict_many(weights, sequences)[:, 0]
 
-    own = {} if fit is eff else {"any_size": 0}
+    own = {} if fit is eff else {"kind": Deletions(any_size=0)}
     best = fit(f, document, num_samples=300, solver=Optimum(penalty=0, background=False), **own)
     paper = fit(f, document, num_samples=300, solver=printed, **own)
     assert best.model_calls == paper.model_calls

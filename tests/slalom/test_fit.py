@@ -15,9 +15,9 @@ from scipy.optimize import least_squares
 
 from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model
 from attn_closed_form.attention import predict_many, random_weights
-from attn_closed_form.slalom import Optimum, fit_slalom_classes
-from attn_closed_form.slalom.design import any_size, deletions, short_sequences
-from attn_closed_form.slalom.least_squares import Problem, counts, linear_start
+from attn_closed_form.slalom import Deletions, Optimum, ShortSequences, fit_slalom_classes
+from attn_closed_form.slalom.design import any_size, counts, deletions, short_sequences
+from attn_closed_form.slalom.least_squares import Problem, linear_start
 from tests.profiles import at_least
 
 EXACT = 1e-6  # the bar of a fit to a model that is a SLALOM
@@ -124,7 +124,7 @@ def test_nothing_better_is_near(fit, C):
     f = attention_model(C=C)
     box = Counted(f)
     document = np.array([5, 9, 14, 21, 30, 9])
-    own = {} if fit is eff else {"any_size": 0}
+    own = {} if fit is eff else {"kind": Deletions(any_size=0)}
     solver = Optimum(penalty=0, background=False, max_spread=60, tol=1e-10)
     found = fit(box, document, num_samples=400, seed=3, gamma=1.0, solver=solver, **own)
     assert found.slalom.s.sum() == pytest.approx(1.0)
@@ -167,13 +167,13 @@ def test_importances_stay_within_the_spread_at_a_bounded_optimum(max_spread):
     box = Counted(attention_model())
     document = np.array([5, 9, 14, 21, 30, 9])
     bounded = Optimum(penalty=0, background=False, max_spread=max_spread, tol=1e-10)
-    found = fidel(box, document, num_samples=444, any_size=0, solver=bounded)
+    found = fidel(box, document, kind=Deletions(any_size=0), num_samples=444, solver=bounded)
     assert np.ptp(found.slalom.s) <= max_spread * (1 + 1e-9)
     wider = fidel(
         box,
         document,
         num_samples=444,
-        any_size=0,
+        kind=Deletions(any_size=0),
         solver=dataclasses.replace(bounded, max_spread=2 * max_spread),
     )
     assert wider.mse <= found.mse * (1 + 1e-9)
@@ -256,7 +256,7 @@ def test_values_are_believable_where_least_squares_are_not():
     def f(sequences):
         return predict_many(model.weights, sequences)[:, 0]
 
-    alone = fidel(f, document, num_samples=400, any_size=0, solver=LEAST_SQUARES)
+    alone = fidel(f, document, kind=Deletions(any_size=0), num_samples=400, solver=LEAST_SQUARES)
     found = fidel(f, document, num_samples=800)
     spread = np.ptp(
         f([document[row] for row in any_size(document.size, 300, np.random.default_rng(1))])
@@ -272,7 +272,7 @@ def test_what_the_samples_do_not_determine_is_said():
     document = np.arange(5, 15)
     with pytest.warns(SlalomWarning, match=r"do not determine the importance of \d+ of 10 tokens"):
         found = fidel(
-            f, document, num_samples=300, max_deletions=2, any_size=0, solver=Optimum(penalty=1.0)
+            f, document, kind=Deletions(2, any_size=0), num_samples=300, solver=Optimum(penalty=1.0)
         )
     assert found.undetermined and set(found.undetermined) <= set(document.tolist())
 
@@ -282,7 +282,7 @@ def test_the_error_on_fresh_samples_is_what_it_says():
     document = np.arange(5, 19)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SlalomWarning)
-        found = fidel(f, document, num_samples=3000, any_size=0.5)
+        found = fidel(f, document, kind=Deletions(any_size=0.5), num_samples=3000)
     rng = np.random.default_rng(99)
     for reported, keep in (
         (found.fresh_mse, deletions(14, 4000, 5, "uniform", rng)),
@@ -422,14 +422,14 @@ def test_some_token_always_stays(design, T):
     assert keep.shape == (50, T) and keep.any(axis=1).all()
 
 
-@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("options", [ShortSequences, Deletions])
 @pytest.mark.parametrize("design", ["balanced", "uniform"])
 @pytest.mark.filterwarnings("ignore::attn_closed_form.SlalomWarning")
-def test_the_seed_decides_and_a_generator_is_taken(fit, design):
+def test_the_seed_decides_and_a_generator_is_taken(options, design):
     f = attention_model()
     document = [5, 9, 14, 21, 30, 41]
     runs = [
-        fit(f, document, num_samples=30, design=design, seed=s)
+        fit_slalom(f, document, options(design=design), num_samples=30, seed=s)
         for s in (1, 1, 2, np.random.default_rng(1))
     ]
     assert (runs[0].slalom.s == runs[1].slalom.s).all() and (
@@ -445,7 +445,7 @@ def test_eff_asks_for_pairs_and_fidel_for_deletions_in_order():
     eff(box, document, num_samples=20)
     assert all(len(s) == 2 and set(s) <= set(document) for s in box.sequences)
     box = Counted(attention_model())
-    fidel(box, document, num_samples=200, any_size=0)
+    fidel(box, document, kind=Deletions(any_size=0), num_samples=200)
     for s in box.sequences:
         rest = iter(document)
         assert 2 <= len(s) <= 7 and all(any(t == d for d in rest) for t in s)  # a subsequence
@@ -485,7 +485,6 @@ def test_samples_whose_masses_underflow():
     ("options", "error", "message"),
     [
         ({"solver": "adam"}, ValueError, "solver: expected a solver such as Optimum"),
-        ({"design": "sobol"}, ValueError, "design: expected one of"),
         ({"num_samples": 0}, ValueError, "num_samples: expected an integer of at least 1, got 0"),
         (
             {"num_samples": 2.5},
@@ -521,26 +520,62 @@ def test_bad_documents_and_black_boxes_are_errors(fit):
         fit(lambda sequences: np.full(len(sequences), np.nan), [5, 9])
     with pytest.raises(ValueError, match="f"):
         fit(lambda sequences: 1.0, [5, 9])
-    own = "length" if fit is eff else "max_deletions"
-    with pytest.raises(ValueError, match=f"{own}: expected an integer of at least 1, got 0"):
-        fit(attention_model(), [5, 9], **{own: 0})
+
+
+def test_options_belong_to_one_kind():
+    with pytest.raises(TypeError, match="length"):
+        Deletions(length=3)
+    with pytest.raises(TypeError, match="any_size"):
+        ShortSequences(any_size=0.1)
+    for kind in ("exact", None, 2):
+        with pytest.raises(ValueError, match="kind"):
+            fit_slalom(attention_model(), [5, 9, 14], kind=kind)
+
+
+def test_the_names_of_the_kinds_are_their_defaults():
+    f = attention_model()
+    for name, samples in (("eff", ShortSequences()), ("fidel", Deletions())):
+        by_name = fit_slalom(f, [5, 9, 14, 21], kind=name, num_samples=200)
+        by_options = fit_slalom(f, [5, 9, 14, 21], kind=samples, num_samples=200)
+        assert (by_name.slalom.v == by_options.slalom.v).all()
+
+
+@pytest.mark.parametrize("samples", [{"length": 0}, {"length": 1.5}, {"design": "sobol"}])
+def test_impossible_short_sequences_are_errors(samples):
+    with pytest.raises(ValueError, match=next(iter(samples))):
+        ShortSequences(**samples)
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        ("eff", {"max_deletions": 3}),
-        ("eff", {"any_size": 0}),
-        ("eff", {"replacement": 7}),
-        ("fidel", {"length": 3}),
-    ],
+    "samples", [{"max_deletions": 0}, {"any_size": 1.5}, {"any_size": np.nan}, {"design": "sobol"}]
 )
-def test_an_option_of_the_other_kind_is_an_error(kind, options):
-    (name,) = options
-    with pytest.raises(ValueError, match=f"{name}: expected an option of kind="):
-        fit_slalom(attention_model(), [5, 9, 14], kind=kind, **options)
-    with pytest.raises(ValueError, match="kind"):
-        fit_slalom(attention_model(), [5, 9, 14], kind="exact")
+def test_impossible_deletions_are_errors(samples):
+    with pytest.raises(ValueError, match=next(iter(samples))):
+        Deletions(**samples)
+
+
+def test_the_verdict_follows_the_held_out_variance():
+    """An exact SLALOM, noise that no SLALOM can follow, and something between."""
+    truth = toy(0, 6)
+    noise = np.random.default_rng(0)
+
+    def noisy(share):
+        def f(sequences):
+            outputs = truth.predict_many(sequences)
+            return outputs + share * noise.normal(scale=0.3, size=len(sequences))
+
+        return f
+
+    exact = fidel(truth.predict_many, truth.ids, num_samples=500)
+    assert exact.verdict == "good" and exact.explained == pytest.approx(1.0)
+    assert exact.fresh_variance_any_size > exact.fresh_variance > 0
+    hopeless = fidel(noisy(10.0), truth.ids, num_samples=500)
+    assert hopeless.verdict == "poor" and hopeless.explained < 0.5
+    assert hopeless.explained == max(0.0, 1 - hopeless.fresh_mse / hopeless.fresh_variance)
+    assert exact._replace(fresh_mse=0.4 * exact.fresh_variance).verdict == "fair"
+    assert exact._replace(fresh_mse=0.09 * exact.fresh_variance).verdict == "good"
+    few = eff(toy(0, 3).predict_many, toy(0, 3).ids, num_samples=9)
+    assert few.verdict == "unknown" and np.isnan(few.fresh_variance)
 
 
 @pytest.mark.parametrize("fit", FITS)

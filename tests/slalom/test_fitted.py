@@ -7,6 +7,7 @@ import pytest
 
 from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model, shapley
 from attn_closed_form.attention import predict_many
+from attn_closed_form.slalom import Deletions
 from attn_closed_form.slalom.fit import MATTERS, _warn_undetermined
 
 CLS = 101
@@ -38,7 +39,7 @@ def test_a_token_in_the_place_of_absent_ones_gets_scores():
     document = np.array([5, 9, 14, 21, 30, 9, 7])
     truth = slalom([5, 7, 9, 14, 21, 30, MASK])
     f = Recorded(truth.predict_many)
-    found = fit_slalom(f, document, num_samples=600, replacement=MASK)
+    found = fit_slalom(f, document, kind=Deletions(replacement=MASK), num_samples=600)
     assert all(len(asked) == 7 for asked in f.asked)
     assert all(a in (d, MASK) for asked in f.asked for a, d in zip(asked, document, strict=True))
     assert max(asked.count(MASK) for asked in f.asked) == 6
@@ -65,7 +66,7 @@ def test_an_impossible_replacement_is_an_error(replacement):
     with pytest.raises(
         ValueError, match=f"replacement: expected the id of a token or None, got {replacement}"
     ):
-        fit_slalom(slalom([5, 9]).predict_many, [5, 9], replacement=replacement)
+        Deletions(replacement=replacement)
 
 
 def test_special_tokens_that_the_black_box_adds_are_the_background():

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Slalom
-from attn_closed_form.slalom.design import short_sequences
+from attn_closed_form.slalom.design import counts, short_sequences
 from attn_closed_form.slalom.least_squares import (
     START_FLOOR,
     Problem,
-    counts,
     descend,
     linear_start,
 )

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Slalom
-from attn_closed_form.slalom import least_squares as module
+from attn_closed_form.slalom import optimum as module
 from attn_closed_form.slalom.design import any_size
-from attn_closed_form.slalom.least_squares import FIRST, STRONGER, WEAKER, Optimum, Problem, _Trial
+from attn_closed_form.slalom.least_squares import Problem
+from attn_closed_form.slalom.optimum import FIRST, STRONGER, WEAKER, Optimum, _Trial
 
 
 def silent(*_):
@@ -79,7 +80,7 @@ def test_the_first_penalty_stays_if_no_other_is_better(monkeypatch):
 
 def test_no_penalty_is_chosen_whose_values_cannot_be_believed(monkeypatch):
     problem = both_families(rough())[1]
-    monkeypatch.setattr(module, "BELIEVABLE", 1e-3)
+    monkeypatch.setattr(module, "FARTHEST", 1e-3)
     trials = Optimum()._search(problem, np.arange(150), np.arange(150, 200), silent)
     assert [trial.penalty for trial in trials] == [
         FIRST
@@ -89,7 +90,7 @@ def test_no_penalty_is_chosen_whose_values_cannot_be_believed(monkeypatch):
         ._try(problem, 1e-6, problem.start(), np.arange(150), np.arange(150, 200))
         .believable
     )
-    monkeypatch.setattr(module, "BELIEVABLE", 1e6)
+    monkeypatch.setattr(module, "FARTHEST", 1e6)
     assert len(Optimum()._search(problem, np.arange(150), np.arange(150, 200), silent)) > 1
 
 
@@ -172,7 +173,7 @@ def test_a_trial_is_measured_on_the_samples_that_it_has_not_seen():
 
 def test_the_penalty_is_raised_until_values_can_be_believed(monkeypatch):
     problem = rough(1, n=100, V=10, noise=1.0)
-    limit = module.BELIEVABLE * np.ptp(problem.f)
+    limit = module.FARTHEST * np.ptp(problem.f)
 
     def furthest(found):
         return np.abs(found.v - problem.center).max()
@@ -183,7 +184,7 @@ def test_the_penalty_is_raised_until_values_can_be_believed(monkeypatch):
         Optimum, "_choose", lambda self, families, *_: (replace(problem, penalty=1e-9), free.s)
     )
     tight = 0.6 * furthest(free) / np.ptp(problem.f)
-    monkeypatch.setattr(module, "BELIEVABLE", tight)
+    monkeypatch.setattr(module, "FARTHEST", tight)
     found = Optimum(background=False).solve(problem, silent, np.random.default_rng(0))
     assert furthest(found) <= tight * np.ptp(problem.f) < furthest(free)
     steps = np.log10(found.problem.penalty / 1e-9)
@@ -194,7 +195,7 @@ def test_the_penalty_is_raised_until_values_can_be_believed(monkeypatch):
         replace(problem, penalty=found.problem.penalty / 10), free.s, 30.0, 200, 1e-6, silent
     )
     assert furthest(before) > tight * np.ptp(problem.f)
-    monkeypatch.setattr(module, "BELIEVABLE", 0.0)  # which no penalty reaches: it ends all the same
+    monkeypatch.setattr(module, "FARTHEST", 0.0)  # which no penalty reaches: it ends all the same
     found = Optimum(background=False).solve(problem, silent, np.random.default_rng(0))
     assert found.problem.penalty == pytest.approx(1.0)
     assert limit > 0

@@ -35,6 +35,7 @@ from ..._types import Array, Ids, Masks, Span, Tokens
 from ...game.engine.budget import ToleranceError
 from ...game.pooled_game import PooledGame
 from ...game.values import shapley
+from ...slalom.design import Deletions
 from ...slalom.fit import SlalomFit, SlalomWarning, fit_slalom
 from ...slalom.recover import remembered
 from ...slalom.slalom import as_ids
@@ -659,12 +660,11 @@ class TransformerClassifier(TextModel):
         options: dict[str, Any] = {
             "num_samples": self.samples,
             "batch_size": self.samples,
-            "max_deletions": FEW,
         }
         options |= {
             "seed": target.seed,
             "progress": False,
-            "replacement": self._stand_in(target),
+            "kind": Deletions(max_deletions=FEW, replacement=self._stand_in(target)),
         }
         with warnings.catch_warnings():
             warnings.simplefilter(

@@ -339,9 +339,7 @@ def test_every_view_says_which_scale_it_shows():
 def test_the_waterfall_is_in_per_cent_and_points():
     found = calibrated().explain(TEXT, "shapley")
     first, *words, last = waterfall(found["shapley"]).bars
-    assert (
-        first.text == f"{100 * first.end:.1f}%" and last.text == f"{100 * found.prediction:.1f}%"
-    )
+    assert first.text == f"{100 * first.end:.1f}%" and last.text == f"{100 * found.prediction:.1f}%"
     assert all(step.text.endswith(" points") for step in words)
     assert f"{words[0].text}" in answer(found, 100) and f">{words[0].text}<" in typed(report(found))
     assert verdict(found) == f"{found.output}, {100 * found.prediction:.0f}%"

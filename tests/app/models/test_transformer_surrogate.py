@@ -242,6 +242,9 @@ def report_of(error, spread=1.0, agreement=0.95):
     [
         (report_of(0.1), "good", 99),
         (report_of(0.1, agreement=0.9), "fair", 99),  # its Shapley values are others
+        (report_of(0.1, agreement=0.10), "poor", 99),  # they rank the tokens in another order
+        (report_of(0.5, agreement=0.49), "poor", 75),
+        (report_of(0.5, agreement=0.51), "fair", 75),
         (report_of(0.1, agreement=float("nan")), "fair", 99),  # they were not compared
         (report_of(0.5), "fair", 75),
         (report_of(0.8), "poor", 36),

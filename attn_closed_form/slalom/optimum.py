@@ -1,0 +1,199 @@
+"""The penalized optimum of a SLALOM's least squares: its penalty, and whether it has a background.
+
+**Why a penalty.** The least-squares SLALOM of a black box that is not a SLALOM may be at infinity: the mass e^s of a
+token vanishes while mass times value stays. The penalty is 1e-5, unless another one is better on held-out samples by
+more than two standard errors of the difference, or halves the error. It is then raised until no value is further than 5
+times the range of f from its mean.
+
+**Why a background.** Special tokens and padding have mass in every sequence. The background is one more token, the last
+one, which occurs once in every sample. It is kept unless the error on held-out samples without it is at most 2%
+larger, weighted like the fit and with equal weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from .._arrays import number
+from .._progress import Report
+from .._types import Array, Ids
+from .least_squares import Problem, Solution, descend, linear_start, silent
+
+# All constants of this module are tuning: they choose between fits, and every fit reports its error on other samples.
+# The penalties that are tried: the first, then those on one side of it while they help. Each fit starts where the
+# previous one ended. The first one changes a fit by less than its error in `benchmarks/slalom_fresh.py`.
+FIRST = 1e-5
+WEAKER = (1e-6, 1e-7, 1e-8, 1e-9)
+STRONGER = (1e-4, 1e-3, 1e-2)
+# The penalty is not raised beyond this, where importances and values are hardly allowed to differ.
+STRONGEST = 1.0
+# Penalties are compared on at most this many samples, because only their order matters; the last fit uses all samples.
+COMPARED = 2000
+# Share of the samples that is held out to choose a penalty.
+HELD_OUT = 0.2
+# Another penalty must be better than the first by this many standard errors of the difference (two: 95%).
+STANDARD_ERRORS = 2.0
+# A background is dropped if the error without it is at most this many times as large, as one parameter fewer is worth.
+NEARLY_AS_GOOD = 1.02
+# Values further from the mean of f than this many times its range are implausible: a weighted mean of values within the
+# range needs none outside of it, and the best SLALOM of a model with interactions needs a few times the range.
+FARTHEST = 5.0
+# Steps of a fit that is only used to compare penalties, and the gain below which it stops.
+ROUGH_STEPS = 20
+ROUGH_TOL = 1e-3
+# An MSE of up to this many times rounding is that of an exact SLALOM: errors of f are then below 1e-12 of its size.
+EXACT_MSE = 1e6
+# The search for an exact SLALOM converges quadratically from its start. It has ended, or there is none, after this many
+# steps or when a step gains less than this share of the cost.
+EXACT_STEPS = 20
+EXACT_TOL = 0.1
+# Damping of the first step of that search: the start is nearly exact, so the step is nearly Newton's.
+EXACT_DAMPING = 1e-13
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Least squares with a penalty, and with a background if it lowers the error; see the module docstring.
+
+    Parameters
+    ----------
+    penalty : weight of the penalty; None chooses it on held-out samples; 0 is P2's least squares
+    background : whether to add a background; None decides on held-out samples
+    max_spread : bound on the difference between the largest and the smallest importance of a token. The default
+        covers everything that float64 can distinguish
+    max_iter, tol : the solver stops after this many steps, or when one gains less than `tol` of the cost
+
+    Examples
+    --------
+    >>> Optimum(penalty=0, background=False)
+    Optimum(penalty=0, background=False, max_spread=30.0, max_iter=200, tol=1e-06)
+    """
+
+    penalty: float | None = None
+    background: bool | None = None
+    max_spread: float = 30.0
+    max_iter: int = 200
+    tol: float = 1e-6
+
+    def __post_init__(self) -> None:
+        if self.penalty is not None:
+            number("penalty", self.penalty, "a number >= 0 or None", lambda x: 0 <= x < np.inf)
+        if self.background not in (None, False, True):
+            raise ValueError(f"background: expected True, False or None, got {self.background!r}")
+        for name in ("max_spread", "max_iter", "tol"):
+            number(name, getattr(self, name), "a positive number", lambda x: x > 0)
+
+    def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
+        """Find the exact SLALOM if there is one, otherwise the best penalized fit."""
+        if self.background is not True:
+            families = [problem]
+        else:
+            families = []
+        if self.background is not False:
+            families.append(problem.with_background())
+        if problem.fixed is None:
+            for family in families:
+                start = linear_start(family)
+                exact = descend(
+                    family, start, np.inf, EXACT_STEPS, EXACT_TOL, silent, EXACT_DAMPING
+                )
+                if (
+                    exact.mse <= EXACT_MSE * family.floor
+                    and np.ptp(exact.s[: family.V]) <= self.max_spread
+                ):
+                    return exact
+        limits = (self.max_spread, self.max_iter, self.tol, report)
+        best, start = self._choose(families, report, rng)
+        solution = descend(best, start, *limits)
+        while self.penalty is None and best.penalty < STRONGEST and not _believable(best, solution):
+            best = replace(best, penalty=10 * best.penalty)
+            solution = descend(best, solution.s, *limits)
+        return solution
+
+    def _choose(
+        self, families: list[Problem], report: Report, rng: np.random.Generator
+    ) -> tuple[Problem, Array]:
+        """Return the family and penalty with (nearly) the smallest held-out error, and the importances of that fit.
+
+        The penalty is chosen for the larger family, the last one; the smaller one then needs one fit to be compared.
+        """
+        n = len(families[0].f)
+        if n < 2 or (self.penalty is not None and len(families) == 1):
+            return replace(
+                families[0], penalty=FIRST if self.penalty is None else self.penalty
+            ), families[0].start()
+        # Consecutive samples are held out, because a random sample of a balanced design would remove what determines
+        # its tokens, and all errors on held-out samples would favor strong penalties.
+        order = (np.arange(n) + rng.integers(n)) % n
+        cut = max(1, int(HELD_OUT * n))
+        held = order[:cut]
+        used = rng.permutation(order[cut:])[:COMPARED]
+        trials = self._search(families[-1], used, held, report)
+        chosen = min(trials, key=lambda trial: trial.errors[0])
+        if not (chosen.surely_better_than(trials[0]) or chosen.errors[0] < trials[0].errors[0] / 2):
+            chosen = trials[0]
+        if len(families) == 2:  # the background is kept only if it helps
+            plain = self._try(families[0], chosen.penalty, families[0].start(), used, held)
+            if (plain.errors <= NEARLY_AS_GOOD * chosen.errors).all():
+                return replace(families[0], penalty=chosen.penalty), plain.s
+        return replace(families[-1], penalty=chosen.penalty), chosen.s
+
+    def _search(self, family: Problem, used: Ids, held: Ids, report: Report) -> list[_Trial]:
+        """Fit roughly with the first penalty, with weaker ones while they help, and with stronger ones if none did."""
+        trials = [
+            self._try(
+                family, FIRST if self.penalty is None else self.penalty, family.start(), used, held
+            )
+        ]
+        for side in (WEAKER, STRONGER) if self.penalty is None else ():
+            last = trials[0]
+            for penalty in side:
+                report("penalty", len(trials), 1 + len(WEAKER) + len(STRONGER))
+                last = self._try(family, penalty, last.s, used, held)
+                if not last.believable:
+                    break
+                trials.append(last)
+                if not last.errors[0] < min(trial.errors[0] for trial in trials[:-1]):
+                    break
+            if len(trials) > 2:  # the first step to this side helped
+                break
+        return trials
+
+    def _try(self, family: Problem, penalty: float, s: Array, used: Ids, held: Ids) -> _Trial:
+        """Fit the used samples roughly, and measure the error on the held-out ones."""
+        training = family.take(used)
+        test = family.take(held)
+        fit = descend(
+            replace(training, penalty=penalty), s, self.max_spread, ROUGH_STEPS, ROUGH_TOL, silent
+        )
+        r = test.residuals(fit.s, fit.v)
+        return _Trial(penalty, fit.s, (r * r).sum(axis=1), test.weight, _believable(family, fit))
+
+
+class _Trial(NamedTuple):
+    """A rough fit: penalty, importances, squared errors on held-out samples with their weights, sensible values."""
+
+    penalty: float
+    s: Array
+    squares: Array
+    weight: Array
+    believable: bool = True
+
+    @property
+    def errors(self) -> Array:
+        """Mean squared error, weighted and not."""
+        return np.array([self.weight @ self.squares, self.squares.mean()])
+
+    def surely_better_than(self, other: _Trial) -> bool:
+        """Whether the weighted error is smaller by more than two standard errors of the difference."""
+        gain = self.weight * (other.squares - self.squares)
+        return bool(gain.sum() > STANDARD_ERRORS * np.sqrt(gain.size) * gain.std())
+
+
+def _believable(problem: Problem, solution: Solution) -> bool:
+    """Whether no value is further from the mean output than a few times the range of the outputs."""
+    limit = FARTHEST * float(np.ptp(problem.f, axis=0).max())
+    return bool(np.abs(solution.v - problem.center).max() <= limit)
