@@ -30,7 +30,16 @@ from ..show.plots import heat_map
 from ..show.sanitize import elide, visible
 from ..show.terminal import aligned
 from .corpus import RUN, explain_all
-from .options import SCALE, TOL, Command, at_least, check_targets, method_names, read_settings
+from .options import (
+    SCALE,
+    TOL,
+    Command,
+    at_least,
+    check_targets,
+    csv_file,
+    method_names,
+    read_settings,
+)
 
 EXAMPLES = """\
 examples:
@@ -297,6 +306,7 @@ OPTIONS = {
     },
     "files": {
         **{f"--{name} FILE": kind.help for name, kind in KINDS.items()},
+        "--csv FILE": (csv_file, None, KINDS["csv"].help),
         "--thumbnail FILE": "picture of the slide to draw under the map; PNG or JPEG for --report",
         "--microns-per-pixel X": (
             float,

@@ -15,8 +15,11 @@ from typing import Any, NamedTuple
 from ..._arrays import did_you_mean
 from ..explanations.methods import METHODS, find_method
 from ..explanations.settings import Settings
+from ..files.tables import FORMATS
 from ..models.scale import SCALES
 
+# The endings of a file for CSV; a device such as /dev/stdout has none.
+CSV_SUFFIXES = (".csv", ".tsv", ".txt", "")
 # A single word with one of these endings was meant as a file.
 FILE_LIKE = re.compile(r"\S+\.(?:txt|text|md|html?|csv|json|rst)", re.IGNORECASE)
 
@@ -113,6 +116,19 @@ def at_least(least: int, what: str = "a number", most: int = 10**9) -> Callable[
     return count
 
 
+def csv_file(value: str) -> str:
+    """Return the name of a file for CSV, or raise an error if its suffix belongs to another format.
+
+    >>> csv_file("scores.csv"), csv_file("/dev/stdout")
+    ('scores.csv', '/dev/stdout')
+    """
+    if Path(value).suffix.lower() not in CSV_SUFFIXES:
+        raise argparse.ArgumentTypeError(
+            f"expected a file that ends in .csv or .tsv, got {value!r}; `corpus run --format` writes other formats"
+        )
+    return value
+
+
 SCALE = {
     f"--scale {'|'.join(SCALES)}": "the scale to explain (default: the probability if its values are exact)"
 }
@@ -164,6 +180,10 @@ def read_text(args: argparse.Namespace) -> str:
     source = args.source
     if args.text is not None:
         return str(args.text)
+    if is_file(source) and Path(source).suffix.lower() in FORMATS:
+        raise argparse.ArgumentTypeError(
+            f"{source} is a table: `corpus run` explains its rows, and --file its contents as one text"
+        )
     if args.file is not None or is_file(source):
         path = source if args.file is None else args.file
         return _decode(Path(path).read_bytes(), path)

@@ -46,6 +46,10 @@ def option(setting: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Train."""
+    if args.text_column == args.label_column:
+        raise argparse.ArgumentTypeError(
+            f"--label-column: expected another column than that of the texts, got {args.label_column!r}"
+        )
     check_targets((args.data, args.valid), args, ("out", "checkpoint", "metrics"))
     try:
         trainer = importlib.import_module("jax_model.training.command")

@@ -132,6 +132,28 @@ def test_a_file_a_pipe_and_a_text_say_the_same(tmp_path, capsys):
     assert len(set(outputs)) == 1
 
 
+def refused(capsys, *arguments):
+    """What a command says that is wrong usage."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_table_is_not_explained_as_one_text(tmp_path, capsys):
+    path = tmp_path / "reviews.csv"
+    path.write_text("text\na fine film\n", encoding="utf-8")
+    assert "corpus run" in refused(capsys, "explain", str(path))
+    assert main(["explain", "--file", str(path), "--json", "--method", "leave-one-out"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == ["text", "a", "fine", "film"]
+
+
+@pytest.mark.parametrize("name", ["x.xlsx", "x.parquet", "x.json"])
+def test_a_table_of_words_is_csv(tmp_path, capsys, name):
+    assert "--csv" in refused(capsys, "explain", REVIEW, "--csv", str(tmp_path / name))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_text_that_is_also_a_file_name(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("film").write_text("wonderful")

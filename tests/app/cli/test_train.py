@@ -88,6 +88,16 @@ def test_the_file_is_whole_and_without_pickle(trained):
     assert margin.top(1)[0][0] in ("kaputt", "wann")
 
 
+def test_one_column_is_not_both_text_and_label(tmp_path, capsys):
+    source = write_csv(tmp_path / "tickets.csv", tickets(12))
+    out = tmp_path / "model.npz"
+    columns = ["--text-column", "text", "--label-column", "text"]
+    with pytest.raises(SystemExit) as ended:
+        main(["train", str(source), "--out", str(out), *columns])
+    assert ended.value.code == 2
+    assert "--label-column" in capsys.readouterr().err and not out.exists()
+
+
 def test_the_card_of_a_hostile_file_is_clean(trained, tmp_path, capsys):
     arrays = dict(read_arrays(trained[0] / "model.npz"))
     about = json.loads(arrays["about"].tobytes())

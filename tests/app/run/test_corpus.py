@@ -1,6 +1,7 @@
 """A corpus: rows are `explain` itself, any format goes in, any reader reads what comes out."""
 
 import asyncio
+import dataclasses
 import gzip
 import json
 import os
@@ -428,3 +429,17 @@ def test_a_worker_that_does_not_close_keeps_no_other_from_closing():
     nanny = SimpleNamespace(close=close)
     asyncio.run(runner._end_workers(SimpleNamespace(workers={0: nanny, 1: nanny})))
     assert len(closed) == 2
+
+
+def test_a_run_is_not_resumed_with_another_model_in_the_same_file(source, tmp_path):
+    path = tmp_path / "model.npz"
+    model = load_demo_model()
+    model.save(path)
+    task = Task(model=str(path))
+    run_all(source, tmp_path / "out", task)
+    before = part_bytes(tmp_path / "out")
+    run_all(source, tmp_path / "out", task)
+    dataclasses.replace(model, temperature=2 * model.temperature).save(path)
+    with pytest.raises(RunError, match="the model"):
+        run_all(source, tmp_path / "out", task)
+    assert part_bytes(tmp_path / "out") == before
