@@ -7,7 +7,8 @@ deleted, replaced by the mask token, or replaced by a pad token that attention s
 
 Ids are never decoded and tokenized again, which could change them. Classifiers on decoders read the logits at the last
 token that is not a pad token, so a model without a pad token temporarily gets an id that occurs in no sequence. If a
-tokenizer pads on the left, which shifts the positions of some models, only sequences of equal length share a batch.
+tokenizer pads on the left, which shifts the positions of some models, or if padding changes the logits, only sequences
+of equal length share a batch.
 """
 
 from __future__ import annotations
@@ -60,6 +61,15 @@ AGREEMENT_TOL = 1e-6
 LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
 # A warning names the first line outside this folder, which is the user's.
 PACKAGE = Path(__file__).parents[2]
+# A text whose beginnings are padded to its length, to see whether padding is neutral.
+PADDED_TEXT = "the film was good, and not too long."
+# The logits of a padded and of a single sequence differ by rounding, in float32 by up to 5 ulps of the largest logit
+# for small models and some 20 for deep ones. Padding that is read changes them by 1e-3 and more, 10,000 ulps.
+ROUNDING_ULPS = 1000.0
+# In half precision, rounding and padding that is read cannot be separated as clearly: 2 % (float16), 12 % (bfloat16).
+ROUNDING_ULPS_OF_HALF_PRECISION = 16.0
+# The relative accuracy above which a type counts as half precision.
+COARSE = 1e-6
 # Short texts, at least one of which has a token under any tokenizer.
 PROBES = ("the", "a film", "0", ".")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -72,6 +82,10 @@ TOKENIZER = (
     "spiece.model",
     "tokenizer.model",
 )
+
+
+class PaddingWarning(UserWarning):
+    """Warning that a transformer reads padding, so that sequences of different length do not share a batch."""
 
 
 @dataclass(frozen=True)
@@ -210,10 +224,18 @@ class TransformerClassifier(TextModel):
             else:
                 names = ["next token"]
         self.name_outputs(self._outputs, names)
+        # An unsuitable tokenizer or model raises an error here, not in the middle of an explanation.
+        example = self.frame.around(self.encode("the"))
+        if not (
+            self.predicts_tokens
+            or any("ForSequenceClassification" in c.__name__ for c in kind.__mro__)
+        ):
+            with _evaluating(self.model):
+                self._batch([example], pad=0)
         absences = {
             "deleted": True,
             "mask": self._special("mask") is not None,
-            "pad": not self.predicts_tokens,
+            "pad": not self.predicts_tokens and not self._reads_padding,
         }
         several_labels = getattr(config, "problem_type", None) == "multi_label_classification"
         for name, chosen in (
@@ -225,14 +247,6 @@ class TransformerClassifier(TextModel):
             ("loss", "sigmoid" if several_labels else "softmax"),
         ):
             object.__setattr__(self, name, chosen)
-        # An unsuitable tokenizer or model raises an error here, not in the middle of an explanation.
-        example = self.frame.around(self.encode("the"))
-        if not (
-            self.predicts_tokens
-            or any("ForSequenceClassification" in c.__name__ for c in kind.__mro__)
-        ):
-            with _evaluating(self.model):
-                self._batch([example], pad=0)
 
     @classmethod
     def from_folder(
@@ -374,14 +388,48 @@ class TransformerClassifier(TextModel):
             )
         return int(most) - taken
 
+    @property
+    def _pads_right(self) -> bool:
+        """Whether sequences of different length may be padded after their end."""
+        # Next tokens are predicted at the end of a row.
+        if self.predicts_tokens:
+            return False
+        return getattr(self.tokenizer, "padding_side", "right") == "right"
+
+    @cached_property
+    def _reads_padding(self) -> bool:
+        """Whether padding changes the logits, as measured with a short text; a warning says so.
+
+        A Fourier transform (FNet) and a convolution (ConvBERT) read pad tokens, and XLNet reads the last position.
+        """
+        if not self._pads_right:
+            return False
+        ids = self.encode(PADDED_TEXT)
+        rows = [self.frame.around(ids[:n]) for n in sorted({1, (ids.size + 1) // 2, ids.size})]
+        with _evaluating(self.model), self._padding(rows) as pad:
+            alone = np.concatenate([self._batch([row], pad) for row in rows])
+            together = self._batch(rows, pad)
+        if not np.isfinite([alone, together]).all():
+            return False  # half precision overflows; the first call raises an error
+        difference = float(np.abs(together - alone).max())
+        accuracy = _package("torch").finfo(next(iter(self.model.parameters())).dtype).eps
+        ulps = ROUNDING_ULPS
+        if accuracy > COARSE:
+            ulps = ROUNDING_ULPS_OF_HALF_PRECISION
+        if not difference > ulps * accuracy * float(np.abs(alone).max()):
+            return False
+        text = (
+            f"{type(self.model).__name__} reads the padding of a batch, which changes its logits by {difference:.1g}. "
+            "Only sequences of equal length share a batch, so explanations take longer."
+        )
+        warnings.warn(text, PaddingWarning, stacklevel=_level_of_user())
+        return True
+
     def __call__(self, sequences: Sequence[Tokens]) -> Array:
         """Return the (n, C) logits of n sequences of token ids without special tokens; the id HIDDEN hides a token."""
         rows = [self.frame.around(ids) for ids in self._checked(sequences)]
         lengths = np.array([row.size for row in rows], dtype=np.intp)
-        # Next tokens are predicted at the end of a row, so such rows are not padded.
-        pads = (
-            getattr(self.tokenizer, "padding_side", "right") == "right" and not self.predicts_tokens
-        )
+        pads = self._pads_right and not self._reads_padding
         logits = np.empty((len(rows), self._outputs))
         done = 0
         with (
@@ -487,7 +535,7 @@ class TransformerClassifier(TextModel):
         logits = getattr(self.model(**tensors, **few), "logits", None)
         if logits is None:
             return None
-        return logits[:, -keep:].float().cpu().numpy().astype(np.float64)
+        return logits[:, -keep:].cpu().to(torch.float64).numpy()
 
     def _log_odds(self, rows: Ids) -> Array:
         """Return the (n, 1) log-odds of the first continuation of rows (n, T) against the second, or against all

@@ -9,7 +9,7 @@ import pytest
 from attn_closed_form import TransformerClassifier, TruncationWarning, explain
 from attn_closed_form.app.explanations.settings import Settings
 from attn_closed_form.app.models.protocol import Model
-from attn_closed_form.app.models.transformer import HIDDEN
+from attn_closed_form.app.models.transformer import HIDDEN, PaddingWarning
 from tests.tiny_transformers import (
     CLASSES,
     FAMILIES,
@@ -369,3 +369,44 @@ def test_byte_pairs_have_no_special_tokens():
         byte_pairs()("a film")["input_ids"]
         == byte_pairs()("a film", add_special_tokens=False)["input_ids"]
     )
+
+
+def small(family, **sizes):
+    """A sequence classifier of the transformers package with random weights."""
+    import torch
+    import transformers
+
+    tokenizer = word_pieces()
+    make = getattr(transformers, f"{family}Config")
+    config = make(vocab_size=len(tokenizer), num_labels=len(CLASSES), **sizes)
+    torch.manual_seed(0)
+    network = getattr(transformers, f"{family}ForSequenceClassification")(config)
+    return network.double().eval(), tokenizer
+
+
+ENCODER = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64}
+READ_PADDING = {
+    "FNet": ENCODER,
+    "ConvBert": ENCODER | {"embedding_size": 32, "num_attention_heads": 4},
+    "XLNet": {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64},
+}
+
+
+@pytest.mark.parametrize("family", READ_PADDING)
+def test_a_model_that_reads_padding_does_not_share_batches(family):
+    with pytest.warns(PaddingWarning, match=family):
+        model = TransformerClassifier(*small(family, **READ_PADDING[family]))
+    assert "pad" not in model.absences
+    sequences = [np.arange(5, 5 + n) for n in (1, 3, 8, 3)]
+    alone = np.concatenate([model([sequence]) for sequence in sequences])
+    np.testing.assert_allclose(model(sequences), alone, rtol=1e-10, atol=1e-12)
+
+
+def test_a_model_that_skips_padding_shares_batches(recwarn):
+    network, tokenizer = bert()
+    model = TransformerClassifier(network, tokenizer, batch_size=4)
+    assert "pad" in model.absences and not [w for w in recwarn if w.category is PaddingWarning]
+    calls = []
+    network.register_forward_pre_hook(lambda *_: calls.append(1))
+    model([np.arange(5, 5 + n) for n in (1, 3, 8, 2)])
+    assert len(calls) == 1
