@@ -10,7 +10,6 @@ more often than a short one, and the first alone would flatter us.
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 import warnings
@@ -30,10 +29,10 @@ from attn_closed_form.lime import (
     lime_samples_needed,
     lime_theorem_5_1,
 )
-from attn_closed_form.lime.kernel import Settings, kernel
+from attn_closed_form.lime.kernel import Settings
 from attn_closed_form.lime.moments import moments_by_recursion
 from attn_closed_form.lime.regression import regression
-from attn_closed_form.lime.rules import ladder, size_moments
+from attn_closed_form.lime.rules import ladder
 
 from .harness import Bar, Row, best_of, relative_error, report
 from .models import benchmark_model, random_document
@@ -110,9 +109,6 @@ def main() -> int:
         )
         if name == "[UNK]":
             bars.append(Bar("milliseconds at d = 1,000, one head", 1e3 * timing.best, "<=", 50.0))
-    thousands_rows, thousands_bars = thousands()
-    rows += thousands_rows
-    bars += thousands_bars
     theory_rows, theory_bars = theory()
     needed = {
         f"{accuracy:.1%}": lime_samples_needed(game, accuracy) for accuracy in (0.1, 0.01, 0.001)
@@ -150,7 +146,6 @@ def cold(game: PooledGame) -> float:
     """First call for a new number of players: the rule in p is made anew."""
     times = []
     for _ in range(5):
-        size_moments.cache_clear()
         ladder.cache_clear()
         start = time.perf_counter()
         lime_limit(game)
@@ -216,59 +211,6 @@ def large_games() -> dict[str, PooledGame]:
         "[UNK]": PooledGame.from_scores(s, v + 1, s_absent, v_absent + 1, 3.0, 1.0),
         "deleted": PooledGame.from_scores(s, v + 1),
     }
-
-
-def thousands() -> tuple[list[Row], list[Bar]]:
-    """Deleted players by the thousand, nothing else there: seconds, and the error where there is a closed form.
-
-    The timed game has random masses. The closed form is that of equal masses and two values, where E[f | m present] and
-    E[f Z_j | m present] do not depend on the masses.
-    """
-    rows: list[Row] = []
-    seconds = {}
-    for d in (1_000, 10_000, 100_000):
-        rng = np.random.default_rng(SEED)
-        game = PooledGame.from_scores(rng.normal(size=d), rng.normal(size=d) + 1)
-        timing = best_of(lambda game=game: lime_limit(game), repeats=3)  # type: ignore[misc]
-        values = np.repeat([1.0, 0.0], [d // 4, d - d // 4])
-        equal = lime_limit(PooledGame.from_scores(np.zeros(d), values)).coef
-        error = float(np.abs(equal - equal_masses(values)).max())  # relative to max|f| = 1
-        rows.append(
-            {
-                "case": f"d = {d:,}, deleted",
-                "method": "lime_limit",
-                "error": error,
-                "seconds": timing.best,
-            }
-        )
-        seconds[d] = timing.best
-    exponent = float(np.log(seconds[100_000] / seconds[1_000]) / np.log(100))
-    bars = [
-        Bar("seconds for 10,000 deleted players", seconds[10_000], "<=", 1.0),
-        Bar("seconds for 100,000 deleted players", seconds[100_000], "<=", 10.0),
-        Bar("growth exponent from 1,000 to 100,000 deleted players", exponent, "<=", 1.1),
-        Bar("error for 100,000 deleted players", rows[-1]["error"], "<=", 1e-10),
-    ]
-    return rows, bars
-
-
-def equal_masses(values: Array, num_samples: int = 5000) -> Array:
-    """LIME's coefficients for deleted players of equal mass, f the mean value of those present and 0 for nobody."""
-    d = values.size
-    n = num_samples
-    m = np.arange(d + 1)
-    q = (n - 1) / (n * d) * kernel(d, 25.0)[::-1]
-    q[d] = 1 / n
-    mean = values.mean()
-    total = math.fsum(q)
-    present = math.fsum(q * m / d) / total
-    shared = math.fsum((q * (m / d - present))[1:]) * mean
-    B = math.fsum(q * m * (d - m)) / (d * (d - 1))
-    V = math.fsum(q * (m / d - present) ** 2)
-    # E[f (Z_j - Z_bar) | m] = (value_j - mean) (1 - (m-1)/(d-1)) / d for m > 0.
-    individual = math.fsum((q * (1 - (m - 1) / (d - 1)))[1:]) / d * (values - mean)
-    coef: Array = individual / (B + 1 / n) + shared / (d * V + 1 / n)
-    return coef
 
 
 def theory() -> tuple[list[Row], list[Bar]]:

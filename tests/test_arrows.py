@@ -17,6 +17,7 @@ LEVELS = {
     "_lazy": 0,
     "_erf": 0.5,
     "_legendre": 0.5,
+    "_errors": 0,
     "_progress": 0,
     "_arrays": 0.5,
     "_shapes": 0.7,

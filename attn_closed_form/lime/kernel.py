@@ -1,4 +1,4 @@
-"""LIME's settings: the kernel that weighs the samples, and the checks of `kernel_width`, `ridge` and `num_samples`.
+"""LIME's settings: the kernel that weighs the samples, and the checks of the arguments of all functions of LIME.
 
 The lime package weights a sample with s of d features absent by its cosine distance to the document, times 100:
 
@@ -18,18 +18,27 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._arrays import number
 from .._types import Array
 
+Features = Sequence[int] | NDArray[np.intp]
+
+# Fractional bits of a logarithm. Those of the narrowest kernels have 60 bits before the point, so that 128 bits leave
+# more after it than the weights have digits.
 LOG_BITS = 128
-# Kernels narrower than this over d give the same results: pi(1) is below e^-10^8, so of two numbers of absent players
-# the smaller one has all the weight, for any number of samples that fits into memory.
+# Kernels narrower than this over d give the same results: D of one absent player is at least 50/d, so pi(1) is below
+# e^-10^8, and of two numbers of absent players the smaller one has all the weight, for any number of samples that fits
+# into memory.
 NARROWEST_WIDTH = 3e-3
-# Logarithms beyond which a weight counts as 0 or as e^600; neither changes a digit of a result.
+# A weight with a smaller logarithm counts as 0: it is below the smallest number of float64.
 LEAST_EXPONENT = -800
+# A weight with a larger one counts as e^600, next to which all other weights vanish: no digit of a result changes
+# (docs/theory/rules-in-p.md, "The regression"), and its product with a value still fits into float64.
 LARGEST_EXPONENT = 600
-# `exponential` looks up e to a multiple of 2^-TABLE_BITS.
+# `exponential` looks up e to a multiple of 2^-TABLE_BITS: the rest is below 1/32, so that the four ulps of its `expm1`
+# are an eighth of an ulp of the result.
 TABLE_BITS = 5
 # Exponentials beyond the range or the precision of float64: forty digits, and the widest range of exponents.
 WIDE = Context(prec=40, Emin=MIN_EMIN, Emax=MAX_EMAX)
@@ -63,6 +72,20 @@ def check_settings(kernel_width: Any, ridge: Any, num_samples: Any) -> Settings:
     return Settings(width, penalty, int(num_samples))
 
 
+def as_features(features: Features | None, d: int) -> NDArray[np.intp]:
+    """Return the checked indices of the players in the surrogate model, by default all of them."""
+    if features is None:
+        return np.arange(d)
+    raw: NDArray[Any] = np.asarray(features)
+    if raw.ndim != 1 or raw.size == 0 or raw.dtype.kind not in "iu":
+        raise ValueError(
+            f"features: expected a nonempty sequence of indices of players, got {features!r}"
+        )
+    if raw.min() < 0 or raw.max() >= d or np.unique(raw).size != raw.size:
+        raise ValueError(f"features: expected distinct indices in 0..{d - 1}, got {raw.tolist()}")
+    return raw.astype(np.intp)
+
+
 def kernel(d: int, kernel_width: float) -> Array:
     """Compute the (d+1,) weights of samples with s = 0..d of d features absent.
 
@@ -88,6 +111,7 @@ def log_kernel(d: int, kernel_width: float) -> tuple[int, ...]:
         return (0,) * (d + 1)
     one = 1 << LOG_BITS
     top, bottom = max(kernel_width, NARROWEST_WIDTH / d).as_integer_ratio()
+    # D^2 / (2 width^2) = 100^2 / 2 (1 - sqrt(1 - s/d))^2 / (top / bottom)^2.
     factor = 5000 * bottom**2
     divisor = top**2 << LOG_BITS
     roots = (math.isqrt((present << 2 * LOG_BITS) // d) for present in range(d, -1, -1))
@@ -97,7 +121,7 @@ def log_kernel(d: int, kernel_width: float) -> tuple[int, ...]:
 def exponential(logs: Sequence[int]) -> Array:
     """Compute e^x to 0.7 ulps for x in units of 2^-LOG_BITS, between the exponents above.
 
-    It is e^h + e^h (e^r - 1) with h a multiple of 1/32 and r < 1/32: four ulps of e^r - 1 are an eighth of the whole's.
+    It is e^h + e^h (e^r - 1) with h a multiple of 1/32 and r < 1/32.
     """
     shift = LOG_BITS - TABLE_BITS
     least = LEAST_EXPONENT << LOG_BITS
@@ -107,6 +131,7 @@ def exponential(logs: Sequence[int]) -> Array:
     with localcontext(WIDE):
         powers = [(Decimal(step) / (1 << TABLE_BITS)).exp() for step in steps.tolist()]
         high = np.array([float(power) for power in powers])[index]
-        beyond = np.array([float(power - Decimal(float(power))) for power in powers])[index]
+        # What e^h has beyond its float.
+        remainder = np.array([float(power - Decimal(float(power))) for power in powers])[index]
     low = np.array([(log & (1 << shift) - 1) / (1 << LOG_BITS) for log in clipped])
-    return np.asarray(high + (high * np.expm1(low) + beyond))
+    return np.asarray(high + (high * np.expm1(low) + remainder))

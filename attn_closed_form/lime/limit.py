@@ -21,8 +21,7 @@ It remains to compute moments of f: sums over sizes s of q_s E[f | s absent] and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +30,14 @@ from .._arrays import positive, whole
 from .._types import Array
 from ..game.engine.budget import budget
 from ..game.engine.engine_game import Game
-from .kernel import check_settings
-from .moments import find_moments
-from .regression import regression, weights_of
+from .cost import FEW_PLAYERS, Route, check_cost, check_recursion_cost
+from .kernel import Features, Settings, as_features, check_settings
+from .moments import moments_by_recursion, moments_by_rule, plan_rules
+from .regression import Moments, Regression, regression, weights_of
 
-Features = Sequence[int] | NDArray[np.intp]
-
-# The package's ridge for choosing features, and the maximum number that it chooses one by one.
+# The package's ridge for choosing features (`lime_base.py`, `feature_selection`).
 SELECTION_RIDGE = 0.01
+# Up to this number of features the package chooses them one by one (`forward_selection`).
 FORWARD_FEATURES = 6
 
 
@@ -84,6 +83,8 @@ def lime_limit(
     ------
     ToleranceError
         if float64 cannot keep `tol` for this game; it names the smallest tol that works
+    CostError
+        if it would take more than a minute (`lime_cost`), which is possible from a few hundred deleted players on
 
     Examples
     --------
@@ -113,6 +114,24 @@ def lime_limit(
     fit = regression(game.d, settings, chosen.size)
     coef[chosen], intercept = fit.solve(find_moments(game, fit, settings, tol), chosen)
     return LimeCoefficients(coef, intercept)
+
+
+def find_moments(game: Game, fit: Regression, settings: Settings, tol: float) -> Moments:
+    """Compute the moments of f, accurate enough for `tol`: by rules in p if every term has one, otherwise by sizes.
+
+    Raises a CostError, before anything expensive is computed, if that would take too long.
+    """
+    is_large = game.d > FEW_PLAYERS
+    route: Route = "rule"
+    if is_large:
+        route = check_cost(game, fit, settings, tol)
+    if route == "rule":
+        plan = plan_rules(game, fit, settings, tol)
+        if plan is not None:
+            return moments_by_rule(plan, fit)
+    if is_large:
+        check_recursion_cost(game, fit, tol)
+    return moments_by_recursion(game, fit, tol)
 
 
 def lime_features(
@@ -167,17 +186,3 @@ def lime_features(
         explained[chosen] = -np.inf
         chosen.append(int(np.argmax(explained)))
     return np.array(chosen)
-
-
-def as_features(features: Features | None, d: int) -> NDArray[np.intp]:
-    """Return the checked indices of the players in the surrogate model, by default all of them."""
-    if features is None:
-        return np.arange(d)
-    raw: NDArray[Any] = np.asarray(features)
-    if raw.ndim != 1 or raw.size == 0 or raw.dtype.kind not in "iu":
-        raise ValueError(
-            f"features: expected a nonempty sequence of indices of players, got {features!r}"
-        )
-    if raw.min() < 0 or raw.max() >= d or np.unique(raw).size != raw.size:
-        raise ValueError(f"features: expected distinct indices in 0..{d - 1}, got {raw.tolist()}")
-    return raw.astype(np.intp)

@@ -4,10 +4,11 @@
 
        E_p[f Z_j] = p (E_p[f] + (1-p) Delta_j(p)),   Z_j = 1 - W_j,
 
-   and `KernelLaw` turns sums over sizes into sums over nodes p. A term (a node lam of a head) uses the shortest rule
-   of `ladder` that is accurate enough for it or, if players are deleted, a `tilted_rule` made for it alone.
-2. **The recursion over sizes** (`game/by_size.py`), O(L d^2), if a term has neither, or if the kernel is so narrow that
-   no rule keeps the digits.
+   and `KernelLaw` (`law.py`) turns sums over sizes into sums over nodes p.
+2. **The recursion over sizes** (`game/by_size.py`), O(L d^2), if the kernel is so narrow that no rule keeps the digits,
+   if rounding leaves too little of `tol`, or if some term has no rule.
+
+`plan_rules` decides, and `cost.py` knows the cost of either way before it is taken.
 
 **Errors.** A coefficient is E[psi f'] with a known function psi, so a relative error eps of 1/D, and the rounding of
 the sums, are multiplied by `Regression.value_factor` or `rounding_factor`; `budget` gives them most of `tol`. The rule
@@ -21,79 +22,96 @@ rounding errors, `Regression.extra_ulps`; that of an `empty_value` far from all 
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import lru_cache, partial
-from itertools import zip_longest
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._types import Array, Ids
+from .._types import Array
 from ..game.by_size import centered_moments
-from ..game.engine.bounds import log_bound
-from ..game.engine.budget import Budget, ToleranceError, budget, in_units
+from ..game.engine.budget import Budget, ToleranceError, find_budget, in_units
 from ..game.engine.engine_game import EngineGame, Game
-from ..game.engine.evaluate import batch_sums, weighted_sums
+from ..game.engine.evaluate import weighted_sums
 from ..game.engine.exponential_sums import EPS_MIN
 from ..game.engine.kernels import sum_in_pairs
 from ..game.engine.laws import Batch
-from ..game.engine.rounding import FACTOR, LIME_EMPTY, MOST_NODES, PRECISE, ULP
+from ..game.engine.rounding import FACTOR, LIME_EMPTY, PRECISE, ULP
 from ..game.engine.terms import Terms, terms_of
 from .kernel import Settings, relative_kernel
+from .law import Assignment, KernelLaw
 from .regression import Known, Moments, Regression, regression
-from .rules import (
-    GROUPS,
-    MIXED_SIGNS,
-    NoRuleError,
-    SizeRule,
-    TiltedTerm,
-    ladder,
-    rule_errors,
-    size_moments,
-    tilted_rule,
-)
+from .rules import MIXED_SIGNS
 
-# Number of players from which the recursion over sizes warns about its time, and the time for a term and a pair.
-WARN_FROM = 2000
-SECONDS_PER_STEP = 3e-8
-# Number of deleted players from which making a rule for each term costs less than long rules for all terms.
-TILTED_FROM = 1000
-# Elements (terms times players times nodes) that cost as much as one more call of the engine.
-GROUP_ELEMENTS = 6_000
-# Weight of the grand coalition, in units of pi(1), beyond which no rule in p is accurate enough for a narrow kernel.
+# Weight of the grand coalition, in units of pi(1), beyond which no rule in p is accurate enough: a rule has this weight
+# in its sums and has to take it off again, which costs as many digits (e^25 of the e^36 that float64 has).
 NARROWEST = math.exp(25.0)
+# Tuning: elements (terms times players) up to which the terms of a plan are kept until they are summed. Those of larger
+# games are computed twice, which costs little next to their sums and no memory.
+KEPT_ELEMENTS = 1 << 18
 
 
-def find_moments(game: Game, fit: Regression, settings: Settings, tol: float) -> Moments:
-    """Compute the moments, accurate enough for `tol`, in the cheapest way."""
-    try:
-        return moments_by_rule(game, fit, settings, tol)
-    except ToleranceError:
-        return moments_by_recursion(game, fit, tol)
+class RulePlan(NamedTuple):
+    """Everything that the sums by rules in p need, found before the first of them is computed."""
+
+    engine: EngineGame
+    goal: Budget
+    assignments: list[Assignment]  # one per chunk of terms
+    kept: list[Terms]  # the terms themselves, if they are few
+
+    def chunks(self) -> Iterator[tuple[Terms, Assignment]]:
+        """Yield every chunk of terms with its assignment."""
+        terms = self.kept or terms_of(self.engine, self.goal)
+        yield from zip(terms, self.assignments, strict=True)
+
+
+def plan_rules(game: Game, fit: Regression, settings: Settings, tol: float) -> RulePlan | None:
+    """Return a rule in p for every term of a game, or None if a rule cannot keep `tol`."""
+    if fit.at_all > NARROWEST:
+        return None
+    engine = game.engine_game(2 * tol / rule_factor(fit, settings))
+    goal = rule_budget(engine, fit, settings, tol)
+    if isinstance(goal, ToleranceError):
+        return None
+    law = KernelLaw(game.d, settings.kernel_width)
+    allowed = allowed_error(goal, fit)
+    assignments: list[Assignment] = []
+    kept: list[Terms] = []
+    elements = 0
+    for terms in terms_of(engine, goal):
+        assignment = law.assign(terms, allowed)
+        if not assignment.is_accurate:
+            return None
+        assignments.append(assignment)
+        elements += terms.weight.size * game.d
+        if elements <= KEPT_ELEMENTS:
+            kept.append(terms)
+    if len(kept) < len(assignments):
+        kept = []
+    return RulePlan(engine, goal, assignments, kept)
+
+
+def moments_by_rule(plan: RulePlan, fit: Regression) -> Moments:
+    """Compute the moments by the rules of a plan in O(L m d)."""
+    engine = plan.engine
+    sums_of = partial(rule_sums, fit.absent_share)
+    parts = (
+        sums_of(terms, batch, plan.goal.precise).real
+        for terms, assignment in plan.chunks()
+        for batch in assignment.batches()
+    )
+    known = known_of(engine)
+    sums = sum_in_pairs(parts, np.zeros(2 + engine.d))
+    sums = np.ldexp(sums, engine.exponent - known.exponent)
+    return moments_of_sums(fit, sums[:2], sums[2:], known)
 
 
 def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
     """Compute the moments by the recursion over sizes in O(L d^2), for any kernel."""
     weights = np.stack([fit.drawn, fit.drawn * fit.deviation])
-    factor = max(
-        fit.value_factor(),
-        fit.rounding_factor(fit.level, float(np.abs(weights[1]).sum()), 2 * fit.level),
-    )
+    factor = recursion_factor(fit)
     game = linked.engine_game(2 * tol / factor)
-    goal = _budget(game, fit, tol, factor, 0.0, plain=True)
-    if game.d >= WARN_FROM:
-        seconds = (
-            sum(terms.weight.size for terms in terms_of(game, goal, 1 << 16))
-            * game.d**2
-            * SECONDS_PER_STEP
-        )
-        warnings.warn(
-            f"no rule in p has a proven error with these settings, so LIME's limit uses the recursion over all pairs "
-            f"of {game.d:,} players: about {seconds:,.0f} seconds and {game.d**2 * 16 / 1e9:.1f} GB",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+    goal = recursion_budget(game, fit, tol)
     known = known_of(game)
     mean, present = (
         np.ldexp(x, game.exponent - known.exponent) for x in centered_moments(game, weights, goal)
@@ -101,22 +119,6 @@ def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
     mean += weights[:, -1] * known.nobody - np.array([fit.level, fit.balance]) * known.above
     # E[pi W_j f] = E[pi f] - E[pi Z_j f], and the common part of all players drops out of `individual`.
     return Moments(float(mean[0]), float(mean[1]), present.mean() - present, known)
-
-
-def moments_by_rule(linked: Game, fit: Regression, settings: Settings, tol: float) -> Moments:
-    """Compute the moments by rules in p in O(L m d), or raise a NoRuleError if one is missing."""
-    if fit.at_all > NARROWEST:
-        raise NoRuleError("the kernel is too narrow for a rule in p")
-    game = linked.engine_game(2 * tol / rule_factor(fit, settings))
-    goal = _rule_budget(game, fit, settings, tol)
-    allowed = goal.p_error * goal.amplification / fit.moment_factor()
-    law = KernelLaw(game.d, settings.kernel_width)
-    parts = batch_sums(
-        game, goal._replace(p_error=allowed), law, partial(rule_sums, fit.absent_share)
-    )
-    known = known_of(game)
-    sums = np.ldexp(sum_in_pairs(parts, np.zeros(2 + game.d)), game.exponent - known.exponent)
-    return moments_of_sums(fit, sums[:2], sums[2:], known)
 
 
 def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) -> Array:
@@ -178,16 +180,44 @@ def rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
     )
 
 
-def _rule_budget(game: EngineGame, fit: Regression, settings: Settings, tol: float) -> Budget:
-    """Return the budget of `rule_factor`, or one with more of the error for 1/D if rounding needs little of it."""
+def allowed_error(goal: Budget, fit: Regression) -> float:
+    """Return the allowed error of the rule in p for every moment.
+
+    `p_error` is that of a result, and the errors of different moments share nothing.
+    """
+    return goal.p_error * goal.amplification / fit.moment_factor()
+
+
+def recursion_factor(fit: Regression) -> float:
+    """Return the factor by which errors of f are multiplied in sums over sizes."""
+    off_center = float(np.abs(fit.drawn * fit.deviation).sum())
+    return max(fit.value_factor(), fit.rounding_factor(fit.level, off_center, 2 * fit.level))
+
+
+def recursion_budget(game: EngineGame, fit: Regression, tol: float) -> Budget:
+    """Return the budget of the recursion, whose products are plain, or raise a ToleranceError."""
+    parts = _budget(game, fit, tol, recursion_factor(fit), 0.0, plain=True)
+    if isinstance(parts, ToleranceError):
+        raise parts
+    return parts
+
+
+def rule_budget(
+    game: EngineGame, fit: Regression, settings: Settings, tol: float
+) -> Budget | ToleranceError:
+    """Return the budget of rules in p, or, as a value, the error that names the smallest tol that they can keep.
+
+    If rounding needs little, more of the error is left for 1/D than `rule_factor` alone would give it.
+    """
     values, sums = rule_factors(fit.d, settings, fit.k)
     if sums > values:
         goal = _budget(game, fit, tol, values, fit.at_all)
-        product = 0.0 if goal.precise else FACTOR * game.d
-        rounding = ULP * (PRECISE + product + game.extra_ulps)
-        eps = goal.eps - (sums / values - 1) * rounding
-        if eps > max(goal.eps / 2, EPS_MIN) and goal.spread > 0:
-            return goal._replace(eps=eps)
+        if isinstance(goal, Budget):
+            product = 0.0 if goal.precise else FACTOR * game.d
+            rounding = ULP * (PRECISE + product + game.extra_ulps)
+            eps = goal.eps - (sums / values - 1) * rounding
+            if eps > max(goal.eps / 2, EPS_MIN) and goal.spread > 0:
+                return goal._replace(eps=eps)
     return _budget(game, fit, tol, max(values, sums), fit.at_all)
 
 
@@ -198,155 +228,7 @@ def _budget(
     factor: float,
     at_all: float,
     plain: bool = False,
-) -> Budget:
+) -> Budget | ToleranceError:
     """Return the budget if errors of f are multiplied by `factor`; `budget` assumes twice the error of f."""
-    nobody = LIME_EMPTY * fit.nobody_factor() * in_units(abs(game.empty_excess), game.exponent)
-    return budget(game, tol, factor / 2, plain, fit.extra_ulps(factor, at_all), nobody)
-
-
-# --- LIME's law of sizes ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class KernelLaw:
-    """LIME's weights of s absent players, `relative_kernel`, as nodes and weights in p."""
-
-    d: int
-    width: float
-
-    def batches(self, terms: Terms, allowed: float, differences: bool = False) -> list[Batch]:
-        """Return each term with the shortest rule that is accurate enough for E_p[f], E_p[f Z_j] and Delta_j."""
-        each = allowed * terms.sums.share / terms.sums.weight.size
-        real = largest_on_reals(terms)
-        shared = partial(self._shared, log_bound(terms.sums), real, each)
-        tilted = partial(self._tilted, terms, each)
-        first = 1 if self.d >= TILTED_FROM else 4
-        makers = [partial(shared, GROUPS[:first]), tilted, partial(shared, GROUPS[first:])]
-        if terms.masses.some_light or terms.sums.complex_sums is not None:
-            makers = [partial(shared, GROUPS)]
-        batches: list[Batch] = []
-        left = np.flatnonzero(_sizes(self.d, self.width)[1] * real > each)
-        for maker in makers:
-            if left.size:
-                made, done = maker(left)
-                batches = batches + made
-                left = left[~done]
-        if left.size:
-            raise NoRuleError(
-                f"{left.size} terms of the game have no rule in p that is accurate enough"
-            )
-        return batches
-
-    def _shared(
-        self,
-        log_bounds: Array,
-        real: Array,
-        allowed: float,
-        groups: tuple[tuple[int, ...], ...],
-        which: Ids,
-    ) -> tuple[list[Batch], NDArray[np.bool_]]:
-        """Return batches of the terms for which a rule of these groups of `ladder` suffices, and a mask of them."""
-        index = np.full(which.size, -1)
-        errors = np.full(which.size, np.inf)
-        rules = list[SizeRule]()
-        for counts in groups:
-            left = np.flatnonzero(errors > allowed)
-            if left.size and counts[0] <= len(size_moments(self.d, self.width, counts[-1]).nu):
-                some = ladder(self.d, self.width, counts)
-                level, error = some.choose(log_bounds[which[left]], real[which[left]], allowed)
-                better = error < errors[left]
-                index[left[better]] = len(rules) + level[better]
-                errors[left[better]] = error[better]
-                rules += some.rules
-        # Terms may exceed their share of the error if others compensate for it.
-        done = errors <= (allowed if errors.mean() > allowed else np.inf)
-        which = which[done]
-        index = index[done]
-        errors = errors[done]
-        batches: list[Batch] = []
-        levels = np.unique(index).tolist()
-        for level, longer in zip_longest(levels, levels[1:]):
-            group = np.flatnonzero(index == level)
-            rule = rules[level]
-            if longer is not None:
-                # A group of few terms joins those with more nodes, because one more group would cost more. The error
-                # of a longer rule is not always smaller: from the point where a Gauss rule no longer exists, rules
-                # have Gauss-Legendre nodes, which are exact to half the degree.
-                more_nodes = rules[longer].p.size - rule.p.size
-                joined = errors.copy()
-                joined[group] = rule_errors(
-                    rules[longer], log_bounds[which[group]], real[which[group]]
-                )
-                is_cheaper = group.size * self.d * more_nodes <= GROUP_ELEMENTS
-                if is_cheaper and joined.sum() <= max(allowed * which.size, errors.sum()):
-                    index[group] = longer
-                    errors = joined
-                    continue
-            p = rule.p[:, None]
-            weights = rule.weights[:, None]
-            for start in range(0, len(p), MOST_NODES):
-                part = slice(start, start + MOST_NODES)
-                batches.append(Batch(which[group], p[part], weights[part]))
-        return batches, done
-
-    def _tilted(
-        self, terms: Terms, allowed: float, which: Ids
-    ) -> tuple[list[Batch], NDArray[np.bool_]]:
-        """Return batches of the terms for which a rule can be made, one for each, and a mask of them."""
-        q = _sizes(self.d, self.width)[0]
-        done = np.zeros(which.size, dtype=bool)
-        by_count: dict[int, list[tuple[int, Array, Array]]] = {}
-        for k, i in enumerate(which.tolist()):
-            rule = tilted_rule(q, tilted_term(terms, i), allowed)
-            if rule is not None:
-                done[k] = True
-                by_count.setdefault(rule[0].size, []).append((i, *rule))
-        batches = []
-        for group in by_count.values():
-            own, p, weights = zip(*group, strict=True)
-            batches.append(Batch(np.array(own), np.stack(p, axis=1), np.stack(weights, axis=1)))
-        return batches, done
-
-
-def tilted_term(terms: Terms, i: int) -> TiltedTerm:
-    """Return the data of a term for a tilted rule."""
-    E = terms.factor[i, 0]
-    piece = int(terms.piece_of[i])
-    weight = float(terms.weight[i])
-    B = float(terms.masses.half_range[piece])
-    t = float(E.mean())
-    absent = float(np.abs(terms.masses.V[piece, 1]).sum()) / B
-    relative = E / t if t else E
-    return TiltedTerm(
-        t=t,
-        S=float(((relative - 1) ** 2).sum()) * (1 + 1e-9),
-        largest=float(relative.max()),
-        background=weight * float(terms.sums.background[i]) / B,
-        light=weight * absent,
-        heavy=weight * max(0.0, float(terms.sums.players[i]) / B - absent),
-        B=B,
-    )
-
-
-@lru_cache(maxsize=64)
-def _sizes(d: int, width: float) -> tuple[Array, float]:
-    """Return the weights of m = 0..d present players, and their sum."""
-    q = np.ascontiguousarray(relative_kernel(d, width)[::-1])
-    return q, float(q.sum())
-
-
-def largest_on_reals(terms: Terms) -> Array:
-    """Return a (r,) bound on each term of E_p[f] and of E_p[f Z_j] for p in [0, 1], and on its means over any size.
-
-    The product over players is at most 1. If all players are heavier when present, it is at most e^2 e^(-p G), G the
-    sum of 1 - E, even with two players left out of it; x A comes with a factor p, and p e^(-p G) <= 1/G. For m present
-    players the product is at most t^m by Maclaurin's inequality, and m/d has the place of p.
-    """
-    sums = terms.sums
-    if terms.masses.some_light:
-        return sums.weight * (sums.background + sums.players)
-    absent = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)[terms.piece_of]
-    moving = np.maximum(sums.players - absent, 0.0) * np.minimum(
-        1.0, math.exp(2) / np.maximum(sums.heavy, 1e-300)
-    )
-    return sums.weight * (sums.background + absent + moving)
+    empty = LIME_EMPTY * fit.nobody_factor() * in_units(abs(game.empty_excess), game.exponent)
+    return find_budget(game, tol, factor / 2, plain, fit.extra_ulps(factor, at_all), empty)

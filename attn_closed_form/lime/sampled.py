@@ -26,8 +26,8 @@ from .._arrays import positive
 from .._types import Array, Ids
 from ..game.engine.engine_game import Game
 from ..game.sampled import Playable
-from .kernel import check_settings, kernel
-from .limit import Features, as_features, lime_limit
+from .kernel import Features, as_features, check_settings, kernel
+from .limit import lime_limit
 from .regression import regression
 
 # Elements of a block of samples as float64: 16 MB.

@@ -9,7 +9,7 @@ import pytest
 from attn_closed_form.lime.kernel import Settings, kernel, relative_kernel
 from attn_closed_form.lime.moments import rule_factor, rule_factors
 from attn_closed_form.lime.regression import regression
-from attn_closed_form.lime.rules import MIXED_SIGNS, TiltedTerm, _tail, ladder
+from attn_closed_form.lime.rules import MIXED_SIGNS, ladder
 
 
 @pytest.mark.parametrize("ridge", [0.0, 1.0])
@@ -48,22 +48,6 @@ def test_what_the_rounding_of_a_sum_over_nodes_is_multiplied_by(d, width):
     least = fit.rounding_factor(level, share + difference, 2 * difference)
     assert least <= rule_factors(d, Settings(width, 1.0, 5000), d)[1] <= 1.5 * MIXED_SIGNS * least
     assert rule_factor(fit, Settings(width, 1.0, 5000)) >= max(least, fit.value_factor())
-
-
-def test_what_sizes_beyond_the_last_add():
-    d = 4000
-    term = TiltedTerm(t=0.9, S=0.0, largest=1.0, background=0.4, light=0.7, heavy=60.0, B=3.0)
-    m = np.arange(d + 1)
-    q = kernel(d, 25.0)[::-1]
-    terms = q * 3.0 * (1.1 * 0.9**m + m / d * 60.0 * (0.9 * d / (d - 1)) ** (m - 1.0))
-    for M in (0, 1, 20, 150):
-        assert _tail(q, term, 0.0)[M + 1] == pytest.approx(terms[M + 1 :].sum(), rel=1e-9)
-        assert (
-            terms[M + 1 :].sum() <= _tail(q, term, 1e-6)[M + 1] <= terms[M + 1 :].sum() + 1.001e-6
-        )
-    assert _tail(q, term._replace(t=1.0), 1e-6)[0] == pytest.approx(
-        q @ (3.0 * (1.1 + m / d * 60.0)), rel=1e-9
-    )
 
 
 def test_what_is_cached_cannot_be_written_to():

@@ -165,6 +165,21 @@ def budget(
     >>> parts.eps < 1e-10, parts.precise
     (True, False)
     """
+    parts = find_budget(game, tol, amplification, plain, extra_ulps, constants)
+    if isinstance(parts, ToleranceError):
+        raise parts
+    return parts
+
+
+def find_budget(
+    game: EngineGame,
+    tol: float,
+    amplification: float = 1.0,
+    plain: bool = False,
+    extra_ulps: float = 0.0,
+    constants: float = 0.0,
+) -> Budget | ToleranceError:
+    """Return the result of `budget`, or its error as a value, for callers that have another way."""
     # The plain test is for speed: `positive` costs as much as the rest of a small budget.
     if not (type(tol) is float and 0 < tol < math.inf):
         tol = positive("tol", tol)
@@ -185,7 +200,7 @@ def budget(
     need = _tol_needed(spread, scale, amplification, output, error)
     need = max(need / share, least_tol)
     if not tol >= ROUNDED_UP * need and not tol >= float(smallest_text(need)):
-        raise _tolerance_error(tol, need, scale, spread, game.exponent)
+        return _tolerance_error(tol, need, scale, spread, game.exponent)
     part = (tol * share - output) * scale / amplification
     total = part * (1 - P_SHARE) / (2 * spread)
     precise = not plain and rounding + product > total * PLAIN_SHARE

@@ -15,23 +15,21 @@ from attn_closed_form.game.engine.laws import Batch
 from attn_closed_form.game.engine.rounding import MOST_NODES
 from attn_closed_form.game.engine.terms import terms_of
 from attn_closed_form.lime.kernel import Settings, kernel, relative_kernel
+from attn_closed_form.lime.law import KernelLaw, largest_on_reals
 from attn_closed_form.lime.moments import (
-    KernelLaw,
-    largest_on_reals,
     moments_by_recursion,
     moments_by_rule,
+    plan_rules,
     rule_sums,
 )
 from attn_closed_form.lime.regression import regression
-from attn_closed_form.lime.rules import (
+from attn_closed_form.lime.rules import HIDDEN, LONGEST, MIXED_SIGNS, ladder
+from attn_closed_form.lime.size_moments import (
     HAHN_BITS,
-    HIDDEN,
     LEGENDRE_BITS,
-    MIXED_SIGNS,
     MOST_MOMENTS,
     THETA,
     WEIGHT_BITS,
-    ladder,
     legendre_values,
     polynomials,
     size_moments,
@@ -53,7 +51,7 @@ def exact_moment(q, n):
 @pytest.mark.parametrize("d", [1, 2, 7, 26])
 def test_moments_in_exact_arithmetic(d, kernel_width):
     q = [Fraction(x) for x in relative_kernel(d, kernel_width)[::-1]]
-    moments = size_moments(d, kernel_width)
+    moments = size_moments(d, kernel_width, LONGEST)
     unit = Fraction(1, 2 ** (WEIGHT_BITS + LEGENDRE_BITS))
     left = sum(x * x for x in q)
     for n in range(len(moments.nu)):
@@ -210,7 +208,7 @@ def test_the_recursion_agrees_on_the_probability_of_many_deleted_players(reach, 
     ).through("sigmoid")
     settings = Settings(25.0, 1.0, 5000)
     fit = regression(d, settings, d)
-    fast = fit.solve(moments_by_rule(linked, fit, settings, 1e-9), np.arange(d))
+    fast = fit.solve(moments_by_rule(plan_rules(linked, fit, settings, 1e-9), fit), np.arange(d))
     slow = fit.solve(moments_by_recursion(linked, fit, 1e-8), np.arange(d))
     assert np.abs(fast[0] - slow[0]).max() < 1e-8
     assert abs(fast[1] - slow[1]) < 1e-8
