@@ -32,6 +32,8 @@ WORDS = {
     r"^one document, autodiff time / closed form time$": "time of autodiff over that of the closed form, one document",
     r"^outside in (.*)$": r"results outside the bound, \1",
     r"^(crashes|NaN) in (.*)$": r"\1, \2",
+    r"^largest ratio of (.*)$": r"largest error found over its bound, \1",
+    r"^defects of the search$": "crashes, NaN and named tolerances that do not hold, search",
     r"^named tol fails in (.*)$": r"named tolerances that do not hold, \1",
     r"^times faster than 5,000 samples with prediction$": "time of lime (5,000 samples, through the model) over ours",
     r"^times faster than 5,000 samples with game.value$": "time of lime (5,000 samples, through game.value) over ours",

@@ -311,7 +311,7 @@ def run(games: int, seed: int, processes: int, only: str | None = None) -> int:
     bars = [
         Bar(f"largest ratio of {row['function']}", row["largest ratio"], "<=", 1.0) for row in rows
     ]
-    bars.append(Bar("defects", float(sum(row["defects"] for row in rows)), "<=", 0.0))
+    bars.append(Bar("defects of the search", float(sum(row["defects"] for row in rows)), "<=", 0.0))
     settings = {"games": n * (STARTS + STEPS)}
     return 0 if report("guarantee_search", rows, seed=seed, settings=settings, bars=bars) else 1
 
