@@ -28,7 +28,9 @@ import numpy as np
 
 from ..._arrays import did_you_mean, softmax
 from ..._types import Array
+from ...game.engine.budget import ToleranceError
 from ...game.values import banzhaf, leave_one_out, shapley
+from ...lime.cost import lime_cost
 from ...lime.limit import lime_limit
 from ...reasons.curves import flip_order
 from ..models.scale import LOGIT, ExplainedScale
@@ -274,6 +276,8 @@ METHODS: dict[str, Method] = {
 }
 # fmt: on
 
+# Tuning: predicted seconds beyond which LIME is not among the default methods. The other methods of a text take less.
+LIME_SECONDS = 1.0
 # Methods that sample are too slow for the live page, and orders are not attributions.
 DEFAULT_METHODS = tuple(
     name
@@ -285,7 +289,10 @@ DEFAULT_METHODS = tuple(
 def default_methods(evidence: Evidence) -> tuple[Method, ...]:
     """Return the default methods of one input: the exact ones, or the sampled headline if nothing is exact."""
     if evidence.exact:
-        return as_methods(None)
+        methods = as_methods(None)
+        if lime_is_quick(evidence):
+            return methods
+        return tuple(method for method in methods if method.name != "lime")
     chosen = [METHODS[evidence.headline]]
     for name in DEFAULT_METHODS:
         method = METHODS[name]
@@ -293,6 +300,19 @@ def default_methods(evidence: Evidence) -> tuple[Method, ...]:
         if method.needs != "game" or method.family == "slalom":
             chosen.append(method)
     return tuple(chosen)
+
+
+def lime_is_quick(evidence: Evidence) -> bool:
+    """Return whether LIME's limit of this input takes no more than about LIME_SECONDS."""
+    tol = evidence.target.tol
+    while True:
+        try:
+            return lime_cost(evidence.game, tol=tol).seconds <= LIME_SECONDS
+        except ToleranceError as error:
+            # `Evidence.guaranteed` uses a looser tol, too.
+            if not tol < error.smallest <= 1:
+                return True
+            tol = error.smallest
 
 
 def find_method(name: str) -> Method | None:
