@@ -182,6 +182,47 @@ class PooledScores:
         names = tuple(map(str, range(d) if labels is None else labels))
         return self.games(coefficients, players, stable_order(players), [names], deleted)[0]
 
+    def by_player(self, groups: Ids, deleted: bool = False) -> PooledScores:
+        """Return the scores of one input with one unit per player, whose units are merged.
+
+        Parameters
+        ----------
+        groups : (n,) the player of each unit, numbered by first appearance
+        deleted : delete absent units even if the model has replacements for them
+
+        Examples
+        --------
+        >>> scores = PooledScores(np.zeros((1, 3)), np.array([[1.0, 2.0, 6.0]]), np.zeros(1))
+        >>> scores.by_player(np.array([0, 1, 0])).v
+        array([[3.5, 2. ]])
+        """
+        order = stable_order(groups)
+        counts = np.bincount(groups)
+        starts = np.cumsum(counts) - counts
+
+        def merged(s: Array, v: Array) -> tuple[Array, Array]:
+            of_rows = np.ascontiguousarray(s[self.head][:, order])
+            values = merge_runs(of_rows, np.ascontiguousarray(v[:, order]), starts)[1]
+            sorted_s = np.ascontiguousarray(s[:, order])
+            return merge_runs(sorted_s, np.zeros_like(sorted_s), starts)[0], values
+
+        s, v = merged(self.s, self.v)
+        s_absent = None
+        v_absent = None
+        if not deleted and self.s_absent is not None and self.v_absent is not None:
+            s_absent, v_absent = merged(self.s_absent, self.v_absent)
+        return PooledScores(
+            s=s,
+            v=v,
+            bias=self.bias,
+            head=self.head,
+            output=self.output,
+            s_absent=s_absent,
+            v_absent=v_absent,
+            s_background=self.s_background,
+            v_background=self.v_background,
+        )
+
     def games(
         self,
         coefficients: Sequence[float] | Array,

@@ -19,6 +19,7 @@ from ..._arrays import positive, softmax
 from ..._types import Array, Masks
 from ...game.pooled_game import PooledGame
 from ...game.scores import PooledScores
+from ...game.tails import Tail, TailGame
 from .fit_report import FitReport
 from .scale import PLAIN
 from .target import Target
@@ -86,6 +87,12 @@ class Model:
         return self.pooled(units).game(
             target.coefficients, players, names, target.absent == "deleted"
         )
+
+    def tail_game(self, units: Units, target: Target, tail: Tail) -> TailGame:
+        """Return the game of a function of all logits, with the players of the target."""
+        players, names = units.players(target.players)
+        scores = self.pooled(units).by_player(players, target.absent == "deleted")
+        return TailGame(scores, tail, tuple(names))
 
     def pooled_game(self, units: Units, target: Target) -> PooledGame:
         """Return `game`, computed once per input, players and output."""
