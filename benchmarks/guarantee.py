@@ -31,9 +31,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn_closed_form import (
-    ToleranceError,
-)
+from attn_closed_form import ToleranceError
+from attn_closed_form._errors import CostError
 from attn_closed_form._types import Array
 
 from . import guarantee_search, guarantee_types
@@ -52,6 +51,8 @@ from .guarantee_type_games import random_recipe
 from .harness import Bar, report
 
 Question = tuple[str, Trial, tuple[Any, ...]]
+# Verdicts that are no defects.
+GOOD = ("within", "refused", "refused, no tol named", "refused, too long")
 
 
 class Attack(NamedTuple):
@@ -132,7 +133,7 @@ def random_question(seed: int, k: int, only: str | None = None, attack: str = "g
 def judge(
     what: str, trial: Trial, settings: tuple[Any, ...], attack: str = "games"
 ) -> tuple[str, float]:
-    """Verdict (within, refused, outside, not a number, crash: ..., named tol: ...) and the ratio if it is known."""
+    """Verdict (GOOD, outside, not a number, crash: ..., or named tol: ...) and the ratio if it is known."""
     verdict, ratio = _try(what, trial, settings, attack)
     if verdict != "refused":
         return verdict, ratio
@@ -143,7 +144,9 @@ def judge(
     if named is None:
         return "refused, no tol named", ratio
     verdict, ratio = _try(what, trial._replace(tol=float(named.group(1))), settings, attack)
-    return ("refused" if verdict == "within" else f"named tol: {verdict}"), ratio
+    if verdict in ("within", "refused, too long"):
+        return "refused", ratio
+    return f"named tol: {verdict}", ratio
 
 
 def _try(what: str, trial: Trial, settings: tuple[Any, ...], attack: str) -> tuple[str, float]:
@@ -151,6 +154,8 @@ def _try(what: str, trial: Trial, settings: tuple[Any, ...], attack: str) -> tup
         ours = answer(what, trial.asked, trial.tol, settings)
     except ToleranceError:
         return "refused", 0.0
+    except CostError:
+        return "refused, too long", 0.0
     except Exception as error:  # whatever it is, it is a defect and is counted
         return f"crash: {type(error).__name__} {error}", 0.0
     if not np.isfinite(ours).all():
@@ -175,8 +180,6 @@ def run_part(
 ) -> list[Finding]:
     """Judge `games` random games."""
     warnings.simplefilter("error")
-    # LIME's limit says how long it takes where only its slow route is left.
-    warnings.filterwarnings("ignore", message="no rule in p")
     findings = []
     for k in range(games):
         what, trial, settings = random_question(seed, k, only, attack)
@@ -231,7 +234,7 @@ def run(games: int, seed: int, processes: int, only: str | None, attack: str) ->
 
 
 def _is_good(finding: Finding) -> bool:
-    return finding.verdict in ("within", "refused", "refused, no tol named")
+    return finding.verdict in GOOD
 
 
 def _shown(finding: Finding) -> str:
@@ -248,7 +251,9 @@ def summarize(
         of_function = [finding for finding in findings if finding.what == what]
         verdicts = Counter(finding.verdict.split(":")[0] for finding in of_function)
         ratios = [finding.ratio for finding in of_function if finding.verdict == "within"]
-        refused = ("refused", "refused, no tol named", "named tol")
+        refused = [
+            verdict for verdict in verdicts if "refused" in verdict or verdict == "named tol"
+        ]
         rows.append(
             {
                 "function": what,

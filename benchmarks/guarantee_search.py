@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_closed_form import ToleranceError
+from attn_closed_form._errors import CostError
 from attn_closed_form._types import Array
 
 from .guarantee_functions import LIME, answer
@@ -81,6 +82,8 @@ def score_of(recipe: Recipe, again: bool = True) -> Score:
         if not again:
             return Score(recipe, -1.0, "the named tolerance does not work")
         return score_of(recipe._replace(tol=float(named.group(1))), again=False)
+    except CostError:
+        return Score(recipe, -1.0)
     except Exception as error:  # whatever it is, it is a defect and is reported
         return Score(recipe, -1.0, f"{type(error).__name__}: {error}")
     if not np.isfinite(ours).all():
@@ -252,7 +255,6 @@ def climb(rng: np.random.Generator, what: str, evaluations: int) -> Climb:
 def climb_part(seed: int, k: int, what: str, evaluations: int) -> Climb:
     """Climb number k of a run, in a process of its own."""
     warnings.simplefilter("error")
-    warnings.filterwarnings("ignore", message="no rule in p")
     return climb(np.random.default_rng([seed, k]), what, evaluations)
 
 

@@ -67,5 +67,4 @@ def test_the_text_of_a_recipe_asks_the_same_question():
 def test_a_part_of_an_attack_repeats_itself(attack):
     first, again = (guarantee.run_part(5, 4, attack=attack) for _ in range(2))
     assert first == again
-    good = ("within", "refused", "refused, no tol named")
-    assert all(finding.verdict in good for finding in first)
+    assert all(finding.verdict in guarantee.GOOD for finding in first)
