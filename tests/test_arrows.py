@@ -4,6 +4,8 @@ Imports are read from the syntax tree, those inside functions included.
 """
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,8 +161,6 @@ def test_packages_import_what_they_may(package):
 
 def test_the_core_needs_numpy_alone_at_import_time():
     """A third-party package is imported inside a function, so that the core starts without it."""
-    import sys
-
     allowed = set(sys.stdlib_module_names) | {"numpy", "attn_closed_form"}
     wrong = []
     for path in modules("attn_closed_form"):
@@ -183,3 +183,44 @@ def test_no_folder_or_module_hides_a_public_name():
         attn_closed_form.__all__
     )
     assert not hidden
+
+
+def run(program):
+    """The output of a fresh interpreter."""
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+
+
+def test_the_package_loads_the_mathematics_alone():
+    """At most 45 modules, and none of the product."""
+    loaded = run(
+        "import sys, attn_closed_form; print(*(name for name in sys.modules"
+        " if name.split('.')[0] == 'attn_closed_form'))"
+    )
+    assert not [name for name in loaded if name.startswith("attn_closed_form.app")]
+    assert len(loaded) <= 45, sorted(loaded)
+
+
+def entered(function):
+    """The modules of the package whose functions are called."""
+    rooms = set()
+
+    def profile(frame, event, argument):
+        name = frame.f_globals.get("__name__", "")
+        if event == "call" and name.startswith("attn_closed_form."):
+            rooms.add(name.removeprefix("attn_closed_form."))
+
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return rooms
+
+
+def test_shapley_values_cross_few_modules():
+    game = attn_closed_form.PooledGame.from_scores([0.0, 1.0, 2.0], [1.0, -1.0, 0.5])
+    attn_closed_form.shapley(game)  # tables and rules are read once
+    rooms = entered(lambda: attn_closed_form.shapley(game))
+    assert len(rooms) <= 10, sorted(rooms)

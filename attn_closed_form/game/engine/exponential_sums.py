@@ -34,18 +34,36 @@ import numpy as np
 
 from ..._types import Array, Ids
 
-# Smallest eps that is requested of a lambda rule: every range has a rule this good.
+# Smallest and largest eps that are requested of a lambda rule: every range has a rule this good, because the table ends
+# here, and so does the proof of the trapezoidal rule (proofs_check/trapezoid.py).
 EPS_MIN = 2e-14
 EPS_MAX = 0.1
-# 2 exp(pi^2 / h) times the proved bound of the step error is below this.
+# The step error of the trapezoidal rule is at most 0.5 eps for h = pi^2 / ln(STEP_CONSTANT / eps): 2 N / (e^(2 pi a / h)
+# - 1) with N and the best line a from proofs_check/trapezoid.py, which proves it for this constant.
 STEP_CONSTANT = 1400.0
+# t_0 + ln R, the place where the left end of the integrand is squeezed. The same proof.
 T0 = 0.5
+# Steps are multiples of 2^-STEP_BITS, so that every node t = k h is exact for |t| below 2^32.
 STEP_BITS = 20
+# Nodes that are dropped: at the right those with e^lam above (CUT/eps) ln(CUT/eps), which make at most 0.26 eps, at the
+# left those with w R below eps / LEFT_CUT, which make less than 0.07 eps (docs/theory/bounds-of-the-engine.md).
+CUT = 8.0
+LEFT_CUT = 16.0
+# No node has a squeeze above LARGEST_SQUEEZE + ln(1/eps): its w R would be far below the left cut.
+LARGEST_SQUEEZE = 80.0
 # Longest ln R whose nodes fit into float64 together with a mass; longer rules are split into segments.
 LOG_RANGE_SEGMENT = 256.0
-# Steps for rounding the difference between pi/2 and an angle, and the lines that are tried, as shares of it.
+# The part of eps that is dropped at each end of a rule for a sector; the steps have 0.5 eps.
+SECTOR_CUT = 0.2
+# Logarithm of the smallest and the largest numbers in a rule for a sector: e^-700 is the end of float64.
+LOG_FLOAT_MAX = 700.0
+# Tuning: steps for rounding the difference between pi/2 and an angle, so that games share a cached rule.
 SECTOR_STEP = 0.03
+# Tuning: the lines Im t = a that are tried, as shares of that difference. Any of them gives a bound.
 SECTOR_LINES = np.array([0.6, 0.7, 0.78, 0.84, 0.88, 0.91, 0.94, 0.96])
+
+# A table of rules: for each tuple of keys its entries, a bound and two arrays, shortest first.
+Table = dict[tuple[float, ...], list[tuple[float, Array, Array]]]
 
 
 def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
@@ -160,14 +178,17 @@ def _sector_segments(
     h = math.floor(float((2 * math.pi * a / np.log1p(4 * N / eps)).max()) * unit) / unit
     t0 = T0 - log_range
     # The range from the underflow of lam to that of e^-lam.
-    t = h * np.arange(math.floor((t0 - math.log(700.0)) / h), math.ceil(math.log(700.0) / h) + 1.0)
+    reach = math.log(LOG_FLOAT_MAX)
+    t = h * np.arange(math.floor((t0 - reach) / h), math.ceil(reach / h) + 1.0)
     squeeze = np.exp(-(t - t0))
     log_lam = t - squeeze
     log_w = log_lam + np.log(h * (1 + squeeze))
-    # |w| is at most Re w / cos.
-    keep = np.cumsum(np.exp(log_w + log_range)) > 0.2 * eps * cos
+    # |w| is at most Re w / cos. All terms up to a node that is dropped, or from it on, add up to less than the cut.
+    cut = SECTOR_CUT * eps * cos
+    keep = np.cumsum(np.exp(log_w + log_range)) > cut
     with np.errstate(over="ignore"):
-        keep &= np.cumsum(np.exp(log_w - np.exp(log_lam))[::-1])[::-1] > 0.2 * eps * cos
+        from_right = np.cumsum(np.exp(log_w - np.exp(log_lam))[::-1])[::-1]
+    keep &= from_right > cut
     t = t[keep]
     squeeze = squeeze[keep]
     if log_range <= LOG_RANGE_SEGMENT:
@@ -185,16 +206,18 @@ def _trapezoid(log_range: float, eps: float) -> tuple[Array, Array, float]:
     """Return exact t and the squeeze e^(-(t - t0)) of every kept node, lam ascending, and the step."""
     unit = 2.0**STEP_BITS
     h = math.floor(math.pi**2 / math.log(STEP_CONSTANT / eps) * unit) / unit
-    cut = math.log(8 / eps)
-    cut += math.log(cut)
+    # The largest lam, of which e^lam is (8/eps) ln(8/eps).
+    largest = math.log(CUT / eps)
+    largest += math.log(largest)
     t0 = T0 - log_range
-    lowest = t0 - math.log(80.0 + math.log(1 / eps))
-    t = np.arange(math.floor(lowest / h), math.ceil((math.log(cut) + 1.5) / h) + 1) * h
+    lowest = t0 - math.log(LARGEST_SQUEEZE + math.log(1 / eps))
+    highest = math.log(largest) + 1.5  # t is log lam plus the squeeze, which is less there
+    t = np.arange(math.floor(lowest / h), math.ceil(highest / h) + 1) * h
     squeeze = np.exp(-(t - t0))
     log_lam = t - squeeze
-    keep = (log_lam <= math.log(cut)) & (
-        log_lam + np.log(h * (1 + squeeze)) + log_range >= math.log(eps / 16)
-    )
+    log_weight = log_lam + np.log(h * (1 + squeeze))
+    keep = log_lam <= math.log(largest)
+    keep &= log_weight + log_range >= math.log(eps / LEFT_CUT)
     return t[keep], squeeze[keep], h
 
 
@@ -203,9 +226,6 @@ def _trapezoid_plain(log_range: float, eps: float) -> tuple[Array, Array]:
     t, squeeze, h = _trapezoid(log_range, eps)
     lam = np.exp(t) * np.exp(-squeeze)
     return _frozen(lam, h * lam * (1 + squeeze))
-
-
-Table = dict[tuple[float, ...], list[tuple[float, Array, Array]]]
 
 
 @lru_cache(maxsize=8)
@@ -217,17 +237,17 @@ def read_table(
     An entry is a bound and two arrays; the shortest ones are first.
     """
     with np.load(Path(__file__).parent / file, allow_pickle=False) as data:
-        named = {name: data[name] for name in (*keys, "size", "bound", *columns)}
-    stop = np.cumsum(named["size"].astype(int))
+        stored = {name: data[name] for name in (*keys, "size", "bound", *columns)}
+    # The entries are stored one after the other; `size` has their lengths.
+    stop = np.cumsum(stored["size"].astype(int))
+    start = stop - stored["size"]
     table: Table = {}
-    parts = zip(*(named[key].tolist() for key in keys), strict=True)
-    for key, bound, first, last in zip(
-        parts, named["bound"].tolist(), stop - named["size"], stop, strict=True
-    ):
-        table.setdefault(key, []).append(
-            (bound, *_frozen(*(named[name][first:last] for name in columns)))
-        )
-    return [np.unique(named[key]).tolist() for key in keys], table
+    for i, bound in enumerate(stored["bound"].tolist()):
+        key = tuple(float(stored[name][i]) for name in keys)
+        entry = slice(start[i], stop[i])
+        arrays = _frozen(*(stored[name][entry] for name in columns))
+        table.setdefault(key, []).append((bound, *arrays))
+    return [np.unique(stored[name]).tolist() for name in keys], table
 
 
 def short_sum_key(log_range: float, eps: float) -> tuple[int, int] | None:
@@ -237,7 +257,9 @@ def short_sum_key(log_range: float, eps: float) -> tuple[int, int] | None:
     if i == len(log_ranges):
         return None
     k = bisect_left(errors[i], -eps)
-    return (i, k) if k < len(errors[i]) else None
+    if k == len(errors[i]):
+        return None
+    return i, k
 
 
 def _short_sum(i: int, k: int) -> tuple[Array, Array]:
