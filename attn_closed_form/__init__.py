@@ -1,10 +1,10 @@
 """Exact explanations of models that pool with a softmax, with NumPy only.
 
-The package has two floors. The mathematics (`attention`, `game`, `lime`, `slalom`, `reasons`) is
-loaded with the package: a model is converted to a `PooledGame`, which gives exact Shapley values,
-LIME's limit and SLALOM scores, and the weights of an attention classifier give predictions,
-attention and gradients. The product (`app`: models, files, explanations, views, runs, the page and
-the command line) is loaded on first use. The names here are the ones that most users need; the
+The package has two floors. The mathematics is `attention`, `game`, `lime`, `slalom` and `reasons`:
+a model is converted to a `PooledGame`, which gives exact Shapley values, LIME's limit and SLALOM
+scores, and the weights of an attention classifier give predictions, attention and gradients. The
+product is `app`: models, files, explanations, views, runs, the page and the command line. The
+product, `slalom` and `reasons` are loaded on first use. The names here are the ones that most users need; the
 subpackages of the mathematics have the others. See README.md for a tour, NOTATION.md for the
 symbols and ARCHITECTURE.md for the plan of the house.
 """
@@ -28,8 +28,6 @@ from .game import (
 )
 from .game.engine.budget import ToleranceError
 from .lime import lime_limit, lime_sample
-from .reasons import bounds, bounds_by_size, contrastive_reason, sufficient_reason
-from .slalom import Slalom, SlalomWarning, fit_slalom
 
 if TYPE_CHECKING:
     from .app.explanations.evidence import ToleranceWarning
@@ -47,29 +45,38 @@ if TYPE_CHECKING:
     from .app.models.text_classifier import TextClassifier
     from .app.models.transformer import TransformerClassifier
     from .app.run.table import explain_table
+    from .reasons import bounds, bounds_by_size, contrastive_reason, sufficient_reason
+    from .slalom import Slalom, SlalomWarning, fit_slalom
 
 __version__ = "0.4.0.dev0"
 
-# The module of `app` that defines each public name of the product.
-_APP_MODULES = {
-    "METHODS": "explanations.methods",
-    "Bag": "models.bag",
-    "BagClassifier": "models.bag_classifier",
-    "Explanation": "explanations.explanation",
-    "Explanations": "explanations.explanation",
-    "MeanPooledText": "models.mean_text",
-    "ScoreTable": "models.score_table",
-    "Settings": "explanations.settings",
-    "TextClassifier": "models.text_classifier",
-    "ToleranceWarning": "explanations.evidence",
-    "TransformerClassifier": "models.transformer",
-    "explain": "explanations.explain",
-    "explain_table": "run.table",
-    "game_from_black_box": "models.black_box",
-    "load_bag": "files.bags",
-    "load_demo_model": "files.open_model",
-    "load_model": "files.open_model",
-    "save_model": "files.open_model",
+# The module of each public name that is loaded on first use.
+_LOADED_ON_USE = {
+    "METHODS": "app.explanations.methods",
+    "Bag": "app.models.bag",
+    "BagClassifier": "app.models.bag_classifier",
+    "Explanation": "app.explanations.explanation",
+    "Explanations": "app.explanations.explanation",
+    "MeanPooledText": "app.models.mean_text",
+    "ScoreTable": "app.models.score_table",
+    "Settings": "app.explanations.settings",
+    "Slalom": "slalom",
+    "SlalomWarning": "slalom",
+    "TextClassifier": "app.models.text_classifier",
+    "ToleranceWarning": "app.explanations.evidence",
+    "TransformerClassifier": "app.models.transformer",
+    "bounds": "reasons",
+    "bounds_by_size": "reasons",
+    "contrastive_reason": "reasons",
+    "explain": "app.explanations.explain",
+    "explain_table": "app.run.table",
+    "fit_slalom": "slalom",
+    "game_from_black_box": "app.models.black_box",
+    "load_bag": "app.files.bags",
+    "load_demo_model": "app.files.open_model",
+    "load_model": "app.files.open_model",
+    "save_model": "app.files.open_model",
+    "sufficient_reason": "reasons",
 }
 
 __all__ = [
@@ -118,15 +125,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import a name of the product on first use (PEP 562), and keep it."""
-    module = _APP_MODULES.get(name)
+    """Import a public name on first use (PEP 562), and keep it."""
+    module = _LOADED_ON_USE.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".app.{module}", __name__), name)
+    value = getattr(importlib.import_module(f".{module}", __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    """List the names of the product, too, before they are imported."""
+    """List all public names, too, before they are imported."""
     return sorted({*globals(), *__all__})

@@ -26,7 +26,7 @@ from ..._types import Array
 from ..game_sum import GameSum
 from .budget import Budget, Computation
 from .engine_game import EngineGame, Game
-from .kernels import sum_in_pairs
+from .kernels import MATRIX_PLAYERS, sum_in_pairs
 from .laws import Batch, Law, Nodes
 from .rounding import MOST_TERMS
 from .series import series_length, sums_by_series
@@ -162,9 +162,11 @@ def weighted_sums(
     The weights may be (a, m, 1) if they are equal for all terms, like those of the batch.
     """
     terms = terms.pick(batch.terms)
-    J = series_length(terms, batch.p)
-    if J:
-        return sums_by_series(terms, batch.p, mean_weights, first_weights, J)
+    # Up to MATRIX_PLAYERS players, matrix products are faster than any series.
+    if terms.factor.shape[2] > MATRIX_PLAYERS:
+        J = series_length(terms, batch.p)
+        if J:
+            return sums_by_series(terms, batch.p, mean_weights, first_weights, J)
     mean = np.zeros(0)
     first = np.zeros(0)
     for part in parts_of(terms, batch.p, precise):

@@ -15,7 +15,6 @@ from __future__ import annotations
 import numpy as np
 
 from ..._types import Array
-from .kernels import MATRIX_PLAYERS
 from .rounding import SERIES_REMAINDER, SERIES_ROOM
 from .terms import Terms
 
@@ -31,11 +30,8 @@ TOO_MANY = 1 << 30
 
 
 def series_length(terms: Terms, p: Array) -> int:
-    """Return J for these terms at nodes p (m, r) or (m, 1), or 0 if evaluating the nodes one by one is cheaper.
-
-    Up to MATRIX_PLAYERS players, matrix products are faster.
-    """
-    if terms.masses.some_light or terms.factor.shape[2] <= MATRIX_PLAYERS:
+    """Return J for these terms at nodes p (m, r) or (m, 1), or 0 if evaluating the nodes one by one is cheaper."""
+    if terms.masses.some_light:
         return 0
     q = float(np.max(np.max(p, axis=0) * terms.largest_change)) * SERIES_ROOM
     J = count_powers(q)
