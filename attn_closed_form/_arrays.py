@@ -6,16 +6,20 @@ errors about arguments. `_shapes.py` has the check for the arrays of a construct
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from numbers import Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._types import Array, Ids, Masks
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 def softmax(s: Array) -> Array:
@@ -112,6 +116,21 @@ def as_array(value: Any) -> NDArray[Any]:
     if "bfloat16" in str(tensor.dtype):
         tensor = tensor.float()
     return np.asarray(tensor.numpy())
+
+
+def allow_underflow(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Let numbers underflow to zero inside a function, also in a program that raises errors for it.
+
+    NumPy ignores underflow by default, and so does the proof of the error: masses that underflow
+    are smaller than its bounds. A program that calls `np.seterr(all="raise")` must get the same results.
+    """
+
+    @functools.wraps(function)
+    def quiet(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with np.errstate(under="ignore"):
+            return function(*args, **kwargs)
+
+    return quiet
 
 
 def did_you_mean(name: object, choices: Iterable[str]) -> str:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._arrays import allow_underflow
 from .._types import Array
 from .engine.budget import Budget, Computation
 from .engine.engine_game import EngineGame, Game
@@ -34,6 +35,7 @@ from .engine.terms import Terms, terms_of
 KEPT_ELEMENTS = 1 << 21
 
 
+@allow_underflow
 def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
     """Compute E[f | s players absent] for s = 0..d over uniform coalitions, within tol * max|f|, in O(L d^2).
 

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arrays import allow_underflow
 from .._legendre import legendre_rule
 from .._types import Array, Ids
 from .engine.budget import Computation
@@ -46,6 +47,7 @@ LEAST_Q = 1e-150
 ELEMENTS = 1 << 20
 
 
+@allow_underflow
 def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1e-10) -> Array:
     """Compute the (d,) Owen values of a partition of the players, with |error| <= tol * max|f| guaranteed.
 

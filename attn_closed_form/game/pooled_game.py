@@ -265,7 +265,7 @@ class PooledGame:
             log_mass = np.where(mask, self.s[h], self.s_absent[h])
             top = np.maximum(log_mass.max(axis=1), self.s_background[h])
             top[np.isneginf(top)] = 0.0
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore", under="ignore"):
                 mass = np.exp(log_mass - top[:, None])
                 base = np.exp(self.s_background[h] - top)
             values = np.where(mask, v[h], v_absent[h])
@@ -515,7 +515,7 @@ class PooledGame:
         relative to the largest of those that are present, sums in pairs.
         """
         top = np.maximum(self.s.max(axis=1), self.s_background)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             mass = np.exp(self.s - top[:, None])
             always = np.exp(self.s_background - top)
         v, _, v_background = self.centered

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._arrays import allow_underflow
 from .._types import Masks
 from ..game.pooled_game import PooledGame
 from .minima import check_pooled, head_minima, mirrored, raised, slopes, total, value_error
@@ -52,6 +53,7 @@ class Bounds:
         return {**self.__dict__, **players}
 
 
+@allow_underflow
 def bounds(game: PooledGame) -> Bounds:
     """Compute the minimum and the maximum of the game over all coalitions, in O(H d) steps.
 

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from .._arrays import allow_underflow
 from .._types import Masks
 from ..game.pooled_game import PooledGame
 from .joint import JointSearch
@@ -112,6 +113,7 @@ class ContrastiveReason(Reason):
     certified = "after"
 
 
+@allow_underflow
 def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientReason:
     """Find a smallest set of players that keeps the prediction on its side of the threshold without any other player.
 
@@ -154,6 +156,7 @@ def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientRea
     )
 
 
+@allow_underflow
 def contrastive_reason(game: PooledGame, threshold: float = 0.0) -> ContrastiveReason:
     """Find a smallest set of players whose removal moves the prediction to the other side of the threshold.
 

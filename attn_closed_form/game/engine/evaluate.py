@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..._arrays import allow_underflow
 from ..._types import Array
 from ..game_sum import GameSum
 from .budget import Budget, Computation
@@ -48,6 +49,7 @@ class Statistic(NamedTuple):
     sums: Callable[[Terms, Batch, bool], Array]
 
 
+@allow_underflow
 def evaluate(
     game: Game | GameSum, law: Law, statistic: Statistic, tol: float, amplification: float = 1.0
 ) -> Array:

@@ -1,0 +1,131 @@
+"""The mathematics in odd surroundings: the same results to the last bit, whatever the host program has set."""
+
+import hashlib
+import multiprocessing
+import os
+import subprocess
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attn_closed_form as acf
+from attn_closed_form.attention import random_weights
+
+ROOT = Path(__file__).parents[1]
+
+
+def games():
+    """Plain and linked games: few and many players, heavy and masked ones, deleted and replaced."""
+    rng = np.random.default_rng(0)
+    for d in (1, 2, 9, 60):
+        s = rng.normal(size=d)
+        v = rng.normal(size=d)
+        yield acf.PooledGame.from_scores(s, v, empty_value=0.3)
+        yield acf.PooledGame.from_scores(s, v, s_background=0.2, v_background=-1.0)
+        yield acf.PooledGame.from_scores(30 * s, v, empty_value=0.0)
+    masked = np.array([0.0, 1.0, -1e9, 700.0, -700.0])
+    yield acf.PooledGame.from_scores(masked, np.arange(5.0), empty_value=0.0)
+
+
+def results():
+    """Results of every part of the mathematics, as one array of bytes per call."""
+    found = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number, game in enumerate(games()):
+            for name, each in ((f"{number}", game), (f"{number} linked", game.through("sigmoid"))):
+                found[f"shapley {name}"] = acf.shapley(each, tol=1e-8)
+                found[f"banzhaf {name}"] = acf.banzhaf(each, tol=1e-8)
+                found[f"lime {name}"] = acf.lime_limit(each, tol=1e-6)
+            if game.d <= 9:
+                found[f"reason {number}"] = np.array(acf.sufficient_reason(game, 0.1).players)
+                found[f"bounds {number}"] = np.array([acf.bounds(game).proved_min])
+                found[f"owen {number}"] = acf.owen(game, np.arange(game.d) // 2, tol=1e-8)
+                found[f"by size {number}"] = acf.expected_value_by_size(game, tol=1e-8)
+                found[f"interactions {number}"] = acf.interactions(game, tol=1e-8)
+        weights = random_weights(seed=1, D=11, d_e=6, T_max=13, K=2, d_att=3, d_out=5, C=3)
+        tokens = [3, 5, 8, 5, 2]
+        found["predict"] = acf.predict(weights, tokens)
+        found["gradient"] = acf.gradient(weights, tokens, output=1)
+    return {name: as_bytes(values) for name, values in found.items()}
+
+
+def as_bytes(values):
+    if isinstance(values, tuple):
+        return b"".join(map(as_bytes, values))
+    return np.asarray(values).tobytes()
+
+
+def digest():
+    """One number for all results."""
+    total = hashlib.sha256()
+    for name, data in sorted(results().items()):
+        total.update(name.encode() + data)
+    return total.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return results()
+
+
+def check_same(found, expected):
+    assert [name for name in expected if found[name] != expected[name]] == []
+
+
+def test_floating_point_errors_that_raise(expected):
+    with np.errstate(all="raise"):
+        found = results()
+    check_same(found, expected)
+
+
+def test_sixteen_threads_at_once(expected):
+    with ThreadPoolExecutor(16) as threads:
+        for found in [threads.submit(results) for _ in range(16)]:
+            check_same(found.result(), expected)
+
+
+def _put(queue):
+    queue.put(digest())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_after_use(expected):
+    digest()
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=_put, args=(queue,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns about threads
+        child.start()
+    assert queue.get() == digest()
+    child.join()
+
+
+def in_a_new_process(*options, before=""):
+    """Return the digest that a new interpreter computes after some statements."""
+    program = f"{before}\nfrom tests.test_surroundings import digest\nprint(digest())"
+    done = subprocess.run(
+        [sys.executable, *options, "-c", program],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()[-1]
+
+
+@pytest.mark.parametrize("options", [("-O",), ("-OO",)])
+def test_an_interpreter_that_drops_assertions(options):
+    assert in_a_new_process(*options) == digest()
+
+
+def test_subnormal_numbers_that_another_library_has_turned_into_zero():
+    pytest.importorskip("torch", reason="torch can set the processor's flag")
+    before = "import torch; assert torch.set_flush_denormal(True)"
+    assert in_a_new_process(before=before) == digest()
