@@ -1,12 +1,12 @@
 """Exact explanations of models that pool with a softmax, with NumPy only.
 
-The package has two floors. The mathematics is `attention`, `game`, `lime`, `slalom` and `reasons`:
-a model is converted to a `PooledGame`, which gives exact Shapley values, LIME's limit and SLALOM
-scores, and the weights of an attention classifier give predictions, attention and gradients. The
-product is `app`: models, files, explanations, views, runs, the page and the command line. The
-product, `slalom` and `reasons` are loaded on first use. The names here are the ones that most users need; the
-subpackages of the mathematics have the others. See README.md for a tour, NOTATION.md for the
-symbols and ARCHITECTURE.md for the plan of the house.
+The package has two floors. The mathematics (`attention`, `game`, `lime`, `slalom`, `reasons`): a model is converted to
+a `PooledGame`, which gives exact Shapley values, LIME's limit and SLALOM scores, and the weights of an attention
+classifier give predictions, attention and gradients. The product (`app`): models, files, explanations, views, runs, the
+page and the command line. `import attn_closed_form` loads attention and games; all other names are loaded on first use.
+
+The names here are the ones that most users need; the subpackages of the mathematics have the others. See README.md for
+a tour, NOTATION.md for the symbols and ARCHITECTURE.md for the plan of the house.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from ._errors import CostError
 from .attention import AttentionWeights, alpha, gradient, predict
 from .attention.predict import TruncationWarning
 from .game import (
@@ -27,7 +28,6 @@ from .game import (
     shapley,
 )
 from .game.engine.budget import ToleranceError
-from .lime import lime_limit, lime_sample
 
 if TYPE_CHECKING:
     from .app.explanations.evidence import ToleranceWarning
@@ -45,18 +45,19 @@ if TYPE_CHECKING:
     from .app.models.text_classifier import TextClassifier
     from .app.models.transformer import TransformerClassifier
     from .app.run.table import explain_table
+    from .lime import lime_limit, lime_sample
     from .reasons import bounds, bounds_by_size, contrastive_reason, sufficient_reason
     from .slalom import Slalom, SlalomWarning, fit_slalom
 
 __version__ = "0.4.0.dev0"
 
-# The module of each public name that is loaded on first use.
+# The module that defines each public name that is imported on first use.
 _LOADED_ON_USE = {
-    "METHODS": "app.explanations.methods",
     "Bag": "app.models.bag",
     "BagClassifier": "app.models.bag_classifier",
     "Explanation": "app.explanations.explanation",
     "Explanations": "app.explanations.explanation",
+    "METHODS": "app.explanations.methods",
     "MeanPooledText": "app.models.mean_text",
     "ScoreTable": "app.models.score_table",
     "Settings": "app.explanations.settings",
@@ -72,18 +73,23 @@ _LOADED_ON_USE = {
     "explain_table": "app.run.table",
     "fit_slalom": "slalom",
     "game_from_black_box": "app.models.black_box",
+    "lime_limit": "lime",
+    "lime_sample": "lime",
     "load_bag": "app.files.bags",
     "load_demo_model": "app.files.open_model",
     "load_model": "app.files.open_model",
     "save_model": "app.files.open_model",
     "sufficient_reason": "reasons",
 }
+# Subpackages that are imported on first use, too.
+_SUBPACKAGES = ("app", "lime", "reasons", "slalom")
 
 __all__ = [
     "METHODS",
     "AttentionWeights",
     "Bag",
     "BagClassifier",
+    "CostError",
     "Explanation",
     "Explanations",
     "MeanPooledText",
@@ -125,7 +131,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name on first use (PEP 562), and keep it."""
+    """Import a name on first use (PEP 562), and keep it."""
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f".{name}", __name__)
     module = _LOADED_ON_USE.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -135,5 +143,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List all public names, too, before they are imported."""
-    return sorted({*globals(), *__all__})
+    """List the names that are imported on first use, too."""
+    return sorted({*globals(), *__all__, *_SUBPACKAGES})

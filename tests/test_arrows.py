@@ -16,7 +16,6 @@ ROOT = Path(__file__).parent.parent
 #: A folder may import from folders of a smaller number, and from itself.
 LEVELS = {
     "_types": 0,
-    "_lazy": 0,
     "_erf": 0.5,
     "_legendre": 0.5,
     "_errors": 0,

@@ -11,12 +11,11 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..._lazy import cached_property
 from ..._types import Array, Ids, Masks, Span
 from ...game.engine.budget import ToleranceError, guaranteed_error
 from ...game.links import LinkedGame

@@ -19,13 +19,13 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..._arrays import finite, softmax
-from ..._lazy import cached_property
 from ..._types import Array, Ids
 from ...game.scores import PooledScores
 from ...slalom.recover import BlackBox

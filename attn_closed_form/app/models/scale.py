@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..._lazy import cached_property
 from ..._types import Array
 from ...game.links import Link, LinkedGame
 from ...game.pooled_game import PooledGame

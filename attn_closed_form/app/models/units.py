@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from itertools import compress
 from typing import Any, TypeVar
 
@@ -11,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._arrays import check
-from ..._lazy import cached_property
 from ..._shapes import set_fields
 from ..._types import Array, Ids, Masks, Span
 from ...game.pooled_game import PooledGame
