@@ -31,13 +31,19 @@ _ABBREVIATIONS = re.compile(
 # Abbreviations that often end a sentence: a capital letter after them does begin a new one.
 _MAY_END = re.compile(r"etc|inc|ltd|co|corp|[sj]r|[ap]\.m|u\.s|u\.k|u\.s\.a|d\.c|al")
 _CLOSING = "\"'”’»)\\]}」』）】"
+# Time is linear in the text: every run of punctuation or white space is tried at its first character only (the
+# lookbehinds), and never again with fewer characters (the possessive quantifiers).
 _BREAK = re.compile(
     rf"(?P<solid>[。！？｡]+[{_CLOSING}]*)"
-    rf"|(?P<stop>[.!?…]+)(?P<close>[{_CLOSING}]*)(?=\s|<|$)"
-    r"|(?P<line>(?:\s*<\s*(?:br|p|/p)\b[^<>]*>\s*)+|[^\S\n]*\n[^\S\n]*\n\s*)",
+    rf"|(?<![.!?…])(?P<stop>[.!?…]++)(?P<close>[{_CLOSING}]*+)(?=\s|<|$)"
+    r"|(?<!\s)(?P<line>(?:\s*+<\s*+(?:br|p|/p)\b[^<>]*+>)++\s*+"
+    r"|[^\S\n]*+\n[^\S\n]*+\n\s*+)",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[\w.'’]*$")
+# The word before a period is looked for among so many characters. Every abbreviation is shorter, so a longer word,
+# which is cut, is none of them.
+_WORD_ROOM = 16
 _NEXT = re.compile(r"\s*(?:[\"'“‘«(\[{¿¡「『（]\s*)*(\S?)")
 
 
@@ -73,7 +79,8 @@ def _ends(text: str, match: re.Match[str]) -> bool:
         return False  # "stars... why", "(sic!) he said"
     if match["stop"] != "." or match["close"]:
         return True
-    before = _WORD.search(text, 0, match.start())
+    end = match.start()
+    before = _WORD.search(text[max(0, end - _WORD_ROOM) : end])
     word = before[0].casefold() if before else ""
     if len(word) == 1 and word.isalpha() and word != "i":  # an initial
         return False
