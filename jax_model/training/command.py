@@ -1,6 +1,8 @@
 """The command `attn-closed-form train DATA --out model.npz`: from a table to a model file.
 
-The options are in `attn_closed_form/app/cli/train.py`, which lists them without JAX.
+The options are in `attn_closed_form/app/cli/train.py`, which lists them without JAX. The table model (`train_tables.py`) is
+the default and needs no JAX; `--model attention`, or an option that only the attention model has, trains the classifier of
+Lopardo et al. with heads and positions (`train.py`).
 
 DATA is a table of texts and labels, a folder with a training part (and a held-out and a test part) of tables, or IMDB
 as its authors publish it. The scores that are printed and stored in the file are those on
@@ -13,32 +15,35 @@ import argparse
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from attn_closed_form.app.cli.main import program
 from attn_closed_form.app.files.tables import Labelled, read_labelled, split_files
+from attn_closed_form.app.models.scale import percent
 from attn_closed_form.app.show.sanitize import elide, visible
 from attn_closed_form.app.show.terminal import scores_table
 
 from .config import AUTOMATIC, Config, automatic
-from .devices import device_mesh, join_cluster
 from .imdb import load_imdb, split_by_film
 from .split import Split, split_stratified
-from .train import Result, refit_checkpoint, train
+from .train_tables import Result, TableOptions, train_tables
+
+# Settings that the table model has, too. Any other setting asks for the attention model.
+SHARED = ("D", "validation", "class_weight", "seed", "refit")
 
 
 class Data(NamedTuple):
-    """The contents of DATA: the split, the test part or None, and the settings."""
+    """The contents of DATA: training texts, those that the user holds out, test texts, and a split of IMDB by film."""
 
-    split: Split
+    training: Labelled
+    held_out: Labelled | None
     test: Labelled | None
-    config: Config
+    by_film: Split | None = None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,19 +59,93 @@ def run(args: argparse.Namespace) -> int:
         checkpoint = Path(args.checkpoint)
     else:
         checkpoint = out.with_suffix(".checkpoint")
-    join_cluster(args.coordinator, args.processes, args.process_id)
-    device_mesh(args.device)  # report a missing GPU before the data is read
-    changes = {field.name: getattr(args, field.name) for field in fields(Config)}
-    data = read_data(
-        args.data,
-        args.text_column,
-        args.label_column,
-        args.valid,
-        {name: value for name, value in changes.items() if value is not None},
+    changes = chosen_settings(args)
+    share = changes.get("validation", Config().validation)
+    data = read_data(args.data, args.text_column, args.label_column, args.valid, share)
+    if wants_attention(args.model, changes):
+        result = train_attention(args, data, changes, checkpoint)
+    else:
+        result = train_words(data, changes)
+    if result is None:  # this process helps another one, which writes the model
+        return 0
+    card = {"data": Path(os.path.abspath(args.data)).name, **(result.model.card or {})}
+    replace(result.model, card=card).save(out, dtype=np.float32)
+    if args.metrics:
+        text = json.dumps(result.metrics, indent=1) + "\n"
+        Path(args.metrics).write_text(text, encoding="utf-8")
+    for file in (checkpoint, Path(f"{checkpoint}.all")):
+        file.unlink(missing_ok=True)
+    print(summary(result, data.training.texts, out))
+    return 0
+
+
+def chosen_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that the user chose: those of the file `--config`, and the options, which come first."""
+    names = {field.name for field in fields(Config)}
+    chosen: dict[str, Any] = {}
+    if args.config:
+        chosen = json.loads(Path(args.config).read_text(encoding="utf-8"))
+        unknown = sorted(set(chosen) - names) if isinstance(chosen, dict) else ["no object"]
+        if unknown:
+            raise ValueError(
+                f"--config: expected a JSON object with settings among {', '.join(sorted(names))}, "
+                f"got {', '.join(map(str, unknown))}"
+            )
+    options = {name: getattr(args, name) for name in names}
+    return chosen | {name: value for name, value in options.items() if value is not None}
+
+
+def wants_attention(model: str, changes: Mapping[str, Any]) -> bool:
+    """Return whether the attention model is asked for, by name or by a setting that only it has."""
+    others = sorted(set(changes) - set(SHARED))
+    if model == "tables" and others:
+        raise ValueError(f"{others[0]}: only the attention model has this setting")
+    return model == "attention" or bool(others)
+
+
+def train_words(data: Data, changes: Mapping[str, Any]) -> Result:
+    """Train the table model."""
+    options = TableOptions(
+        changes.get("D", TableOptions().vocabulary_size),
+        changes.get("validation", TableOptions().validation),
+        changes.get("class_weight", TableOptions().class_weight),
+        changes.get("seed", TableOptions().seed),
     )
+    # The settings are checked where the attention model checks them.
+    Config(D=options.vocabulary_size, validation=options.validation, seed=options.seed)
+    if data.by_film is not None:
+        split = data.by_film
+        refit = changes.get("refit", "all") == "all"
+        return train_tables(split.training, options, split.held_out, refit, data.test)
+    refit = changes.get("refit", "none") == "all"
+    return train_tables(data.training, options, data.held_out, refit, data.test)
+
+
+def train_attention(
+    args: argparse.Namespace, data: Data, changes: dict[str, Any], checkpoint: Path
+) -> Result | None:
+    """Train the attention model with JAX; None on the hosts of a cluster that do not write the model."""
+    import jax
+
+    from .devices import device_mesh, join_cluster
+    from .train import train
+
+    join_cluster(args.coordinator, args.processes, args.process_id)
+    device_mesh(args.device)  # report a missing GPU before the training
+    if data.by_film is not None:
+        split = data.by_film
+        config = Config(**changes)
+    elif data.held_out is not None:
+        split = Split(data.training, data.held_out)
+        # Given held-out texts are not trained on unless requested.
+        config = automatic(split.training.texts, **{"refit": "none", **changes})
+    else:
+        share = changes.get("validation", AUTOMATIC["validation"])
+        split = split_stratified(data.training, share, changes.get("seed", 0))
+        config = automatic(split.training.texts, **changes)
     result = train(
-        data.config,
-        data.split,
+        config,
+        split,
         args.device,
         checkpoint,
         args.checkpoint_steps,
@@ -74,28 +153,20 @@ def run(args: argparse.Namespace) -> int:
         test=data.test,
     )
     if jax.process_index() == 0:
-        card = {"data": Path(os.path.abspath(args.data)).name, **(result.model.card or {})}
-        replace(result.model, card=card).save(out, dtype=np.float32)
-        if args.metrics:
-            Path(args.metrics).write_text(
-                json.dumps(result.metrics, indent=1) + "\n", encoding="utf-8"
-            )
-        for file in (checkpoint, refit_checkpoint(checkpoint)):
-            file.unlink(missing_ok=True)
-        print(summary(result, data.split, out))
-    return 0
+        return result
+    return None
 
 
 def read_data(
-    path: str, text_column: str, label_column: str, valid: str | None, changes: Mapping[str, Any]
+    path: str, text_column: str, label_column: str, valid: str | None, share: float
 ) -> Data:
-    """Read and split the data at a path, and choose the settings; `changes` are those of the user."""
+    """Read the data at a path; `share` of IMDB's reviews is held out by film."""
     place = Path(path)
     if place.name.endswith((".tar.gz", ".tgz")) or any(
         (place / p / "train" / "pos").is_dir() for p in (".", "aclImdb")
     ):
-        config = Config(**changes)
-        return Data(split_by_film(load_imdb(place, "train"), config.validation), None, config)
+        split = split_by_film(load_imdb(place, "train"), share)
+        return Data(split.training, split.held_out, None, split)
     columns = text_column, label_column
     if place.is_dir():
         parts = split_files(place)
@@ -103,45 +174,52 @@ def read_data(
         parts = {"train": [place]}
     if valid is not None:
         parts["valid"] = [Path(valid)]
-    data = read_labelled(parts["train"], *columns)
+    training = read_labelled(parts["train"], *columns)
+    held_out = None
     if "valid" in parts:
-        changes = {
-            "refit": "none",
-            **changes,
-        }  # do not train on given validation texts unless requested
-        split = Split(data, read_labelled(parts["valid"], *columns, classes=data.classes))
-    else:
-        split = split_stratified(
-            data, changes.get("validation", AUTOMATIC["validation"]), changes.get("seed", 0)
-        )
+        held_out = read_labelled(parts["valid"], *columns, classes=training.classes)
+    test = None
     if "test" in parts:
-        test = read_labelled(parts["test"], *columns, classes=data.classes)
-    else:
-        test = None
-    return Data(split, test, automatic(split.training.texts, **changes))
+        test = read_labelled(parts["test"], *columns, classes=training.classes)
+    return Data(training, held_out, test)
 
 
-def summary(result: Result, split: Split, out: Path) -> str:
-    """Format the final output: scores on the held-out texts and, if there are any, on the test texts."""
-    card = result.model.card or {}
+def summary(result: Result, texts: Sequence[str], out: Path) -> str:
+    """Format the final output: scores, how the model was made, its baseline beside the prior, and the next command."""
+    model = result.model
+    card = model.card or {}
     lines = []
     for part, name in (("held_out", "held-out"), ("test", "test")):
         if part in card:
-            lines.append(
-                f"On {card[part]['texts']:,} {name} texts, after training on {card['training_texts']:,}:\n"
-            )
+            after = f"after training on {card['training_texts']:,}"
+            if part == "held_out" and card.get("folds", 1) > 1:
+                after = f"in {card['folds']} folds"
+            if part == "test":
+                after = f"after training on {card.get('final_texts', card['training_texts']):,}"
+            lines.append(f"On {card[part]['texts']:,} {name} texts, {after}:\n")
             lines.append(scores_table(card[part]) + "\n")
     if "refit" in card:
         again = card["refit"]
         lines.append(
             f"Then trained once more, on all {again['texts']:,} texts, for {again['epochs']} epochs."
         )
+    if "final_texts" in card:
+        lines.append(f"Then trained with the chosen settings on {card['final_texts']:,} texts.")
+    lines.append(baseline_line(result))
     size = out.stat().st_size / 1e6
-    lines.append(
-        f"Wrote {visible(str(out))} ({size:.1f} MB). Probabilities: temperature {result.model.temperature:.2f}."
-    )
-    text = elide(
-        visible(min(split.held_out.texts[:50], key=lambda text: abs(len(text) - 60))).strip(), 70
-    )
+    lines.append(f"Wrote {visible(str(out))} ({size:.1f} MB).")
+    text = elide(visible(min(texts[:50], key=lambda text: abs(len(text) - 60))).strip(), 70)
     command = f"{program()} explain {shlex.quote(text)} --model {shlex.quote(str(out))} --html report.html"
     return "\n".join([*lines, f"Next: {command}"])
+
+
+def baseline_line(result: Result) -> str:
+    """Return the prediction for a text without words beside the share of that class among the training texts."""
+    model = result.model
+    baseline = model.predict_proba([""])[0]
+    largest = int(baseline.argmax())
+    line = f"Baseline (all words absent): {visible(model.outputs[largest])[:40]}, {percent(float(baseline[largest]))}"
+    prior = (model.card or {}).get("prior")
+    if prior is not None:
+        line += f"; the class prior is {percent(float(prior[largest]))}"
+    return line + "."

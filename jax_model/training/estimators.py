@@ -2,8 +2,7 @@
 
 `cross_val_score`, `GridSearchCV` and `Pipeline` accept them like any other classifier, and both explain their
 predictions exactly. The text classifier trains as `attn-closed-form train` does, with the same settings under the same
-names (`config.py`), except for three that scikit-learn has names for: `random_state`, `class_weight`,
-`validation_fraction`. The bag classifier takes a list of arrays, one per bag, and one label per bag; its network is
+names. The bag classifier takes a list of arrays, one per bag, and one label per bag; its network is
 that of `bags.py`.
 """
 
@@ -11,8 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -28,12 +26,14 @@ from attn_closed_form.app.explanations.explanation import Explanations
 from attn_closed_form.app.explanations.settings import MARGIN
 from attn_closed_form.app.files.arrays import write_arrays
 from attn_closed_form.app.files.tables import Labelled
+from attn_closed_form.app.models.text import tokenize
+from attn_closed_form.app.models.text_classifier import TextClassifier
 
 from .bags import OPTIONS, BagConfig, BagTraining, fit_bags, predict_bags, state_dict
 from .config import Config, automatic
 from .scores import balanced_weights, log_probabilities
 from .split import Split, split_stratified, stratified
-from .train import train
+from .train_tables import Result, TableOptions, train_tables
 
 Bags = Sequence[NDArray[Any]]
 
@@ -94,29 +94,38 @@ class _AttentionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 class AttentionTextClassifier(_AttentionClassifier):
     """Classify texts by softmax attention over words, with exact explanations.
 
+    The default is the table model: one mass per word and one value per word and class, fitted in seconds. `heads`,
+    `positions`, `max_length`, `embedding_size` or `settings` select the attention model of Lopardo et al. (2024), which is
+    trained by gradient steps. The parameters are those of `attn-closed-form train`.
+
     Parameters
     ----------
-    positions, T_max, D, d_e, K, d_att, d_out, scale, query_scale, unk_start, epochs, patience, batch_size, \
-learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : settings of the trainer, which \
-`attn-closed-form train --help` explains; None lets the trainer choose, based on the texts
-    validation_fraction : share of every class that is held out for early stopping, choosing the best epoch and fitting
-        the temperature
+    vocabulary_size : maximum number of words, by default 30,000
+    validation : share of every class that is held out to choose the settings and to calibrate. The table model
+        cross-validates up to 4,000 texts instead
     class_weight : None, or "balanced" to weight classes inversely to their frequency
-    random_state : int for the same model on every run; None draws a seed
-    device : "auto", "cpu" or "gpu"
+    seed : int; the same seed and texts give the same model
+    tokenizer : a function from a text to its tokens, such as `attn_closed_form.app.models.text.Token`; None is the tokenizer
+        of this library, which reads scripts without spaces character by character
+    heads : number of attention heads
+    positions : "none" or "sinusoidal"
+    max_length : maximum number of words that the attention model reads
+    embedding_size : size of a word's embedding in the attention model
+    settings : further settings of the attention model by name, such as {"epochs": 20} (`jax_model.training.config`)
+    device : "auto", "cpu" or "gpu", for the attention model
     verbose : whether to show the progress on standard error
 
     Attributes
     ----------
     classes_ : the labels, sorted; the columns of `predict_proba`
     model_ : the TextClassifier that explains and that `save` writes
-    metrics_ : scores on the held-out texts, settings, and one record per epoch
+    metrics_ : scores on held-out texts and settings
 
     Examples
     --------
     >>> texts = ["a fine film", "a lovely film", "a dull film", "an awful film"] * 10
     >>> labels = ["good", "good", "bad", "bad"] * 10
-    >>> model = AttentionTextClassifier(d_e=16, K=2, random_state=0).fit(texts, labels)
+    >>> model = AttentionTextClassifier().fit(texts, labels)
     >>> model.predict(["lovely", "dull"]).tolist(), model.classes_.tolist()
     (['good', 'bad'], ['bad', 'good'])
     >>> model.explain("a lovely film", "shapley")["shapley"].top(1)[0][0]
@@ -126,30 +135,16 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
     def __init__(
         self,
         *,
-        positions: str | None = None,
-        T_max: int | None = None,
-        D: int | None = None,
-        d_e: int | None = None,
-        K: int | None = None,
-        d_att: int | None = None,
-        d_out: int | None = None,
-        scale: float | None = None,
-        query_scale: float | None = None,
-        unk_start: float | None = None,
-        epochs: int | None = None,
-        patience: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        warmup_steps: int | None = None,
-        weight_decay: float | None = None,
-        ema: float | None = None,
-        max_unk: float | None = None,
-        unk_by: str | None = None,
-        crop: float | None = None,
-        refit: str | None = None,
-        validation_fraction: float = 0.1,
+        vocabulary_size: int = 30_000,
+        validation: float = 0.1,
         class_weight: str | None = None,
-        random_state: Any = None,
+        seed: int = 0,
+        tokenizer: Any = None,
+        heads: int | None = None,
+        positions: str | None = None,
+        max_length: int | None = None,
+        embedding_size: int | None = None,
+        settings: Mapping[str, Any] | None = None,
         device: str = "auto",
         verbose: bool = False,
     ) -> None:
@@ -164,34 +159,66 @@ learning_rate, warmup_steps, weight_decay, ema, max_unk, unk_by, crop, refit : s
     ) -> AttentionTextClassifier:
         """Train on texts X and their labels y.
 
-        `X_val` and `y_val` are held out instead of a share of X. They are not used for training, except with
-        refit="all", which warns.
+        `X_val` and `y_val` are held out instead of a part of X, and are not used for the fit.
         """
         texts = _texts(X, "X")
         codes = self._encode_labels(y, len(texts))
-        seed = self._seed()
-        data = Labelled(texts, codes, tuple(str(label) or "(empty)" for label in self.classes_))
-        names = {field.name for field in fields(Config)} & set(self.get_params()) - {"class_weight"}
-        chosen = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        if X_val is None:
-            split = split_stratified(data, self.validation_fraction, seed)
+        names = tuple(str(label) or "(empty)" for label in self.classes_.tolist())
+        data = Labelled(texts, codes, names)
+        held_out = None
+        if X_val is not None:
+            held_out = self._held_out(X_val, y_val, data.classes)
+        if self.class_weight not in (None, "balanced"):
+            raise ValueError(
+                f"class_weight: expected None or 'balanced', got {self.class_weight!r}"
+            )
+        shared = {
+            "D": self.vocabulary_size,
+            "validation": self.validation,
+            "class_weight": self.class_weight or "none",
+            "seed": self.seed,
+        }
+        only_attention = {
+            "K": self.heads,
+            "positions": self.positions,
+            "T_max": self.max_length,
+            "d_e": self.embedding_size,
+            **(self.settings or {}),
+        }
+        chosen = {name: value for name, value in only_attention.items() if value is not None}
+        if chosen:
+            result = self._train_attention(data, held_out, {**shared, **chosen})
         else:
-            split = Split(data, self._held_out(X_val, y_val, data.classes))
-            if chosen.setdefault("refit", "none") == "all":
-                warnings.warn(
-                    'refit="all": the texts of X_val are also used for training',
-                    UserWarning,
-                    stacklevel=2,
-                )
-        if self.class_weight is None:
-            weight = "none"
-        else:
-            weight = self.class_weight
-        config = automatic(split.training.texts, **chosen, class_weight=weight, seed=seed)
-        result = train(config, split, self.device, log=None if self.verbose else lambda line: None)
-        self.model_ = result.model
+            Config(**shared)  # checks the settings
+            options = TableOptions(
+                self.vocabulary_size,
+                self.validation,
+                self.class_weight or "none",
+                self.seed,
+                self.tokenizer or tokenize,
+            )
+            progress = None if self.verbose else False
+            result = train_tables(data, options, held_out, refit=False, progress=progress)
+        self.model_: TextClassifier = result.model
         self.metrics_ = result.metrics
         return self
+
+    def _train_attention(
+        self, data: Labelled, held_out: Labelled | None, settings: dict[str, Any]
+    ) -> Result:
+        """Train the model of Lopardo et al. with JAX."""
+        from .train import train
+
+        if self.tokenizer is not None:
+            raise ValueError("tokenizer: only the table model takes one")
+        if held_out is None:
+            split = split_stratified(data, self.validation, self.seed)
+        else:
+            split = Split(data, held_out)
+            settings = {"refit": "none", **settings}
+        config = automatic(split.training.texts, **settings)
+        log = None if self.verbose else lambda line: None
+        return train(config, split, self.device, log=log)
 
     def explain(
         self, text: str, methods: str | Iterable[str] | None = None, **settings: Any

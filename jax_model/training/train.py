@@ -41,13 +41,7 @@ from .loop import Fit, Optimizer, PathLike, Progress, fit
 from .scores import balanced_weights, fit_temperature, report, validation_scores
 from .split import Split, together
 from .text_model import Trained, all_logits, start_arrays, text_loss
-
-
-class Result(NamedTuple):
-    """A trained model with its card, and the history of its training by epoch."""
-
-    model: TextClassifier
-    metrics: dict[str, Any]
+from .train_tables import Result, all_integers
 
 
 def train(
@@ -228,7 +222,14 @@ def _result(
     }
     params = Params(**run.fixed, **jax.tree.map(np.asarray, trained))
     weights = weights_from_params(params, run.batches.cls, run.batches.unk)
-    model = TextClassifier(weights, run.vocabulary, run.classes, temperature, card=card)
+    model = TextClassifier(
+        weights,
+        run.vocabulary,
+        run.classes,
+        temperature,
+        card=card,
+        integer_classes=all_integers(run.classes),
+    )
     about = {
         **card,
         "classes": list(run.classes),

@@ -6,21 +6,24 @@ import argparse
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 from .options import Command, add_options, check_targets
 
 DESCRIPTION = """\
 Train a classifier on labeled texts and write it to one file for the commands explain, corpus, serve and model.
-Part of the texts is held out. Training stops when the model no longer improves on them, the best weights are kept, and
-the printed scores are those on the held-out texts."""
+The model is a table with one weight and one value per word and class, which takes seconds. Its settings are chosen on
+texts that are left out of the fit, and the printed scores are those on these texts. --heads or --positions train the
+attention classifier of Lopardo et al. (2024) instead, which takes longer."""
 EXAMPLES = """\
 examples:
   attn-closed-form train reviews.csv --out model.npz
   attn-closed-form train tickets.parquet --text-column body --label-column team --class-weight balanced --out model.npz
   attn-closed-form train news/ --out model.npz          # a folder with train.csv and test.csv
   attn-closed-form train aclImdb_v1.tar.gz --out model.npz
+  attn-closed-form train reviews.csv --heads 6 --positions sinusoidal --out model.npz
 
-An interrupted run resumes with --resume and gives exactly the same model, bit by bit.
+The same data and options give the same file, bit by bit. docs/your-texts.md lists the settings for --config.
 """
 #: Options for settings that are named by the letters of the papers.
 WORDS = {
@@ -55,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         trainer = importlib.import_module("jax_model.training.command")
     except ImportError as error:
         raise ImportError(
-            f"training needs JAX and optax ({error}): pip install '.[train]'"
+            f"training needs more packages ({error}): pip install '.[train]'"
         ) from None
     try:
         return int(trainer.run(args))
@@ -83,16 +86,29 @@ OPTIONS = {
     "--text-column NAME": (None, "text", "column of the texts"),
     "--label-column NAME": (None, "label", "column of the labels"),
     "--valid FILE": "a table of held-out texts, instead of a share of DATA",
-    "--metrics FILE": "also write scores, settings and every epoch as JSON",
-    "the run": {
-        "--resume": "resume from the checkpoint of an interrupted run",
-        "--checkpoint FILE": "file for the state of the run (default: next to --out, .checkpoint)",
-        "--checkpoint-steps N": (int, None, "also write the checkpoint every N steps of an epoch"),
-        "--device auto|cpu|gpu": (None, "auto", "device for training (default: chosen by JAX)"),
-        "--coordinator HOST:PORT": "several hosts: address of process 0",
-        "--processes N": (int, None, "several hosts: number of processes"),
-        "--process-id I": (int, None, "several hosts: number of this process, from 0"),
-    },
+    "--metrics FILE": "also write scores and settings as JSON",
+    "--config FILE": "JSON object with settings by name; options come first",
+}
+# The settings that are listed by --help, with their meaning for both kinds of models. All others can be given as options,
+# too, and are explained in `jax_model.training.config`.
+LISTED = {
+    "D": "maximum number of words in the vocabulary (default: 30000)",
+    "validation": "share of held-out texts, from 4,000 texts on; fewer are cross-validated (default: 0.1)",
+    "class_weight": "balanced: weight classes inversely to their frequency (default: none)",
+    "K": "train the attention model with this number of heads",
+    "positions": "train the attention model with or without positions of words",
+    "seed": "seed of everything random (default: 0)",
+}
+# Options that few users need and --help does not list: the kind of model, interrupted runs and several hosts.
+UNLISTED: dict[str, dict[str, Any]] = {
+    "--model": {"choices": ("tables", "attention")},
+    "--resume": {"action": "store_true"},
+    "--checkpoint": {},
+    "--checkpoint-steps": {"type": int},
+    "--device": {"choices": ("auto", "cpu", "gpu"), "default": "auto"},
+    "--coordinator": {},
+    "--processes": {"type": int},
+    "--process-id": {"type": int},
 }
 
 
@@ -103,19 +119,16 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "--out", required=True, metavar="FILE", help="model file to write, .npz or .safetensors"
     )
     add_options(parser, OPTIONS)
-    settings = parser.add_argument_group(
-        "settings",
-        "Defaults are for a table; for IMDB's archive they are those of the shipped model (MODEL_CARD.md).",
-    )
+    for name, details in UNLISTED.items():
+        parser.add_argument(name, help=argparse.SUPPRESS, **details)
     for name, field in config.Config.__dataclass_fields__.items():
-        default = config.SETTLED_BY_TEXTS.get(name, config.AUTOMATIC.get(name, field.default))
-        settings.add_argument(
+        parser.add_argument(
             option(name),
             dest=name,
             type=type(field.default),
             choices=config.CHOICES.get(name),
             metavar=None if name in config.CHOICES else "X",
-            help=f"{field.metadata['help']} (default: {default})",
+            help=LISTED.get(name, argparse.SUPPRESS),
         )
 
 

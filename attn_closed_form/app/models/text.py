@@ -161,7 +161,7 @@ def spelled(texts: Iterable[str]) -> Spelled:
     )
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
     """Return the words of `tokenize(text)`, without the spans."""
     pattern = _ASCII if text.isascii() else _unicode()
     return list(filter(None, map(_FORMS.__getitem__, pattern.findall(text))))
@@ -273,7 +273,7 @@ class Vocabulary(tuple[str, ...]):
         ['[CLS]', '[UNK]', 'film']
         """
         whole("size", size, least=2)  # for [CLS] and [UNK]
-        documents: Iterable[Iterable[str]] = map(_words, texts)
+        documents: Iterable[Iterable[str]] = map(words_of, texts)
         if groups is not None:
             members: dict[Hashable, set[str]] = {}
             for words, group in zip(documents, groups, strict=True):
@@ -289,7 +289,7 @@ class Vocabulary(tuple[str, ...]):
 
     def encode(self, text: str) -> Ids:
         """Return the (T,) ids of the tokens of `tokenize(text)`; unknown words become [UNK]."""
-        return self.encode_words(_words(text))
+        return self.encode_words(words_of(text))
 
     def encode_words(self, words: Iterable[str]) -> Ids:
         """Return the (T,) token ids of words in their normal form."""
