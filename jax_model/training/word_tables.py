@@ -451,6 +451,9 @@ def attention_weights(tables: WordTables) -> AttentionWeights:
     embeddings[1:, 0] = tables.s
     embeddings[1:, 1:] = tables.v
     identity = np.eye(1 + outputs)
+    # Files store float32; the model that is returned has the same numbers as the file.
+    embeddings = embeddings.astype(np.float32).astype(np.float64)
+    prior = tables.prior.astype(np.float32).astype(np.float64)
     return AttentionWeights(
         W_e=embeddings,
         W_p=None,
@@ -459,7 +462,7 @@ def attention_weights(tables: WordTables) -> AttentionWeights:
         W_v=identity[None, 1:],
         W_l=np.eye(outputs)[None],
         b_q=np.ones((1, 1)),
-        b_l=tables.prior,
+        b_l=prior,
         cls=0,
         unk=1,
     )

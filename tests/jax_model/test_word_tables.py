@@ -1,0 +1,156 @@
+"""The table model: its loss and derivatives, the words that it counts, its baseline, and how settings are chosen."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("scipy")
+
+from attn_closed_form.app.files.tables import Labelled
+from attn_closed_form.app.models.text_classifier import TextClassifier
+from jax_model.training import word_tables
+from jax_model.training.train_tables import TableOptions, all_integers, choose_folds, train_tables
+
+WORDS = [["goal", "match"], ["tariff", "export"], ["wheat", "corn"]]
+
+
+def topics(n=60, classes=3, seed=0):
+    """n texts, of which one word tells the class, with class numbers."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % classes
+    texts = []
+    for label in labels:
+        words = [*rng.choice(["the", "news", "of"], rng.integers(2, 6)), rng.choice(WORDS[label])]
+        texts.append(" ".join(rng.permutation(words)))
+    return Labelled(texts, labels, ("sport", "trade", "crops")[:classes])
+
+
+def plain_loss(tables, documents, words, labels, settings, problem):
+    """The loss of the module docstring, text by text: from the formula, without matrices."""
+    number = {word: i + 1 for i, word in enumerate(words)}
+    total = 0.0
+    for document, label in zip(documents, labels, strict=True):
+        ids = [number.get(word, 0) for word in document]
+        if settings.once:
+            ids = sorted(set(ids))
+        mass = np.exp(tables.s[ids])
+        pooled = (mass[:, None] * tables.v[ids]).sum(axis=0)
+        logits = tables.prior + pooled / (mass.sum() + np.exp(tables.s_background))
+        if logits.size == 1:
+            logits = np.array([0.0, logits[0]])
+        total += np.log(np.exp(logits).sum()) - logits[label]
+    total += problem.feature_size(settings.background) / settings.strength / 2 * (tables.v**2).sum()
+    distance = (tables.s - problem.log_idf) @ (tables.s - problem.log_idf)
+    distance += (tables.s_background - problem.background(settings.background)) ** 2
+    return total + settings.penalty * distance
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("once", [True, False])
+def test_both_steps_end_at_a_minimum_of_the_loss(classes, once):
+    data = topics(30, classes)
+    documents = [text.split() for text in data.texts]
+    counts = word_tables.training_counts(documents, 100)
+    if once:
+        counts = counts.once()
+    problem = word_tables.Problem(counts, data.labels, classes)
+    settings = word_tables.TableSettings(once, strength=3.0, background=0.3, penalty=1.0)
+    start = problem.convex(settings.strength, settings.background)
+    fitted = problem.both(start, settings)
+
+    def loss(tables):
+        return plain_loss(tables, documents, counts.words, data.labels, settings, problem)
+
+    assert loss(fitted) < loss(start)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        moved = fitted._replace(
+            s=fitted.s + 0.01 * rng.normal(size=fitted.s.shape),
+            v=fitted.v + 0.05 * rng.normal(size=fitted.v.shape),
+            s_background=fitted.s_background + 0.01 * rng.normal(),
+        )
+        assert loss(moved) > loss(fitted)
+        fixed_masses = start._replace(v=start.v + 0.05 * rng.normal(size=start.v.shape))
+        assert loss(fixed_masses) > loss(start)
+
+
+def test_the_classifier_computes_what_the_tables_say():
+    data = topics(40)
+    documents = [text.split() for text in data.texts]
+    counts = word_tables.training_counts(documents, 100)
+    tables = word_tables.Problem(counts, data.labels, 3).convex(10.0, 0.3)
+    model = TextClassifier(
+        word_tables.attention_weights(tables), word_tables.vocabulary_of(counts.words), data.classes
+    )
+    expected = tables.logits(word_tables.count_words(documents, counts.words))
+    assert np.abs(model.predict_logits(data.texts) - expected).max() < 1e-5
+    assert np.allclose(model.predict_logits([""])[0], tables.prior, atol=1e-6)
+
+
+@pytest.mark.parametrize("labels", [[0] * 30 + [1] * 10, [0] * 5 + [1] * 25 + [2] * 12])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_baseline_is_the_class_prior(labels, seed):
+    labels = np.array(labels)
+    texts = [f"{WORDS[label][i % 2]} the news number {i % 7}" for i, label in enumerate(labels)]
+    data = Labelled(texts, labels, ("sport", "trade", "crops")[: labels.max() + 1])
+    model = train_tables(data, TableOptions(seed=seed)).model
+    prior = np.bincount(labels) / len(labels)
+    assert np.abs(model.predict_proba([""])[0] - prior).max() < 1e-6
+    assert model.temperature == 1
+    balanced = train_tables(data, TableOptions(seed=seed, class_weight="balanced")).model
+    assert np.abs(balanced.predict_proba([""])[0] - 1 / len(prior)).max() < 1e-6
+
+
+def test_words_of_one_text_are_unknown_words():
+    documents = [["a", "film"], ["a", "play"], ["a", "film", "film"], ["odd"]]
+    counts = word_tables.training_counts(documents, 100)
+    assert counts.words == ("a", "film")
+    assert counts.matrix.toarray().tolist() == [[0, 1, 1], [1, 1, 0], [0, 1, 2], [1, 0, 0]]
+    assert counts.once().matrix.toarray()[2].tolist() == [0, 1, 1]
+    assert counts.idf == pytest.approx(np.log(5 / (1 + np.array([2, 3, 2]))) + 1)
+    assert word_tables.choose_words(documents, 1) == ("a",)
+
+
+def test_words_that_only_occur_in_texts_of_one_kind_shape_unknown_words():
+    """Every text of one class has a word that occurs nowhere else."""
+    texts = [f"the news unique{i}" if i % 2 else "the news" for i in range(60)]
+    data = Labelled(texts, np.arange(60) % 2, ("plain", "odd"))
+    model = train_tables(data, TableOptions()).model
+    assert model.predict(["the news neverseen", "the news"]).tolist() == ["odd", "plain"]
+
+
+def test_the_simplest_candidate_within_one_standard_error():
+    losses = {
+        "simple": np.array([1.0, 1.2, 0.9, 1.1]),
+        "middle": np.array([0.92, 1.08, 0.9, 1.0]),
+        "best": np.array([0.9, 1.1, 0.8, 1.05]),
+    }
+    assert word_tables.simplest(list(losses), losses.__getitem__) == "middle"
+
+
+def test_folds():
+    labels = np.arange(100) % 2
+    few = choose_folds(labels, 2, 100, TableOptions())
+    assert len(few) == 5 and sorted(np.concatenate([fold.held_out for fold in few])) == list(
+        range(100)
+    )
+    for fold in few:
+        assert not set(fold.training) & set(fold.held_out)
+        assert abs(labels[fold.held_out].mean() - 0.5) <= 0.1
+    assert len(choose_folds(np.arange(1000) % 2, 2, 1000, TableOptions())) == 3
+    (large,) = choose_folds(np.arange(5000) % 2, 2, 5000, TableOptions(validation=0.2))
+    assert large.held_out.size == 1000
+    (given,) = choose_folds(labels, 2, 80, TableOptions())
+    assert given.held_out.tolist() == list(range(80, 100))
+
+
+def test_a_class_that_is_never_recognized_is_named():
+    texts = ["the news of today"] * 120
+    labels = np.array([0] * 114 + [1] * 6)
+    with pytest.warns(UserWarning, match="rare"):
+        train_tables(Labelled(texts, labels, ("common", "rare")), TableOptions())
+
+
+def test_classes_that_are_integers():
+    assert all_integers(("0", "7", "-1"))
+    assert not all_integers(("0", "1.0")) and not all_integers(("-0", "1"))
+    assert not all_integers(("٣", "1")) and not all_integers(("", "1"))
