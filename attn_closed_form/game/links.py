@@ -45,6 +45,7 @@ from .engine.rounding import (
     VALUE_FIXED_PLAYERS,
     VALUE_PER_PLAYER,
 )
+from .extrema import smallest_mean
 from .pooled_game import PooledGame
 
 # Tuning: half the maximum number of poles on a ring; more would take too long.
@@ -378,8 +379,8 @@ class LinkedGame:
             v = values[: self.d]
             v_absent = values[self.d : -1]
             v_0 = float(values[-1])
-            low = _minimum(a, v, b, v_absent, float(c_0), v_0)
-            high = -_minimum(a, -v, b, -v_absent, float(c_0), -v_0)
+            low = smallest_mean(a, v, b, v_absent, float(c_0), v_0)
+            high = -smallest_mean(a, -v, b, -v_absent, float(c_0), -v_0)
         return low - room, high + room
 
     @property
@@ -423,17 +424,3 @@ class LinkedGame:
             low = low - room
             high = high + room
         return function.poles(low, high, POLE_SHARE * tol * self.scale)
-
-
-def _minimum(a: Array, v: Array, b: Array, v_absent: Array, c_0: float, v_0: float) -> float:
-    """Compute the minimum over all coalitions of a game with one head, by Dinkelbach's iteration."""
-    theta = math.inf
-    numerator = (a * v).sum() + c_0 * v_0
-    denominator = a.sum() + c_0
-    while numerator / denominator < theta:
-        theta = float(numerator / denominator)
-        present = a * (v - theta) < b * (v_absent - theta)
-        mass = np.where(present, a, b)
-        numerator = (mass * np.where(present, v, v_absent)).sum() + c_0 * v_0
-        denominator = mass.sum() + c_0
-    return theta

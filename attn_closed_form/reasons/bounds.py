@@ -1,6 +1,6 @@
 """The minimum and the maximum prediction over all coalitions, certified.
 
-Each head's extremes are exact (`minima.py`). Heads add up, so the sum of the heads' minima is below every value of the
+Each head's extremes are exact (`game/extrema.py`). Heads add up, so the sum of the heads' minima is below every value of the
 game; it is the minimum itself if one coalition is optimal for all heads. If it is not, `proved_above` narrows the gap,
 and small games are enumerated. `Bounds` has both the proved and the attained values.
 """
@@ -13,16 +13,23 @@ import numpy as np
 
 from .._arrays import allow_underflow
 from .._types import Masks
+from ..game.extrema import head_minima
 from ..game.pooled_game import PooledGame
-from .minima import check_pooled, head_minima, mirrored, raised, slopes, total, value_error
+from .heads import check_pooled, mirrored, raised, slopes, total, value_error
 
-# Up to this many players all coalitions are evaluated.
+# Tuning: up to this many players all coalitions are evaluated, 4,096 of them in about a millisecond.
 ENUMERATED = 12
+# Tuning: limits of the descent to a low coalition, which ends by itself when no step lowers the value, and the number of
+# single changes that a step tries, the most promising ones by their slope.
 DESCENT_STEPS = 50
 SINGLE_CHANGES = 8
-# Bisections of the gap between proved and attained values; none for large games, where they would be slow.
+# Tuning: bisections of the gap between proved and attained values. Each halves it, if the proof can, in O(H d) steps;
+# games with more players have none.
 BISECTIONS = 8
 LARGEST_BISECTED = 2_000
+# Attained and proved values are the same up to this many rounding errors of a value: each of them has one, and the
+# proof leaves a margin of three (`game/extrema.py`).
+SAME = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,16 +82,22 @@ def bounds(game: PooledGame) -> Bounds:
     check_pooled(game)
     proved_min, min_present, attained_min = minimum(game)
     proved_max, max_present, attained_max = minimum(mirrored(game))
-    exact = max(attained_min - proved_min, attained_max - proved_max) <= 8 * value_error(game)
+    gap = max(attained_min - proved_min, attained_max - proved_max)
     return Bounds(
-        attained_min, -attained_max, proved_min, -proved_max, min_present, max_present, bool(exact)
+        attained_min=attained_min,
+        attained_max=-attained_max,
+        proved_min=proved_min,
+        proved_max=-proved_max,
+        min_present=min_present,
+        max_present=max_present,
+        exact=bool(gap <= SAME * value_error(game)),
     )
 
 
 def minimum(game: PooledGame) -> tuple[float, Masks, float]:
     """Return a proved lower bound, the best coalition of a descent, and its value."""
     lower, mask = lowest(game)
-    if game.H > 1 and game.value(mask) - lower > 8 * value_error(game):
+    if game.H > 1 and game.value(mask) - lower > SAME * value_error(game):
         if game.d <= ENUMERATED:
             masks = all_coalitions(game.d)
             values = game.value(masks)
@@ -92,7 +105,7 @@ def minimum(game: PooledGame) -> tuple[float, Masks, float]:
             lower = max(lower, float(values.min()) - value_error(game))
         elif game.d <= LARGEST_BISECTED:
             everybody = np.ones(game.d, dtype=bool)
-            bound = head_minima(game, everybody[None], everybody[None]).bound[0]
+            bound = head_minima(game, everybody, everybody).bound
             lower = raised(
                 game, everybody, everybody, bound, lower, float(game.value(mask)), BISECTIONS
             )
@@ -103,26 +116,23 @@ def minimum(game: PooledGame) -> tuple[float, Masks, float]:
 def lowest(game: PooledGame) -> tuple[float, Masks]:
     """Return the sum of the heads' minima, and a coalition with a low value."""
     everybody = np.ones(game.d, dtype=bool)
-    heads = head_minima(game, everybody[None], everybody[None])
-    lower = float(total(game, heads.bound)[0])
-    starts = np.concatenate(
-        [heads.present[0], heads.present[0].mean(axis=0, keepdims=True) > 0.5, everybody[None]]
-    )
-    if (
-        game.can_be_empty
-    ):  # then one player alone attains a head's minimum, and the empty coalition cannot be a start
-        alone = np.append(game.v.argmin(axis=1), game.v.sum(axis=0).argmin())[:, None] == np.arange(
-            game.d
-        )
+    heads = head_minima(game, everybody, everybody)
+    lower = total(game, heads.bound)
+    majority = heads.present.mean(axis=0, keepdims=True) > 0.5
+    starts = np.concatenate([heads.present, majority, everybody[None]])
+    if game.can_be_empty:
+        # One player alone attains a head's minimum then, and the empty coalition cannot be a start.
+        players = np.append(game.v.argmin(axis=1), game.v.sum(axis=0).argmin())
+        alone = players[:, None] == np.arange(game.d)
         starts = np.concatenate([starts[starts.any(axis=1)], alone])
     mask = starts[np.argmin(game.value(starts))]
     if game.H > 1:
         mask = _descend(game, mask)
-    if not game.can_be_empty:
-        return lower, mask
-    return min(lower, game.empty_value), mask if game.value(
-        mask
-    ) <= game.empty_value else ~everybody
+    if game.can_be_empty:
+        lower = min(lower, game.empty_value)
+        if game.empty_value < game.value(mask):
+            mask = ~everybody
+    return lower, mask
 
 
 def all_coalitions(d: int) -> Masks:

@@ -7,13 +7,13 @@ prediction below the minimum over all coalitions of that size, and no order of i
 heads the sum of their minima is proved; a coalition is found by the same step for the sum over heads of r_hj / D_h,
 which linearizes f at the last coalition. If one coalition is optimal for all heads, both sides are equal.
 
-**Rounding** is that of `minima.py`: theta is accepted if the sum exceeds the margin of its terms, and the players whose
-order rounding leaves open count with their errors.
+**Rounding** is that of `game/extrema.py`: theta is accepted if the sum exceeds the margin of its terms, and the players
+whose order rounding leaves open count with their errors.
 """
 
 from __future__ import annotations
 
-from itertools import count
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,14 +21,26 @@ from numpy.typing import ArrayLike
 
 from .._arrays import real
 from .._types import Array, Ids, Masks
+from ..game.engine.rounding import EXTREMUM_SLIP, EXTREMUM_SUM
+from ..game.extrema import (
+    LOWERED,
+    HeadMinima,
+    States,
+    Step,
+    certified_minima,
+    head_minima,
+    relative_error,
+)
 from ..game.pooled_game import PooledGame
-from .minima import check_pooled, head_minima, mirrored, plain_states, relative_error, slopes, total
+from .heads import check_pooled, mirrored, slopes, total
 
-# Up to this many players, every size has bounds; larger games have bounds at this many equal steps.
+# Tuning: up to this many players, every size has bounds, which takes O(d^2); larger games have them at equal steps.
 EVERY_SIZE = 5_000
 SHARES = 200
+# Dinkelbach's steps converge quadratically, so a handful is enough; this is a limit for numbers that go around in
+# circles. The proof then starts from the last theta.
 STEPS = 30
-# Dinkelbach's steps shrink quadratically: below this share of a head's range the next theta is the minimum.
+# Tuning: Dinkelbach's steps shrink quadratically: below this share of a head's range the next theta is the minimum.
 NEAR = 1e-7
 
 
@@ -79,6 +91,7 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
         raise ValueError(f"absent: expected integers in 0..{game.d}, got {absent}")
     attained_min, proved_min = _minima(game, sizes)
     attained_max, proved_max = _minima(mirrored(game), sizes)
+    # Subtracted from 0.0, because the negative of 0.0 would be printed as -0.0.
     return BoundsBySize(sizes, attained_min, 0.0 - attained_max, proved_min, 0.0 - proved_max)
 
 
@@ -89,12 +102,12 @@ def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
     masks = np.zeros((len(sizes), game.d), dtype=bool)
     for i, k in enumerate(sizes.tolist()):
         if k < game.d or not game.can_be_empty:
-            bound, present = heads.minima(k)
-            proved[i] = total(game, bound)
+            minima = heads.minima(k)
+            proved[i] = total(game, minima.bound)
             if game.H > 1:
-                masks[i] = heads.descend(present, k)
+                masks[i] = heads.descend(minima.present, k)
             else:
-                masks[i] = present[0]
+                masks[i] = minima.present[0]
     attained = game.value(masks)
     return attained, np.minimum(proved, attained)
 
@@ -106,12 +119,14 @@ class _Heads:
         self.game = game
         everybody = np.ones(game.d, dtype=bool)
         self.last = everybody
-        self.states = states = plain_states(game, everybody, everybody)
+        states = States.of(game, everybody, everybody).plain()
+        self.is_plain = states is not None
         if states is None:
             return
-        self.a, self.b, self.v, self.v_absent = (
-            array[:, :-1] for array in (states.base, states.flip, states.v_base, states.v_flip)
-        )
+        self.a = states.base[:, :-1]
+        self.b = states.flip[:, :-1]
+        self.v = states.v_base[:, :-1]
+        self.v_absent = states.v_flip[:, :-1]
         self.back = states.base[:, -1]
         self.v_back = states.v_base[:, -1]
         masses = np.hstack([states.base, self.b])
@@ -120,60 +135,58 @@ class _Heads:
         self.range = np.where(masses > 0, values, -np.inf).max(axis=1) - self.least
         self.av = self.a * self.v
         self.bv = self.b * self.v_absent
-        self.theta = (self.av.sum(axis=1) + self.back * self.v_back) / (
-            self.a.sum(axis=1) + self.back
-        )
+        numerator = self.av.sum(axis=1) + self.back * self.v_back
+        self.theta = numerator / (self.a.sum(axis=1) + self.back)
 
-    def minima(self, k: int) -> tuple[Array, Masks]:
-        """Return the (H,) certified minima of the heads with k players absent, and their (H, d) coalitions."""
-        everybody = np.ones((1, self.game.d), dtype=bool)
-        if self.states is None:
-            minima = head_minima(self.game, everybody, everybody, k, exactly=True)
-            return minima.bound[0], minima.present[0]
-        bound = np.empty(self.game.H)
-        present = np.empty((self.game.H, self.game.d), dtype=bool)
-        for h in range(self.game.H):
-            bound[h], present[h] = self._minimum(h, k)
-        return bound, present
+    def minima(self, k: int) -> HeadMinima:
+        """Return the certified minima of the heads with k players absent, and their coalitions."""
+        everybody = np.ones(self.game.d, dtype=bool)
+        if not self.is_plain:
+            return head_minima(self.game, everybody, everybody, k, exactly=True)
+        theta, best, present = self._descended(k)
+        step = partial(self._step, k, certify=True)
+        bound, best, present = certified_minima(step, theta, self.least, best, present)
+        self.theta = best
+        return HeadMinima(bound, present)
 
-    def _minimum(self, h: int, k: int) -> tuple[float, Masks]:
-        """Return the certified minimum of a head with k players absent, and the coalition that attains it."""
-        a = self.a[h]
-        b = self.b[h]
-        v = self.v[h]
-        v_absent = self.v_absent[h]
-        back = self.back[h]
-        theta = self.theta[h]
-        best = np.inf
-        near = NEAR * self.range[h]
-        for step in count():
-            x = a * (v - theta)
-            y = b * (v_absent - theta)
-            gain = x - y
-            absent = _largest(gain, k)
-            always = back * (self.v_back[h] - theta)
-            terms = np.where(absent, y, x)
-            sums = terms.sum() + always
-            mass = np.where(absent, b, a).sum() + back
-            value = theta + sums / mass
-            if value < best:
-                best = value
-                chosen = absent
-            margin = 2 * relative_error(self.game.d) * (np.abs(terms).sum() + abs(always))
-            if step < STEPS and near < np.inf and not -near * mass <= sums <= 4 * margin:
-                theta = value
-                continue
-            near = np.inf  # from here on theta only falls, until it is certified
-            if sums >= margin:
-                margin += _slip(gain, relative_error(0) * (np.abs(x) + np.abs(y)), absent)
-            if sums >= margin or theta <= self.least[h]:
-                self.theta[h] = best
-                return theta, ~chosen
-            theta = max(
-                min(theta + (sums - 1.5 * margin) / mass, np.nextafter(theta, -np.inf)),
-                self.least[h],
-            )
-        raise AssertionError("unreachable")
+    def _descended(self, k: int) -> tuple[Array, Array, Masks]:
+        """Find the minima up to rounding; return thetas (H,) just below them, the best values and their coalitions.
+
+        The minimum of the last size is on either side of this one. One step of Dinkelbach's leads above it.
+        """
+        theta = self.theta
+        below = theta
+        best = np.full(theta.shape, np.inf)
+        present = np.ones(self.a.shape, dtype=bool)
+        done = np.zeros(theta.shape, dtype=bool)
+        for _ in range(STEPS):
+            at = self._step(k, theta)
+            better = at.value < best
+            best = np.where(better, at.value, best)
+            present = np.where(better[:, None], at.choice, present)
+            below = np.where(done, below, at.value - LOWERED * at.margin)
+            done |= (-NEAR * self.range <= at.excess) & (at.excess <= 4 * at.margin)
+            if done.all():
+                break
+            theta = np.where(done, theta, at.value)
+        return np.maximum(below, self.least), best, present
+
+    def _step(self, k: int, theta: Array, certify: bool = False) -> Step:
+        """Return the choice of k absent players that minimizes N - theta D in each head."""
+        x = self.a * (self.v - theta[:, None])
+        y = self.b * (self.v_absent - theta[:, None])
+        gain = x - y
+        absent = np.array([_largest(row, k) for row in gain])
+        always = self.back * (self.v_back - theta)
+        terms = np.where(absent, y, x)
+        mass = np.where(absent, self.b, self.a).sum(axis=1) + self.back
+        size = np.abs(terms).sum(axis=1) + np.abs(always)
+        margin = EXTREMUM_SUM * relative_error(self.game.d) * size
+        if certify:
+            error = relative_error(0) * (np.abs(x) + np.abs(y))
+            margin = margin + [_slip(*rows) for rows in zip(gain, error, absent, strict=True)]
+        excess = (terms.sum(axis=1) + always) / mass
+        return Step(~absent, theta + excess, excess, margin / mass)
 
     def descend(self, starts: Masks, k: int) -> Masks:
         """Return a (d,) coalition with k players absent, by steps that linearize f at the last coalition.
@@ -202,7 +215,7 @@ class _Heads:
 
     def _linearized(self, present: Masks) -> tuple[float, Array]:
         """Return the value of a coalition minus the bias, and the (d,) effects of the players' presence near it."""
-        if self.states is None:
+        if not self.is_plain:
             return float(self.game.value(present)), slopes(self.game, present).sum(axis=0)
         there = present.astype(np.float64)
         D = self.a @ there + self.b @ (1 - there) + self.back
@@ -229,6 +242,5 @@ def _slip(gain: Array, error: Array, absent: Masks) -> float:
     high = np.where(absent, -np.inf, gain + error)
     doubtful = low < high.max()
     rivals = high > low.min()
-    return float(
-        2 * (error[doubtful].sum() + np.count_nonzero(doubtful) * error[rivals].max(initial=0.0))
-    )
+    of_rivals = np.count_nonzero(doubtful) * error[rivals].max(initial=0.0)
+    return float(EXTREMUM_SLIP * (error[doubtful].sum() + of_rivals))

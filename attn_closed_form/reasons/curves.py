@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
 from .by_size import EVERY_SIZE, BoundsBySize, bounds_by_size
-from .minima import slopes
+from .heads import slopes
 
 # Changes of the prediction below this are rounding.
 LEAST_CHANGE = 1e-9

@@ -26,9 +26,9 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from .._types import Array, Masks
+from ..game.extrema import States, relative_error
 from ..game.pooled_game import PooledGame
 from .bounds import ENUMERATED
-from .minima import plain_states, relative_error
 from .search import ContrastiveSearch, Smallest, SufficientSearch
 
 # Tuning: changes of the weights, and the step of a change. On 300 random texts with 8 classes, 100 changes prove no
@@ -60,7 +60,7 @@ class Covering(NamedTuple):
         for search in searches:
             if search.game.H > 1:
                 return None
-            states = plain_states(search.game, search.all, search.all)
+            states = States.of(search.game, search.all, search.all).plain()
             if states is None:
                 return None
             theta = search.theta - search.game.bias

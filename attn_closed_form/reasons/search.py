@@ -1,6 +1,6 @@
 """The search for certified reasons: candidates from linear forms, each judged by a proof.
 
-With one head "f(S) > theta" is linear in S (`minima.py`), with r_j = a_j (v_j - theta) - b_j (v'_j - theta) as the
+With one head "f(S) > theta" is linear in S (`game/extrema.py`), with r_j = a_j (v_j - theta) - b_j (v'_j - theta) as the
 effect of player j. So the smallest set that suffices takes the largest positive r_j until the worst case holds, and the
 smallest set that flips takes the largest r_j until the sum is negative: both greedy choices are optimal.
 
@@ -26,19 +26,10 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from .._types import Array, Ids, Masks
+from ..game.extrema import HeadMinima, head_minima
 from ..game.pooled_game import PooledGame
 from .bounds import ENUMERATED, all_coalitions, lowest
-from .minima import (
-    HeadMinima,
-    check_pooled,
-    head_minima,
-    mirrored,
-    proved_above,
-    raised,
-    slopes,
-    total,
-    value_error,
-)
+from .heads import check_pooled, mirrored, proved_above, raised, slopes, total, value_error
 
 # Tuning: number of times that the order of the players is recomputed from the last coalition.
 ROUNDS = 4
@@ -196,12 +187,12 @@ class SufficientSearch(Search):
     def heads(self, chosen: Masks) -> HeadMinima:
         """Return the heads' minima over the coalitions that contain the set, computed once per set."""
         if (key := chosen.tobytes()) not in self.known:
-            self.known[key] = head_minima(self.game, self.all[None], ~chosen[None])
+            self.known[key] = head_minima(self.game, self.all, ~chosen)
         return self.known[key]
 
     def worst(self, chosen: Masks) -> float:
         """Return a proved lower bound on all coalitions that contain the set."""
-        least = float(total(self.game, self.heads(chosen).bound)[0])
+        least = total(self.game, self.heads(chosen).bound)
         if self.game.can_be_empty and not chosen.any():
             return min(least, self.game.empty_value)
         # The value of the grand coalition is known more accurately than from the sum of the heads.
@@ -216,7 +207,7 @@ class SufficientSearch(Search):
         if self.game.can_be_empty and not chosen.any() and self.game.empty_value <= self.theta:
             return False
         above = float(np.nextafter(self.theta, np.inf))
-        return proved_above(self.game, self.all, ~chosen, above, bound=self.heads(chosen).bound[0])
+        return proved_above(self.game, self.all, ~chosen, above, bound=self.heads(chosen).bound)
 
     def extended(self, chosen: Masks) -> Masks:
         """Add the players with the largest effects until the set suffices."""
@@ -230,14 +221,14 @@ class SufficientSearch(Search):
     def effects(self, chosen: Masks) -> Array:
         """Return the (H, d) effects of the players at the heads' worst coalitions with the set, at the threshold."""
         heads = self.heads(chosen)
-        theta = heads.bound[0] + (self.theta - self.game.bias - heads.bound[0].sum()) / self.game.H
-        return slopes(self.game, heads.present[0], theta)
+        theta = heads.bound + (self.theta - self.game.bias - heads.bound.sum()) / self.game.H
+        return slopes(self.game, heads.present, theta)
 
     def guaranteed(self, chosen: Masks) -> float:
         """Return the largest value that a few bisections prove for every coalition that contains the set."""
         heads = self.heads(chosen)
         proved = max(self.worst(chosen), float(np.nextafter(self.theta, np.inf)))
-        attained = heads.present[0] | chosen
+        attained = heads.present | chosen
         if self.game.can_be_empty:
             attained = attained[attained.any(axis=1)]
         if attained.size:
@@ -247,7 +238,7 @@ class SufficientSearch(Search):
         if self.game.can_be_empty and not chosen.any():
             high = min(high, self.game.empty_value)
         bisections = GUARANTEES if self.game.H > 1 else 0
-        return raised(self.game, self.all, ~chosen, heads.bound[0], proved, high, bisections)
+        return raised(self.game, self.all, ~chosen, heads.bound, proved, high, bisections)
 
     def impossible(self, base: Masks, K: int) -> bool:
         """Return whether it is proved, by f(`base` + R) <= theta, that no set R of at most K players suffices."""

@@ -15,13 +15,14 @@ from attn_closed_form import (
     contrastive_reason,
     sufficient_reason,
 )
-from attn_closed_form.reasons.minima import head_minima, mirrored, proved_above, total, value_error
+from attn_closed_form.game.extrema import head_minima
+from attn_closed_form.reasons.heads import mirrored, proved_above, total, value_error
 from tests import enumeration
 from tests.problems import games, random_game
 
 GAMES = games()
 KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
-# Share of max|v| that a proved bound may lie outside of the exact one: margins of rounding (`minima.py`).
+# Share of max|v| that a proved bound may lie outside of the exact one: margins of rounding (`game/extrema.py`).
 SLACK = 1e-11
 
 
@@ -103,7 +104,7 @@ def test_limits_by_enumeration(kind):
         f = enumeration.values(game)
         for k in (1, 2, 4):
             exact = f[allowed & (moved.sum(axis=1) <= k)].min()
-            found = total(game, head_minima(game, base[None], movable[None], k).bound)[0]
+            found = total(game, head_minima(game, base, movable, k).bound)
             assert exact - SLACK <= found <= exact
 
 
@@ -124,9 +125,7 @@ def test_joint_proofs_are_true_and_go_further(kind):
             if game.can_be_empty:
                 near = near & masks.any(axis=1)
             least = float(f[near].min())
-            heads = float(
-                total(game, head_minima(game, everybody[None], everybody[None], limit).bound)[0]
-            )
+            heads = float(total(game, head_minima(game, everybody, everybody, limit).bound))
             assert not proved_above(game, everybody, everybody, least + 1e-9, limit)
             if least - heads > 1e-3:
                 further += proved_above(

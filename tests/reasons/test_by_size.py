@@ -8,7 +8,7 @@ from tests import enumeration
 from tests.problems import games, random_game
 
 KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
-# Share of the largest value that a bound may lie outside of the exact one: margins of rounding (`minima.py`).
+# Share of the largest value that a bound may lie outside of the exact one: margins of rounding (`game/extrema.py`).
 SLACK = 1e-11
 
 

@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, contrastive_reason, sufficient_reason
-from attn_closed_form.reasons.minima import (
-    _States,
-    head_minima,
-    proved_above,
-    relative_error,
-    total,
-)
+from attn_closed_form.game.extrema import head_minima
+from attn_closed_form.reasons.heads import proved_above, total
 from tests.problems import random_game
 
 
@@ -31,20 +26,6 @@ def test_nobody_is_needed_where_every_coalition_agrees():
     assert (found.players, found.size, found.lower_bound, found.minimal) == ((), 0, 0, True)
 
 
-def test_the_margin_of_a_pooled_value_counts_terms_that_cancel():
-    game = PooledGame.from_scores(
-        [0.0, 0.0, 0.0], [1e6, -1e6, 1.0], s_background=0.0, v_background=0.0
-    )
-    everybody = np.ones((1, 3), dtype=bool)
-    states = _States.of(game, everybody, everybody)
-    _, excess, margin = states.pool(
-        np.zeros((1, 1, 4), dtype=bool), np.zeros((1, 1)), np.full((1, 1), -np.inf)
-    )
-    size = np.abs(game.v).sum() / 4
-    assert excess[0, 0] == pytest.approx((game.v.sum()) / 4)
-    assert margin[0, 0] >= 2 * relative_error(3) * size
-
-
 @pytest.mark.parametrize(("lightest", "proved"), [(-20.0, True), (-400.0, False)])
 def test_masses_that_leave_float64_are_not_taken_as_plain_numbers(lightest, proved):
     rng = np.random.default_rng(0)
@@ -52,7 +33,7 @@ def test_masses_that_leave_float64_are_not_taken_as_plain_numbers(lightest, prov
     v = rng.normal(size=10) + rng.normal(scale=0.1, size=(3, 10))
     game = PooledGame.from_scores([s] * 3, v, s_background=0.0, v_background=0.0)
     everybody = np.ones(10, dtype=bool)
-    heads = total(game, head_minima(game, everybody[None], everybody[None]).bound)[0]
+    heads = total(game, head_minima(game, everybody, everybody).bound)
     assert proved_above(game, everybody, everybody, heads - 1e-9)
     assert proved_above(game, everybody, everybody, heads + 1e-3) == proved
 
@@ -69,7 +50,7 @@ def test_the_minima_over_a_set_are_computed_once(monkeypatch):
     sets = []
 
     def counted(game, base, movable, limit=None):
-        sets.extend([] if limit is not None or len(base) > 1 else [movable.tobytes()])
+        sets.extend([] if limit is not None else [movable.tobytes()])
         return head_minima(game, base, movable, limit)
 
     monkeypatch.setattr("attn_closed_form.reasons.search.head_minima", counted)

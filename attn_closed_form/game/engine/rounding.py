@@ -145,3 +145,34 @@ LIME_SUMS = 50.0
 LIME_MEAN_SIZE = 10.0
 # A distant value of the empty coalition, relative to it: 64 ulps, of which CONSTANTS counts 8 at a time.
 LIME_EMPTY = 8
+
+
+# --- Certified bounds and reasons (`game/extrema.py`) ---------------------------------------------------------------
+
+# An exponential of a difference of log-masses, which is at most 745 or the result is 0: one rounding of the difference
+# is 745 ulps of the result, and `exp` itself has 4. `relative_error` counts twice that, for the product with a value.
+# Test: tests/game/test_extrema.py::test_the_error_of_a_term_in_ball_arithmetic.
+EXTREMUM_EXPONENTIAL = 750
+# The sum of the moduli, by which the error of the sum is bounded, and the product with it are rounded, too; another
+# factor of two covers that many times. Test: the same.
+EXTREMUM_SUM = 2
+# Terms that underflow, relative to the largest |v - theta| (the largest mass is 1): each of d + 1 masses, and each
+# product, loses at most 2^-1022, so this is enough for 10^17 players. Test:
+# tests/game/test_extrema.py::test_what_underflows_is_counted.
+EXTREMUM_LOST = 1e-290
+# If rounding exchanges two players in the order of their gains, the sum of terms is off by at most the difference of
+# their gains, which is at most the sum of both errors, each counted once with both signs. Test:
+# tests/game/test_extrema.py::test_exchanged_players_are_counted.
+EXTREMUM_SLIP = 2.0
+# A value of the game is a sum over players as above; the bias is added and the result rounded: four ulps.
+VALUE_BIAS = 4
+# H + 2 additions of the heads' bounds and the bias, rounded twice up. Test: tests/reasons/test_heads.py.
+HEADS_SUM = 2
+# H + 4 operations between the bounds, the bias, the goal and this slack itself, rounded twice up. Test: the same.
+JOINT_GOAL = 2
+# theta_h, rho_h and their sums: fewer than 16 operations, each of an ulp of sum |theta_h| + |bound_h|, rounded twice
+# up; it is taken from rho, added to `highest`, and asked of the result. Test: the same.
+JOINT_RATIOS = 32
+# A term of the dual has a mass (EXTREMUM_EXPONENTIAL) times mu times a difference, or a quotient by U: eight more
+# roundings. Its sums over both states are twice as large as the sum that they bound. Test: the same.
+DUAL_SUM = 4
