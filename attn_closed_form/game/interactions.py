@@ -29,7 +29,9 @@ from .engine.evaluate import FIRST, MEAN, PAIRS, Statistic, evaluate, row
 from .engine.laws import UNIFORM, Density, Law, Point
 from .values import single_changes
 
+# The law of Banzhaf values: every coalition is equally likely.
 HALF = Point(0.5)
+# The laws of the table above, for pairs.
 PAIR_LAWS: dict[str, Law] = {
     "SII": UNIFORM,
     "BII": HALF,
@@ -39,6 +41,7 @@ PAIR_LAWS: dict[str, Law] = {
 }
 # 4 - 6 p = 4 (1 - p) - 2 p, whose modulus has the integral 5/3.
 SINGLE_LAWS: dict[str, Law] = {**PAIR_LAWS, "FSII": Density(((4, 0, 1), (-2, 1, 0)), total=5 / 3)}
+# The names of all indices.
 INDICES = tuple(PAIR_LAWS)
 
 

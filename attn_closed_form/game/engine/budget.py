@@ -37,6 +37,7 @@ from .rounding import (
 # Cap for a number much larger than every value, such as a bias of 1e300 next to values of 1e-300: far above any value
 # in units of 2^exponent (at most 1), and its square still fits into float64 with a margin of 2^-100 on both sides.
 LARGE = 2.0**900
+# Its logarithm.
 LARGE_EXPONENT = 900
 # Tuning: the share of `tol` for the rule in p. A few more nodes make up for a small share, so it is less than half
 # (benchmarks/time_error).

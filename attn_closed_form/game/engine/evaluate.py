@@ -268,7 +268,9 @@ def row(player: int) -> Statistic:
     return Statistic(2, 1, 2.0, sums)
 
 
+# The mean, whose error is at most that of a difference.
 MEAN = Statistic(0, 0, 1.0, weighted_mean)
+# A first difference is what `budget` counts in.
 FIRST = Statistic(1, 1, 1.0, weighted_first_differences)
 # A second difference has twice the terms of a first one.
 PAIRS = Statistic(2, 2, 2.0, weighted_pairs)

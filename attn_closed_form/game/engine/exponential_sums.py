@@ -37,6 +37,7 @@ from ..._types import Array, Ids
 # Smallest and largest eps that are requested of a lambda rule: every range has a rule this good, because the table ends
 # here, and so does the proof of the trapezoidal rule (proofs_check/trapezoid.py).
 EPS_MIN = 2e-14
+# See EPS_MIN.
 EPS_MAX = 0.1
 # The step error of the trapezoidal rule is at most 0.5 eps for h = pi^2 / ln(STEP_CONSTANT / eps): 2 N / (e^(2 pi a / h)
 # - 1) with N and the best line a from proofs_check/trapezoid.py, which proves it for this constant.
@@ -48,6 +49,7 @@ STEP_BITS = 20
 # Nodes that are dropped: at the right those with e^lam above (CUT/eps) ln(CUT/eps), which make at most 0.26 eps, at the
 # left those with w R below eps / LEFT_CUT, which make less than 0.07 eps (docs/theory/bounds-of-the-engine.md).
 CUT = 8.0
+# See CUT.
 LEFT_CUT = 16.0
 # No node has a squeeze above LARGEST_SQUEEZE + ln(1/eps): its w R would be far below the left cut.
 LARGEST_SQUEEZE = 80.0

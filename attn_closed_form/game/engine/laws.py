@@ -31,7 +31,9 @@ from .terms import Terms
 
 # Tuning: the share of a term's error for the part outside its interval; the rest is for the rule inside.
 OUTSIDE = 0.125
+# OUTSIDE as a logarithm.
 LOG_OUTSIDE = math.log(OUTSIDE)
+# The rest as a logarithm.
 LOG_INSIDE = math.log(1 - OUTSIDE)
 # Leaving a player out of a product costs at most a factor e next to e^(-X).
 LOG_OMITTED = PLAYERS_OMITTED + LOG_DECAY_ROOM
@@ -157,6 +159,7 @@ class Density:
         return batches
 
 
+# The law of Shapley values: every size of a coalition is equally likely.
 UNIFORM = Density(((1, 0, 0),))
 
 

@@ -20,6 +20,7 @@ ULP = 2.0**-53
 # present and absent, so a mean has at most four times d ulps, plus 32 for masses, products and the division: together
 # 4 (d + 8), relative to the spread. Test: tests/game/test_guarantee.py::test_every_family ("cancelling heads").
 VALUE_PER_PLAYER = 4
+# The same 32 ulps, as a number of players.
 VALUE_FIXED_PLAYERS = 8
 # The base is rounded once, and once more when the heads are added. Test: the same ("constants").
 VALUE_BASE = 2
@@ -58,11 +59,13 @@ PRECISE = 400.0
 # sums of batches in pairs cost 42 more, for up to 2^42 of them. PRECISE has these 235 ulps. Test:
 # tests/game/engine/test_laws.py::test_batches_are_small_enough_for_the_rounding_of_their_sums.
 MOST_NODES = 64
+# See MOST_NODES.
 MOST_TERMS = 128
 # A density of degree n at a rounded node: 2 ulps of p cost 2 a ulps in p^a and 2 (a + 1) in (1 - p)^b on average, and
 # the powers and 1 - p are rounded, together at most 4 (n + 4). Test: tests/game/engine/test_laws.py::
 # test_the_rounding_of_a_density_is_what_the_law_reports.
 DENSITY_PER_DEGREE = 4.0
+# The last 16 of these ulps, as a number of degrees.
 DENSITY_FIXED_DEGREES = 4
 # The part of a power series that is cut off, relative to the part that is kept: an eighth of an ulp, which is nothing
 # beside the ulps of FACTOR. Test: tests/game/engine/test_series.py::test_what_is_left_out_is_below_an_ulp.
@@ -82,6 +85,7 @@ OUTPUT = 8
 CONSTANTS = 8
 # The same additions among the smallest numbers of float64: 8 times the smallest number, 2^-1074.
 SUBNORMAL = 8
+# The smallest number of float64 is 2^LEAST_EXPONENT.
 LEAST_EXPONENT = -1074
 # The sum over heads of their half ranges is rounded, H ulps for H heads; rounded up for up to 10^3 heads.
 SPREAD_ROOM = 1 + 1e-12

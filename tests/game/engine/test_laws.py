@@ -24,7 +24,7 @@ from attn_closed_form.game.engine.laws import (
 from attn_closed_form.game.engine.rounding import MOST_NODES, MOST_TERMS
 from attn_closed_form.game.engine.terms import terms_of
 from attn_closed_form.game.interactions import PAIR_LAWS, SINGLE_LAWS
-from tests.game.engine.test_terms import KINDS, on_ellipse
+from tests.game.engine.test_bounds import KINDS, on_ellipse
 from tests.problems import random_game
 
 
