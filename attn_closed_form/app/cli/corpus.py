@@ -209,7 +209,7 @@ def summary(args: argparse.Namespace) -> int:
     """Print the words for and against each output that was explained."""
     from ..explanations.methods import find_method
     from ..run.summary import interval, plot_words, summarize, summary_page
-    from ..show.html import write_page
+    from ..show.page import write_page
     from ..show.terminal import aligned
 
     check_targets((args.folder,), args, ("plot", "html"))

@@ -84,9 +84,12 @@ class Evidence(Remembers):
         if self.model.surrogate is not None:
             return self.pooled
         if not self.exact:
+            exact = "scale='logit' is exact"
+            if self.target.against_rest:
+                exact = "scale='logit' and output='margin:A,B' are exact"
             raise ValueError(
                 f"scale: {self.target.note}; the methods shapley-sampled, lime-sampled and leave-one-out explain the "
-                "probability, and scale='logit' is exact"
+                f"probability, and {exact}"
             )
         return self.scale.game(self.pooled)
 

@@ -74,10 +74,11 @@ def for_output(explanations: Explanations, output: str) -> Explanations:
 def _settings_for(evidence: Evidence, output: str) -> Settings:
     """Return the settings that explain another output in the same way."""
     target = evidence.target
-    if target.scale.link is None:
+    if target.scale.link is None and not target.note:
         scale = "logit"
     elif target.exact:
-        scale = None  # another output may have no exact probability; its logit is then explained
+        # Another output may have exact probabilities where this one has none, and the other way round.
+        scale = None
     else:
         scale = "probability"
     return Settings(target.players, target.absent, output, target.tol, target.seed, scale)

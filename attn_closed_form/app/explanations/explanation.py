@@ -342,7 +342,8 @@ class Explanations(OfEvidence, dict[str, Explanation]):
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the report as one HTML page, and write it to `path` if given."""
-        from ..show.html import report, write_page
+        from ..show.html import report
+        from ..show.page import write_page
 
         page = report(self)
         if path is not None:

@@ -25,7 +25,7 @@ from ..files.atomic import replacing
 from ..models.scale import ExplainedScale
 from ..show.exports import spreadsheet_cell
 from ..show.figures import AGAINST, FOR
-from ..show.html import page_of, table_of
+from ..show.page import page_of, table_of
 from ..show.sanitize import escape, visible
 from .columns import BAG_COLUMNS
 from .long_form import methods_of

@@ -31,7 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ... import __version__
 from ..._arrays import check
 from ..models.protocol import Model, TextModel
-from ..show.html import stylesheet
+from ..show.page import stylesheet
 from . import schema
 from .answers import (
     Checkpoint,

@@ -11,8 +11,13 @@ import pytest
 
 from attn_closed_form import METHODS, explain, load_demo_model
 from attn_closed_form.app.explanations.methods import DEFAULT_METHODS
+from attn_closed_form.app.models.scale import percent
+from attn_closed_form.app.show.figures import LEVELS, waterfall
+from attn_closed_form.app.show.figures import levels as figures_levels
 from attn_closed_form.app.show.html import report
+from attn_closed_form.app.show.page import stylesheet
 from attn_closed_form.app.show.sanitize import visible
+from attn_closed_form.app.show.text_report import LONG_TEXT
 from tests.texts import HOSTILE, REVIEW, long_text, model_for, typed
 
 VOID = {"meta", "br", "input"}
@@ -21,7 +26,7 @@ KNOWN = {
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3",
     "blockquote", "dl", "div", "dt", "dd", "section", "p",
     "table", "thead", "tbody", "tr", "th", "td", "i", "small", "svg", "path", "text", "circle", "g", "span", "b",
-    "details", "summary", "ul", "li", "script", "label", "input",
+    "details", "summary", "ul", "li", "script", "label", "input", "main", "select", "option", "br",
 }  # fmt: skip
 
 
@@ -238,7 +243,9 @@ def test_bars_of_the_waterfall_lie_where_the_scores_put_them():
     found = explain(model_for(REVIEW), REVIEW, "shapley")
     html = report(found)
     e = found["shapley"]
+    steps = waterfall(e).bars[1:-1]
     bars = re.findall(r'<b class=(for|against) style="left:([\d.]+)%;width:([\d.]+)%">', html)
+    bars = bars[: sum(step.members == 1 for step in steps)]
     order = np.argsort(-np.abs(e.scores), kind="stable")[: len(bars)]
     widths = np.array([float(width) for _, _, width in bars])
     assert np.corrcoef(widths, np.abs(e.scores[order]))[0, 1] > 0.999
@@ -276,3 +283,78 @@ def test_the_guaranteed_error_is_the_largest_of_the_methods():
             name: dataclasses.replace(found[name], error=error) for name, error in errors.items()
         }
         assert "Guaranteed error of the exact attributions: ≤ 7.0e-09." in report(found)
+
+
+def test_a_printed_report_keeps_its_colors_and_its_facts():
+    css = stylesheet()
+    assert "print-color-adjust:exact" in css
+    printed = css[css.index("@media print") :]
+    assert (
+        "details:not([open],.facts){display:none" in printed
+        and ".facts::details-content" in printed
+    )
+    assert '<details class="facts">' in page_for(REVIEW)
+
+
+def test_the_headline_is_a_sentence_and_the_facts_follow():
+    found = explain(load_demo_model(), REVIEW)
+    html = report(found)
+    chance = percent(max(found.probabilities.values()), 0)
+    heading = re.search("<h1>(.*?)</h1>", html)[1]
+    assert heading == f"This text is rated {found.output}: {chance}"
+    facts = typed(re.search('<p class="note facts">(.*?)</p>', html)[1])
+    assert f"{len(found.labels)} words" in facts and "Shapley: exact to" in facts
+    numbered = dataclasses.replace(load_demo_model(), outputs=("0", "1"))
+    assert "is rated class" in report(explain(numbered, "A fine film", "shapley"))
+
+
+def test_the_legend_has_the_scores_at_which_colors_begin():
+    found = explain(load_demo_model(), REVIEW, "shapley")
+    legend = typed(re.search('<p class="legend".*?</p>', report(found))[0])
+    largest = 100 * np.abs(found["shapley"].scores).max()
+    for level, limit in enumerate(LEVELS, 1):
+        assert f'class="p{level}">{limit * largest:+.2g}<' in legend
+        assert f'class="n{level}">{-limit * largest:+.2g}<' in legend
+
+
+def test_line_breaks_of_html_are_line_breaks():
+    html = page_for("fine film.<br /><br />bad <BR>film <b>fine</b>")
+    answer = html[html.index('<div class="text live"') :]
+    answer = answer[: answer.index("</div>")]
+    assert answer.count("<br>") == 2 and "br /" not in answer and "&lt;b" in answer
+
+
+def test_long_texts_open_with_their_sentences_and_are_not_repeated():
+    text = ". ".join(long_text(60, seed).capitalize() for seed in range(4))
+    model = model_for(text, T_max=256, K=1)
+    found = explain(model, text)
+    assert len(found.labels) > LONG_TEXT
+    html = report(found)
+    assert html.index("<h2>Sentences") < html.index("<h2>How it adds up")
+    occurrences = len(found["shapley"].occurrences)
+    assert html.count("<i") - html.count("<input") < 2 * occurrences and "Other methods" not in html
+    short = report(explain(model, "A fine film. A bad end."))
+    assert short.index("<h2>Sentences") > short.index("<h2>How it adds up")
+    assert "Other methods" in short
+
+
+def test_one_text_takes_the_colors_of_every_method():
+    model = model_for(REVIEW)
+    found = explain(model, REVIEW)
+    html = report(found)
+    data = json.loads(Page(html).scripts[0])
+    titles = re.findall("<option value=(\\d+)(?: selected)?>([^<]*)</option>", html)
+    assert [title for _, title in titles] == [e.title for e in found.values()]
+    for levels, e in zip(data["levels"], found.values(), strict=True):
+        assert levels == figures_levels(e.strength).tolist()
+
+
+def test_several_classes_open_with_the_predicted_one_against_the_runner_up():
+    model = model_for(REVIEW, C=4, K=1)
+    found = explain(model, REVIEW)
+    html = typed(report(found))
+    chances = found.probabilities
+    best, second, *_ = sorted(chances, key=lambda name: -chances[name])
+    assert html.index(f"<h2>{best} against the runner-up {second}") < html.index("How it adds up")
+    share = chances[best] / (chances[best] + chances[second])
+    assert f"{100 * share:.1f}%" in html

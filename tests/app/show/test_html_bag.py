@@ -10,8 +10,9 @@ import pytest
 
 from attn_closed_form import METHODS, Bag, BagClassifier
 from attn_closed_form.app.models.scale import percent
+from attn_closed_form.app.show.bag_report import TOP
 from attn_closed_form.app.show.figures import FOR
-from attn_closed_form.app.show.html import TOP, report
+from attn_closed_form.app.show.html import report
 from attn_closed_form.app.show.maps import heat_maps
 from tests.bags import bag_model, slide
 from tests.texts import HOSTILE, typed

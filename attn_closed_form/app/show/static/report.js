@@ -17,6 +17,19 @@
     });
     tip.style.display = "block";
   }
+  // One text for all methods: the words of the first text take the colors of the chosen one.
+  var by = document.getElementById("by"), first = document.querySelector(".text.live");
+  function color(m) {
+    first.querySelectorAll("i").forEach(function (word, i) {
+      var level = data.levels[m][data.player[i]], side = data.signed[m] ? (level > 0 ? "p" : "n") : "u";
+      word.classList.remove.apply(word.classList, Array.from(word.classList).filter(function (c) { return c !== "k"; }));
+      if (level) word.classList.add(side + Math.abs(level));
+    });
+  }
+  if (by) {
+    by.hidden = false;
+    by.querySelector("select").addEventListener("change", function (event) { color(+event.target.value); });
+  }
   document.querySelectorAll(".text.live").forEach(function (text) {
     var words = Array.from(text.querySelectorAll("i"));
     words.forEach(function (word, i) { word.tabIndex = i ? -1 : 0; });

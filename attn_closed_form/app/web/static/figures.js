@@ -74,7 +74,7 @@ export function drawForecasts(place, answer) {
     row.dataset.method = method;
     return row;
   });
-  place.replaceChildren(table(["Method", "forecast", "change", "error", "forecast, and the change (dashed)"], rows));
+  place.replaceChildren(table(["Method", "minus the sum of scores", "actual change", "difference", "sum of scores, and the actual change (dashed)"], rows));
 }
 
 // The strongest interactions of one word.

@@ -1,0 +1,150 @@
+"""The parts that every page is made of: the stylesheet, the frame of a page, tables, bars and pictures.
+
+A page needs no font, file, library or network. Style and script are files in `static/`. Colors are laid over the page
+with opacity, so the same rules work on light and dark pages.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+
+from ..explanations.explanation import Explanation
+from ..files.atomic import replacing
+from . import figures
+from .figures import AGAINST, FOR, UNSIGNED, Bar
+from .sanitize import escape, prose
+
+# Tuning: a longer sentence is shortened in the middle, so that no text can bloat the page.
+LONGEST_SENTENCE = 400
+# Tuning: the same for the label of a bar, and the name of a row.
+LONGEST_LABEL = 40
+LONGEST_ROW_NAME = 24
+
+
+def css(color: tuple[int, int, int]) -> str:
+    """Return a color in CSS notation."""
+    return f"rgb{color}".replace(" ", "")
+
+
+@cache
+def static(name: str) -> str:
+    """Return a file of `static/`."""
+    return (files(__package__) / "static" / name).read_text(encoding="utf-8").strip()
+
+
+@cache
+def stylesheet() -> str:
+    """Return the stylesheet of reports, page and notebook cells: the palette, then the rules."""
+    palette = {"for": FOR, "against": AGAINST, "unsigned": UNSIGNED}
+    variables = ";".join(f"--{name}:{css(color)}" for name, color in palette.items())
+    return f".acf{{{variables}}}\n{static('look.css').partition('*/')[2].strip()}"
+
+
+def write_page(path: str | os.PathLike[str], page: str) -> None:
+    """Write a page as UTF-8, atomically."""
+    with replacing(path) as partial:
+        partial.write_text(page, encoding="utf-8")
+
+
+def page_of(title: str, body: str) -> str:
+    """Wrap escaped HTML in a complete page with the stylesheet."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title, 100)}</title><style>{stylesheet()}</style></head>"
+        f'<body class="acf"><main>{body}</main></body></html>\n'
+    )
+
+
+def details(title: str, body: str, kind: str = "") -> str:
+    """Return a part of a page that is folded; `kind` is a class of the stylesheet."""
+    attribute = f' class="{kind}"' if kind else ""
+    return f"<details{attribute}><summary>{escape(title)}</summary>{body}</details>"
+
+
+def section(title: str, text: str, body: str, heading: str = "h3") -> str:
+    """Return a part of a page with a title and a note."""
+    return f"<section><{heading}>{escape(title)}</{heading}>{note(text)}{body}</section>"
+
+
+def note(text: str, strong: bool = False) -> str:
+    """Return a paragraph in small type; nothing for ""."""
+    if not text:
+        return ""
+    shown = prose(text, LONGEST_SENTENCE)
+    if strong:
+        shown = f"<b>{shown}</b>"
+    return f'<p class="note">{shown}</p>'
+
+
+def bullets(items: Iterable[str]) -> str:
+    """Return a list of sentences."""
+    rows = "".join(f"<li>{prose(item, LONGEST_SENTENCE)}</li>" for item in items)
+    return f"<ul>{rows}</ul>"
+
+
+def table_of(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:
+    """Return a table of numbers whose first column names the rows, or "None." if there are no rows."""
+    names_of_columns = "".join(f"<th scope=col>{escape(name)}</th>" for name in head)
+    body = "".join(
+        f"<tr><th scope=row>{escape(name, LONGEST_ROW_NAME)}</th>"
+        + "".join(f"<td>{prose(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for name, cells in rows
+    )
+    if not body:
+        return "<p>None.</p>"
+    return (
+        '<div class="scroll" tabindex=0><table class="n">'
+        f"<thead><tr>{names_of_columns}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def bars_of(bars: Sequence[Bar], axis: str = "") -> str:
+    """Return bars with their labels and numbers, one row each, and an axis below them."""
+    rows = []
+    for bar in bars:
+        end = ""
+        if bar.kind == "end":
+            end = " class=end"
+        drawn = _track(bar.kind, bar.left, bar.right)
+        if bar.error:  # one standard error to each side of the tip
+            tip = bar.right if bar.kind == "for" else bar.left
+            drawn += _track("error", max(tip - bar.error, 0.0), min(tip + bar.error, 1.0))
+        rows.append(
+            f"<span{end} dir=auto>{escape(bar.label, LONGEST_LABEL)}</span><span{end}>{prose(bar.text)}</span>"
+            f"<div class=track>{drawn}</div>"
+        )
+    return f'<div class="bars" style="--zero:{100 * bars[0].left:.1f}%">{"".join(rows)}{axis}</div>'
+
+
+def waterfall_of(e: Explanation) -> str:
+    """Return the steps of a waterfall above their axis."""
+    steps = figures.waterfall(e)
+    ticks = "".join(
+        f'<span style="left:{100 * at:.1f}%">{prose(text)}</span>' for at, text in steps.ticks
+    )
+    axis = f'<span></span><span></span><div class="track axis">{ticks}</div>'
+    return bars_of(steps.bars, axis)
+
+
+def _track(kind: str, left: float, right: float) -> str:
+    """Return one bar of a track."""
+    return f'<b class={kind} style="left:{100 * left:.1f}%;width:{100 * (right - left):.1f}%"></b>'
+
+
+def svg(width: float, height: float, body: Iterable[str], label: str) -> str:
+    """Return a picture that a screen reader describes by its label."""
+    size = f'viewBox="0 0 {width:g} {height:g}"'
+    return f'<svg {size} role="img" aria-label="{escape(label)}">{"".join(body)}</svg>'
+
+
+def svg_text(x: float, y: float, text: str, anchor: str = "start") -> str:
+    """Return a text in a picture."""
+    where = ""
+    if anchor != "start":
+        where = f' text-anchor="{anchor}"'
+    return f'<text x="{x:.1f}" y="{y:.1f}"{where}>{text}</text>'

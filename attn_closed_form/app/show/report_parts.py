@@ -1,0 +1,118 @@
+"""The parts of a report about any input: its answer, its classes, both scales, and what was explained and how."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+
+from ... import __version__
+from ..explanations.explain import explain_logit
+from ..explanations.explanation import Explanations
+from . import figures
+from .page import bars_of, bullets, details, note
+from .sanitize import escape, prose
+
+# Where the methods come from.
+REFERENCES = (
+    "Lopardo, Precioso, Garreau: Attention Meets Post-hoc Interpretability: A Mathematical Perspective, ICML 2024 "
+    "(arXiv 2402.03485)",
+    "Leemann, Fastowski, Pfeiffer, Kasneci: Attention Mechanisms Don't Learn Additive Models, 2025 (arXiv 2405.13536)",
+    "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017 (arXiv 1703.01365)",
+)
+# What a reader of a report needs to know before its numbers.
+HOW_TO_READ = (
+    "Orange raises the named output and blue lowers it. A score is the mean change of the prediction over all orders in "
+    "which the parts of the input can be added, so the scores add up from the baseline to the prediction.",
+    "A score is not the change when that part alone is removed, and it does not say how the world works: it explains "
+    "this model on this input.",
+)
+
+
+def headline_of(explanations: Explanations, thing: str = "This text") -> str:
+    """Return the answer as a heading, and one line of facts."""
+    heading = f"<h1>{prose(figures.headline(explanations, thing))}</h1>"
+    return heading + f'<p class="note facts">{prose(facts_line(explanations))}</p>'
+
+
+def facts_line(explanations: Explanations) -> str:
+    """State the model, the number of players, the method, its accuracy, the version and the date."""
+    evidence = explanations.evidence
+    e = figures.leader(explanations)
+    things = evidence.target.players
+    count = f"{evidence.d:,} {things if evidence.d > 1 else things.removesuffix('s')}"
+    parts = [type(evidence.model).__name__, count]
+    if e.error is not None:
+        parts.append(f"{e.title}: exact to {e.error:.0e}")
+    elif e.standard_error is not None and e.standard_error.any():
+        parts.append(f"{e.title}: ± {e.scale.end(float(e.standard_error.max()))}")
+    else:
+        parts.append(e.title)
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    return " · ".join([*parts, f"attn-closed-form {__version__}", today])
+
+
+def classes_of(explanations: Explanations) -> str:
+    """Return the probabilities of the classes as bars; nothing for a single output."""
+    bars = figures.class_bars(explanations)
+    if not bars:
+        return ""
+    return f'<div class="classes">{bars_of(bars)}</div>'
+
+
+def both_scales(explanations: Explanations, body: Callable[[Explanations], str]) -> str:
+    """Return a part of the report, with a switch to the logit if it is about the probability."""
+    e = figures.leader(explanations)
+    logit = None
+    if e.scale.link is not None:
+        logit = explain_logit(explanations, e.method)
+    if logit is None:
+        return body(explanations)
+    switch = f'<label class="switch"><input type="checkbox"> Show {logit.scale.name}s</label>'
+    main = f'<div class="main">{body(explanations)}</div>'
+    other = f'<div class="logit">{note(logit.explained)}{body(logit)}</div>'
+    return f'<div class="scales">{switch}{main}{other}</div>'
+
+
+def facts(explanations: Explanations) -> str:
+    """Return what was explained, a description of each method, and the papers."""
+    evidence = explanations.evidence
+    units = evidence.units
+    target = evidence.target
+    level = explanations.scale.level
+    logits = ""
+    if target.logit is not None:
+        name = target.logit.scale.name
+        logits = f" Their {name}s: {evidence.logit:+.4f} and {evidence.absent_logit:+.4f}."
+    absent = target.absent
+    if absent == "unk":
+        absent = "replaced by [UNK]"
+    things = target.players
+    read = len(units.labels)
+    lines = [
+        f"{explanations.explained} It is {level(evidence.prediction)}, and with all {things} absent "
+        f"{level(evidence.absent_value)}.{logits}",
+        f"The model read {read:,} of {read + len(units.unseen):,} parts of the input, as {evidence.d:,} {things}. "
+        f"Absent {things} are {absent}.",
+    ]
+    lines += filter(None, map(figures.sampling, explanations.values()))
+    errors = [e.error for e in explanations.values() if e.error is not None]
+    if errors:
+        lines.append(f"Guaranteed error of the exact attributions: ≤ {max(errors):.1e}.")
+    methods = bullets(
+        f"{e.title} ({e.info.accuracy}): {e.info.summary}" for e in explanations.values()
+    )
+    body = "".join(f"<p>{prose(line)}</p>" for line in lines)
+    body += f"<h3>How to read this</h3>{bullets(HOW_TO_READ)}"
+    body += f"<h3>Methods</h3>{methods}<h3>References</h3>{bullets(REFERENCES)}"
+    return details("What was explained, and how", body, "facts")
+
+
+def unnamed_classes(explanations: Explanations) -> str:
+    """Return a hint if the classes have numbers instead of names."""
+    outputs = explanations.evidence.model.outputs
+    if outputs != tuple(map(str, range(len(outputs)))):
+        return ""
+    return (
+        '<p class="note">The classes have no names. Name them with <code>--classes A,B</code> or '
+        f"<code>{escape('outputs')}</code>.</p>"
+    )
