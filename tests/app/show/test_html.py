@@ -333,7 +333,7 @@ def test_long_texts_open_with_their_sentences_and_are_not_repeated():
     assert html.index("<h2>Sentences") < html.index("<h2>How it adds up")
     occurrences = len(found["shapley"].occurrences)
     assert html.count("<i") - html.count("<input") < 2 * occurrences and "Other methods" not in html
-    short = report(explain(model, "A fine film. A bad end."))
+    short = report(explain(load_demo_model(), "A fine film. A bad end."))
     assert short.index("<h2>Sentences") > short.index("<h2>How it adds up")
     assert "Other methods" in short
 
