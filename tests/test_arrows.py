@@ -202,13 +202,14 @@ def test_the_package_loads_the_mathematics_alone():
 
 
 def entered(function):
-    """The modules of the package whose functions are called."""
+    """The modules of the package whose functions are called, without the small helpers that all folders share."""
     rooms = set()
 
     def profile(frame, event, argument):
         name = frame.f_globals.get("__name__", "")
-        if event == "call" and name.startswith("attn_closed_form."):
-            rooms.add(name.removeprefix("attn_closed_form."))
+        room = name.removeprefix("attn_closed_form.")
+        if event == "call" and room != name and not room.startswith("_"):
+            rooms.add(room)
 
     sys.setprofile(profile)
     try:
