@@ -75,11 +75,11 @@ format: $(VENV)/.dev               ## let ruff fix what it can
 # Yelp-HAT's ham_part*.csv.
 reproduce: $(VENV)/.dev            ## make reproduce DATA=PATH
 	@test -n "$(DATA)" || { echo "name the folder of the data: make reproduce DATA=PATH"; exit 2; }
-	$(BIN)/python -m benchmarks.reproduce --data $(DATA) --quick
+	$(BIN)/python -m benchmarks.papers.reproduce --data $(DATA) --quick
 
 reproduce-full: $(VENV)/.dev       ## make reproduce-full DATA=PATH
 	@test -n "$(DATA)" || { echo "name the folder of the data: make reproduce-full DATA=PATH"; exit 2; }
-	$(BIN)/python -m benchmarks.reproduce --data $(DATA)
+	$(BIN)/python -m benchmarks.papers.reproduce --data $(DATA)
 
 # One stamp per set of packages: reinstalled only when pyproject.toml changes.
 $(VENV)/.core: pyproject.toml | $(BIN)/python

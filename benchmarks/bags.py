@@ -30,7 +30,7 @@ import numpy as np
 from attn_closed_form import Bag, BagClassifier, PooledGame, bounds_by_size, shapley
 from attn_closed_form._types import Array
 from attn_closed_form.reasons import BoundsBySize, removal_curves
-from benchmarks.correlations import auroc
+from benchmarks.papers.correlations import auroc
 from jax_model import AttentionBagClassifier
 from jax_model.training.bags import bag_logits
 

@@ -59,6 +59,14 @@ class Bar(NamedTuple):
         return self.measured >= self.limit
 
 
+
+def module_of(name: str) -> str:
+    """Return the module that writes `results/NAME.json`: an experiment of the papers, or a benchmark of ours."""
+    if (Path(__file__).parent / "papers" / f"{name}.py").is_file():
+        return f"benchmarks.papers.{name}"
+    return f"benchmarks.{name}"
+
+
 def best_of(function: Callable[[], Any], repeats: int = 7, warm_up: int = 1) -> Timing:
     """Time of `function()`: best of `repeats`, after `warm_up` calls that are not counted (compilation, caches).
 

@@ -1,6 +1,6 @@
 """The classifier that benchmarks explain: P1's where it has been trained, else seeded Gaussian weights of its size.
 
-    python -m benchmarks.retrained --data PATH     # trains it
+    python -m benchmarks.papers.retrained --data PATH     # trains it
 
 The shipped model has one head and no positions; what the papers say, and how long six heads take, is measured here.
 """
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attn_closed_form import AttentionWeights, TextClassifier, load_model
 from attn_closed_form.attention import random_weights
 
-from .reproduction import WORK
+from .papers.reproduction import WORK
 
 # The paper's sizes (P1, appendix F).
 SIZES = {"D": 20_000, "K": 6, "T_max": 256, "d_e": 128, "d_att": 64, "d_out": 64}
@@ -30,7 +30,7 @@ def needed_p1_model() -> TextClassifier:
     model = p1_model()
     if model is None:
         raise FileNotFoundError(
-            f"{SIX_HEADS} is missing: python -m benchmarks.retrained --data PATH trains it"
+            f"{SIX_HEADS} is missing: python -m benchmarks.papers.retrained --data PATH trains it"
         )
     return model
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from .bars import quantity
-from .harness import RESULTS, show_seconds
-from .verdicts import verdict_table, verdicts
+from .harness import RESULTS, module_of, show_seconds
+from .papers.verdicts import verdict_table, verdicts
 
 PAGE = RESULTS.parent / "RESULTS.md"
 HEAD = """# Results
@@ -60,7 +60,7 @@ def _reproduced(records: list[dict[str, Any]], folder: Path) -> list[str]:
         figures = [name for name in names if (folder.parent / "figures" / f"{name}.png").exists()]
         shown = ", ".join(f"[picture](figures/{name}.png)" for name in figures)
         out.append(
-            f"From {', '.join(f'`benchmarks.{name}`' for name in names)}{'; ' + shown if shown else ''}.\n"
+            f"From {', '.join(f'`{module_of(name)}`' for name in names)}{'; ' + shown if shown else ''}.\n"
         )
         out.append("| case | n | ours | paper | differences |\n|---|---|---|---|---|")
         # The claims first: they are what the numbers below them say.
@@ -93,7 +93,7 @@ def _compared(records: list[dict[str, Any]]) -> list[str]:
                 for key in dict.fromkeys(key for row in rows for key in row)
                 if key != "comparison"
             ]
-            out.append(f"### {title}\n\nFrom `benchmarks.{r['name']}`, {r['machine']['date']}.\n")
+            out.append(f"### {title}\n\nFrom `{module_of(r['name'])}`, {r['machine']['date']}.\n")
             out.append("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
             out += [
                 "| " + " | ".join(_compared_cell(key, row.get(key)) for key in columns) + " |"

@@ -6,7 +6,7 @@ model is P1's (one layer, six heads, positions), the texts are test reviews of I
 estimated by the method itself: each method runs several times with different seeds, and the variance between the runs
 is summed over the words. The same runs show whether the reported standard errors are right.
 
-    python -m benchmarks.retrained --data FOLDER            # trains the model first
+    python -m benchmarks.papers.retrained --data FOLDER            # trains the model first
     python -m benchmarks.sampled_probability --data aclImdb_v1.tar.gz
 """
 

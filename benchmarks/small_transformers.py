@@ -25,8 +25,8 @@ import numpy as np
 
 from jax_model.training.imdb import Reviews, load_imdb
 
-from .finetune_minilm import Recipe, balanced, fine_tune, right_answers
 from .harness import report
+from .papers.finetune_minilm import Recipe, balanced, fine_tune, right_answers
 
 NAMES = ("bert", "llama", "bert-pretrained")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

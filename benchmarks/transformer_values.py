@@ -54,8 +54,8 @@ from attn_closed_form.slalom import Deletions
 from jax_model.training.imdb import load_imdb
 
 from .harness import Bar, report
-from .lime_runs import lime_by_masks
-from .minilm_model import Document, Store
+from .papers.lime_runs import lime_by_masks
+from .papers.minilm_model import Document, Store
 from .permutations import permutation_sample
 from .shapley import kernel_shap
 

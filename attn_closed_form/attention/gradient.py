@@ -27,7 +27,7 @@ to the query and so to [CLS]:
 
     R_t = (1/K) sum_i alpha_t [ e_t.w_v / 2 + (u_t - f_i) e_t.w_k / 4 ].
 
-The relevance of biases and [CLS] does not reach the tokens, so the sum is not f. `benchmarks/transformers/lrp.py` has
+The relevance of biases and [CLS] does not reach the tokens, so the sum is not f. `benchmarks/papers/transformers/lrp.py` has
 the same rules by automatic differentiation, and a test compares the two.
 """
 

@@ -21,7 +21,7 @@ token has much of the attention, for any T/T_max. A kernel weighs p by k(p); see
 
 **Recommendation.** Use `lime_limit`, which is exact and takes milliseconds. On random models with spread attention
 (T = 99 of 256), the errors of mean field and first order are 0.3% and 2 to 25%; on the shipped model, about 3%
-and a third (`benchmarks/paper1_lime.py`); if one token has most of the attention of a head, all three fail.
+and a third (`benchmarks/papers/paper1_lime.py`); if one token has most of the attention of a head, all three fail.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from scipy import stats
 from attn_closed_form import PooledGame, Slalom, predict, shapley
 from attn_closed_form._arrays import ranks, spearman
 from attn_closed_form.attention import pooled_game, random_weights
-from benchmarks.correlations import auroc
 from benchmarks.faithfulness import (
     aopc,
     class_probability,
@@ -21,6 +20,7 @@ from benchmarks.faithfulness import (
     slalom_surrogate,
     strict_fidelity,
 )
+from benchmarks.papers.correlations import auroc
 from tests.tolerances import assert_algebraic
 
 TOKENS = [5, 7, 5, 11, 13, 2, 3]

@@ -12,11 +12,17 @@ for package in ("captum", "slalom_explanations", "lime", "shap"):
     pytest.importorskip(package)
 
 from attn_closed_form import Slalom  # noqa: E402
-from benchmarks import finetune_minilm as tuning  # noqa: E402
-from benchmarks import minilm, minilm_fit, minilm_model, minilm_rivals  # noqa: E402
 from benchmarks.faithfulness import removal  # noqa: E402
-from benchmarks.minilm_inside import Inside, _half, _HandedNorm, _HandedThrough, relevance_model  # noqa: E402
-from benchmarks.minilm_model import (  # noqa: E402
+from benchmarks.papers import finetune_minilm as tuning  # noqa: E402
+from benchmarks.papers import minilm, minilm_fit, minilm_model, minilm_rivals  # noqa: E402
+from benchmarks.papers.minilm_inside import (  # noqa: E402
+    Inside,
+    _half,
+    _HandedNorm,
+    _HandedThrough,
+    relevance_model,
+)
+from benchmarks.papers.minilm_model import (  # noqa: E402
     Counted,
     Document,
     Store,
@@ -24,7 +30,7 @@ from benchmarks.minilm_model import (  # noqa: E402
     encode,
     first_sentences,
 )
-from benchmarks.minilm_rows import Measured, all_rows, for_model  # noqa: E402
+from benchmarks.papers.minilm_rows import Measured, all_rows, for_model  # noqa: E402
 
 WORDS = [
     "a",

@@ -11,7 +11,7 @@ from attn_closed_form.attention import predict_many, random_weights
 from attn_closed_form.slalom import Deletions, Optimum
 from attn_closed_form.slalom.design import counts, deletions, short_sequences
 from attn_closed_form.slalom.least_squares import Problem
-from benchmarks.p2_solvers import Alternation, Sgd, simplex_least_squares
+from benchmarks.papers.p2_solvers import Alternation, Sgd, simplex_least_squares
 
 eff, fidel = (partial(fit_slalom, kind=kind) for kind in ("eff", "fidel"))
 

@@ -11,10 +11,16 @@ import pytest
 from attn_closed_form import gradient, lime_limit
 from attn_closed_form._arrays import members, numbered
 from attn_closed_form.attention import pooled_game, predict_many, random_weights
-from benchmarks import layers_model, paper1_examples, paper1_gradients, paper1_layers, paper1_lime
-from benchmarks.correlations import pearson, pool_words, spearman
-from benchmarks.lime_runs import lime_by_masks, lime_package, to_ids, to_text, words_deleted
-from benchmarks.transformers.transformer import (
+from benchmarks.papers import (
+    layers_model,
+    paper1_examples,
+    paper1_gradients,
+    paper1_layers,
+    paper1_lime,
+)
+from benchmarks.papers.correlations import pearson, pool_words, spearman
+from benchmarks.papers.lime_runs import lime_by_masks, lime_package, to_ids, to_text, words_deleted
+from benchmarks.papers.transformers.transformer import (
     PAD,
     Config,
     forward,

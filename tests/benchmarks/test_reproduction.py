@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks import reproduce
 from benchmarks.harness import RESULTS
-from benchmarks.reproduction import STATISTICS, Row, Run, claim, mean_row
+from benchmarks.papers import reproduce
+from benchmarks.papers.reproduction import STATISTICS, Row, Run, claim, mean_row
+from benchmarks.papers.reviews_rows import ratio_row
 from benchmarks.results_page import load_records
-from benchmarks.reviews_rows import ratio_row
 
 REPRODUCED = [
     record for record in load_records(RESULTS) if any("result" in row for row in record["rows"])
@@ -150,7 +150,7 @@ def test_a_whole_reproduction_leaves_out_what_is_done(tmp_path, monkeypatch):
 def test_tables_7_and_8_need_no_data():
     """Scores are drawn, with the spread and the tails of IMDB's."""
     pytest.importorskip("jax")
-    from benchmarks.recovery import SCORE_SPREAD, true_slalom, word_scores
+    from benchmarks.papers.recovery import SCORE_SPREAD, true_slalom, word_scores
 
     scores = word_scores(Run("recovery", "doc", ["--quick"], data=False))
     assert (

@@ -5,9 +5,9 @@ import pytest
 
 from attn_closed_form import PooledGame, lime_limit
 from benchmarks.faithfulness import strict_fidelity
-from benchmarks.lime_runs import lime_by_masks
-from benchmarks.rivals import slalom_fidel, with_background
-from benchmarks.text_models import train_batch
+from benchmarks.papers.lime_runs import lime_by_masks
+from benchmarks.papers.rivals import slalom_fidel, with_background
+from benchmarks.papers.text_models import train_batch
 from jax_model.training.batches import Documents
 
 TOKENS = np.array([3, 5, 7, 11, 13])

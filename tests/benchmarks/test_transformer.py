@@ -8,13 +8,13 @@ from scipy.special import erf
 
 from attn_closed_form.attention import random_weights
 from attn_closed_form.attention.gradient import classifier_lrp, gradient_times_input
-from benchmarks.transformers.lrp import (
+from benchmarks.papers.transformers.lrp import (
     transformer_gradient,
     transformer_gradient_times_input,
     transformer_integrated_gradients,
     transformer_lrp,
 )
-from benchmarks.transformers.transformer import (
+from benchmarks.papers.transformers.transformer import (
     PAD,
     Config,
     embed,

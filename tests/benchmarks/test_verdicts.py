@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from benchmarks import paper_pages, verdicts
 from benchmarks.harness import RESULTS
+from benchmarks.papers import paper_pages, verdicts
 from benchmarks.results_page import load_records
 from proofs_check.registry import statements
 
@@ -115,7 +115,7 @@ def test_statements_decide():
 def test_the_pages_in_the_repository_are_fresh():
     for file, text in paper_pages.pages().items():
         assert file.read_text(encoding="utf-8") == text, (
-            "stale: run python -m benchmarks.paper_pages"
+            "stale: run python -m benchmarks.papers.paper_pages"
         )
 
 

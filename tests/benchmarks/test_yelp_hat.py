@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form.app.models.text import tokenize
-from benchmarks.yelp_hat import HAT_COLUMNS, load_yelp_hat
+from benchmarks.papers.yelp_hat import HAT_COLUMNS, load_yelp_hat
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 

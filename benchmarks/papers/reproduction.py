@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from attn_closed_form.app.files.atomic import replacing
 
-from .harness import RESULTS, Bar, plain, report
+from ..harness import RESULTS, Bar, module_of, plain, report
 
 FIGURES = RESULTS.parent / "figures"
 QUICK = RESULTS / "quick"
@@ -126,7 +126,7 @@ class Run:
 
     def __init__(self, name: str, doc: str, argv: list[str] | None, data: bool) -> None:
         parser = argparse.ArgumentParser(
-            prog=f"python -m benchmarks.{name}", description=doc.splitlines()[0]
+            prog=f"python -m {module_of(name)}", description=doc.splitlines()[0]
         )
         parser.add_argument(
             "--data",

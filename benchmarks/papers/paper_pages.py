@@ -1,7 +1,7 @@
 """One page per paper for the documentation, from `proofs_check` and the result files.
 
-python -m benchmarks.paper_pages            # write docs/papers/*.md
-python -m benchmarks.paper_pages --check    # fail if one is stale
+python -m benchmarks.papers.paper_pages            # write docs/papers/*.md
+python -m benchmarks.papers.paper_pages --check    # fail if one is stale
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from proofs_check.registry import (
     statements,
 )
 
-from .harness import RESULTS
-from .results_page import load_records
+from ..harness import RESULTS
+from ..results_page import load_records
 from .verdicts import CORRECTED as MENDED
 from .verdicts import FAILS, UNTRIED, Verdict, of_paper, tally, verdicts
 from .verdicts import HOLDS as CLAIM_HOLDS
 
-FOLDER = Path(__file__).parent.parent / "docs" / "papers"
+FOLDER = Path(__file__).parents[2] / "docs" / "papers"
 NAMES = {"P1": "lopardo2024", "P2": "leemann2025"}
 TITLES = {
     "P1": "Attention meets post-hoc interpretability, run again",
@@ -49,7 +49,7 @@ def page(paper: str, found: list[Verdict]) -> str:
     changing.sort(key=lambda entry: -list(KINDS).index(entry.kind))
     mine = of_paper(found, paper)
     parts = [
-        "<!-- Made by `python -m benchmarks.paper_pages`; do not edit. -->",
+        "<!-- Made by `python -m benchmarks.papers.paper_pages`; do not edit. -->",
         f"# {TITLES[paper]}",
         ABOUT[paper],
         summary(entries, mine),
@@ -130,7 +130,7 @@ def pages(folder: Path = RESULTS) -> dict[Path, str]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.paper_pages", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.papers.paper_pages", description=__doc__.splitlines()[0]
     )
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if a page is stale"
@@ -143,7 +143,10 @@ def main(argv: list[str] | None = None) -> int:
     ]
     if args.check:
         for file in stale:
-            print(f"{file.name} is stale: run python -m benchmarks.paper_pages", file=sys.stderr)
+            print(
+                f"{file.name} is stale: run python -m benchmarks.papers.paper_pages",
+                file=sys.stderr,
+            )
         return 1 if stale else 0
     FOLDER.mkdir(parents=True, exist_ok=True)
     for file, text in pages().items():

@@ -5,7 +5,7 @@ that the lime package gives the words of one review are correlated with the atte
 for many reviews (`layers_model.py` trains the model), with gradients as a third explanation, and for the shipped model
 of one layer beside it.
 
-    python -m benchmarks.paper1_layers --data PATH [--quick]
+    python -m benchmarks.papers.paper1_layers --data PATH [--quick]
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from attn_closed_form import AttentionWeights, gradient, lime_limit, predict
 from attn_closed_form._types import Array
 from attn_closed_form.attention import alpha_avg, pooled_game
-from benchmarks.transformers.transformer import PAD, Config, Tree
+from benchmarks.papers.transformers.transformer import PAD, Config, Tree
 from jax_model.training.batches import encode_documents
 from jax_model.training.imdb import load_imdb
 
+from ..harness import Bar
 from .correlations import pearson, pool_words
-from .harness import Bar
 from .layers_model import (
     FULL,
     HEAD_WIDTH,

@@ -4,7 +4,7 @@ Two transformers are trained on IMDB; they and the shipped classifier of P1 are 
 compares, on 100 test reviews of IMDB and 100 of Yelp-HAT. Each explanation is then measured in four ways: rank
 correlation with Naive Bayes scores, agreement with human attention, deletion and insertion, and strict fidelity.
 
-    python -m benchmarks.reviews --data PATH [--quick]
+    python -m benchmarks.papers.reviews --data PATH [--quick]
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from attn_closed_form._types import Array
 from attn_closed_form.app.models.text import Vocabulary, tokenize
 from attn_closed_form.game.pooled_game import PooledGame
 from attn_closed_form.slalom import fit_slalom, slalom_linearized
-from benchmarks.correlations import auroc
+from benchmarks.papers.correlations import auroc
 from jax_model.training.imdb import load_imdb
 
-from .faithfulness import (
+from ..faithfulness import (
     Value,
     aopc,
     class_probability,
@@ -35,6 +35,7 @@ from .faithfulness import (
     naive_bayes_scores,
     strict_fidelity,
 )
+from ..shapley import kernel_shap
 from .reproduction import Run, mean_row
 from .retrained import first_model
 from .reviews_rows import (
@@ -48,7 +49,6 @@ from .reviews_rows import (
     table_14_rows,
 )
 from .rivals import explanations
-from .shapley import kernel_shap
 from .text_models import T_MAX, Ids, Subject, classifier, transformer
 from .yelp_hat import load_yelp_hat
 

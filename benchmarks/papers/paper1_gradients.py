@@ -6,7 +6,7 @@ Comment (i) of section 4.2 says that alpha-avg is correlated with G-avg and G-l1
 comment (ii) that a token with attention can have a negative gradient; here both are measured on test reviews, under
 the first model and under others that differ in the seed of their training.
 
-    python -m benchmarks.paper1_gradients --data PATH [--quick]
+    python -m benchmarks.papers.paper1_gradients --data PATH [--quick]
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from jax_model import params_from_weights
 from jax_model.training.imdb import load_imdb
 from jax_model.witness import oracle
 
+from ..harness import Bar, relative_error
 from .correlations import pearson, spearman
-from .harness import Bar, relative_error
 from .reproduction import Run, claim, mean_row
 from .retrained import FIRST, trainings
 

@@ -4,7 +4,7 @@ P2 Fig. 3, 4 (a, b), 7 and Table 6. Sequences of ten words whose weights add up 
 train transformers and a feed-forward network, five of each kind; then they are asked about repetitions of one word, and
 linear, additive (GAM) and SLALOM surrogates are fitted to their outputs on fresh sequences.
 
-    python -m benchmarks.linear_data [--quick]
+    python -m benchmarks.papers.linear_data [--quick]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from attn_closed_form import PooledGame, shapley
 from attn_closed_form._types import Array
 from attn_closed_form.slalom.fit import fit_sequences
-from benchmarks.transformers.transformer import (
+from benchmarks.papers.transformers.transformer import (
     Config,
     Tree,
     forward,

@@ -4,7 +4,7 @@ The transformer has random weights, as the time does not depend on them. Each me
 timed on other documents, in processor seconds, which other work on the machine disturbs least; ratios carry over
 to other machines.
 
-    python -m benchmarks.cost [--quick]
+    python -m benchmarks.papers.cost [--quick]
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import jax
 import numpy as np
 
 from attn_closed_form import load_demo_model
-from benchmarks.transformers.transformer import Config, init_transformer
+from benchmarks.papers.transformers.transformer import Config, init_transformer
 
-from .models import random_document
+from ..models import random_document
 from .paper_tables import TABLE_2, TABLE_13
 from .reproduction import Run, claim, mean_row
 from .reviews_rows import ratio_row

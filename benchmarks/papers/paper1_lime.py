@@ -5,7 +5,7 @@ the paper gives as 0.808 +- 0.219 on its test set. LIME is run in two ways: as t
 package's draws and regression (`lime_runs.lime_by_masks`, equal to the package to rounding), and with [UNK] in the
 place of a token, which is what the theorem speaks of (`lime_sample`, the same estimator on other draws).
 
-    python -m benchmarks.paper1_lime --data PATH [--quick]
+    python -m benchmarks.papers.paper1_lime --data PATH [--quick]
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from attn_closed_form.game.pooled_game import PooledGame
 from attn_closed_form.lime import lime_first_order, lime_mean_field, lime_theorem_5_1
 from jax_model.training.imdb import load_imdb
 
-from .harness import Bar
+from ..harness import Bar
 from .lime_runs import Ids, lime_by_masks, lime_package, words_deleted
 from .reproduction import Row, Run, claim, mean_row
 from .retrained import first_model

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attn_closed_form._types import Array
-from benchmarks.transformers.transformer import (
+from benchmarks.papers.transformers.transformer import (
     EPS,
     PAD,
     Config,

@@ -27,12 +27,12 @@ from attn_closed_form.attention import (
     predict_many,
 )
 from attn_closed_form.game.pooled_game import PooledGame
-from benchmarks.transformers.lrp import (
+from benchmarks.papers.transformers.lrp import (
     transformer_gradient,
     transformer_integrated_gradients,
     transformer_lrp,
 )
-from benchmarks.transformers.transformer import (
+from benchmarks.papers.transformers.transformer import (
     LENGTHS,
     PAD,
     Config,
@@ -46,7 +46,7 @@ from jax_model.training.batches import Documents, encode_documents, pad_rows
 from jax_model.training.imdb import Reviews
 from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
 
-from .faithfulness import Value, removal
+from ..faithfulness import Value, removal
 
 T_MAX = 64
 

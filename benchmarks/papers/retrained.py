@@ -3,7 +3,7 @@
 What P1 shows of one model may be an accident of its training. The claims that depend on a model are therefore counted
 over the first of these and the others, which differ from it in their seed alone, or in the size of the embeddings too.
 
-    python -m benchmarks.retrained --data PATH     # trains them; the reproductions do it themselves where they need to
+    python -m benchmarks.papers.retrained --data PATH     # the reproductions train them where they need to
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ the mean of five runs, here each with words of its own. P2's values are twice th
 importances follow Eq. 81; that is undefined for negative values, so |v| is ours. Without `--data` the
 scores are drawn from a Laplace distribution of the same spread.
 
-    python -m benchmarks.recovery [--data PATH] [--quick]
+    python -m benchmarks.papers.recovery [--data PATH] [--quick]
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from attn_closed_form import Slalom, load_demo_model
 from attn_closed_form._types import Array
 from attn_closed_form.slalom.fit import fit_sequences
-from benchmarks.transformers.transformer import (
+from benchmarks.papers.transformers.transformer import (
     Config,
     Tree,
     forward,
@@ -33,7 +33,7 @@ from benchmarks.transformers.transformer import (
 from jax_model.training.imdb import load_imdb
 from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
 
-from .faithfulness import naive_bayes_scores
+from ..faithfulness import naive_bayes_scores
 from .reproduction import Row, Run, claim, mean_row
 
 LONGEST = 30

@@ -8,7 +8,7 @@ their defaults. A constant, the output for the whole document, stands beside the
 The time of a fit is what it takes without the model, in processor seconds of one thread, so that other work on the
 machine disturbs it little.
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.minilm_fit --model FOLDER --data FOLDER --work FOLDER
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.papers.minilm_fit --model FOLDER --data FOLDER --work FOLDER
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from attn_closed_form._types import Array, Ids
 
-from .harness import RESULTS, Bar, report
+from ..harness import RESULTS, Bar, report
 from .minilm_model import Document, Store, Transformer, imdb_documents, kept, load_transformer
 from .minilm_rivals import FITS, Found, fit, from_record
 from .reproduction import ARCHIVE

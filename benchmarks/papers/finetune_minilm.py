@@ -10,7 +10,7 @@ batch holds reviews of similar length, padded to the longest of the batch. A che
 the same command resumes from it: the order of the batches and the dropout depend only on the seed and the step. On a
 processor without bfloat16 arithmetic, `--precision float32` is as fast.
 
-    python -m benchmarks.finetune_minilm --model FOLDER --data aclImdb_v1.tar.gz --out FOLDER
+    python -m benchmarks.papers.finetune_minilm --model FOLDER --data aclImdb_v1.tar.gz --out FOLDER
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from jax_model.training.imdb import Reviews, load_imdb
 
-from .harness import report
+from ..harness import report
 
 CHECKPOINT = "checkpoint.pt"
 # Reviews of this many batches are sorted by length together, which saves padding and still changes the order per epoch.
@@ -248,7 +248,7 @@ def _chunks(order: NDArray[np.intp], size: int) -> Iterator[NDArray[np.intp]]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.finetune_minilm", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.papers.finetune_minilm", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--model", required=True, type=Path, help="folder of the pre-trained model")
     parser.add_argument("--data", required=True, help="aclImdb_v1.tar.gz or its unpacked folder")

@@ -1,6 +1,6 @@
 """Does SLALOM explain a model that is no transformer? P2 Table 12: a feed-forward network on TF-IDF, trained on IMDB.
 
-python -m benchmarks.other_model --data PATH [--quick]
+python -m benchmarks.papers.other_model --data PATH [--quick]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from attn_closed_form._types import Array
 from jax_model.training.imdb import load_imdb
 from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
 
-from .faithfulness import removal
+from ..faithfulness import removal
 from .paper_tables import TABLE_12
 from .reproduction import Run, claim, mean_row
 from .reviews import imdb_documents, removal_scores

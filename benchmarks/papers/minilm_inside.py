@@ -8,7 +8,7 @@ between the special ones, which stay as they are.
 - *Grad x input* and *IG* (captum's `IntegratedGradients`, 32 steps) with respect to the word embeddings; IG starts from
   [PAD] in place of every token.
 - *LRP*: captum's has no rules for layer norm, softmax and GELU and refuses the model. This is AttnLRP (Achtibat et al.,
-  2024), the version that P2 compares with, by the rules of `benchmarks/transformers/lrp.py`: gradient times input of a
+  2024), the version that P2 compares with, by the rules of `transformers/lrp.py`: gradient times input of a
   copy of the model that has the same values and other derivatives.
 """
 

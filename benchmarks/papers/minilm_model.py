@@ -25,7 +25,7 @@ from attn_closed_form.app.models.sentences import sentences
 from attn_closed_form.app.models.transformer import TransformerClassifier
 from jax_model.training.imdb import load_imdb
 
-from .harness import plain
+from ..harness import plain
 from .yelp_hat import load_yelp_hat
 
 SHORTEST = 16

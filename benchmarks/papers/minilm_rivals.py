@@ -22,11 +22,11 @@ import torch
 from attn_closed_form._types import Array, Ids
 from attn_closed_form.slalom import Slalom, SlalomWarning, fit_slalom, slalom_linearized
 
-from .faithfulness import Value, linear_surrogate, removal, slalom_surrogate
+from ..faithfulness import Value, linear_surrogate, removal, slalom_surrogate
+from ..slalom import package_fit
 from .lime_runs import lime_by_masks
 from .minilm_inside import IG_STEPS, Inside
 from .minilm_model import Counted, Document, Transformer
-from .slalom import package_fit
 
 # What a method costs in model calls if it does not ask the black box; a backward pass counts as two calls.
 INSIDE_CALLS = {"attention": 1, "rollout": 1, "Grad": 3, "IG": 3 * IG_STEPS, "LRP": 3}

@@ -5,7 +5,7 @@ rank correlation with Naive Bayes, agreement with human attention (Yelp-HAT), an
 seconds. Every method that asks the model gets the same budget of model calls (`minilm_rivals.py`). What has been
 measured is kept in the folder `--work`, shared with `minilm_fit`, whose fits are used here too.
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.minilm --model FOLDER --data FOLDER --work FOLDER
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.papers.minilm --model FOLDER --data FOLDER --work FOLDER
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import numpy as np
 
 from attn_closed_form._arrays import spearman
 from attn_closed_form._types import Array, Masks
-from benchmarks.correlations import auroc
+from benchmarks.papers.correlations import auroc
 from jax_model.training.imdb import load_imdb
 
-from .faithfulness import (
+from ..faithfulness import (
     Value,
     aopc,
     class_probability,
@@ -35,7 +35,7 @@ from .faithfulness import (
     removal,
     strict_fidelity,
 )
-from .harness import report
+from ..harness import report
 from .minilm_fit import all_fits, fit_stage, open_store, parser, reviews
 from .minilm_inside import Inside
 from .minilm_model import Document, Transformer, kept, load_transformer, yelp_documents

@@ -5,7 +5,7 @@ under one model and under others that differ in the seed of their training (`ret
 that heads look at different words; here the distance between their rows of [CLS], on the same sentence and on test
 reviews. How far another training changes the order of the words is a number of its own.
 
-    python -m benchmarks.paper1_examples --data PATH [--quick]
+    python -m benchmarks.papers.paper1_examples --data PATH [--quick]
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from attn_closed_form.slalom import Optimum, slalom_linearized
 from attn_closed_form.slalom.design import deletions
 from attn_closed_form.slalom.fit import fit_sequences
 
-from .faithfulness import Value, linear_surrogate, slalom_surrogate
+from ..faithfulness import Value, linear_surrogate, slalom_surrogate
+from ..shapley import kernel_shap
 from .lime_runs import lime_by_masks
-from .shapley import kernel_shap
 from .text_models import Ids, Subject
 
 

@@ -1,7 +1,7 @@
 """All reproductions one after the other, in the full size or a small one, and how long that took.
 
-    python -m benchmarks.reproduce --data PATH            # the size of RESULTS.md; hours, but it can be killed
-    python -m benchmarks.reproduce --data PATH --quick    # minutes, into results/quick
+    python -m benchmarks.papers.reproduce --data PATH            # the size of RESULTS.md; hours, but it can be killed
+    python -m benchmarks.papers.reproduce --data PATH --quick    # minutes, into results/quick
 
 A full run leaves out what is done: modules that left a stamp in the work folder, and within a module every part that
 the folder holds. Delete the work folder to begin anew. The wall time of each module, over all its parts, is in
@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .harness import RESULTS, Bar, report
+from ..harness import RESULTS, Bar, module_of, report
+from ..results_page import main as write_results
 from .paper_pages import main as write_pages
 from .reproduction import QUICK, WORK
-from .results_page import main as write_results
 
 # The longest first: what is interrupted has then lost least.
 MODULES = (
@@ -46,14 +46,14 @@ def is_done(name: str, work: Path, results: Path) -> bool:
 def run_module(name: str, data: Path, quick: bool, work: Path) -> float:
     """Run one reproduction in a process of its own; returns its wall time in seconds."""
     began = time.perf_counter()
-    command = [sys.executable, "-m", f"benchmarks.{name}", "--data", str(data), "--work", str(work)]
+    command = [sys.executable, "-m", module_of(name), "--data", str(data), "--work", str(work)]
     status = subprocess.run([*command, *(["--quick"] if quick else [])], check=False).returncode
     if status not in (
         0,
         1,
     ):  # 1 is a promise that was not kept: it is on record, and the others go on
         raise SystemExit(
-            f"benchmarks.{name} ended with status {status}; run the same command again to go on"
+            f"{module_of(name)} ended with status {status}; run the same command again to go on"
         )
     if not quick:
         (work / name).mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def times(results: Path) -> list[dict[str, Any]]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.reproduce", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.papers.reproduce", description=__doc__.splitlines()[0]
     )
     parser.add_argument(
         "--data",
