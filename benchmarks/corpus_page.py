@@ -63,7 +63,7 @@ included, and lost or repeated no row. It took \
 {1000 * value["processor seconds per row, all processes"]:.1f} ms of processor time and \
 {value["bytes of output per row"]:,.0f} bytes of output per review. The
 largest process had {value["memory of the largest process, MB"]:.0f} MB; workers grew by \
-{100 * growth:.0f} % from the second to the last quarter of a run of two minutes. At
+{100 * growth:.0f}% from the second to the last quarter of a run of two minutes. At
 this rate a billion reviews take {value["a billion: core hours"]:.0f} core hours, \
 about {60 * value["a billion: hours with 1,000 cores"]:.0f} minutes on 1,000 cores, and \
 {value["a billion: GB of output"] / 1000:.1f} TB.
