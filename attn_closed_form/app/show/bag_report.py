@@ -23,8 +23,6 @@ from .sanitize import escape, prose
 TOP = 10
 # Tuning: the letters of the name of a bag in its heading.
 LONGEST_NAME = 80
-# Orders whose deletion curves are drawn; the table next to them lists all orders.
-DRAWN = ("flip-order", "shapley", "leave-one-out", "alpha-mean")
 
 
 def bag_page(explanations: Explanations) -> str:
@@ -73,18 +71,16 @@ def _removal(explanations: Explanations) -> str:
     """Return the deletion curves, the certified minimum, their shares of the best possible, and the smallest flip."""
     evidence = explanations.evidence
     curves = figures.removal_curves(explanations)
-    chosen = [method for method in DRAWN if method in curves] or list(curves)[: len(DRAWN)]
+    chosen = [method for method in figures.DRAWN if method in curves] or list(curves)[
+        : len(figures.DRAWN)
+    ]
     drawn = _deletion({METHODS[method].label: curves[method] for method in chosen}, evidence.scale)
-    several = ""
-    if evidence.pooled.H > 1:  # with several heads, only a bound on the best possible is known
-        several = "at least "
-    shares = {
-        METHODS[method].label: (c.deletion_share, c.insertion_share) for method, c in curves.items()
-    }
-    rows = (
-        (title, ["–" if np.isnan(share) else f"{several}{percent(share)}" for share in both])
-        for title, both in shares.items()
-    )
+    heads = evidence.pooled.H
+    rows = []
+    for method, each in curves.items():
+        deletion = figures.share_of_best(each.deletion_share, heads)
+        insertion = figures.share_of_best(each.insertion_share, heads)
+        rows.append((METHODS[method].label, [deletion, insertion]))
     text = (
         "The prediction as instances are removed, highest score first. No order can enter the shaded area, which is "
         "certified for every number of removed instances. Shapley values divide a prediction fairly; the flip order "

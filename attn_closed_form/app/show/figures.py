@@ -526,6 +526,8 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
     return SlalomPlane(x, y, across, up, float(up.unit(0.0)), labels)
 
 
+# The orders of removal whose curves are drawn; tables list all orders.
+DRAWN = ("flip-order", "shapley", "leave-one-out", "alpha-mean")
 # Labels are placed in a plane of this width and height in dots.
 PLANE = np.array([428.0, 298.0])
 # The radius of a point, in dots.
@@ -588,6 +590,15 @@ def _mark(value: float, largest: float) -> dict[str, Any]:
     at = _from_middle(value, largest)
     kind = "for" if value >= 0 else "against"
     return {"kind": kind, "left": min(0.5, at), "right": max(0.5, at)}
+
+
+def share_of_best(share: float, heads: int) -> str:
+    """Format the share of the best possible order; with several heads only a bound on the best is known."""
+    if math.isnan(share):
+        return "–"
+    if heads > 1:
+        return f"at least {share:.1%}"
+    return f"{share:.1%}"
 
 
 def removal_curves(explanations: Explanations) -> dict[str, RemovalCurves]:

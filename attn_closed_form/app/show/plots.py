@@ -28,6 +28,13 @@ TWO_COLUMNS = 175 / 25.4
 NAMES_PER_INCH = 7.0
 # The color of a strength of zero on paper.
 WHITE = (255, 255, 255)
+# The color and the line of each curve of `figures.DRAWN`, which differ without color, too.
+REMOVAL_STYLES = (
+    ("black", "-"),
+    ("#d55e00", "--"),
+    ("#0072b2", "-."),
+    ("#6e6e6e", ":"),
+)
 # Tuning: the opacity of tiles over a thumbnail, which shows tissue and color.
 OVER_THUMBNAIL = 0.6
 # Tuning: the width of one panel of heat maps in inches.
@@ -146,33 +153,49 @@ class Plot(NamedTuple):
 
 
 def plot_removal(explanations: Explanations, ax: Any) -> None:
-    """Draw the prediction as players are removed, highest score first, above the certified minimum."""
+    """Draw the prediction as players are removed, highest score first, above the certified minimum.
+
+    Each curve has its label at the line: the flip order, Shapley values, leave-one-out and attention, as far as they
+    were computed. The table of a report has the others.
+    """
     curves = figures.removal_curves(explanations)
+    chosen = [method for method in figures.DRAWN if method in curves]
+    if not chosen:
+        chosen = list(curves)[: len(figures.DRAWN)]
+    evidence = explanations.evidence
     factor = explanations.scale.unit["factor"]
-    things = explanations.evidence.target.players
-    if explanations.evidence.pooled.H > 1:
-        several = "at least "
-    else:
-        several = ""
-    for method, each in curves.items():
-        share = f"{METHODS[method].label}: {several}{each.deletion_share:.1%} of the best possible"
-        ax.plot(each.absent, factor * each.deletion, label=share)
-    limit = factor * each.bounds.proved_min
-    (low, high) = ax.get_ylim()
-    ax.fill_between(
-        each.absent,
-        np.minimum(limit.min(), low),
-        limit,
-        color="0.9",
-        label="not reachable in any order",
+    first = curves[chosen[0]]
+    limit = factor * first.bounds.proved_min
+    lowest = float(limit.min())
+    ax.fill_between(first.absent, lowest, limit, color="0.9", linewidth=0)
+    styles = zip(chosen, REMOVAL_STYLES, strict=False)
+    for number, (method, (color, style)) in enumerate(styles):
+        each = curves[method]
+        heights = factor * each.deletion
+        label = METHODS[method].label
+        ax.plot(each.absent, heights, color=color, linestyle=style, linewidth=2, label=label)
+        # Labels are in different parts of the axis, so that they cannot cover each other.
+        at = int((number + 0.5) / len(chosen) * (len(heights) - 1))
+        share = figures.share_of_best(each.deletion_share, evidence.pooled.H)
+        ax.annotate(
+            f"{label}: {share}",
+            (each.absent[at], heights[at]),
+            xytext=(0, 4),
+            textcoords="offset points",
+            color=color,
+            fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
+        )
+    ax.margins(x=0.01)
+    what = visible(explanations.scale.of_output(explanations.output)).removeprefix("the ")
+    if explanations.scale.in_percent:
+        what += " (%)"
+    ax.set(xlabel=f"{evidence.target.players} removed", ylabel=what)
+    ax.set_title(
+        "Highest score first. No order reaches the gray area. Shares of the best possible order.",
+        fontsize=8,
+        loc="left",
     )
-    of_output = visible(explanations.scale.of_output(explanations.output)).removeprefix("the ")
-    ax.set(
-        xlabel=f"{things} removed",
-        ylabel=of_output + (" (%)" if explanations.scale.in_percent else ""),
-    )
-    ax.set_ylim(min(limit.min(), low), high)
-    ax.legend(fontsize=8)
 
 
 FIGURES: dict[str, Plot] = {

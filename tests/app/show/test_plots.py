@@ -146,6 +146,12 @@ def test_removal_curves_are_drawn_above_the_certified_minimum():
     drawn = {line.get_label().partition(":")[0]: line for line in ax.get_lines()}
     assert {"Shapley", "Flip order"} <= set(drawn)
     np.testing.assert_allclose(drawn["Shapley"].get_ydata(), 100 * curve.deletion)
+    written = [text.get_text() for text in ax.texts]
+    assert len(written) == len(drawn) <= 4 and ax.get_legend() is None
+    for label, line in drawn.items():
+        (text,) = (text for text in ax.texts if text.get_text().startswith(f"{label}: "))
+        assert text.get_color() == line.get_color()
+        assert list(text.xy) in np.column_stack(line.get_data()).tolist()
     area = ax.collections[0].get_paths()[0].vertices
     assert area[:, 1].max() == pytest.approx(100 * curve.bounds.proved_min.max())
     assert ax.get_ylabel() == "probability of tumor (%)"
