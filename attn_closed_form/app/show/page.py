@@ -7,6 +7,7 @@ with opacity, so the same rules work on light and dark pages.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
@@ -22,6 +23,8 @@ LONGEST_SENTENCE = 400
 # Tuning: the same for the label of a bar, and the name of a row.
 LONGEST_LABEL = 40
 LONGEST_ROW_NAME = 24
+# A name in a sentence.
+QUOTED = re.compile("“([^”]*)”")
 
 
 def css(color: tuple[int, int, int]) -> str:
@@ -82,8 +85,13 @@ def note(text: str, strong: bool = False) -> str:
 
 def bullets(items: Iterable[str]) -> str:
     """Return a list of sentences."""
-    rows = "".join(f"<li>{prose(item, LONGEST_SENTENCE)}</li>" for item in items)
+    rows = "".join(f"<li>{_with_chips(prose(item, LONGEST_SENTENCE))}</li>" for item in items)
     return f"<ul>{rows}</ul>"
+
+
+def _with_chips(escaped: str) -> str:
+    """Mark quoted names, which the script finds in the text."""
+    return QUOTED.sub(r"<b class=chip>\1</b>", escaped)
 
 
 def table_of(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:

@@ -14,6 +14,8 @@ from ..models.target import Target
 
 # Tuning: a sentence names at most this many players, about two lines of a report; all are in `players`.
 MOST_NAMES = 24
+# Tuning: up to this many names begin the sentence; more follow it.
+FEW_NAMES = 5
 
 # The quantity in the reasons for one class among several.
 DIFFERENCE = "the difference of the two logits"
@@ -63,25 +65,29 @@ def reason_sentence(
     >>> game = PooledGame.from_scores([0.0, 0.0, 0.0], [4.0, 1.0, -2.0], s_background=0.0, v_background=0.0,
     ...                               labels=["superb", "fine", "dull"])
     >>> print(reason_sentence(sufficient_reason(game)))
-    One of 3 words suffices: superb. No matter which of the other words are removed, the prediction stays positive
-    (at least +0.67). No smaller set suffices.
+    “superb” alone is enough: whichever of the other 2 words are removed, the prediction stays positive (at least +0.67).
     >>> print(reason_sentence(contrastive_reason(game)))
-    Without this one of 3 words the prediction is negative (-0.33): superb. No smaller set does that.
+    Removing “superb” changes the prediction to negative (-0.33).
     """
-    names = _names(reason, labels or reason.labels)
+    shown = [f"“{(labels or reason.labels)[j]}”" for j in reason.players or ()]
     if isinstance(reason, SufficientReason):
-        does = "suffices"
         certified = f"{reason.worst:+.2f}" if value is None else value
-        text = _what_suffices(reason, names, things, sides, certified)
+        text = _what_suffices(reason, shown, things, sides, certified)
+        smaller = "No smaller set is enough."
+        needed = "are needed"
     else:
-        does = "does that"
         certified = f"{reason.after:+.2f}" if value is None else value
-        text = _what_flips(reason, names, things, sides, certified, other)
-    if not reason.players:
-        return text
+        text = _what_flips(reason, shown, things, sides, certified, other)
+        smaller = "No smaller removal does that."
+        needed = "must be removed"
+    if not reason.players or reason.size == 1:
+        return text  # nothing is smaller than one player
     if reason.minimal:
-        return f"{text} No smaller set {does}."
-    return f"{text} At least {reason.lower_bound} are needed; whether a smaller set {does} is not known."
+        return f"{text} {smaller}"
+    return (
+        f"{text} At least {reason.lower_bound} {needed}; whether fewer than {reason.size} are enough is not "
+        "known."
+    )
 
 
 def reasons_sentences(reasons: Reasons) -> list[str]:
@@ -181,7 +187,7 @@ def _quantity(reasons: Reasons) -> str:
 
 
 def _what_suffices(
-    reason: SufficientReason, names: str, things: str, sides: Sides | None, certified: str
+    reason: SufficientReason, names: list[str], things: str, sides: Sides | None, certified: str
 ) -> str:
     """Say which players keep the prediction on its side."""
     if reason.prediction > reason.threshold:
@@ -190,24 +196,30 @@ def _what_suffices(
         limit = "at most"
     side = _side(reason, reason.prediction, sides)
     stays = f"the prediction stays {side} ({limit} {certified})"
-    if reason.d == 1 and not reason.players:
+    if reason.d == 1 and not names:
         return f"Nothing is needed: even without the only one of the {things}, {stays}."
-    if not reason.players:
-        return f"None of the {reason.d} {things} is needed: no matter which of them are removed, {stays}."
+    if not names:
+        return f"No {things.removesuffix('s')} is needed: whichever of the {reason.d} {things} are removed, {stays}."
     if reason.d == 1:
-        return f"The only one of the {things} is needed: {names}. With it, {stays}."
+        return f"The only one of the {things} is needed: {names[0]}. With it, {stays}."
     if reason.size == reason.d:
-        return f"All {reason.d} {things} together suffice: {names}. With them, {stays}."
-    if reason.size > 1:
-        suffice = f"These {reason.size} of {reason.d} {things} suffice"
+        return f"All {reason.d} {things} together are enough: {_listed(names)}. With them, {stays}."
+    others = reason.d - reason.size
+    if others == 1:
+        removed = f"even without the other one of the {things}"
     else:
-        suffice = f"One of {reason.d} {things} suffices"
-    return f"{suffice}: {names}. No matter which of the other {things} are removed, {stays}."
+        removed = f"whichever of the other {others} {things} are removed"
+    if len(names) == 1:
+        return f"{names[0]} alone is enough: {removed}, {stays}."
+    if len(names) <= FEW_NAMES:
+        return f"{_listed(names)} are enough: {removed}, {stays}."
+    count = f"{reason.size} of {reason.d} {things} are enough"
+    return f"{count}: {removed}, {stays}. They are {_listed(names)}."
 
 
 def _what_flips(
     reason: ContrastiveReason,
-    names: str,
+    names: list[str],
     things: str,
     sides: Sides | None,
     certified: str,
@@ -219,25 +231,25 @@ def _what_flips(
             side = _side(reason, reason.prediction, sides)
             return f"No removal of {things} takes the prediction to {other}: it stays {side}."
         return f"No removal of {things} that takes the prediction to {other} was found."
-    if reason.d == 1:
-        those = f"the only one of the {things}"
-    elif reason.size == reason.d:
-        those = f"all {reason.d} {things}"
-    elif reason.size > 1:
-        those = f"these {reason.size} of {reason.d} {things}"
-    else:
-        those = f"this one of {reason.d} {things}"
     side = _side(reason, reason.after, sides)
-    return f"Without {those} the prediction is {side} ({certified}): {names}."
+    flips = f"changes the prediction to {side} ({certified})"
+    if reason.d == 1:
+        return f"Removing the only one of the {things}, {names[0]}, {flips}."
+    if reason.size == reason.d:
+        return f"Removing all {reason.d} {things} {flips}."
+    if len(names) <= FEW_NAMES:
+        return f"Removing {_listed(names)} {flips}."
+    return f"Removing {reason.size} of {reason.d} {things} {flips}. They are {_listed(names)}."
 
 
-def _names(reason: Reason, labels: Sequence[str]) -> str:
-    """List the names of the players, at most `MOST_NAMES` of them."""
-    names = [str(labels[j]) for j in reason.players or ()]
-    text = ", ".join(names[:MOST_NAMES])
+def _listed(names: list[str]) -> str:
+    """List names in a sentence, at most `MOST_NAMES` of them."""
     if len(names) > MOST_NAMES:
-        return f"{text} and {len(names) - MOST_NAMES} others"
-    return text
+        others = len(names) - MOST_NAMES
+        return f"{', '.join(names[:MOST_NAMES])} and {others} other{'s' if others > 1 else ''}"
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _side(reason: Reason, value: float, sides: Sides | None) -> str:

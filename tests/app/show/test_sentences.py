@@ -20,12 +20,10 @@ def test_a_prediction_below_a_threshold():
     )
     labels = ["dull", "fine", "superb"]
     text = reason_sentence(sufficient_reason(game, 0.5), labels)
-    assert text.startswith(
-        "One of 3 words suffices: dull. No matter which of the other words are removed, the prediction stays"
-    )
-    assert "below 0.5 (at most -0.25)" in text and text.endswith("No smaller set suffices.")
+    assert text.startswith("“dull” alone is enough: whichever of the other 2 words are removed")
+    assert "below 0.5 (at most -0.25)" in text
     flip = reason_sentence(contrastive_reason(game, 0.5), labels)
-    assert flip.startswith("Without this one of 3 words the prediction is above")
+    assert flip.startswith("Removing “dull” changes the prediction to above 0.5")
 
 
 def test_the_names_of_a_long_set_are_cut():
@@ -46,14 +44,18 @@ def test_one_player_and_all_players_have_a_grammar():
         [0.0], [2.0], s_background=0.0, v_background=-1.0, labels=["fine"]
     )
     text = reason_sentence(sufficient_reason(needed))
-    assert text.startswith("The only one of the words is needed: fine. With it, the prediction")
+    assert text.startswith("The only one of the words is needed: “fine”. With it, the prediction")
     text = reason_sentence(contrastive_reason(needed))
-    assert text.startswith("Without the only one of the words the prediction is negative")
+    assert text.startswith(
+        "Removing the only one of the words, “fine”, changes the prediction to negative"
+    )
     both = PooledGame.from_scores(
         [0.0, 0.0], [2.0, 2.0], s_background=0.0, v_background=-3.0, labels=["fine", "good"]
     )
     text = reason_sentence(sufficient_reason(both))
-    assert text.startswith("All 2 words together suffice: fine, good. With them, the prediction")
+    assert text.startswith(
+        "All 2 words together are enough: “fine” and “good”. With them, the prediction"
+    )
     negative = PooledGame.from_scores([0.0, 0.0], [-2.0, -2.0], s_background=0.0, v_background=3.0)
     assert "1 of 2 words" not in reason_sentence(contrastive_reason(negative))
 

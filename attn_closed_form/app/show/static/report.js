@@ -43,7 +43,15 @@
       words[to].focus();
     });
   });
-  document.addEventListener("mouseover", function (event) { show(event.target); });
+  // The name in a reason lights up in the text.
+  function light(target) {
+    var name = target && target.classList && target.classList.contains("chip") ? target.textContent : null;
+    first.querySelectorAll("i").forEach(function (word, i) {
+      word.classList.toggle("lit", name !== null && data.players[data.player[i]] === name);
+    });
+  }
+  document.querySelectorAll(".chip").forEach(function (chip) { chip.tabIndex = 0; });
+  document.addEventListener("mouseover", function (event) { show(event.target); light(event.target); });
   document.addEventListener("click", function (event) { show(event.target); });
-  document.addEventListener("focusin", function (event) { show(event.target); });
+  document.addEventListener("focusin", function (event) { show(event.target); light(event.target); });
 })();
