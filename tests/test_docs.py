@@ -55,7 +55,7 @@ def your_bags(names, out):
 
 def more_than_shapley(names, out):
     page = (ROOT / "docs" / "more-than-shapley.md").read_text(encoding="utf-8")
-    assert re.search(r"> (These .*?)\n\n", page, re.DOTALL)[1].replace("\n> ", " ") in out
+    assert re.search(r"> (“.*?)\n\n", page, re.DOTALL)[1].replace("\n> ", " ") in out
     assert names["reason"].players == (0,) and names["reason"].minimal
 
 
