@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 OPTIONS = {
-    "data DATA": "CSV, TSV, Parquet, JSON Lines or fastText lines, gzipped or not; a folder with a train file (and a "
+    "data DATA": "CSV, TSV, Parquet, Excel, JSON Lines or fastText lines, gzipped or not; a folder with a train file (and a "
     "valid and a test file) of these; or aclImdb_v1.tar.gz",
     "--text-column NAME": (None, "text", "column of the texts"),
     "--label-column NAME": (None, "label", "column of the labels"),

@@ -1,4 +1,4 @@
-"""Read tables, by row or by column: CSV, TSV, Parquet, JSON Lines and fastText's lines, gzip-compressed or not.
+"""Read tables, by row or by column: CSV, TSV, Parquet, Excel, JSON Lines and fastText's lines, gzip-compressed or not.
 
 This is the only reader of tables: `train`, `corpus`, score tables and the command line all use it. The format follows
 from the name (`reviews.csv`, `reviews.tsv.gz`), or from the first bytes if the name has no known suffix. A row is a
@@ -29,6 +29,7 @@ import math
 import os
 import re
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -42,6 +43,7 @@ from .atomic import check_size, reading, regular_file
 FORMATS = {
     **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"},
     **{
+        ".xlsx": "xlsx",
         ".jsonl": "jsonl",
         ".ndjson": "jsonl",
         ".json": "jsonl",
@@ -49,7 +51,7 @@ FORMATS = {
         ".fasttext": "fasttext",
     },
 }
-EXPECTED = "a CSV, TSV, Parquet or JSON Lines file, or lines of fastText (__label__NAME TEXT); each may be gzipped"
+EXPECTED = "a CSV, TSV, Parquet, Excel or JSON Lines file, or lines of fastText (__label__NAME TEXT); each may be gzipped"
 LABEL_PREFIX = "__label__"
 # The csv module rejects cells above 128 KB by default; this limit is the largest C long of every platform.
 CELL_LIMIT = 2**31 - 1
@@ -89,7 +91,13 @@ def read_rows(
     ...     list(read_rows(path, ["text", "label"]))
     [{'text': 'Fein; sehr fein', 'label': 'gut'}]
     """
-    readers = {"csv": _csv_rows, "tsv": _csv_rows, "parquet": _parquet_rows, "jsonl": _json_rows}
+    readers = {
+        "csv": _csv_rows,
+        "tsv": _csv_rows,
+        "parquet": _parquet_rows,
+        "xlsx": _xlsx_rows,
+        "jsonl": _json_rows,
+    }
     kind = table_format(path)
     with reading(path, kind):
         yield from readers.get(kind, _fasttext_rows)(Path(path), columns)
@@ -293,6 +301,29 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
             batch_size=rows, columns=None if columns is None else list(columns)
         ):
             yield from batch.to_pylist()
+
+
+def _xlsx_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the first sheet, whose first row has the names of the columns; formulas have their results."""
+    try:
+        from openpyxl import load_workbook
+    except ImportError:
+        raise ImportError(f"{path}: Excel files need openpyxl: pip install '.[corpus]'") from None
+    with zipfile.ZipFile(path) as archive:
+        # openpyxl keeps all texts of the workbook in memory.
+        check_size(sum(part.file_size for part in archive.infolist()), path)
+    workbook = load_workbook(path, read_only=True, data_only=True)
+    try:
+        rows = workbook.worksheets[0].iter_rows(values_only=True)
+        header = next(rows, ())
+        names = ["" if name is None else str(name) for name in header]
+        check_columns(path, names, columns or ())
+        kept = [i for i, name in enumerate(names) if name and (columns is None or name in columns)]
+        for row in rows:
+            if any(cell is not None for cell in row):
+                yield {names[i]: row[i] if i < len(row) else None for i in kept}
+    finally:
+        workbook.close()
 
 
 # Texts with class names

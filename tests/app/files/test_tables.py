@@ -3,6 +3,7 @@
 import gzip
 import json
 import warnings
+import zipfile
 
 import numpy as np
 import pytest
@@ -78,6 +79,40 @@ def test_parquet_gives_the_same_rows(tmp_path):
         list(read_rows(tmp_path / "bad.parquet"))
 
 
+def test_the_first_sheet_of_an_excel_file(tmp_path):
+    """Numbers keep their type, empty rows and columns without a name are skipped, and a bomb is refused."""
+    openpyxl = pytest.importorskip("openpyxl")
+    path = tmp_path / "reviews.xlsx"
+    workbook = openpyxl.Workbook()
+    sheet = workbook.active
+    for row in (
+        ["text", None, "label"],
+        ["Schön", "x", 1],
+        [None, None, None],
+        ["Öde"],
+        ["=1+1", 0, 2],
+    ):
+        sheet.append(row)
+    workbook.create_sheet("second").append(["other"])
+    workbook.save(path)
+    rows = list(read_rows(path))
+    # A formula has the result that Excel stored, and openpyxl stores none.
+    assert rows == [
+        {"text": "Schön", "label": 1},
+        {"text": "Öde", "label": None},
+        {"text": None, "label": 2},
+    ]
+    with pytest.raises(ValueError, match="stars"):
+        list(read_rows(path, ["stars"]))
+    with zipfile.ZipFile(tmp_path / "bomb.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/sharedStrings.xml", b" " * 2**29)
+    with pytest.raises(ValueError, match="more than"):
+        list(read_rows(tmp_path / "bomb.xlsx"))
+    (tmp_path / "no.xlsx").write_bytes(b"not a zip file")
+    with pytest.raises(ValueError, match="readable xlsx"):
+        list(read_rows(tmp_path / "no.xlsx"))
+
+
 def test_fasttext_lines(tmp_path):
     path = tmp_path / "train.txt"
     path.write_text(
@@ -147,7 +182,7 @@ def test_utf8_cut_in_a_block_is_still_utf8(tmp_path):
             gzip.compress(b"text,label\n" * 999, mtime=0)[:-9],
             "expected a readable csv file: Comp",
         ),
-        ("a.docx", b"PK..", "expected a CSV, TSV, Parquet or JSON Lines file"),
+        ("a.docx", b"PK..", "expected a CSV, TSV, Parquet, Excel or JSON Lines file"),
         ("a.jsonl", b"[" * 100_000, "expected JSON"),
     ],
 )
