@@ -65,14 +65,15 @@ def check_papers(args: argparse.Namespace) -> int:
     return int(checks.main(args.passed_on) or 0)
 
 
+# The option of commands that print data for other programs.
 JSON = {"--json": "machine-readable"}
-METHODS = Command("List the methods, one per line.", JSON, list_methods)
-MODEL = Command(
+methods_command = Command("List the methods, one per line.", JSON, list_methods)
+model_command = Command(
     "Print a model card: classes, sizes, scores on held-out texts, temperature, settings, versions.",
     {"[file] FILE": "a model file (default: the shipped sentiment model)", **JSON},
     show_model,
 )
-CHECK = Command(
+check_command = Command(
     "Check every claim of the two papers by brute force.\n\nThis is `python -m proofs_check` in a clone of the "
     "repository, and accepts the same options:\n--paper P1, --only TEXT, --verbose, --json.",
     lambda parser: parser.set_defaults(passes_on=True),

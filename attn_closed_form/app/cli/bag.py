@@ -41,7 +41,8 @@ from .options import (
     read_settings,
 )
 
-EXAMPLES = """\
+# Shown after the options of the command.
+BAG_EXAMPLES = """\
 examples:
   attn-closed-form bag model.pt slide.h5 --classes normal,tumor --output tumor --map map.png
   attn-closed-form bag model.pt slide.h5 --output 1 --csv scores.csv --geojson slide.geojson --report slide.html
@@ -53,7 +54,8 @@ The model is a state dict (.pt, .safetensors, .npz) of CLAM, ABMIL, xMIL, torchm
 run. --set passes options that the file does not store, such as --set activation=relu. On the map, orange tiles support
 the output and blue ones oppose it.
 """
-FILES = tuple(KINDS)
+# The kinds of files that can be written for a bag.
+FILE_KINDS = tuple(KINDS)
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -179,7 +181,7 @@ def explain_one(args: argparse.Namespace) -> int:
         raise argparse.ArgumentTypeError(
             "--thumbnail: expected --map FILE or --report FILE as well, to show it"
         )
-    check_targets((args.model, args.bag, args.thumbnail, args.rename, args.check), args, FILES)
+    check_targets((args.model, args.bag, args.thumbnail, args.rename, args.check), args, FILE_KINDS)
     settings = asdict(_settings(args))
     model = BagClassifier.from_state_dict(args.model, **_model_options(args))
     bag = load_bag(args.bag)
@@ -188,7 +190,7 @@ def explain_one(args: argparse.Namespace) -> int:
     if args.thumbnail:
         bag = replace(bag, attrs={**bag.attrs, "thumbnail": regular_file(args.thumbnail)})
     explanations = explain(model, bag, args.method, **settings)
-    for kind in FILES:
+    for kind in FILE_KINDS:
         path = getattr(args, kind)
         if kind == "map" and path:
             panels = [explanations]
@@ -249,7 +251,7 @@ def explain_folder(args: argparse.Namespace) -> int:
         raise argparse.ArgumentTypeError(
             "--out: expected the folder for the results, because BAG is a folder"
         )
-    for kind in (*FILES, "thumbnail", "each_output"):
+    for kind in (*FILE_KINDS, "thumbnail", "each_output"):
         if getattr(args, kind):
             option = "--" + kind.replace("_", "-")
             raise argparse.ArgumentTypeError(
@@ -278,7 +280,8 @@ def explain_folder(args: argparse.Namespace) -> int:
     return status
 
 
-OPTIONS = {
+# The options of `bag`, in groups.
+BAG_OPTIONS = {
     "model MODEL": "state dict of the network (.pt, .pth, .safetensors, .npz)",
     "bag BAG": "a bag (.h5, .pt, .npy, .npz, .safetensors), or a folder of bags",
     "--top N": (at_least(0), 5, "instances to print on each side"),
@@ -316,20 +319,24 @@ OPTIONS = {
     },
     "a folder of bags": {
         "--out FOLDER": "folder for the files of each bag and bags.csv",
-        "--files KINDS": (None, "csv,map", f"files to write for each bag, among {','.join(FILES)}"),
+        "--files KINDS": (
+            None,
+            "csv,map",
+            f"files to write for each bag, among {','.join(FILE_KINDS)}",
+        ),
         **RUN,
     },
 }
-BAG = Command(
+bag_command = Command(
     "Exact, signed, per-class explanations of attention-pooling multiple-instance networks.",
-    OPTIONS,
+    BAG_OPTIONS,
     lambda args: explain_folder(args) if os.path.isdir(args.bag) else explain_one(args),
-    EXAMPLES,
+    BAG_EXAMPLES,
 )
-ROLES = Command(
+roles_command = Command(
     "List the arrays of a state dict with unknown names, and propose the role of each layer, for `bag --rename`.",
     {
-        "model MODEL": OPTIONS["model MODEL"],
+        "model MODEL": BAG_OPTIONS["model MODEL"],
         "[bag] BAG": "a bag to compare with --logits",
         "--logits X,Y": "the logits of your network for BAG; the proposal that fits best is printed first",
         "--top N": (at_least(1), 3, "proposals to print"),

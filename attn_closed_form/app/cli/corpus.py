@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from ..run.plan import Plan
     from ..run.task import Task
 
-EXAMPLES = """\
+# Shown after the options of `corpus` and of both of its commands.
+CORPUS_EXAMPLES = """\
 examples:
   attn-closed-form corpus run reviews.parquet out/ --column review
   attn-closed-form corpus run reviews.csv.gz out/ --columns id,label --method shapley,lime --workers 8
@@ -51,6 +52,7 @@ RUN = {
     "--restart": "remove the results of an earlier run and start again",
     "--progress bar|plain|none": "default: a bar on a terminal, otherwise lines of text",
 }
+# The options of `corpus run`.
 RUN_OPTIONS = {
     "source IN": "Parquet, CSV, TSV or JSON Lines (gzipped or not), a folder of them, or of bags",
     "folder OUT": "folder of the results",
@@ -65,6 +67,7 @@ RUN_OPTIONS = {
     "--separator CHARACTER": (None, ",", "separator of a CSV file"),
     **RUN,
 }
+# The options of `corpus summary`.
 SUMMARY_OPTIONS = {
     "folder OUT": "folder of the results",
     "--method NAME": "method whose scores are summarized (default: the first of the run)",
@@ -292,24 +295,25 @@ def summary(args: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {
-    "run": Command("Explain every row.", RUN_OPTIONS, run, EXAMPLES),
+# The commands of `corpus`.
+SUBCOMMANDS = {
+    "run": Command("Explain every row.", RUN_OPTIONS, run, CORPUS_EXAMPLES),
     "summary": Command(
-        "Print the words for and against each class.", SUMMARY_OPTIONS, summary, EXAMPLES
+        "Print the words for and against each class.", SUMMARY_OPTIONS, summary, CORPUS_EXAMPLES
     ),
 }
 
 
 def _add_commands(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="corpus_command", required=True, metavar="run|summary")
-    for name, command in COMMANDS.items():
+    for name, command in SUBCOMMANDS.items():
         style = argparse.RawDescriptionHelpFormatter
         command.add_to(commands.add_parser(name, help=command.description, formatter_class=style))
 
 
-CORPUS = Command(
+corpus_command = Command(
     "Explain every row of a table exactly and in parallel, or summarize the results.",
     _add_commands,
     lambda args: 0,  # a subcommand replaces it
-    EXAMPLES,
+    CORPUS_EXAMPLES,
 )

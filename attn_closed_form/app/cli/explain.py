@@ -33,6 +33,7 @@ from .options import (
     settings_options,
 )
 
+# Shown after the options of the commands.
 EXPLAIN_EXAMPLES = """\
 examples:
   attn-closed-form explain "A slow start, but a wonderful film."
@@ -86,6 +87,7 @@ VIEWS = {
 }
 
 
+# Options for the samples and the fit of a transformer.
 FIT = {
     "--samples N": (
         at_least(10, "a number of calls"),
@@ -171,13 +173,13 @@ def _print_table(explanations: Explanations, args: argparse.Namespace) -> None:
         print("\n" + numbers(explanations, args.top, columns))
 
 
-EXPLAIN = Command(
+explain_command = Command(
     "Explain a model's prediction for a text by several methods at once.",
     {**TEXT, **MODEL, **settings_options(), **VIEWS},
     lambda args: explain_and_show(args, lambda: open_model(args.model)),
     EXPLAIN_EXAMPLES,
 )
-TRANSFORMER = Command(
+transformer_command = Command(
     "Explain a transformer's prediction for a text by sampled Shapley values with standard errors.",
     {"folder FOLDER": "a local folder in the layout of Hugging Face", **TEXT, **FIT, **VIEWS},
     explain_transformer,

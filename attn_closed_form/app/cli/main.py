@@ -22,6 +22,7 @@ from ..._arrays import did_you_mean
 from ..show.sanitize import visible
 from . import COMMANDS
 
+# The name of the program, what it does, its main uses, and more of them.
 PROG = "attn-closed-form"
 DESCRIPTION = "Exact explanations of models that pool with a softmax: no sampling, no autodiff."
 USES = f"""\
@@ -68,7 +69,8 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     for name, (module, line) in COMMANDS.items():
         added = subparsers.add_parser(name, help=line, formatter_class=style)
         if name == command:
-            getattr(importlib.import_module(f".{module}", __package__), name.upper()).add_to(added)
+            commands = importlib.import_module(f".{module}", __package__)
+            getattr(commands, f"{name}_command").add_to(added)
     return parser
 
 

@@ -129,6 +129,7 @@ def csv_file(value: str) -> str:
     return value
 
 
+# The options for the scale and for the accuracy.
 SCALE = {
     f"--scale {'|'.join(SCALES)}": "the scale to explain (default: the probability if its values are exact)"
 }

@@ -6,7 +6,8 @@ import argparse
 
 from .options import MODEL, Command, at_least
 
-EXAMPLES = """\
+# Shown after the options of the command.
+SERVE_EXAMPLES = """\
 examples:
   attn-closed-form serve
   attn-closed-form serve --model my_model.npz --port 9000
@@ -30,14 +31,15 @@ def run(args: argparse.Namespace) -> int:
     return serve(args.model, args.port, args.timeout)
 
 
-OPTIONS = {
+# The options of `serve`.
+SERVE_OPTIONS = {
     **MODEL,
     "--port N": (at_least(0, "a port up to 65535", 65535), 8000, "port; 0 selects a free one"),
     "--timeout S": (at_least(1), 30, "time limit of an answer in seconds; after that, status 504"),
 }
-SERVE = Command(
+serve_command = Command(
     "Serve a page, and its JSON API, that explains a text at every keystroke.",
-    OPTIONS,
+    SERVE_OPTIONS,
     run,
-    EXAMPLES,
+    SERVE_EXAMPLES,
 )

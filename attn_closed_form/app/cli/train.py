@@ -10,12 +10,13 @@ from typing import Any
 
 from .options import Command, add_options, check_targets
 
-DESCRIPTION = """\
+# Shown before and after the options of the command.
+TRAIN_DESCRIPTION = """\
 Train a classifier on labeled texts and write it to one file for the commands explain, corpus, serve and model.
 The model is a table with one weight and one value per word and class, which takes seconds. Its settings are chosen on
 texts that are left out of the fit, and the printed scores are those on these texts. --heads or --positions train the
 attention classifier of Lopardo et al. (2024) instead, which takes longer."""
-EXAMPLES = """\
+TRAIN_EXAMPLES = """\
 examples:
   attn-closed-form train reviews.csv --out model.npz
   attn-closed-form train tickets.parquet --text-column body --label-column team --class-weight balanced --out model.npz
@@ -80,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
         return 130
 
 
-OPTIONS = {
+# Options for the data and the run; those of the model come from the trainer.
+TRAIN_OPTIONS = {
     "data DATA": "CSV, TSV, Parquet, Excel, JSON Lines or fastText lines, gzipped or not; a folder with a train file (and a "
     "valid and a test file) of these; or aclImdb_v1.tar.gz",
     "--text-column NAME": (None, "text", "column of the texts"),
@@ -118,7 +120,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", required=True, metavar="FILE", help="model file to write, .npz or .safetensors"
     )
-    add_options(parser, OPTIONS)
+    add_options(parser, TRAIN_OPTIONS)
     for name, details in UNLISTED.items():
         parser.add_argument(name, help=argparse.SUPPRESS, **details)
     for name, field in config.Config.__dataclass_fields__.items():
@@ -132,4 +134,4 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         )
 
 
-TRAIN = Command(DESCRIPTION, _add_settings, run, EXAMPLES)
+train_command = Command(TRAIN_DESCRIPTION, _add_settings, run, TRAIN_EXAMPLES)

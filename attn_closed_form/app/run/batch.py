@@ -34,7 +34,7 @@ from .task import Task
 # the explanations of a batch are in memory together.
 BATCH_CHARS = 1 << 19
 # Errors about one input; a run continues with the others.
-ERRORS = (ValueError, TypeError, OSError, ImportError, MemoryError)
+INPUT_ERRORS = (ValueError, TypeError, OSError, ImportError, MemoryError)
 
 
 class Row(NamedTuple):
@@ -89,11 +89,11 @@ def _places(evidence: Evidence) -> tuple[Ids | None, Ids]:
     return units.places[units.by_player(evidence.target.players)], counts
 
 
-class Reason(str):
+class Failure(str):
     """The reason why an input has no explanation."""
 
 
-Outcome = Row | Reason
+Outcome = Row | Failure
 
 
 def explain_inputs(
@@ -121,7 +121,7 @@ def explain_inputs(
     entries = [Entry(raw) for raw in raws]
     for number, reason in refused.items():
         if 0 <= number < len(entries):
-            entries[number].outcome = Reason(reason)
+            entries[number].outcome = Failure(reason)
     with warnings.catch_warnings():
         # The columns METHOD_error have the guaranteed error.
         warnings.simplefilter("ignore", ToleranceWarning)
@@ -191,7 +191,7 @@ class _Batch:
         """Read all inputs together, and those for which this is not possible one by one."""
         entries = self.open
         several: Sequence[Units | None] = [None] * len(entries)
-        with suppress(*ERRORS):
+        with suppress(*INPUT_ERRORS):
             several = self.model.read_many([entry.value for entry in entries])
         for entry, units in zip(entries, several, strict=True):
             with recorded(entry):
@@ -200,7 +200,7 @@ class _Batch:
     def gather_evidence(self) -> None:
         """Predict all inputs together, and choose the target of each."""
         entries = self.open
-        with suppress(*ERRORS):  # the input that causes an error gets it below
+        with suppress(*INPUT_ERRORS):  # the input that causes an error gets it below
             self.model.prepare_logits([entry.units for entry in entries])
         for entry in entries:
             with recorded(entry):
@@ -211,7 +211,7 @@ class _Batch:
     def prepare_games(self) -> None:
         """Build the games of all inputs together, and choose the scale of each."""
         entries = self.open
-        with suppress(*ERRORS):  # the input that causes an error gets it below
+        with suppress(*INPUT_ERRORS):  # the input that causes an error gets it below
             units = [entry.units for entry in entries]
             targets = [entry.evidence.target.pooled for entry in entries]
             self.model.prepare_games(units, targets)
@@ -241,8 +241,8 @@ def recorded(entry: Entry) -> Iterator[None]:
     """End an input with the reason if the block raises an error about it."""
     try:
         yield
-    except ERRORS as error:
-        entry.outcome = Reason(str(error) or type(error).__name__)
+    except INPUT_ERRORS as error:
+        entry.outcome = Failure(str(error) or type(error).__name__)
 
 
 def _loaded(task: Task, folder: str, raw: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._types import Array, Ids
 from ..models.protocol import BagModel, Model
-from .batch import Outcome, Reason, Row
+from .batch import Failure, Outcome, Row
 from .task import Task, pyarrow
 
 # Tuning, maximum number of classes with a column each: more columns than a person can look through.
@@ -70,14 +70,14 @@ def result_table(
 ) -> Any:
     """Return the Arrow table of some outcomes, with the row numbers and the user's `columns`."""
     pa = pyarrow()
-    rows = [outcome for outcome in outcomes if not isinstance(outcome, Reason)]
-    layout = _Layout([isinstance(outcome, Reason) for outcome in outcomes])
+    rows = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
+    layout = _Layout([isinstance(outcome, Failure) for outcome in outcomes])
     players = [len(row.labels) for row in rows]
     labels = pa.array(list(chain.from_iterable(row.labels for row in rows)), pa.string())
     data: dict[str, Any] = dict(columns)
     data["labels"] = layout.lists(players, labels)
     data["spans"] = layout.spans(rows, schema.field("spans").type)
-    data["error"] = [outcome if isinstance(outcome, Reason) else None for outcome in outcomes]
+    data["error"] = [outcome if isinstance(outcome, Failure) else None for outcome in outcomes]
     for name in task.methods:
         scores = np.concatenate([np.zeros(0), *(row.scores[name] for row in rows)])
         data[name] = layout.lists(players, scores)

@@ -37,7 +37,7 @@ from .task import RunError, Task, pyarrow, sha256
 MANIFEST = "_corpus.parquet"
 METADATA = b"attn_closed_form.app.run"
 WORK = "_work"
-BATCH = 2_000  # rows of a copied table in memory
+COPIED_ROWS = 2_000  # rows of a copied table in memory
 ROW_GROUP = 1_024  # rows in the memory of a worker
 MAX_COLUMNS = (
     16_384  # maximum for a copied table, as in Excel; Parquet needs memory and time for each column
@@ -272,7 +272,7 @@ def _copy(file: Path, target: Path, column: str) -> None:
     if len(types) > MAX_COLUMNS:
         raise RunError(f"{file}: expected at most {MAX_COLUMNS:,} columns, got {len(types):,}")
     rows = read_rows(file)
-    batch = list(islice(rows, BATCH))
+    batch = list(islice(rows, COPIED_ROWS))
     if isinstance(batch[0].get(column), dict):
         types[column] = pa.array([row.get(column) for row in batch]).type
     texts = [name for name, kind in types.items() if kind == pa.string()]
@@ -284,7 +284,7 @@ def _copy(file: Path, target: Path, column: str) -> None:
             for row in batch:
                 row.update({name: _text(row[name]) for name in texts if row.get(name) is not None})
             writer.write_table(pa.Table.from_pylist(batch, schema=pa.schema(types)))
-            batch = list(islice(rows, BATCH))
+            batch = list(islice(rows, COPIED_ROWS))
 
 
 def _text(value: Any) -> str:

@@ -25,7 +25,7 @@ import numpy as np
 
 from ... import __version__
 from ..files.atomic import replacing
-from .batch import Reason, collector_paused, explain_inputs
+from .batch import Failure, collector_paused, explain_inputs
 from .columns import parquet_options, result_table
 from .plan import MANIFEST, Part
 from .task import RunError, Task, pyarrow
@@ -100,7 +100,7 @@ def _explained(
             columns[name] = table[name].cast(kind)
         else:
             columns[name] = pyarrow().nulls(len(outcomes), kind)
-    failures = sum(isinstance(outcome, Reason) for outcome in outcomes)
+    failures = sum(isinstance(outcome, Failure) for outcome in outcomes)
     return result_table(task, schema, columns, outcomes), failures
 
 

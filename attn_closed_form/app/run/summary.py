@@ -36,7 +36,7 @@ from .writers import parts_of
 # The table of all bags, in the folder of a run.
 BAG_TABLE = "bags.csv"
 # The standard errors in half of a 95% interval of the normal distribution.
-STANDARD_ERRORS = 1.96
+HALF_WIDTH = 1.96
 # The headings of the two sides of a summary, by their names for `Summary.top`.
 SIDES = {"supports": "for", "opposes": "against"}
 # The height of a bar of a plot, and of everything else in its panel, in inches.
@@ -132,7 +132,7 @@ class Summary:
         if documents > 1:
             squares = float(self.squares[j, column])
             variance = max(squares - documents * mean**2, 0.0) / (documents - 1)
-            half_width = STANDARD_ERRORS * math.sqrt(variance / documents)
+            half_width = HALF_WIDTH * math.sqrt(variance / documents)
         example = int(self.examples[j, column])
         return Word(
             word=self.words[j],

@@ -50,11 +50,11 @@ THREADS = 8
 # each of them may take 100 MB.
 LONG_TEXT = 2_000
 # Default time limit of an answer, in seconds: long after a person has stopped waiting.
-PATIENCE = 30.0
+TIME_LIMIT = 30.0
 # The names that only refer to this machine, whose check protects against DNS rebinding.
 LOOPBACK = ("localhost", "127.0.0.1")
 # The files of the page by address, which are read at the start: no path is built from a request.
-FILES = {
+PAGE_FILES = {
     "/": ("index.html", "text/html"),
     "/app.js": ("app.js", "text/javascript"),
     "/words.js": ("words.js", "text/javascript"),
@@ -83,7 +83,7 @@ def make_app(
     model: Model,
     name: str,
     hosts: tuple[str, ...] = LOOPBACK,
-    seconds: float = PATIENCE,
+    seconds: float = TIME_LIMIT,
     example: str | None = None,
 ) -> ASGIApp:
     """Build the page and its API for one model.
@@ -136,7 +136,7 @@ def make_app(
     desk = Desk(model, seconds)
     errors: Any = {
         status: {"model": schema.Error, "description": text}
-        for status, text in schema.ERRORS.items()
+        for status, text in schema.STATUSES.items()
     }
 
     @app.get("/health")
@@ -172,7 +172,7 @@ def make_app(
 def _add_files(app: FastAPI) -> None:
     """Add the files of the page; a response is an application, which can answer many requests."""
     static = files(__package__) / "static"
-    for path, (name, kind) in FILES.items():
+    for path, (name, kind) in PAGE_FILES.items():
         response = Response((static / name).read_bytes(), media_type=kind)
         app.router.routes.append(Route(path, response, methods=["GET"]))
     look = Response(stylesheet(), media_type="text/css")

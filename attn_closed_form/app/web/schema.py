@@ -24,7 +24,7 @@ MAX_TOKENS = 2_000
 MAX_SAMPLED = 400
 
 #: Statuses other than 200, with their meaning.
-ERRORS = {
+STATUSES = {
     400: "The body is not a JSON object, or the Host header is not accepted by the server.",
     411: "The Content-Length is missing.",
     413: f"The body has more than {MAX_BYTES:,} bytes, or the text more than {MAX_CHARACTERS:,} characters or "

@@ -11,7 +11,7 @@ from pathlib import Path
 import uvicorn
 
 from ..files.open_model import open_model
-from .app import LOOPBACK, PATIENCE, make_app
+from .app import LOOPBACK, TIME_LIMIT, make_app
 
 ADDRESS = "127.0.0.1"  # the address that only programs on this machine can reach
 SHIPPED = "the shipped sentiment model"
@@ -22,7 +22,7 @@ CONNECTIONS = 64
 GRACE = 2  # seconds for answers that are being computed when the server stops
 
 
-def serve(path: str | None = None, port: int = 8000, seconds: float = PATIENCE) -> int:
+def serve(path: str | None = None, port: int = 8000, seconds: float = TIME_LIMIT) -> int:
     """Serve until interrupted, and return the exit status.
 
     Parameters

@@ -115,8 +115,8 @@ def test_one_map_per_class(folder, tmp_path):
         (["--tol", "0"], 2, "--tol: expected a number in"),
         (["--out", "x"], 2, "--out: expected a folder of bags"),
         (["--thumbnail", "x.png"], 2, "--thumbnail: expected --map FILE or --report FILE as well"),
-        (["--csv", "MODEL"], 2, "--csv: expected a separate file"),
-        (["--csv", "same.out", "--geojson", "same.out"], 2, "--geojson: expected a separate file"),
+        (["--map", "MODEL"], 2, "--map: expected a separate file"),
+        (["--csv", "same.csv", "--geojson", "same.csv"], 2, "--geojson: expected a separate file"),
         (
             ["--csv", "no/such/folder.csv"],
             1,
@@ -142,8 +142,8 @@ def test_no_output_replaces_the_roles_the_logits_or_the_model(folder, tmp_path, 
     model = folder / "model.npz"
     before = model.read_bytes()
     for command in (
-        arguments(folder, "--rename", str(roles), "--csv", str(roles)),
-        arguments(folder, "--check", str(logits), "--csv", str(logits)),
+        arguments(folder, "--rename", str(roles), "--map", str(roles)),
+        arguments(folder, "--check", str(logits), "--map", str(logits)),
         ["roles", str(model), "--out", str(model)],
     ):
         with pytest.raises(SystemExit) as stop:

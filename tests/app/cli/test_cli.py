@@ -411,7 +411,7 @@ def test_one_text_is_read_once_played_once_and_each_method_runs_once(monkeypatch
 def test_no_input_and_no_model_is_overwritten(capsys, tmp_path):
     (tmp_path / "review.txt").write_text(REVIEW)
     (tmp_path / "model.npz").write_bytes(DEMO_MODEL.read_bytes())
-    os.link(tmp_path / "model.npz", tmp_path / "other-name.npz")
+    os.link(tmp_path / "model.npz", tmp_path / "other-name.csv")
     (tmp_path / "table.csv").write_text("text,label\na,b\n")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "config.json").write_text("{}")
@@ -424,7 +424,7 @@ def test_no_input_and_no_model_is_overwritten(capsys, tmp_path):
         ([*explain, "--html", review], "--html"),
         ([*explain, "--plot", review], "--plot"),
         ([*explain, "--html", model], "--html"),
-        ([*explain, "--csv", str(tmp_path / "other-name.npz")], "--csv"),
+        ([*explain, "--csv", str(tmp_path / "other-name.csv")], "--csv"),
         (["transformer", str(tmp_path / "folder"), REVIEW, "--html", config], "--html"),
         ([*train, table], "--out"),
         ([*train, str(tmp_path / "new.npz"), "--metrics", table], "--metrics"),

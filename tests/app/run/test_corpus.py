@@ -143,7 +143,7 @@ def as_json(rows):
 @pytest.mark.parametrize("compressed", [False, True])
 def test_other_formats_give_the_rows_of_parquet(tmp_path, monkeypatch, name, make, compressed):
     monkeypatch.setattr(
-        planning, "BATCH", 8
+        planning, "COPIED_ROWS", 8
     )  # several batches, so that parts begin in the middle of one
     rows = [{"id": f"no. {i}", "text": text} for i, text in enumerate(texts(23))]
     data = make(rows)
@@ -157,7 +157,7 @@ def test_other_formats_give_the_rows_of_parquet(tmp_path, monkeypatch, name, mak
 
 
 def test_columns_of_json_become_text(tmp_path, monkeypatch):
-    monkeypatch.setattr(planning, "BATCH", 2)
+    monkeypatch.setattr(planning, "COPIED_ROWS", 2)
     values = [1, 2, 2.5, None, "x", [1]]
     lines = [
         json.dumps({"text": "fine", "mixed": value} | ({"n": i} if i > 3 else {}))

@@ -12,7 +12,7 @@ from attn_closed_form import MeanPooledText, PooledGame, Settings, load_demo_mod
 from attn_closed_form.app.models.protocol import TextModel
 from attn_closed_form.app.models.text import tokenize
 from attn_closed_form.app.models.units import Units
-from attn_closed_form.app.run.batch import BATCH_CHARS, Reason, explain_inputs
+from attn_closed_form.app.run.batch import BATCH_CHARS, Failure, explain_inputs
 from attn_closed_form.app.run.task import Task
 from tests.app.models.test_many_texts import texts as generated
 from tests.app.run.corpora import read, run_all, write
@@ -71,10 +71,10 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(scale, count):
         raw for raw in raws if scale == "logit" or len(raw or "") < 1000
     ]  # probabilities of long texts take long
     together = explain_inputs(task, raws)
-    assert sum(isinstance(outcome, Reason) for outcome in together) >= 5
+    assert sum(isinstance(outcome, Failure) for outcome in together) >= 5
     for raw, outcome in zip(raws, together, strict=True):
         assert pickle.dumps(outcome) == pickle.dumps(explain_inputs(task, [raw])[0])
-        if not isinstance(outcome, Reason):
+        if not isinstance(outcome, Failure):
             explanations = model.explain(raw, task.methods, scale=scale)
             assert (
                 outcome.labels == explanations.labels
@@ -98,7 +98,7 @@ def test_a_text_that_a_tokenizer_refuses_is_an_error_of_its_row_alone():
     first, refused, last = explain_inputs(
         Task(model=model), ["A fine film", "refused", "A dull film"]
     )
-    assert isinstance(refused, Reason) and refused == "refused by the tokenizer"
+    assert isinstance(refused, Failure) and refused == "refused by the tokenizer"
     assert (first.cells["output"], last.cells["output"]) == ("positive", "negative")
 
 
@@ -106,5 +106,5 @@ def test_a_row_without_an_input_may_follow_a_text_that_fills_a_batch():
     long = "slow " * (BATCH_CHARS // len("slow ") + 1)
     explained, missing, last = explain_inputs(Task(), [long, None, "A fine film"])
     assert explained.labels == ("slow",)
-    assert isinstance(missing, Reason)
+    assert isinstance(missing, Failure)
     assert last.cells["output"] == "positive"

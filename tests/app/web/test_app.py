@@ -10,7 +10,7 @@ from attn_closed_form import METHODS, TextClassifier, explain
 from attn_closed_form.app.models.text import Vocabulary
 from attn_closed_form.app.show.figures import AGAINST, FOR, UNSIGNED
 from attn_closed_form.app.web import app as web_app
-from attn_closed_form.app.web.app import FILES, make_app
+from attn_closed_form.app.web.app import PAGE_FILES, make_app
 from attn_closed_form.app.web.schema import MAX_BYTES, MAX_CHARACTERS, MAX_SAMPLED, MAX_TOKENS
 from attn_closed_form.attention import random_weights
 from tests.patience import PATIENCE
@@ -49,7 +49,15 @@ def test_a_wrong_method_is_405(method, path):
     )  # so no other site's script may read or send JSON
 
 
-PAGES = [*FILES, "/look.css", "/health", "/openapi.json", "/api/model", "/nowhere", "/api/explain"]
+PAGES = [
+    *PAGE_FILES,
+    "/look.css",
+    "/health",
+    "/openapi.json",
+    "/api/model",
+    "/nowhere",
+    "/api/explain",
+]
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -123,7 +131,7 @@ MARKUP = (
 
 
 def test_scripts_never_turn_text_into_markup_and_styles_load_nothing():
-    for path, (name, kind) in FILES.items():
+    for path, (name, kind) in PAGE_FILES.items():
         content = send("GET", path).text
         if kind == "text/javascript":
             for word in MARKUP:
