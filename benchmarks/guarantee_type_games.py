@@ -65,6 +65,10 @@ LONGEST_OTHERS = (5000, 1000)
 # Most counts of all types that the oracle goes through.
 MOST_COUNTS = 30_000
 DEFAULT_TOL = 1e-10
+# Links: the even parts of activations that hidden layers use, and the largest arguments of each link.
+EVEN_PARTS = ("x tanh", "log cosh", "x erf", "x tanh cubic")
+REACHES = {"sigmoid": (0.5, 2.0, 5.0, 15.0, 40.0), "exp": (0.3, 1.0, 3.0, 8.0)}
+REACH_OF_EVEN_PARTS = (0.5, 2.0, 5.0, 12.0)
 WIDTHS = (*LIME[0], 8.0, 15.0, 40.0, 60.0, 100.0, 400.0)
 
 
@@ -248,14 +252,14 @@ def _numbers(
 
 
 def _linked(rng: np.random.Generator, recipe: Recipe) -> Recipe:
-    """Send the game through a link whose argument has a modulus of up to 40, or 8 for the exponential."""
+    """Send the game through a link, whose argument has one of the moduli in REACHES at most."""
     arrays = (recipe.v, recipe.v_absent, recipe.v_background)
     largest = max(abs(recipe.bias), abs(recipe.empty_value), *(np.abs(x).max() for x in arrays))
-    link = str(rng.choice(["sigmoid", "exp"], p=[0.6, 0.4]))
-    reach = [0.5, 2.0, 5.0, 15.0, 40.0] if link == "sigmoid" else [0.3, 1.0, 3.0, 8.0]
-    scale = float(rng.choice(reach)) / float(largest)
+    even = EVEN_PARTS[rng.integers(len(EVEN_PARTS))]
+    link = str(rng.choice(["sigmoid", "exp", even], p=[0.5, 0.3, 0.2]))
+    scale = float(rng.choice(REACHES.get(link, REACH_OF_EVEN_PARTS))) / float(largest)
     if rng.random() < 0.3 and largest < 20:
-        scale = 1.0 if link == "sigmoid" else 0.5
+        scale = 0.5 if link == "exp" else 1.0
     return recipe._replace(link=link, scale=scale)
 
 

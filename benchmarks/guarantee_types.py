@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
@@ -37,6 +37,8 @@ RESOLUTION = 1e-3
 SCREENED = 0.25
 # Scores further apart than this underflow in long double.
 LARGEST_SPREAD = 10_000.0
+# pi as a long double.
+PI = LONG("3.14159265358979323846264338327950288")
 
 
 class Types(NamedTuple):
@@ -179,20 +181,72 @@ def _sum_over_types(each: dict[str, Numbers], types: Types) -> Numbers:
 
 
 def _through(f: Numbers, link: Link, error: float, bits: int | None) -> tuple[Numbers, float]:
-    """Apply the link to f with this error; the exponential of a long double is within 4 roundings."""
+    """Apply the link to f with this error; functions of long doubles are within 4 roundings."""
+    if link.name not in LINKS:
+        raise ValueError(f"link: expected one of {', '.join(LINKS)}, got {link.name!r}")
     x = numbers_of(link.scale, bits) * f
-    if link.name == "sigmoid":
-        g = 1 / (1 + np.exp(-x))
-    elif link.name == "exp":
-        g = np.exp(x)
-    else:
-        raise ValueError(f"link: expected sigmoid or exp, got {link.name!r}")
+    g = LINKS[link.name](x)
     if bits is not None:
         return g, 0.0
-    size = float(np.abs(g).max())
-    slope = 0.25 if link.name == "sigmoid" else size
-    error_of_x = abs(link.scale) * error + LONG_EPS * float(np.abs(x).max())
-    return g, 1.01 * slope * error_of_x + 8 * LONG_EPS * size
+    largest_x = float(np.abs(x).max())
+    largest_g = float(np.abs(g).max())
+    if link.name == "exp":
+        slope = largest_g
+    elif link.name == "sigmoid":
+        slope = 0.25
+    else:
+        slope = 1.0
+    error_of_x = abs(link.scale) * error + LONG_EPS * largest_x
+    return g, 1.01 * slope * error_of_x + 32 * LONG_EPS * (largest_g + slope * largest_x)
+
+
+def _sigmoid(x: Numbers) -> Numbers:
+    return 1 / (1 + np.exp(-x))
+
+
+def _x_tanh(x: Numbers) -> Numbers:
+    """Return SiLU minus half of its argument."""
+    return x * np.tanh(x / 2) / 2
+
+
+def _log_cosh(x: Numbers) -> Numbers:
+    """Return softplus minus half of its argument."""
+    return np.log(2 * np.cosh(x / 2))
+
+
+def _x_erf(x: Numbers) -> Numbers:
+    """Return GELU minus half of its argument; there is no error function of long doubles."""
+    if x.dtype != object:
+        return np.full(x.shape, np.nan, dtype=LONG)
+    from flint import arb
+
+    root = arb(2).sqrt()
+    g = np.empty(x.shape, dtype=object)
+    g.reshape(-1)[:] = [y * (y / root).erf() / 2 for y in x.flat]
+    return g
+
+
+def _x_tanh_cubic(x: Numbers) -> Numbers:
+    """Return GELU's approximation by tanh, minus half of its argument."""
+    root: Any
+    if x.dtype == object:
+        from flint import arb
+
+        root = (2 / arb.pi()).sqrt()
+    else:
+        root = np.sqrt(2 / PI)
+    return x * np.tanh(root * (x + 44715 * x * x * x / 10**6)) / 2
+
+
+# Links by their names: probabilities, risks, and the even parts of activations, which hidden layers use.
+LINKS: dict[str, Callable[[Numbers], Numbers]] = {
+    "sigmoid": _sigmoid,
+    "exp": np.exp,
+    "x tanh": _x_tanh,
+    "log cosh": _log_cosh,
+    "x erf": _x_erf,
+    "x tanh cubic": _x_tanh_cubic,
+}
 
 
 # --- moments by size ------------------------------------------------------------------------------------------------

@@ -191,7 +191,7 @@ def test_players_whose_factors_cancel_are_not_divided_by(monkeypatch):
 ))  # fmt: skip
 def test_random_linked_games(seed, k, what):
     """Families of the attack, ranges up to 60, against balls: within, or refused with a tol that works."""
-    question, trial, arguments = random_question(seed, k, what, links=True)
+    question, trial, arguments = random_question(seed, k, what, "links")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         verdict, ratio = judge(question, trial, arguments)

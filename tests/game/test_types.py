@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import PooledGame, shapley
+from attn_closed_form.game.links import Link, LinkedGame
 from tests.profiles import at_least
 
 pytest.importorskip("flint")
@@ -119,6 +120,32 @@ def test_one_wrong_number_is_seen(what):
         wrong = right.copy()
         wrong[number] += 2 * trial.tol * largest
         assert ratio(wrong) > 1
+
+
+@pytest.mark.parametrize("name", list(guarantee_types.LINKS))
+def test_links_are_those_of_the_library(name):
+    game = PooledGame.from_scores([0.0, 1.0, -0.5], [4.0, -3.0, 0.7], empty_value=0.2)
+    linked = LinkedGame(game, Link(name, 0.8))
+    types = guarantee_types.types_of(game)
+    values = guarantee_types.values_by_counts(game, types, guarantee_types.Link(name, 0.8), 200)
+    for counts in np.ndindex(types.shape):
+        present = np.zeros(3, dtype=bool)
+        present[types.first] = np.array(counts, dtype=bool)
+        assert float(values.f[counts].mid()) == pytest.approx(linked.value(present), rel=1e-13)
+
+
+@pytest.mark.parametrize("name", list(guarantee_types.LINKS))
+@pytest.mark.parametrize("what", ["shapley", "beta shapley", "owen", "lime"])
+def test_the_named_tol_works_with_its_own_poles(name, what):
+    """Poles depend on the tolerance: those for a larger one are fewer, and may lose more digits."""
+    rng = np.random.default_rng([len(name), len(what)])
+    for _ in range(4):
+        recipe = random_recipe(rng, what, longest=40)
+        while recipe.s.shape[0] > 1:
+            recipe = random_recipe(rng, what, longest=40)
+        recipe = recipe._replace(link=name, scale=1 / np.abs(recipe.v).max(), tol=1e-16)
+        verdict, _ = judge(*recipe.question(), attack="types")
+        assert verdict in GOOD, (recipe, verdict)
 
 
 def test_thousands_of_equal_players_share_what_there_is():

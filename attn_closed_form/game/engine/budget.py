@@ -201,7 +201,17 @@ def find_budget(
     need = _tol_needed(spread, scale, amplification, output, error)
     need = max(need / share, least_tol)
     if not tol >= ROUNDED_UP * need and not tol >= float(smallest_text(need)):
-        return _tolerance_error(tol, need, scale, spread, game.exponent)
+        smallest = float(smallest_text(need))
+        if smallest < math.inf:
+            # A linked game has other poles for the named tol, which has to work with those.
+            named_game = game.engine_game(smallest / amplification)
+            if named_game is not game:
+                parts = find_budget(
+                    named_game, smallest, amplification, plain, extra_ulps, constants
+                )
+                if isinstance(parts, ToleranceError):
+                    smallest = parts.smallest
+        return _tolerance_error(tol, smallest, scale, spread, game.exponent)
     part = (tol * share - output) * scale / amplification
     total = part * (1 - P_SHARE) / (2 * spread)
     precise = not plain and rounding + product > total * PLAIN_SHARE
@@ -229,10 +239,9 @@ def _tol_needed(
 
 
 def _tolerance_error(
-    tol: float, need: float, scale: float, spread: float, exponent: int
+    tol: float, smallest: float, scale: float, spread: float, exponent: int
 ) -> ToleranceError:
     """Return the error that names the smallest tol."""
-    smallest = float(smallest_text(need))
     if smallest == math.inf:
         return ToleranceError(
             f"tol: {tol:g} cannot be guaranteed for this game: f is 0 wherever it was tried"
@@ -240,7 +249,7 @@ def _tolerance_error(
     return ToleranceError(
         f"tol: {tol:g} cannot be guaranteed for this game in float64 (its values spread over "
         f"{_shown(2 * spread, exponent)}, max|f| is at least {_shown(scale, exponent)}); "
-        f"the smallest possible tol is {smallest_text(need)}",
+        f"the smallest possible tol is {smallest:.1e}",
         smallest,
     )
 

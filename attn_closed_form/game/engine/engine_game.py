@@ -114,6 +114,10 @@ class EngineGame(Protocol):
         """Return the smallest tol that the approximation of the game can keep."""
         ...
 
+    def engine_game(self, tol: float) -> EngineGame:
+        """Return the game that the engine computes with for another tol: this one, if it is not approximated."""
+        ...
+
     def pieces(self, eps: float) -> Iterator[Pieces]:
         """Yield the masses of all heads with nodes and weights for 1/D, accurate to a relative `eps`."""
         ...

@@ -163,6 +163,10 @@ class PoleGame:
             return np.inf
         return amplification * self.poles.error / (POLE_SHARE * self.scale)
 
+    def engine_game(self, tol: float) -> PoleGame:
+        """Return the game with the poles for another tol."""
+        return self.linked.engine_game(tol)
+
     @cached_property
     def extra_ulps(self) -> float:
         """Rounding in addition to that of a plain game, in ulps of the sum of `half_range`.
