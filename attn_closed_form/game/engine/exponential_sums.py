@@ -29,10 +29,11 @@ import math
 from bisect import bisect_left
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from ..._types import Array, Ids
+from ..._types import Array, Ids, Masks
 
 # Smallest and largest eps that are requested of a lambda rule: every range has a rule this good, because the table ends
 # here, and so does the proof of the trapezoidal rule (proofs_check/trapezoid.py).
@@ -102,28 +103,59 @@ def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
     return _trapezoid_plain(*_rounded(log_range, eps))
 
 
-def lambda_segments(log_range: float, eps: float) -> list[tuple[float, Array, Array]]:
-    """Return the rule of `lambda_rule` for any range, in segments (shift, lam, w) that fit into float64.
+class Segment(NamedTuple):
+    """A part of a rule whose numbers fit into float64: its nodes are lam e^(-shift), its weights w e^(-shift)."""
 
-    The nodes of a segment are lam e^(-shift), its weights w e^(-shift).
-    """
+    shift: float
+    lam: Array
+    w: Array
+
+
+class Trapezoid(NamedTuple):
+    """The nodes of a trapezoidal rule in t, log lam = t - squeeze, with the step h."""
+
+    t: Array  # exact
+    squeeze: Array  # e^(-(t - t0))
+    h: float
+
+    def pick(self, which: Masks) -> Trapezoid:
+        """Return some of the nodes."""
+        return Trapezoid(self.t[which], self.squeeze[which], self.h)
+
+    def log_lam(self) -> Array:
+        """Return the logarithms of the nodes, rounded."""
+        return self.t - self.squeeze
+
+    def log_weights(self) -> Array:
+        """Return the logarithms of the weights h dlam/dt, rounded."""
+        return self.log_lam() + np.log(self.h * (1 + self.squeeze))
+
+    def segment(self, shift: float = 0.0) -> Segment:
+        """Return nodes and weights to a few ulps, from two exponentials for any range."""
+        lam = np.exp(self.t + shift) * np.exp(-self.squeeze)
+        w = self.h * lam * (1 + self.squeeze)
+        lam.flags.writeable = False
+        w.flags.writeable = False
+        return Segment(shift, lam, w)
+
+    def segments(self) -> list[Segment]:
+        """Return the rule in segments of LOG_RANGE_SEGMENT, lam falling."""
+        numbers = np.floor(-self.t / LOG_RANGE_SEGMENT)
+        return [
+            self.pick(numbers == k).segment(float(k * LOG_RANGE_SEGMENT))
+            for k in np.unique(numbers)
+        ]
+
+
+def lambda_segments(log_range: float, eps: float) -> list[Segment]:
+    """Return the rule of `lambda_rule` for any range, in segments."""
     if log_range <= LOG_RANGE_SEGMENT:
-        return [(0.0, *lambda_rule(log_range, eps))]
-    return _cut(*_trapezoid(*_rounded(log_range, eps)))
+        lam, w = lambda_rule(log_range, eps)
+        return [Segment(0.0, lam, w)]
+    return _trapezoid(*_rounded(log_range, eps)).segments()
 
 
-def _cut(t: Array, squeeze: Array, h: float) -> list[tuple[float, Array, Array]]:
-    """Split a trapezoidal rule into segments (shift, lam, w)."""
-    segments = []
-    segment = np.floor(-t / LOG_RANGE_SEGMENT)
-    for k in np.unique(segment):
-        inside = segment == k
-        lam = np.exp(t[inside] + k * LOG_RANGE_SEGMENT) * np.exp(-squeeze[inside])
-        segments.append((float(k * LOG_RANGE_SEGMENT), lam, h * lam * (1 + squeeze[inside])))
-    return segments
-
-
-def sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[float, Array, Array]]:
+def sector_segments(log_range: float, eps: float, angle: float) -> list[Segment]:
     """Return a rule for 1/w, |arg w| <= angle and 1 <= Re w <= e^log_range, in segments as in `lambda_segments`.
 
     >>> ((shift, lam, w),) = sector_segments(1.0, 1e-10, 0.8)
@@ -137,29 +169,33 @@ def sector_segments(log_range: float, eps: float, angle: float) -> list[tuple[fl
         )
     short = _short_sector_sum(log_range, eps, angle)
     if short is not None:
-        return [(0.0, *short)]
+        return [short]
     # The angle is rounded up, with its difference from pi/2 in steps of 3 percent.
-    left = math.floor(math.log(math.pi / 2 - angle) / SECTOR_STEP) * SECTOR_STEP
-    return _sector_segments(*_rounded(log_range, eps), math.pi / 2 - math.exp(left))
+    log_rest = math.log(math.pi / 2 - angle)
+    rest = math.exp(math.floor(log_rest / SECTOR_STEP) * SECTOR_STEP)
+    return _sector_segments(*_rounded(log_range, eps), math.pi / 2 - rest)
 
 
-def _short_sector_sum(log_range: float, eps: float, angle: float) -> tuple[Array, Array] | None:
+def _short_sector_sum(log_range: float, eps: float, angle: float) -> Segment | None:
     """Return the shortest sum of the table for this sector, or None."""
     angles, log_ranges, _ = short_sector_sums()
-    choice = _sums_from(bisect_left(angles, angle), bisect_left(log_ranges, log_range))
-    return next(((lam, w) for bound, lam, w in choice if bound <= eps), None)
+    i = bisect_left(angles, angle)
+    j = bisect_left(log_ranges, log_range)
+    for bound, lam, w in _sums_from(i, j):
+        if bound <= eps:
+            return Segment(0.0, lam, w)
+    return None
 
 
 @lru_cache(maxsize=512)
 def _sums_from(i: int, j: int) -> list[tuple[float, Array, Array]]:
     """Return all sums of the table for sectors that contain this one, shortest first."""
     angles, log_ranges, table = short_sector_sums()
-    larger = [
-        table.get((angle, log_range), []) for angle in angles[i:] for log_range in log_ranges[j:]
-    ]
-    return sorted(
-        (entry for entries in larger for entry in entries), key=lambda entry: entry[1].size
-    )
+    sums: list[tuple[float, Array, Array]] = []
+    for angle in angles[i:]:
+        for log_range in log_ranges[j:]:
+            sums += table.get((angle, log_range), [])
+    return sorted(sums, key=lambda entry: entry[1].size)
 
 
 def short_sector_sums() -> tuple[list[float], list[float], Table]:
@@ -169,65 +205,66 @@ def short_sector_sums() -> tuple[list[float], list[float], Table]:
 
 
 @lru_cache(maxsize=512)
-def _sector_segments(
-    log_range: float, eps: float, angle: float
-) -> list[tuple[float, Array, Array]]:
+def _sector_segments(log_range: float, eps: float, angle: float) -> list[Segment]:
+    """Return the trapezoidal rule for a sector; the bound is in docs/theory/bounds-of-the-engine.md, "Sectors"."""
     angle = max(angle, 0.0)
-    unit = 2.0**STEP_BITS
-    a = (math.pi / 2 - angle) * SECTOR_LINES
     cos = math.cos(angle)
+    # The step: for the best line Im t = a, 2 N / (e^(2 pi a / h) - 1) is eps / 2.
+    a = (math.pi / 2 - angle) * SECTOR_LINES
     N = np.exp(math.exp(T0) * np.sin(a) / cos) / (np.cos(a) * np.cos(angle + a))
-    h = math.floor(float((2 * math.pi * a / np.log1p(4 * N / eps)).max()) * unit) / unit
-    t0 = T0 - log_range
+    steps = 2 * math.pi * a / np.log1p(4 * N / eps)
+    h = _exact_step(float(steps.max()))
     # The range from the underflow of lam to that of e^-lam.
+    t0 = T0 - log_range
     reach = math.log(LOG_FLOAT_MAX)
     t = h * np.arange(math.floor((t0 - reach) / h), math.ceil(reach / h) + 1.0)
-    squeeze = np.exp(-(t - t0))
-    log_lam = t - squeeze
-    log_w = log_lam + np.log(h * (1 + squeeze))
+    nodes = Trapezoid(t, np.exp(-(t - t0)), h)
     # |w| is at most Re w / cos. All terms up to a node that is dropped, or from it on, add up to less than the cut.
     cut = SECTOR_CUT * eps * cos
-    keep = np.cumsum(np.exp(log_w + log_range)) > cut
+    log_w = nodes.log_weights()
+    from_left = np.cumsum(np.exp(log_w + log_range))
     with np.errstate(over="ignore"):
-        from_right = np.cumsum(np.exp(log_w - np.exp(log_lam))[::-1])[::-1]
-    keep &= from_right > cut
-    t = t[keep]
-    squeeze = squeeze[keep]
+        terms = np.exp(log_w - np.exp(nodes.log_lam()))
+    from_right = np.cumsum(terms[::-1])[::-1]
+    nodes = nodes.pick((from_left > cut) & (from_right > cut))
     if log_range <= LOG_RANGE_SEGMENT:
-        lam = np.exp(t) * np.exp(-squeeze)
-        return [(0.0, *_frozen(lam, h * lam * (1 + squeeze)))]
-    return _cut(t, squeeze, h)
+        return [nodes.segment()]
+    return nodes.segments()
+
+
+def _exact_step(h: float) -> float:
+    """Round a step down to a multiple of 2^-STEP_BITS."""
+    unit = 2.0**STEP_BITS
+    return math.floor(h * unit) / unit
 
 
 def _rounded(log_range: float, eps: float) -> tuple[float, float]:
     """Round both to the safe side, so that games of similar range share a cached rule with a proved eps."""
-    return math.ceil(2 * log_range) / 2, 10 ** (math.floor(8 * math.log10(eps)) / 8)
+    eighths = math.floor(8 * math.log10(eps))
+    return math.ceil(2 * log_range) / 2, 10 ** (eighths / 8)
 
 
-def _trapezoid(log_range: float, eps: float) -> tuple[Array, Array, float]:
-    """Return exact t and the squeeze e^(-(t - t0)) of every kept node, lam ascending, and the step."""
-    unit = 2.0**STEP_BITS
-    h = math.floor(math.pi**2 / math.log(STEP_CONSTANT / eps) * unit) / unit
+def _trapezoid(log_range: float, eps: float) -> Trapezoid:
+    """Return every kept node of the trapezoidal rule, lam ascending."""
+    h = _exact_step(math.pi**2 / math.log(STEP_CONSTANT / eps))
     # The largest lam, of which e^lam is (8/eps) ln(8/eps).
     largest = math.log(CUT / eps)
     largest += math.log(largest)
     t0 = T0 - log_range
     lowest = t0 - math.log(LARGEST_SQUEEZE + math.log(1 / eps))
     highest = math.log(largest) + 1.5  # t is log lam plus the squeeze, which is less there
-    t = np.arange(math.floor(lowest / h), math.ceil(highest / h) + 1) * h
-    squeeze = np.exp(-(t - t0))
-    log_lam = t - squeeze
-    log_weight = log_lam + np.log(h * (1 + squeeze))
-    keep = log_lam <= math.log(largest)
-    keep &= log_weight + log_range >= math.log(eps / LEFT_CUT)
-    return t[keep], squeeze[keep], h
+    t = h * np.arange(math.floor(lowest / h), math.ceil(highest / h) + 1.0)
+    nodes = Trapezoid(t, np.exp(-(t - t0)), h)
+    keep = nodes.log_lam() <= math.log(largest)
+    keep &= nodes.log_weights() + log_range >= math.log(eps / LEFT_CUT)
+    return nodes.pick(keep)
 
 
 @lru_cache(maxsize=512)
 def _trapezoid_plain(log_range: float, eps: float) -> tuple[Array, Array]:
-    t, squeeze, h = _trapezoid(log_range, eps)
-    lam = np.exp(t) * np.exp(-squeeze)
-    return _frozen(lam, h * lam * (1 + squeeze))
+    """Return the nodes and weights of a range of one segment."""
+    segment = _trapezoid(log_range, eps).segment()
+    return segment.lam, segment.w
 
 
 @lru_cache(maxsize=8)
