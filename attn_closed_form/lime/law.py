@@ -19,7 +19,7 @@ from ..game.engine.laws import Batch
 from ..game.engine.rounding import MOST_NODES
 from ..game.engine.terms import Terms
 from .kernel import relative_kernel
-from .rules import GROUPS, SizeRule, ladder, rule_errors
+from .rules import GROUPS, SizeRule, ladder, longest_of, rule_errors
 from .size_moments import last_degree
 
 # Tuning: elements (terms times players times nodes) that cost as much as one more call of the engine. A group of terms
@@ -100,7 +100,7 @@ class KernelLaw:
         rules = list[SizeRule]()
         for counts in GROUPS:
             waiting = np.flatnonzero(errors > allowed)
-            if not waiting.size or counts[0] > last_degree(self.d, counts[-1]) + 1:
+            if not waiting.size or counts[0] > last_degree(self.d, longest_of(counts)) + 1:
                 break
             group = ladder(self.d, self.width, counts)
             choice, error = group.choose(log_bounds[waiting], real[waiting], allowed)

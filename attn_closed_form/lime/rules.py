@@ -7,6 +7,9 @@ sum_{n<=d} c_n delta_n,
     c_n = min(sqrt(2(2n+1)) M e^(-n theta) / (1 - e^(-2 theta)), sqrt(2n+1) B),
     delta_n = |nu_n - sum_i omega_i P_n(1 - 2p_i)|, or at most sum|omega| + |r| |Q_n| beyond the last moment.
 
+r is the part of the kernel beyond the last moment. Instead of |r| |Q_n|, which grows fast with n, it may count as
+sqrt(d+1) |r| B once.
+
 The accuracy of the construction does not matter, because the bound compares the finished rule with the moments.
 Proofs: docs/theory/rules-in-p.md.
 """
@@ -32,14 +35,16 @@ from .size_moments import (
 )
 
 # Tuning: numbers of nodes that are tried. They are few, because terms with the same number are evaluated together, and
-# grow by a fifth. A group is built together; a long rule takes up to half a second to build, so those from 64 nodes on
-# are built one by one, when a term needs them.
+# grow by a fifth. A group is built together; a long rule takes up to half a second to build, so long ones are built one
+# by one, when a term needs them.
 GROUPS: tuple[tuple[int, ...], ...] = (
     (2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14),
     (17, 20, 24, 28),
     (33, 39, 46, 54),
     *((count,) for count in (64, 76, 90, 110, 130, 155, 185, 220, 260, 310, 370, 440)),
 )
+# Rules with at least this many nodes are compared with the same moments, which take longer than the rules.
+LONG = 64
 COUNTS = tuple(count for group in GROUPS for count in group)
 LONGEST = COUNTS[-1]
 # Added to the bound of E_p[f], it also bounds E_p[f 1{j present}]: (1 + cosh theta) / 2, see `game/engine/bounds.py`.
@@ -60,8 +65,10 @@ class SizeRule(NamedTuple):
     p: Array  # (m,) probability of being *present*
     weights: Array  # (m,)
     log_error: Array  # (len(THETA),) log of the sum of c_n delta_n / M over the n for which the rule is not exact
-    log_rounding: Array  # (len(THETA),) the same over the others
+    log_smooth: Array  # (len(THETA),) the same without |r|
+    log_rounding: Array  # (len(THETA),) the same over the n for which the rule is exact
     rounding: float  # sum of sqrt(2n+1) delta_n over them
+    remainder: float  # sqrt(d+1) |r|
 
 
 class Ladder(NamedTuple):
@@ -69,8 +76,10 @@ class Ladder(NamedTuple):
 
     rules: tuple[SizeRule, ...]
     log_error: Array  # (len(THETA), 1, rules)
+    log_smooth: Array  # (len(THETA), 1, rules)
     log_rounding: Array  # (len(THETA), 1, rules)
     rounding: Array  # (rules,)
+    remainder: Array  # (rules,)
 
     def choose(self, log_bound: Array, B: Array, allowed: float) -> tuple[Ids, Array]:
         """Return for each of r terms the shortest rule with an error below `allowed` (or the best rule), and its error.
@@ -83,8 +92,12 @@ class Ladder(NamedTuple):
         errors = truncation + np.multiply.outer(B, self.rounding)
         bad = np.flatnonzero((errors > allowed).all(axis=1))
         if bad.size:
+            # The other forms of both parts take longer, and are rarely smaller.
+            smooth = _exp((self.log_smooth + log_M[:, bad]).min(axis=0))
+            smooth += np.multiply.outer(B[bad], self.remainder)
             rounding = _exp((self.log_rounding + log_M[:, bad]).min(axis=0))
-            errors[bad] = np.minimum(errors[bad], truncation[bad] + rounding)
+            rounding = np.minimum(rounding, np.multiply.outer(B[bad], self.rounding))
+            errors[bad] = np.minimum(truncation[bad], smooth) + rounding
         good = errors <= allowed
         index = np.where(good.any(axis=1), good.argmax(axis=1), errors.argmin(axis=1))
         return index, errors[np.arange(index.size), index]
@@ -94,8 +107,9 @@ def rule_errors(rule: SizeRule, log_bound: Array, B: Array) -> Array:
     """Return the error (r,) of one rule for each of r terms, whose bounds are those of `Ladder.choose`."""
     log_M = log_bound + LOG_PRESENT
     truncation = _exp((rule.log_error + log_M).min(axis=1))
+    smooth = _exp((rule.log_smooth + log_M).min(axis=1)) + B * rule.remainder
     rounding = _exp((rule.log_rounding + log_M).min(axis=1))
-    return truncation + np.minimum(B * rule.rounding, rounding)
+    return np.minimum(truncation, smooth) + np.minimum(B * rule.rounding, rounding)
 
 
 def _exp(x: Array) -> Array:
@@ -110,14 +124,23 @@ def ladder(d: int, kernel_width: float, counts: tuple[int, ...] = COUNTS) -> Lad
     >>> bool(np.isclose(rule.p @ rule.weights, sum(m / 6 for m in range(7))))
     True
     """
-    moments = size_moments(d, kernel_width, counts[-1])
+    moments = size_moments(d, kernel_width, longest_of(counts))
     rules = tuple(_size_rule(moments, m) for m in counts if m <= len(moments.nu))
     return Ladder(
         rules,
         np.ascontiguousarray(np.stack([rule.log_error for rule in rules], axis=1)[:, None]),
+        np.ascontiguousarray(np.stack([rule.log_smooth for rule in rules], axis=1)[:, None]),
         np.ascontiguousarray(np.stack([rule.log_rounding for rule in rules], axis=1)[:, None]),
         np.array([rule.rounding for rule in rules]),
+        np.array([rule.remainder for rule in rules]),
     )
+
+
+def longest_of(counts: tuple[int, ...]) -> int:
+    """Return the number of nodes of the longest rule that has the same moments as a group."""
+    if counts[-1] < LONG:
+        return counts[-1]
+    return LONGEST
 
 
 def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
@@ -150,13 +173,18 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     with np.errstate(divide="ignore"):
         log_rounding = np.log(parts[:, :exact].sum(axis=1)) + log_factor
         log_truncation = np.log(parts[:, exact:].sum(axis=1)) + log_factor
-    log_beyond = np.logaddexp(np.log(size) + moments.log_beyond[0], moments.log_beyond[1])
+    log_rule_beyond = np.log(size) + moments.log_beyond[0]
+    log_beyond = np.logaddexp(log_rule_beyond, moments.log_beyond[1])
     log_error = np.logaddexp(log_truncation, log_beyond + log_factor)
+    log_smooth = np.logaddexp(log_truncation, log_rule_beyond + log_factor)
     powers = p[:, None] ** np.arange(3)
     if not (np.abs(weights) @ powers <= MIXED_SIGNS * (weights @ powers)).all():
-        log_error[:] = np.inf  # too much would cancel: this rule is never chosen
-    rule = SizeRule(p, weights, log_error, log_rounding, float(delta[:exact].sum()))
-    for array in rule[:4]:
+        # Too much would cancel: this rule is never chosen.
+        log_error[:] = np.inf
+        log_smooth[:] = np.inf
+    rounding = float(delta[:exact].sum())
+    rule = SizeRule(p, weights, log_error, log_smooth, log_rounding, rounding, moments.remainder)
+    for array in rule[:5]:
         array.flags.writeable = False
     return rule
 

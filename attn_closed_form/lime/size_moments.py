@@ -53,6 +53,7 @@ class SizeMoments(NamedTuple):
     nu: Whole
     rounded: Array
     residual: float  # |r|, the norm of the part of q beyond Q_N
+    remainder: float  # sqrt(d+1) |r|, which bounds the sum of all |r_m|
     log_beyond: Array
 
 
@@ -91,7 +92,8 @@ def _size_moments(d: int, kernel_width: float, N: int) -> SizeMoments:
     whole_nu = np.array([moment >> HAHN_BITS - LEGENDRE_BITS for moment in nu], dtype=object)
     rounded = as_floats(whole_nu, WEIGHT_BITS + LEGENDRE_BITS)
     log_beyond = np.stack([beyond[0], np.log(residual) + beyond[1]])
-    return SizeMoments(whole_nu, rounded, residual, log_beyond)
+    remainder = float(np.sqrt(d + 1)) * residual * (1 + 1e-12)
+    return SizeMoments(whole_nu, rounded, residual, remainder, log_beyond)
 
 
 @lru_cache(maxsize=512)

@@ -38,7 +38,7 @@ def test_the_recursion_agrees_at_six_hundred_deleted_players(spread, background)
     assert np.abs(slow[0]).max() > 1e-4 * scale
 
 
-@pytest.mark.parametrize(("d", "kernel_width"), [(400, 25.0), (900, 5.0)])
+@pytest.mark.parametrize(("d", "kernel_width"), [(400, 25.0), (900, 5.0), (1_500, 25.0)])
 def test_one_of_two_values_among_many_equal_players(d, kernel_width):
     """A share of the players has value 1, the rest 0, all the same mass: f of m present is hypergeometric.
 
