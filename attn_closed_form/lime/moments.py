@@ -36,12 +36,11 @@ from ..game.engine.evaluate import weighted_sums
 from ..game.engine.exponential_sums import EPS_MIN
 from ..game.engine.kernels import sum_in_pairs
 from ..game.engine.laws import Batch
-from ..game.engine.rounding import FACTOR, LIME_EMPTY, PRECISE, ULP
+from ..game.engine.rounding import FACTOR, LIME_EMPTY, LIME_MIXED_SIGNS, PRECISE, ULP
 from ..game.engine.terms import Terms, terms_of
 from .kernel import Settings, relative_kernel
 from .law import Assignment, KernelLaw
 from .regression import Known, Moments, Regression, regression
-from .rules import MIXED_SIGNS
 
 # Weight of the grand coalition, in units of pi(1), beyond which no rule in p is accurate enough: a rule has this weight
 # in its sums and has to take it off again, which costs as many digits (e^25 of the e^36 that float64 has).
@@ -175,7 +174,7 @@ def rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
     level = float(q.sum())
     difference = 2 * float((q * s * (d - s)).sum()) / (d * max(d - 1, 1))
     spread = math.sqrt(level * float(q @ fit.deviation**2))
-    return fit.value_factor(q), MIXED_SIGNS * fit.rounding_factor(
+    return fit.value_factor(q), LIME_MIXED_SIGNS * fit.rounding_factor(
         level, spread + difference, 2 * difference
     )
 

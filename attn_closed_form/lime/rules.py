@@ -24,6 +24,7 @@ import numpy as np
 from .._legendre import legendre_rule
 from .._types import Array, Ids
 from ..game.engine.bounds import THETA
+from ..game.engine.rounding import LIME_MIXED_SIGNS, LIME_MOMENT
 from .size_moments import (
     LEGENDRE_BITS,
     WEIGHT_BITS,
@@ -49,12 +50,6 @@ COUNTS = tuple(count for group in GROUPS for count in group)
 LONGEST = COUNTS[-1]
 # Added to the bound of E_p[f], it also bounds E_p[f 1{j present}]: (1 + cosh theta) / 2, see `game/engine/bounds.py`.
 LOG_PRESENT = np.log((1 + np.cosh(THETA)) / 2)
-# The rounding error of a moment of a rule from the integers, relative to the sums of weights: 2^-90 (n (n+1) + 2) for
-# n <= 600 from P_n, and less from the rest ("Integers" in docs/theory/rules-in-p.md).
-HIDDEN = 2.0**-70
-# Weights of both signs do no harm if sum |omega| p^k is at most this times sum omega p^k, k = 0, 1, 2: the budget
-# reckons with it. Rules beyond are not used.
-MIXED_SIGNS = 1.25
 # The exponent of an error bound above which the bound is useless in any case, so that exp cannot overflow.
 LARGEST_EXPONENT = 300.0
 
@@ -165,7 +160,7 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     size = float(np.abs(weights).sum())
     degrees = np.arange(nu.size)
     delta = np.abs(as_floats(moments.nu - whole(weights, WEIGHT_BITS) @ P, bits))
-    delta += HIDDEN * (size + float(nu[0]))
+    delta += LIME_MOMENT * (size + float(nu[0]))
     delta *= np.sqrt(2 * degrees + 1)
     # The logs of sum c_n delta_n / M, for the degrees that the rule has, then for the others up to the last moment.
     parts = np.exp(-np.outer(THETA, degrees)) * delta
@@ -178,7 +173,7 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     log_error = np.logaddexp(log_truncation, log_beyond + log_factor)
     log_smooth = np.logaddexp(log_truncation, log_rule_beyond + log_factor)
     powers = p[:, None] ** np.arange(3)
-    if not (np.abs(weights) @ powers <= MIXED_SIGNS * (weights @ powers)).all():
+    if not (np.abs(weights) @ powers <= LIME_MIXED_SIGNS * (weights @ powers)).all():
         # Too much would cancel: this rule is never chosen.
         log_error[:] = np.inf
         log_smooth[:] = np.inf

@@ -6,10 +6,11 @@ from math import comb
 import numpy as np
 import pytest
 
+from attn_closed_form.game.engine.rounding import LIME_MIXED_SIGNS
 from attn_closed_form.lime.kernel import Settings, kernel, relative_kernel
 from attn_closed_form.lime.moments import rule_factor, rule_factors
 from attn_closed_form.lime.regression import regression
-from attn_closed_form.lime.rules import MIXED_SIGNS, ladder
+from attn_closed_form.lime.rules import ladder
 
 
 @pytest.mark.parametrize("ridge", [0.0, 1.0])
@@ -46,7 +47,9 @@ def test_what_the_rounding_of_a_sum_over_nodes_is_multiplied_by(d, width):
     difference = 2 * (rule.weights * rule.p * (1 - rule.p)).sum()
     share = (rule.weights * np.abs(1 - rule.p - fit.absent_share)).sum()
     least = fit.rounding_factor(level, share + difference, 2 * difference)
-    assert least <= rule_factors(d, Settings(width, 1.0, 5000), d)[1] <= 1.5 * MIXED_SIGNS * least
+    assert (
+        least <= rule_factors(d, Settings(width, 1.0, 5000), d)[1] <= 1.5 * LIME_MIXED_SIGNS * least
+    )
     assert rule_factor(fit, Settings(width, 1.0, 5000)) >= max(least, fit.value_factor())
 
 

@@ -12,7 +12,11 @@ from attn_closed_form.game.by_size import centered_moments
 from attn_closed_form.game.engine.bounds import log_bound
 from attn_closed_form.game.engine.budget import budget
 from attn_closed_form.game.engine.laws import Batch
-from attn_closed_form.game.engine.rounding import MOST_NODES
+from attn_closed_form.game.engine.rounding import (
+    LIME_MIXED_SIGNS,
+    LIME_MOMENT,
+    MOST_NODES,
+)
 from attn_closed_form.game.engine.terms import terms_of
 from attn_closed_form.lime.kernel import Settings, kernel, relative_kernel
 from attn_closed_form.lime.law import KernelLaw, largest_on_reals
@@ -23,7 +27,7 @@ from attn_closed_form.lime.moments import (
     rule_sums,
 )
 from attn_closed_form.lime.regression import regression
-from attn_closed_form.lime.rules import HIDDEN, LONGEST, MIXED_SIGNS, ladder
+from attn_closed_form.lime.rules import LONGEST, ladder
 from attn_closed_form.lime.size_moments import (
     HAHN_BITS,
     LEGENDRE_BITS,
@@ -56,7 +60,7 @@ def test_moments_in_exact_arithmetic(d, kernel_width):
     left = sum(x * x for x in q)
     for n in range(len(moments.nu)):
         exact = exact_moment(q, n)
-        assert abs(moments.nu[n] * unit - exact) <= HIDDEN * sum(q)
+        assert abs(moments.nu[n] * unit - exact) <= LIME_MOMENT * sum(q)
         norm = Fraction(d + 1, 2 * n + 1)
         for k in range(1, n + 1):
             norm *= Fraction(d + 1 + k, d + 1 - k)
@@ -96,7 +100,7 @@ def test_legendre_polynomials_to_more_digits_than_a_float_has(p):
     before = Fraction(0)
     now = Fraction(1)
     for n, value in enumerate(values):
-        assert abs(Fraction(int(value), 2**LEGENDRE_BITS) - now) <= HIDDEN
+        assert abs(Fraction(int(value), 2**LEGENDRE_BITS) - now) <= LIME_MOMENT
         before, now = now, ((2 * n + 1) * x * now - n * before) / (n + 1)
 
 
@@ -183,13 +187,13 @@ def test_a_game_that_needs_longer_rules_than_there_are_takes_the_recursion():
 
 @pytest.mark.parametrize("kernel_width", [25.0, 5.0, 3.0])
 def test_rules_whose_weights_cancel_are_never_chosen(kernel_width, monkeypatch):
-    """The budget reckons with sums of moduli that are at most MIXED_SIGNS times the sums."""
+    """The budget reckons with sums of moduli that are at most LIME_MIXED_SIGNS times the sums."""
     for d in (30, 106, 300):
         for rule in ladder(d, kernel_width).rules:
             powers = rule.p[:, None] ** np.arange(3)
             excess = (np.abs(rule.weights) @ powers) / (rule.weights @ powers)
-            assert (excess.max() <= MIXED_SIGNS) == bool(np.isfinite(rule.log_error).all())
-    monkeypatch.setattr("attn_closed_form.lime.rules.MIXED_SIGNS", 0.999)
+            assert (excess.max() <= LIME_MIXED_SIGNS) == bool(np.isfinite(rule.log_error).all())
+    monkeypatch.setattr("attn_closed_form.lime.rules.LIME_MIXED_SIGNS", 0.999)
     few = ladder.__wrapped__(30, kernel_width, (6,))
     assert few.choose(np.zeros((1, THETA.size)), np.ones(1), 1.0)[1] > 1.0
 

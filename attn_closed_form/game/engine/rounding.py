@@ -147,6 +147,14 @@ LIME_SUMS = 50.0
 # The mean size w, wrong by 4 ulps of sum q_s |s - s_0| / (d A): twice that for both moments that it enters, rounded up.
 # Test: tests/lime/test_bounds.py.
 LIME_MEAN_SIZE = 10.0
+# A moment of a rule in p, computed in integers, relative to the sums of the weights of the rule and of the kernel:
+# 2^-90 (n (n+1) + 2) for n <= 600 from truncated nodes and P_n, and less from q and Q_n, together less than 2^-70
+# ("Integers" in docs/theory/rules-in-p.md). Test: tests/lime/test_rules.py::test_moments_in_exact_arithmetic.
+LIME_MOMENT = 2.0**-70
+# Rounding is relative to sums of moduli, so weights of both signs count as this times their sum: rules with
+# sum |omega| p^k above this times sum omega p^k, k = 0, 1, 2, are not used. Test: tests/lime/test_rules.py::
+# test_rules_whose_weights_cancel_are_never_chosen.
+LIME_MIXED_SIGNS = 1.25
 # A distant value of the empty coalition, relative to it: 64 ulps, of which CONSTANTS counts 8 at a time.
 LIME_EMPTY = 8
 
