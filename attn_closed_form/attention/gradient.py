@@ -5,8 +5,10 @@ In terms of the score tables (`weights.py`) Theorem 4.1 of P1 reads, with f_i th
     grad_t = (1/K) sum_i alpha_t^(i) [ w_v^(i) + (u_t^(i) - f_i) w_k^(i) ],
 
 a matrix of rank 2K. So the mean over coordinates needs 2K numbers, gradient-times-input only s and u, and the
-L2 norm only the (2K, 2K) Gram matrix of the w's; the L1 norm alone needs the full matrix. Everywhere `output` is the
-index of an output, or C coefficients of a combination such as the margin of two classes.
+L2 norm only the (2K, 2K) Gram matrix of the w's; the L1 norm alone needs the full matrix.
+
+All functions take `weights`, the T ids `tokens` of a document, and `output`: the index of an output, or C coefficients
+of a combination such as the margin of two classes. All but `gradient` return one number per token of the document.
 
 Departure from the paper: Theorem 4.1 treats the query as a constant, which is correct for every position but that of
 [CLS], whose embedding also makes the query. Its row has one more term,
@@ -42,15 +44,20 @@ from .._types import Array, Tokens
 from .predict import Output, Seen, as_output, as_tokens, scores
 from .weights import AttentionWeights
 
-# Gauss-Legendre orders of the two rules that are compared on each panel of `integrated_gradients`.
+# Tuning: Gauss-Legendre orders of the two rules that are compared on each panel of `integrated_gradients`. The finer one
+# is exact to degree 39, which is more than float64 sees on a panel where nothing takes over.
 COARSE = 10
 FINE = 20
+# Tuning: the number of panels after which the requested accuracy counts as out of reach.
 MAX_PANELS = 4096
-# Numbers in one array of nodes: about 8 MB.
+# The integral over a panel narrower than this is below the rounding error.
+NARROWEST = 2.0**-40
+# Tuning: numbers in one array of nodes, about 8 MB.
 BLOCK_ELEMENTS = 1 << 20
-# A token whose logit is this far below another's gets negligible attention (e^-50 is 2e-22).
+# A token whose logit is this far below another's gets negligible attention: e^-50 is 2e-22, less than an ulp.
 NEGLIGIBLE = 50.0
-# Logits may move relative to each other by this much within a panel: a take-over is then wide enough to be noticed.
+# Tuning: logits may move relative to each other by this much within a panel. A take-over, which is a few units of the
+# difference wide, then covers a tenth of the panel and is noticed by one of the 30 nodes.
 SWING = 40.0
 
 
@@ -104,15 +111,7 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> A
 def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute G-avg of P1 section 4.1, the mean of the gradient's coordinates, (T,).
 
-    Parameters
-    ----------
-    weights : AttentionWeights
-    tokens : T token ids
-    output : index of an output, or C coefficients of a combination of outputs
-
-    Returns
-    -------
-    (T,) float64
+    Parameters are those of `gradient`; the result is (T,) float64.
 
     Examples
     --------
@@ -127,15 +126,7 @@ def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: Output = 0)
 def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute G-l1 of P1 section 4.1, the L1 norm of the gradient, (T,).
 
-    Parameters
-    ----------
-    weights : AttentionWeights
-    tokens : T token ids
-    output : index of an output, or C coefficients of a combination of outputs
-
-    Returns
-    -------
-    (T,) float64
+    Parameters are those of `gradient`; the result is (T,) float64.
 
     Examples
     --------
@@ -150,15 +141,7 @@ def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -
 def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute G-l2 of P1 section 4.1, the L2 norm of the gradient, (T,).
 
-    Parameters
-    ----------
-    weights : AttentionWeights
-    tokens : T token ids
-    output : index of an output, or C coefficients of a combination of outputs
-
-    Returns
-    -------
-    (T,) float64
+    Parameters are those of `gradient`; the result is (T,) float64.
 
     Examples
     --------
@@ -178,15 +161,7 @@ def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -
 def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute G x I of P1 section 4.1, e_t . grad_t, (T,), from s and u alone.
 
-    Parameters
-    ----------
-    weights : AttentionWeights
-    tokens : T token ids
-    output : index of an output, or C coefficients of a combination of outputs
-
-    Returns
-    -------
-    (T,) float64
+    Parameters are those of `gradient`; the result is (T,) float64.
 
     Examples
     --------
@@ -200,15 +175,7 @@ def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Outp
 def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute the (T,) relevance of each token of a document by AttnLRP (Achtibat et al., 2024).
 
-    Parameters
-    ----------
-    weights : AttentionWeights
-    tokens : T token ids
-    output : index of an output, or C coefficients of a combination of outputs
-
-    Returns
-    -------
-    (T,) float64
+    Parameters are those of `gradient`; the result is (T,) float64.
 
     Examples
     --------
@@ -295,8 +262,7 @@ def integrated_gradients(
         gap = np.abs(fine - integrals(left[done], width[done], COARSE)[0]).max(axis=1, initial=0.0)
         # The error is relative to f and, if a token takes over within a narrow panel, to its contribution.
         allowed = tol * (size * width[done] * len(s0) + variation.max(axis=1, initial=0.0))
-        # The integral over a panel narrower than 2^-40 is below the rounding error.
-        good = (gap <= allowed) | (width[done] < 2.0**-40)
+        good = (gap <= allowed) | (width[done] < NARROWEST)
         total += fine[good].sum(axis=0)
         done[done] = good
         left = left[~done]
@@ -313,7 +279,8 @@ def _too_wide(s0: Array, ds: Array, left: Array, width: Array) -> NDArray[np.boo
     Logits are straight lines on the path. A token that is far below the leader of the left end, or that of the right
     end, at both ends is far below it in between and cannot matter; only the movement of the others counts.
     """
-    ends = s0 + left[:, None, None] * ds, s0 + (left + width)[:, None, None] * ds
+    right = left + width
+    ends = (s0 + left[:, None, None] * ds, s0 + right[:, None, None] * ds)
     negligible = np.zeros(ends[0].shape, dtype=bool)
     for end in ends:
         leader = end.argmax(axis=-1, keepdims=True)

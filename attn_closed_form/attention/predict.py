@@ -15,14 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import numbered, softmax, whole
+from .._arrays import check, choice, numbered, softmax, whole
 from .._types import Array, Ids, Tokens
 from ..game.pooled_game import PooledGame, merge_tokens
 from ..game.scores import PooledScores
 from .weights import AXES, BIASES, AttentionWeights, sinusoidal_positions
 
-# Numbers in one block of `predict_many`: enough to amortize a call, few enough to stay in cache.
+# Tuning: numbers in one block of `predict_many`, enough to amortize a call, few enough to stay in a core's cache.
 BLOCK_ELEMENTS = 1 << 18
+# The index of an output, or C coefficients of a combination of outputs, such as the margin of two classes.
 Output = int | Sequence[float] | Array
 # Fills up the shorter documents of a block if the model has no padding; it has no mass.
 NOTHING = -1
@@ -36,29 +37,23 @@ def as_tokens(
     weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, name: str = "tokens"
 ) -> Ids:
     """Check the ids of a document, and truncate it to `weights.room` tokens with a warning."""
+    expected = "a one-dimensional sequence of ids"
     try:
         raw = np.asarray(tokens)
     except ValueError as error:
-        raise ValueError(
-            f"{name}: expected a one-dimensional sequence of ids, got nested lists ({error})"
-        ) from None
-    if raw.size == 0 and raw.ndim == 1:
+        raise ValueError(f"{name}: expected {expected}, got nested lists ({error})") from None
+    check(name, raw.ndim == 1, expected, f"shape {raw.shape}")
+    if raw.size == 0:
         return np.zeros(0, dtype=np.intp)
-    if raw.ndim != 1:
-        raise ValueError(
-            f"{name}: expected a one-dimensional sequence of ids, got shape {raw.shape}"
-        )
-    if raw.dtype.kind not in "iu":
-        raise ValueError(f"{name}: expected integer ids, got dtype {raw.dtype}")
+    check(name, raw.dtype.kind in "iu", "integer ids", f"dtype {raw.dtype}")
     if np.minimum.reduce(raw) < 0 or np.maximum.reduce(raw) >= weights.D:
         bad = int(np.argmax((raw < 0) | (raw >= weights.D)))
-        raise ValueError(
-            f"{name}: expected ids in 0..{weights.D - 1}, got {raw[bad]} at position {bad}"
-        )
+        check(name, False, f"ids in 0..{weights.D - 1}", f"{raw[bad]} at position {bad}")
     if raw.size > weights.room:
         room = int(weights.room)
         warnings.warn(
-            f"document of {raw.size} tokens: the model has room for {room}; the last {raw.size - room} are dropped",
+            f"document of {raw.size} tokens: the model has room for {room}; the last "
+            f"{raw.size - room} are dropped",
             TruncationWarning,
             stacklevel=stacklevel,
         )
@@ -79,8 +74,12 @@ def pad(weights: AttentionWeights, documents: Iterable[Ids], length: int | None 
     Without positions, shorter documents are filled up to the longest one, or to `length`, with NOTHING.
     """
     rows = list(documents)
-    L = weights.T_max or length or 1 + max((row.size for row in rows), default=0)
-    ids = np.full((len(rows), L), NOTHING if weights.T_max is None else weights.unk, dtype=np.intp)
+    longest = max((row.size for row in rows), default=0)
+    L = weights.T_max or length or 1 + longest
+    filler = weights.unk
+    if weights.T_max is None:
+        filler = NOTHING
+    ids = np.full((len(rows), L), filler, dtype=np.intp)
     ids[:, 0] = weights.cls
     for row, document in zip(ids, rows, strict=True):
         row[1 : 1 + document.size] = document
@@ -154,7 +153,8 @@ def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -
     start = 0
     while start < len(order):
         longest = weights.T_max or 1 + checked[order[start]].size
-        block = order[start : start + max(1, BLOCK_ELEMENTS // (longest * weights.K))]
+        documents_at_once = max(1, BLOCK_ELEMENTS // (longest * weights.K))
+        block = order[start : start + documents_at_once]
         out[block] = _predict_ids(weights, pad(weights, [checked[i] for i in block]))
         start += block.size
     return out
@@ -275,34 +275,48 @@ def document_scores(
     starts = np.cumsum(lengths) - lengths
     places = np.arange(1, 1 + ids.size) - np.repeat(starts, lengths)
     s, v = _scores_at(weights, ids, places)
-    absent = _scores_at(weights, np.full(ids.size if weights.T_max else 1, weights.unk), places)
-    s_absent, v_absent = (np.broadcast_to(array, (len(array), ids.size)) for array in absent)
-    backgrounds = zip(
-        *(_without(weights, T if weights.T_max else 1)[2:] for T in lengths.tolist()), strict=True
-    )
-    s_background, v_background = (np.stack(columns, axis=1) for columns in backgrounds)
-    parts = s_absent, v_absent, s_background, v_background
+    s_absent, v_absent = _absent_scores(weights, ids.size, places)
+    # Without positions the background does not depend on the length of the document.
+    backgrounds = [_without(weights, T if weights.T_max else 1) for T in lengths.tolist()]
+    s_background = np.stack([background[2] for background in backgrounds], axis=1)
+    v_background = np.stack([background[3] for background in backgrounds], axis=1)
+    parts = (s_absent, v_absent, s_background, v_background)
     return PooledScores(s, v, weights.b_l, head, output, *parts, starts)
 
 
 def _scores_at(weights: AttentionWeights, ids: Ids, places: Any) -> tuple[Array, Array]:
-    """Return log-masses (K, n) of ids at some positions, and values divided by K, (K C, n), sorted by head."""
+    """Return log-masses (K, n) of ids at some positions, and values divided by K, (K C, n), sorted by head.
+
+    `places` are the positions, as an index array or a slice; a model without positions ignores them.
+    """
     tables = weights.collapse
-    places = slice(None) if weights.T_max is None else places
+    if weights.T_max is None:
+        places = slice(None)
     s = tables.s_tok[ids] + tables.s_pos[places]
     u = tables.u_tok[ids] + tables.u_pos[places]
     return np.ascontiguousarray(s.T), np.ascontiguousarray(u.reshape(ids.size, -1).T) / weights.K
 
 
+def _absent_scores(weights: AttentionWeights, n: int, places: Any) -> tuple[Array, Array]:
+    """Return the scores of n [UNK] tokens at some positions, as `_scores_at` does."""
+    # Without positions all of them have the same scores.
+    distinct = n if weights.T_max else 1
+    s, v = _scores_at(weights, np.full(distinct, weights.unk), places)
+    return np.broadcast_to(s, (len(s), n)), np.broadcast_to(v, (len(v), n))
+
+
 @lru_cache(maxsize=512)
 def _without(weights: AttentionWeights, T: int) -> tuple[Array, Array, Array, Array]:
-    """Return the scores of T [UNK] tokens that replace a document, and those of the background."""
+    """Return the scores of T [UNK] tokens that replace a document, and those of the background.
+
+    The background is [CLS] and the padding after the document, merged to one token per head.
+    """
     others = np.r_[0, 1 + T : weights.T_max or 0]
     s, v = _scores_at(weights, np.where(others == 0, weights.cls, weights.unk), others)
-    background = merge_tokens(s, s)[0], merge_tokens(np.repeat(s, weights.C, axis=0), v)[1]
-    absent = _scores_at(weights, np.full(T if weights.T_max else 1, weights.unk), slice(1, 1 + T))
-    s_absent, v_absent = (np.broadcast_to(array, (len(array), T)) for array in absent)
-    return s_absent, v_absent, *background
+    s_background = merge_tokens(s, s)[0]
+    v_background = merge_tokens(np.repeat(s, weights.C, axis=0), v)[1]
+    s_absent, v_absent = _absent_scores(weights, T, slice(1, 1 + T))
+    return s_absent, v_absent, s_background, v_background
 
 
 def pooled_game(
@@ -340,26 +354,31 @@ def pooled_game(
     >>> bool(np.isclose(game.value([False, True]), predict(weights, [weights.unk, 7, weights.unk])[0]))
     True
     """
-    if players not in ("positions", "words"):
-        raise ValueError(f"players: expected 'positions' or 'words', got {players!r}")
+    choice("players", players, ("positions", "words"))
     deleted = is_deleted(weights, absent)
     ids = as_tokens(weights, tokens)
-    if ids.size == 0:
-        raise ValueError("tokens: expected at least one token, got an empty document")
+    check("tokens", ids.size > 0, "at least one token", "an empty document")
     coefficients = as_output(weights, output)
-    names = [str(label) for label in (ids.tolist() if labels is None else labels)]
-    if len(names) < ids.size or (players == "positions" and len(names) > ids.size):
-        raise ValueError(f"labels: expected {ids.size} names, one per token, got {len(names)}")
-    groups, first = numbered(ids) if players == "words" else (None, range(ids.size))
-    player_names = [names[i] for i in first]
-    return document_scores(weights, ids).game(coefficients, groups, player_names, deleted)
+    if labels is None:
+        labels = ids.tolist()
+    names = [str(label) for label in labels]
+    # The text of a document that was truncated has more words than players.
+    is_enough = len(names) >= ids.size
+    fits = is_enough if players == "words" else len(names) == ids.size
+    check("labels", fits, f"{ids.size} names, one per token", len(names))
+    if players == "words":
+        groups, first = numbered(ids)
+        names = [names[i] for i in first]
+    else:
+        groups = None
+    return document_scores(weights, ids).game(coefficients, groups, names, deleted)
 
 
 def is_deleted(weights: AttentionWeights, absent: str | None) -> bool:
     """Return whether absent tokens are removed from the softmax, given the option `absent` of `pooled_game`."""
-    if absent not in (None, "unk", "deleted"):
-        raise ValueError(f"absent: expected 'unk' or 'deleted', got {absent!r}")
-    return weights.T_max is None if absent is None else absent == "deleted"
+    if absent is None:
+        return weights.T_max is None
+    return choice("absent", absent, ("unk", "deleted")) == "deleted"
 
 
 def random_weights(
@@ -396,10 +415,17 @@ def random_weights(
     sizes = {"D": D, "d_e": d_e, "K": K, "d_att": d_att, "d_out": d_out, "C": C}
     arrays: dict[str, Array] = {}
     for name, axes in AXES.items():
-        if name != "W_p" and (biases or name not in BIASES):
-            shape = [sizes[axis] for axis in axes]
-            # A matrix is divided by the square root of its number of columns; embeddings and biases are not scaled.
-            arrays[name] = rng.normal(size=shape) / (np.sqrt(shape[-1]) if len(shape) == 3 else 1.0)
+        is_drawn = biases or name not in BIASES
+        if name == "W_p" or not is_drawn:
+            continue
+        shape = [sizes[axis] for axis in axes]
+        # A matrix is divided by the square root of its number of columns; embeddings and biases are not scaled.
+        scale = 1.0
+        if len(shape) == 3:
+            scale = np.sqrt(shape[-1])
+        arrays[name] = rng.normal(size=shape) / scale
     arrays["W_q"] *= score_scale
-    W_p = None if T_max is None else sinusoidal_positions(T_max, d_e)
+    W_p = None
+    if T_max is not None:
+        W_p = sinusoidal_positions(T_max, d_e)
     return AttentionWeights(W_p=W_p, **arrays, cls=0, unk=min(1, D - 1))

@@ -157,10 +157,9 @@ class AttentionWeights:
             u_const = np.einsum("ko,kco->kc", self.b_v, self.W_l)
             s_tok = self.W_e @ w_k.T
             s_pos = W_p @ w_k.T + s_const
-            u_tok, u_pos = (
-                (e @ w_v.reshape(-1, self.d_e).T).reshape(-1, self.K, self.C)
-                for e in (self.W_e, W_p)
-            )
+            w_v_columns = w_v.reshape(-1, self.d_e).T
+            u_tok = (self.W_e @ w_v_columns).reshape(-1, self.K, self.C)
+            u_pos = (W_p @ w_v_columns).reshape(-1, self.K, self.C)
             tables = Collapse(q, w_k, w_v, s_const, u_const, s_tok, s_pos, u_tok, u_pos + u_const)
         for name, table in zip(Collapse._fields, tables, strict=True):
             # Two tables are added, so each may use half of the range of float64.
@@ -182,9 +181,8 @@ class AttentionWeights:
         return {name: getattr(self, name) for name in AXES if getattr(self, name) is not None}
 
     def __repr__(self) -> str:
-        sizes = ", ".join(
-            f"{n}={getattr(self, n)}" for n in ("D", "d_e", "T_max", "K", "d_att", "d_out", "C")
-        )
+        names = ("D", "d_e", "T_max", "K", "d_att", "d_out", "C")
+        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in names)
         return f"AttentionWeights({sizes}, cls={self.cls}, unk={self.unk})"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -221,7 +219,11 @@ def sinusoidal_positions(T_max: int, d_e: int, base: float | None = None) -> Arr
     """
     places = np.arange(whole("T_max", T_max))
     coordinate = np.arange(whole("d_e", d_e))
-    pair = coordinate // 2 + (base is None)
-    frequency = (T_max if base is None else positive("base", base)) ** (-2.0 * pair / d_e)
+    pair = coordinate // 2
+    if base is None:
+        # Eq. 3 counts coordinates, and so pairs, from one.
+        pair = pair + 1
+        base = T_max
+    frequency = positive("base", base) ** (-2.0 * pair / d_e)
     angle = places[:, None] * frequency
     return np.where(coordinate % 2 == 0, np.sin(angle), np.cos(angle))
