@@ -117,6 +117,7 @@ def head_minima(
         # Then `base` itself is not among the coalitions.
         best = np.full(least.shape, np.inf)
     else:
+        # Only the value counts here, so the order of the players has no error.
         best = states.at(nobody, np.zeros(least.shape), np.full(least.shape, -np.inf)).value
     if limit is None and np.isneginf(np.minimum(states.base, states.flip)).all():
         # A head that may lose all other mass attains its least value.
@@ -259,7 +260,7 @@ class Gains:
         rank = np.where(self.positive, log_gain, -np.inf)
         chosen = self.positive & largest_of_rows(rank, limit)
         rivals = ~chosen & self.two_sided
-        return chosen, _log_slip(chosen, rivals, low, high, log_error)
+        return chosen, log_exchange_error(chosen, rivals, low, high, log_error)
 
     def exactly(self, count: int) -> tuple[Masks, Array]:
         """Return the `count` players with the largest gains, also negative ones, and the log of the error (H,).
@@ -278,7 +279,7 @@ class Gains:
         with np.errstate(divide="ignore"):
             log_error = self.unit + np.log(error)
         chosen = largest_of_rows(rank, count)
-        return chosen, _log_slip(chosen, ~chosen, low, high, log_error)
+        return chosen, log_exchange_error(chosen, ~chosen, low, high, log_error)
 
     def _signed_rank(self, gain: Array, floor: float) -> Array:
         """Return numbers in the order of the gains."""
@@ -287,7 +288,9 @@ class Gains:
             return np.where(gain == 0, 0, np.sign(gain) * distance)
 
 
-def _log_slip(chosen: Masks, rivals: Masks, low: Array, high: Array, log_error: Array) -> Array:
+def log_exchange_error(
+    chosen: Masks, rivals: Masks, low: Array, high: Array, log_error: Array
+) -> Array:
     """Return the log of the largest error of a sum of terms (H,) if rounding exchanges players.
 
     `low` and `high` are bounds on the ranks. Each chosen player that a rival might outrank contributes its own error

@@ -97,7 +97,7 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
 
 def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
     """Return the attained and the certified minimum for each number of absent players."""
-    heads = _Heads(game)
+    heads = Heads(game)
     proved = np.full(len(sizes), game.empty_value)
     masks = np.zeros((len(sizes), game.d), dtype=bool)
     for i, k in enumerate(sizes.tolist()):
@@ -112,7 +112,7 @@ def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
     return attained, np.minimum(proved, attained)
 
 
-class _Heads:
+class Heads:
     """The heads of a game, with the minimum of the last size, where the search for the next one starts."""
 
     def __init__(self, game: PooledGame) -> None:
@@ -144,7 +144,7 @@ class _Heads:
         if not self.is_plain:
             return head_minima(self.game, everybody, everybody, k, exactly=True)
         theta, best, present = self._descended(k)
-        step = partial(self._step, k, certify=True)
+        step = partial(self.step, k, certify=True)
         bound, best, present = certified_minima(step, theta, self.least, best, present)
         self.theta = best
         return HeadMinima(bound, present)
@@ -160,7 +160,7 @@ class _Heads:
         present = np.ones(self.a.shape, dtype=bool)
         done = np.zeros(theta.shape, dtype=bool)
         for _ in range(STEPS):
-            at = self._step(k, theta)
+            at = self.step(k, theta)
             better = at.value < best
             best = np.where(better, at.value, best)
             present = np.where(better[:, None], at.choice, present)
@@ -171,7 +171,7 @@ class _Heads:
             theta = np.where(done, theta, at.value)
         return np.maximum(below, self.least), best, present
 
-    def _step(self, k: int, theta: Array, certify: bool = False) -> Step:
+    def step(self, k: int, theta: Array, certify: bool = False) -> Step:
         """Return the choice of k absent players that minimizes N - theta D in each head."""
         x = self.a * (self.v - theta[:, None])
         y = self.b * (self.v_absent - theta[:, None])
@@ -184,7 +184,8 @@ class _Heads:
         margin = EXTREMUM_SUM * relative_error(self.game.d) * size
         if certify:
             error = relative_error(0) * (np.abs(x) + np.abs(y))
-            margin = margin + [_slip(*rows) for rows in zip(gain, error, absent, strict=True)]
+            exchanged = [exchange_error(*rows) for rows in zip(gain, error, absent, strict=True)]
+            margin = margin + exchanged
         excess = (terms.sum(axis=1) + always) / mass
         return Step(~absent, theta + excess, excess, margin / mass)
 
@@ -193,7 +194,7 @@ class _Heads:
 
         The starts (n, d) are the coalitions of the heads; a step from the coalition of the last size is another one.
         """
-        values, gains = zip(*map(self._linearized, (*starts, self.last)), strict=True)
+        values, gains = zip(*map(self.linearized, (*starts, self.last)), strict=True)
         best = int(np.argmin(values[:-1]))
         mask = starts[best]
         value = values[best]
@@ -203,7 +204,7 @@ class _Heads:
                 candidate = ~_largest(gain, k)
             else:
                 candidate = step
-            new, slope = self._linearized(candidate)
+            new, slope = self.linearized(candidate)
             if new < value:
                 mask = candidate
                 value = new
@@ -213,7 +214,7 @@ class _Heads:
         self.last = mask
         return mask
 
-    def _linearized(self, present: Masks) -> tuple[float, Array]:
+    def linearized(self, present: Masks) -> tuple[float, Array]:
         """Return the value of a coalition minus the bias, and the (d,) effects of the players' presence near it."""
         if not self.is_plain:
             return float(self.game.value(present)), slopes(self.game, present).sum(axis=0)
@@ -233,7 +234,7 @@ def _largest(gain: Array, k: int) -> Masks:
     return chosen
 
 
-def _slip(gain: Array, error: Array, absent: Masks) -> float:
+def exchange_error(gain: Array, error: Array, absent: Masks) -> float:
     """Return the largest error of the sum of terms if rounding exchanges players.
 
     Each absent player that a present one might outrank contributes its own error and that of the worst such rival.

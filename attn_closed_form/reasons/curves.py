@@ -23,7 +23,7 @@ from ..game.pooled_game import PooledGame
 from .by_size import EVERY_SIZE, BoundsBySize, bounds_by_size
 from .heads import slopes
 
-# Changes of the prediction below this are rounding.
+# Changes of the prediction below this have no share: they may be rounding, and nobody can see them on any scale.
 LEAST_CHANGE = 1e-9
 
 
@@ -55,14 +55,17 @@ class RemovalCurves(NamedTuple):
         With one head the divisor is attained, and this is the share of the best possible. With several heads it is a
         lower bound of that share. NaN if no coalition has a lower prediction on average.
         """
-        some = self.absent > 0
-        return _ratio(self.whole - self.deletion[some], self.whole - self.bounds.proved_min[some])
+        sizes = self.absent > 0
+        fall = self.whole - self.deletion[sizes]
+        return _ratio(fall, self.whole - self.bounds.proved_min[sizes])
 
     @property
     def insertion_share(self) -> float:
         """Mean rise of the prediction under insertion, divided by the largest rise that is not excluded."""
-        some = self.absent < self.players
-        return _ratio(self.insertion[some] - self.empty, self.bounds.proved_max[some] - self.empty)
+        # With all players absent both changes are zero. Leaving that size out only changes both means by one factor.
+        sizes = self.absent < self.players
+        rise = self.insertion[sizes] - self.empty
+        return _ratio(rise, self.bounds.proved_max[sizes] - self.empty)
 
 
 def _ratio(change: Array, best: Array) -> float:

@@ -111,10 +111,8 @@ def proved_above(
         return False
     # The heads' minima, with the missing part shared equally: these thresholds add up to the goal.
     theta = bound + missing / game.H
-    blur = JOINT_RATIOS * ULP * float(np.abs(theta).sum() + np.abs(bound).sum())
-    # Step 1: if some coalition is below the goal, its ratios r_h = (N_h - theta_h D_h) / D_h are from rho to `highest`.
-    rho = bound - theta - blur
-    highest = np.maximum(rho - rho.sum(), rho) + blur
+    # Step 1: if some coalition is below the goal, its ratios r_h = (N_h - theta_h D_h) / D_h are in known ranges.
+    rho, highest, blur = ratio_ranges(bound, theta)
     # Step 2: the largest masses D_h under that condition, by the dual with the best of a few multipliers.
     mass = np.stack([states.base, states.flip])
     x = np.stack([states.v_base, states.v_flip]) - theta[:, None]
@@ -128,6 +126,18 @@ def proved_above(
     terms = mass * (x - rho[:, None]) / U[:, None]
     moduli = np.abs(terms).sum(axis=1)
     return bool(_least_sum(terms.sum(axis=1), limit, moduli) + rho.sum() >= blur)
+
+
+def ratio_ranges(bound: Array, theta: Array) -> tuple[Array, Array, float]:
+    """Return bounds (H,) below and above the ratios of a coalition below the goal, and the rounding error of their sum.
+
+    A head's ratio is at least its minimum minus theta_h. The ratios of a coalition below the goal have a negative sum,
+    so each one is at most minus the sum of the lower bounds of the others, which are negative here.
+    """
+    blur = JOINT_RATIOS * ULP * float(np.abs(theta).sum() + np.abs(bound).sum())
+    rho = bound - theta - blur
+    highest = rho - rho.sum() + blur
+    return rho, highest, blur
 
 
 def _least_sum(terms: Array, limit: int | None, moduli: Array | None = None) -> Array:

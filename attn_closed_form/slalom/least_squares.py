@@ -301,6 +301,7 @@ def descend(
                 s_new = centered(within(s + ds))
                 v_new, r_new = problem.values(s_new, v)
                 cost_new = problem.cost(s_new, v_new, r_new)
+                # An equal cost is rounding. Taking it would end the descent, too, because its gain is below `tol`.
                 if cost_new < cost:
                     break
             damping *= 4.0

@@ -176,15 +176,18 @@ EXTREMUM_LOST = 1e-290
 # their gains, which is at most the sum of both errors, each counted once with both signs. Test:
 # tests/game/test_extrema.py::test_exchanged_players_are_counted.
 EXTREMUM_SLIP = 2.0
-# A value of the game is a sum over players as above; the bias is added and the result rounded: four ulps.
+# A value of the game is a sum over players as above, with twice the ulps that it needs; the bias is added and the result
+# rounded: four ulps. Test: tests/reasons/test_heads.py::test_the_error_of_a_value_covers_its_rounding.
 VALUE_BIAS = 4
-# H + 2 additions of the heads' bounds and the bias, rounded twice up. Test: tests/reasons/test_heads.py.
+# H + 2 additions of the heads' bounds and the bias, each of an ulp of the sum of the moduli: twice what is needed. A
+# constructed case loses a third of it. Test: tests/reasons/test_heads.py.
 HEADS_SUM = 2
 # H + 4 operations between the bounds, the bias, the goal and this slack itself, rounded twice up. Test: the same.
 JOINT_GOAL = 2
 # theta_h, rho_h and their sums: fewer than 16 operations, each of an ulp of sum |theta_h| + |bound_h|, rounded twice
 # up; it is taken from rho, added to `highest`, and asked of the result. Test: the same.
 JOINT_RATIOS = 32
-# A term of the dual has a mass (EXTREMUM_EXPONENTIAL) times mu times a difference, or a quotient by U: eight more
-# roundings. Its sums over both states are twice as large as the sum that they bound. Test: the same.
+# A term of the dual has a mass times mu times a difference, or a quotient by U: eight more roundings. Its sums over both
+# states are at least as large as the sum that they bound. Plain masses are within e^300, so their exponentials have 256
+# ulps instead of 745, and this is 22 times what is needed; a tenth of it would do, too.
 DUAL_SUM = 4
