@@ -180,3 +180,17 @@ def test_a_linked_game_is_refused_with_what_to_pass(function):
         function(game.through("sigmoid"))
     with pytest.raises(TypeError, match="game"):
         function([1.0, 2.0])
+
+
+def test_both_sides_must_be_exact():
+    """All heads have their minimum at player 0, and their maxima at different players."""
+    v = np.zeros((2, 14))
+    v[:, 0] = -5.0
+    v[0, 1] = v[1, 2] = 3.0
+    v[1, 1] = v[0, 2] = -3.0
+    game = PooledGame.from_scores(np.zeros((2, 14)), v)
+    for found in (bounds(game), bounds(mirrored(game))):
+        assert not found.exact
+    low = bounds(game)
+    assert low.attained_min - low.proved_min <= 8 * value_error(game)
+    assert low.proved_max - low.attained_max > 1e-3

@@ -5,7 +5,9 @@ import pytest
 
 from attn_closed_form import PooledGame, contrastive_reason, sufficient_reason
 from attn_closed_form.game.extrema import head_minima
+from attn_closed_form.reasons import UndecidedError
 from attn_closed_form.reasons.heads import proved_above, total
+from attn_closed_form.reasons.search import SufficientSearch
 from tests.problems import random_game
 
 
@@ -58,3 +60,33 @@ def test_the_minima_over_a_set_are_computed_once(monkeypatch):
         PooledGame.from_scores(rng.normal(size=(4, 30)), rng.normal(size=(4, 30)) + 0.3)
     )
     assert len(sets) == len(set(sets)) > 3
+
+
+def one_supporter(d=13):
+    """Player 0 alone supports the prediction; without it every value is exactly 0."""
+    v = np.zeros(d)
+    v[0] = 1.0
+    return PooledGame.from_scores(np.zeros(d), v, s_background=0.0, v_background=0.0)
+
+
+@pytest.mark.parametrize("d", [5, 13])
+def test_a_flip_within_rounding_is_not_claimed(d):
+    """The value without player 0 is below the threshold, but by less than the rounding error of a value."""
+    flip = contrastive_reason(one_supporter(d), threshold=1e-14)
+    assert flip.players is None and not flip.minimal
+    assert flip.lower_bound == 1  # nor is it excluded
+
+
+@pytest.mark.parametrize("reason", [sufficient_reason, contrastive_reason])
+def test_a_prediction_within_rounding_of_the_threshold_is_on_neither_side(reason):
+    game = random_game(0, 13, 2, "replaced+background")
+    prediction = float(game.value([True] * 13))
+    for threshold in (prediction, prediction * (1 + 1e-14), prediction * (1 - 1e-14)):
+        with pytest.raises(UndecidedError, match="threshold"):
+            reason(game, threshold)
+
+
+@pytest.mark.parametrize("smallest", range(6))
+def test_the_lower_bound_is_the_first_size_that_is_not_impossible(smallest):
+    search = SufficientSearch.of(one_supporter(), 0.1)
+    assert search.lower_bound(lambda size: size < smallest, 5) == min(smallest, 5)

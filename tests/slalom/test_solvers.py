@@ -264,3 +264,38 @@ def test_impossible_options(make, message):
 
 def test_numbers_of_numpy_are_options_too():
     assert Optimum(penalty=0, max_spread=np.float32(2), max_iter=np.int64(3)).penalty == 0
+
+
+def test_the_cost_is_that_of_the_module_head():
+    """MSE + penalty / V (sum |v - mean f|^2 + Var(f) sum (s - mean s)^2), with the background in v alone."""
+    problem = replace(rough(3, n=40, V=5), penalty=0.7).with_background()
+    rng = np.random.default_rng(1)
+    s = rng.normal(size=6)
+    v = rng.normal(size=(6, 1))
+    r = problem.residuals(s, v)
+    mean = problem.weight @ problem.f
+    variance = problem.weight @ (problem.f - mean) ** 2
+    deviations = ((v - mean) ** 2).sum() + variance[0] * ((s[:5] - s[:5].mean()) ** 2).sum()
+    expected = problem.weight @ (r[:, 0] ** 2) + 0.7 / 5 * deviations
+    assert problem.cost(s, v, r) == pytest.approx(float(expected), rel=1e-12)
+
+
+@pytest.mark.parametrize(("best", "penalty"), [(2.2, 1e-5), (1.8, 1e-6)])
+def test_an_unsure_improvement_must_halve_the_error(monkeypatch, best, penalty):
+    """The squares of the better fit vary so much that it is not surely better than the first one, with 4."""
+
+    def fake(self, family, tried, s, used, held):
+        error = {1e-5: 4.0, 1e-6: best}.get(tried, 5.0)
+        squares = np.full(held.size, error)
+        if tried == 1e-6:
+            squares[0] = best * held.size - 1e-3 * (held.size - 1)
+            squares[1:] = 1e-3
+            squares[0] += 0.0
+        else:
+            squares[0] = error * held.size - 1e-3 * (held.size - 1)
+            squares[1:] = 1e-3
+        weight = np.full(held.size, 1 / held.size)
+        return _Trial(tried, np.full(family.counts.shape[1], tried), squares, weight)
+
+    monkeypatch.setattr(Optimum, "_try", fake)
+    assert chosen(Optimum(background=True), both_families(rough())[1:])[0] == penalty
