@@ -14,12 +14,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..._arrays import finite, numbered, positive, real
+from ..._arrays import check, finite, numbered, positive, real
+from ..._shapes import axis_sizes, set_fields
 from ..._types import Array, Ids
 
-# The default side length of a region, in patches.
+# Tuning, the default side length of a region in patches: a slide of 10,000 patches has some 50 regions, few enough to
+# look at one by one.
 REGION_PATCHES = 16
+# Attributes that tell the side length of a patch; `Bag.patch_size` says who writes them.
 PATCH_ATTRS = ("patch_size_level0", "tile_size_um", "patch_size", "downsample", "patch_level")
+
+
+# The axes of a bag: n instances with D features.
+AXES: dict[str, tuple[str | int, ...]] = {
+    "features": ("n", "D"),
+    "coords": ("n", 2),
+    "ids": ("n",),
+    "regions": ("n",),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,23 +65,23 @@ class Bag:
 
     def __post_init__(self) -> None:
         features = _rows(real("features", self.features))
-        if features.ndim != 2 or 0 in features.shape:
-            raise ValueError(
-                f"features: expected shape (n, D) or (1, n, D), n >= 1, got {features.shape}"
-            )
-        object.__setattr__(self, "features", features)
+        received = f"shape {features.shape}"
+        fits = features.ndim == 2 and 0 not in features.shape
+        check("features", fits, "shape (n, D) or (1, n, D), n >= 1", received)
+        # A view: the array of the caller is neither copied nor made read-only.
+        fields: dict[str, Any] = {"features": features.view()}
         if self.coords is not None:
-            object.__setattr__(self, "coords", _rows(finite("coords", self.coords)))
+            fields["coords"] = _rows(finite("coords", self.coords))
         if self.ids is not None:
-            object.__setattr__(self, "ids", tuple(map(str, self.ids)))
+            fields["ids"] = tuple(map(str, self.ids))
         if self.regions is not None:
-            object.__setattr__(self, "regions", np.asarray(self.regions))
-        n = len(features)
-        for name, shape in (("coords", (n, 2)), ("ids", (n,)), ("regions", (n,))):
-            if (value := getattr(self, name)) is not None and np.shape(value) != shape:
-                raise ValueError(
-                    f"{name}: expected shape {shape}, one row per instance, got {np.shape(value)}"
-                )
+            fields["regions"] = np.array(self.regions)
+        axis_sizes(fields, AXES)
+        set_fields(self, fields)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A pickle does not say that an array is read-only.
+        set_fields(self, state)
 
     def __len__(self) -> int:
         return len(self.features)

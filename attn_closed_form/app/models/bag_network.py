@@ -28,8 +28,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._arrays import choice, finite, positive
+from ..._arrays import check, choice, positive
 from ..._erf import erf
+from ..._shapes import checked_arrays, set_fields
 from ..._types import Array, Ids
 from ...game.scores import PooledScores
 
@@ -112,20 +113,6 @@ def normalized_gradient(y: Array, size: Array, g: Array, how: str) -> Array:
     return np.asarray(g - g.mean(axis=1, keepdims=True))
 
 
-def _weights(name: str, value: Any, *shape: int | None) -> Array:
-    """Return a finite, read-only float64 copy with a checked shape (None is any length); zeros if it is missing."""
-    if value is None:
-        array = np.zeros(shape[0] or 0)
-    else:
-        array = finite(name, value)
-    fitting = tuple(n or m for n, m in zip(shape, array.shape, strict=False))
-    if array.ndim != len(shape) or array.shape != fitting or 0 in fitting:
-        expected = ", ".join("any" if n is None else str(n) for n in shape)
-        raise ValueError(f"{name}: expected shape ({expected}), got {array.shape}")
-    array.flags.writeable = False
-    return array
-
-
 @dataclass(frozen=True, eq=False)
 class Layer:
     """One layer: h -> activation(W h + b), with W (out, in), b (out,) and a name of `ACTIVATIONS`."""
@@ -135,12 +122,14 @@ class Layer:
     activation: str = "identity"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "W", _weights("W", self.W, None, None))
-        object.__setattr__(self, "b", _weights("b", self.b, len(self.W)))
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(
-                f"activation: expected one of {', '.join(ACTIVATIONS)}, got {self.activation!r}"
-            )
+        axes = {"W": ("out", "in"), "b": ("out",)}
+        arrays, sizes = checked_arrays({"W": self.W, "b": self.b}, axes, optional=["b"])
+        set_fields(self, {"b": np.zeros(sizes["out"]), **arrays})
+        choice("activation", self.activation, ACTIVATIONS)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A pickle does not say that an array is read-only.
+        set_fields(self, state)
 
     def __call__(self, h: Array) -> Array:
         """Apply the layer: (n, in) -> (n, out)."""
@@ -168,23 +157,27 @@ class Attention:
     score_activation: str = "identity"  # a name of `ACTIVATIONS`, applied before the temperature
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "w", _weights("w", self.w, None, None))
-        object.__setattr__(self, "c", _weights("c", self.c, len(self.w)))
-        if self.hidden is not None and len(self.hidden.W) != self.w.shape[1]:
-            raise ValueError(
-                f"w: expected one column per row of the hidden layer, got shape {self.w.shape}"
-            )
-        if self.gate is not None and (
-            self.hidden is None or self.gate.W.shape != self.hidden.W.shape
-        ):
-            raise ValueError("gate: expected a layer of the shape of the hidden layer")
+        axes = {"w": ("H", "k"), "c": ("H",)}
+        arrays, sizes = checked_arrays({"w": self.w, "c": self.c}, axes, optional=["c"])
+        set_fields(self, {"c": np.zeros(sizes["H"]), **arrays})
+        if self.hidden is not None:
+            rows = len(self.hidden.W)
+            check("w", rows == sizes["k"], f"{rows} columns, one per hidden unit", sizes["k"])
+        if self.gate is not None:
+            same = self.hidden is not None and self.gate.W.shape == self.hidden.W.shape
+            check("gate", same, "a layer of the shape of the hidden layer", self.gate.W.shape)
         positive("temperature", self.temperature)
         choice("score_activation", self.score_activation, ACTIVATIONS)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        set_fields(self, state)
 
     @property
     def E(self) -> int:
         """Length of the embedded instances."""
-        return (self.w if self.hidden is None else self.hidden.W).shape[1]
+        if self.hidden is None:
+            return self.w.shape[1]
+        return self.hidden.W.shape[1]
 
     def __call__(self, h: Array) -> Array:
         """Compute the log-masses: (n, E) -> (H, n)."""
@@ -212,6 +205,17 @@ class Attention:
         return self.hidden.gradient(h, slope * self.gate(h)) + self.gate.gradient(
             h, slope * self.hidden(h)
         )
+
+
+# The axes of the arrays of a network: D features, E embedded features, R value rows, C classes, N places.
+AXES: dict[str, tuple[str, ...]] = {
+    "embedded": ("E",),
+    "features": ("D",),
+    "readout": ("R", "E"),
+    "bias": ("C",),
+    "positions": ("N", "D"),
+    "background": ("D",),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,28 +254,37 @@ class BagNetwork:
     normalize: str = ""
 
     def __post_init__(self) -> None:
-        if self.normalize not in NORMALIZATIONS:
-            raise ValueError(
-                f"normalize: expected '', 'unit' or 'layer_norm', got {self.normalize!r}"
-            )
-        object.__setattr__(self, "bias", _weights("bias", np.reshape(self.bias, -1), None))
+        choice("normalize", self.normalize, NORMALIZATIONS)
         object.__setattr__(self, "embed", tuple(self.embed))
         width = self.D
         for layer in self.embed:
-            if layer.W.shape[1] != width:
-                raise ValueError(
-                    f"embed: expected a layer for {width} inputs, got W of shape {layer.W.shape}"
-                )
+            inputs = layer.W.shape[1]
+            check("embed", inputs == width, f"a layer for {width} inputs", f"one for {inputs}")
             width = len(layer.W)
-        if width != self.attention.E:
-            raise ValueError(
-                f"attention: expected weights for {width} embedded features, got {self.attention.E}"
-            )
-        places = [None] * (np.ndim(self.readout) - 2)
-        object.__setattr__(self, "readout", _weights("readout", self.readout, *places, None, width))
-        for name, shape in (("positions", (None, self.D)), ("background", (self.D,))):
+        E = self.attention.E
+        check("attention", width == E, f"weights for {width} embedded features", E)
+        given = {
+            # The embedding sets the axis E for the readout.
+            "embedded": np.zeros(width),
+            "features": np.zeros(self.D),
+            "readout": self.readout,
+            "bias": np.reshape(self.bias, -1),
+            "positions": self.positions,
+            "background": self.background,
+        }
+        axes = dict(AXES)
+        if np.ndim(self.readout) == 3:
+            axes["readout"] = ("N", *AXES["readout"])
+        arrays, _ = checked_arrays(given, axes, optional=["positions", "background"])
+        del arrays["embedded"], arrays["features"]
+        fields: dict[str, Any] = arrays
+        for name in ("value_class", "value_head"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, _weights(name, getattr(self, name), *shape))
+                fields[name] = np.array(getattr(self, name), dtype=np.intp)
+        set_fields(self, fields)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        set_fields(self, state)
 
     @property
     def D(self) -> int:
@@ -320,13 +333,13 @@ class BagNetwork:
 
     def scores(self, features: NDArray[Any]) -> PooledScores:
         """Return log-masses and values of n >= 1 instances (n, D), or raise an error if some number is not finite."""
-        n = features.shape[0] if features.ndim == 2 else 0
-        if n < 1 or features.shape[1] != self.D or features.dtype.kind not in "fiu":
-            raise ValueError(
-                f"features: expected real numbers of shape (n, {self.D}), n >= 1, got {features.dtype} {features.shape}"
-            )
-        if self.size not in (None, n):
-            raise ValueError(f"features: expected {self.size} instances, one per position, got {n}")
+        is_matrix = features.ndim == 2 and features.dtype.kind in "fiu"
+        fits = is_matrix and len(features) > 0 and features.shape[1] == self.D
+        received = f"{features.dtype} {features.shape}"
+        check("features", fits, f"real numbers of shape (n, {self.D}), n >= 1", received)
+        n = len(features)
+        sizes = (None, n)
+        check("features", self.size in sizes, f"{self.size} instances, one per position", n)
         s = np.empty((self.H, n))
         v = np.empty((self.readout.shape[-2], n))
         for rows in self.chunks(n):
@@ -334,28 +347,26 @@ class BagNetwork:
             s[:, rows] = self.attention(h)
             v[:, rows] = self.values(h, rows)
         for name, numbers in (("log-mass", s), ("value", v)):
-            if not np.isfinite(numbers).all():
-                i = np.argwhere(~np.isfinite(numbers))[:, 1].min()
-                raise ValueError(
-                    f"features: instance {i} has a {name} that is not finite; its features are too large"
-                )
-        always: dict[str, Array] = {}
+            fits_float = np.isfinite(numbers).all(axis=0)
+            if not fits_float.all():
+                received = f"a {name} that overflows, of instance {fits_float.argmin()}"
+                check("features", False, "smaller features", received)
+        background: dict[str, Array] = {}
         if self.background is not None:
             h = self.embedded(self.background[None])
-            always = {
+            background = {
                 "s_background": self.attention(h)[:, 0],
                 "v_background": (self.readout @ h.T)[:, 0],
             }
-        return PooledScores(s, v, self.bias, self.value_head, self.value_class, **always)  # type: ignore[arg-type]
+        return PooledScores(s, v, self.bias, self.value_head, self.value_class, **background)  # type: ignore[arg-type]
 
     def inputs(self, features: NDArray[Any], rows: slice) -> Array:
         """Return rows of the features in float64, with their positions, after checking that they are finite."""
         x = np.asarray(features[rows], dtype=np.float64)
         if not np.isfinite(x).all():
             row, column = np.argwhere(~np.isfinite(x))[0]
-            raise ValueError(
-                f"features: expected finite numbers, got {x[row, column]} in instance {rows.start + row}"
-            )
+            received = f"{x[row, column]} in instance {rows.start + row}"
+            check("features", False, "finite numbers", received)
         if self.normalize:
             x = normalized(x, self.normalize)[0]
         if self.positions is None:

