@@ -150,7 +150,7 @@ def test_bad_features_are_named() -> None:
     x[3] = 1e308 * np.sign(model.network.embed[0].W[0])
     with (
         np.errstate(all="ignore"),
-        pytest.raises(ValueError, match="features: .* instance 3"),
+        pytest.raises(ValueError, match=r"features: .* instance 3"),
     ):
         model.predict_logits([x])[0]
 
