@@ -72,6 +72,20 @@ def test_logits_are_the_game_with_everyone_and_only_needed_heads_enter():
     assert np.array_equal(given.attention([1.0, 0.0, 0.0])[0], given.attention()[1])
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_background_heavier_than_all_units_does_not_overflow():
+    heavy = PooledScores(
+        s=np.zeros((1, 2)),
+        v=np.array([[1.0, 2.0]]),
+        bias=np.zeros(1),
+        s_background=np.array([800.0]),
+        v_background=np.array([5.0]),
+    )
+    assert heavy.logits().tolist() == [5.0]
+    units, background = heavy.shares()
+    assert background.tolist() == [1.0] and units.max() == 0.0
+
+
 def test_without_any_mass_the_value_is_the_bias():
     given = scores(absent=False, background=False)
     assert given.game([0.0, 1.0, 0.0]).value(np.zeros(N, dtype=bool)) == given.bias[1]

@@ -286,6 +286,11 @@ def test_the_side_of_a_patch_is_the_commonest_step_of_shifted_grids():
     assert Bag(np.zeros((2, 2)), [[0, 0], [3, 5]]).patch_size is None
 
 
+def test_instances_at_the_same_place_do_not_tell_the_side_of_a_patch():
+    coords = [[0, 0], [0, 0], [0, 0], [0, 0], [256, 0]]
+    assert Bag(np.zeros((5, 2)), coords).patch_size == 256.0
+
+
 @pytest.mark.parametrize("name", ["patch_size_level0", "tile_size_um"])
 def test_the_side_of_a_patch_that_the_file_states_goes_before_the_grid(name: str) -> None:
     """Patches may overlap, or have gaps between them."""

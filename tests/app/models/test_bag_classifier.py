@@ -139,6 +139,26 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.abs(whole.s - parts.s).max() < 1e-14 and np.abs(whole.v - parts.v).max() < 1e-14
 
 
+def test_gradients_of_one_output_are_not_those_of_another() -> None:
+    model = BagClassifier(network(), ("a", "b"))
+    units = model.read(bag())
+    for output in ("a", "b"):
+        target = Settings(output=output, scale="logit").resolve(model, model.logits(units))
+        found = model.inside("gradient-x-input", units, target)
+        alone = model.inside("gradient-x-input", model.read(bag()), target)
+        np.testing.assert_array_equal(found, alone)
+
+
+def test_the_empty_bag_has_the_bias_of_its_output() -> None:
+    model = BagClassifier(network(), ("a", "b"))
+    units = model.read(bag())
+    target = Settings(output="b", scale="logit").resolve(model, model.logits(units))
+    empty = np.zeros(len(bag()), dtype=bool)
+    assert float(model.game(units, target).value(empty)) == float(
+        model.network.bias @ np.array(target.coefficients)
+    )
+
+
 def test_bad_features_are_named() -> None:
     model = BagClassifier(network())
     x = bag().features.copy()
