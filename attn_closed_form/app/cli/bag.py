@@ -19,7 +19,8 @@ from ..files.arrays import read_state
 from ..files.atomic import regular_file, replacing
 from ..files.bags import load_bag
 from ..files.tables import read_rows
-from ..models.bag_classifier import HEADS, BagClassifier, variants
+from ..models.bag_check import variants
+from ..models.bag_classifier import HEADS, BagClassifier
 from ..models.layouts import proposals
 from ..models.protocol import BagModel
 from ..models.scale import percent

@@ -15,77 +15,48 @@ enough, because explanations evaluate sub-bags: a temperature that depends on th
 from __future__ import annotations
 
 import functools
-import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..._arrays import finite, softmax
+from ..._arrays import check, choice, finite
+from ..._shapes import axis_sizes
 from ..._types import Array, Ids
 from ...game.scores import PooledScores
 from ...slalom.recover import BlackBox
 from ..files.arrays import read_state
 from .bag import Bag, as_bag
-from .bag_network import GRADIENT_SCORES, Attention, BagNetwork, gradient_scores, sigmoid
+from .bag_check import BagCheck, compare
+from .bag_network import GRADIENT_SCORES, Attention, BagNetwork, gradient_scores
 from .black_box import BATCH, CHECKS, DEVIATION, measure_deviation
-from .layouts import LAYOUTS, OPTIONS, assumptions, network_from_state, renamed
+from .layouts import assumptions, network_from_state, renamed
 from .protocol import BagModel
 from .target import Target
 from .units import Units
 
-# Random sub-bags of each bag on which a check evaluates a callable network.
-SUB_BAGS = 4
-
-
+# The axes of the arguments of `from_attention`: n instances, C classes, H heads.
+ATTENTION_AXES: dict[str, tuple[str, ...]] = {
+    "instance_logits": ("n", "C"),
+    "raw_attention": ("H", "n"),
+}
 # Kinds of outputs, each with its loss (see `Model`) and the default name of a single output.
 HEADS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "classes": (
-        "softmax",
-        (),
-    ),  # mutually exclusive classes; a single logit is that of the second of two
-    "labels": ("sigmoid", ("label",)),  # several labels at once, each with a probability
-    "ordinal": (
-        "sigmoid",
-        (),
-    ),  # cumulative logits of ordered grades: the probability of more than each grade
-    "regression": ("identity", ("value",)),  # numbers, explained without a link
-    "survival": ("exp", ("risk",)),  # the log-risk of a Cox model, explained as the risk exp(f)
+    # Mutually exclusive classes; a single logit is that of the second of two.
+    "classes": ("softmax", ()),
+    # Several labels at once, each with a probability.
+    "labels": ("sigmoid", ("label",)),
+    # Cumulative logits of ordered grades: the probability of more than each grade.
+    "ordinal": ("sigmoid", ()),
+    # Numbers, explained without a link.
+    "regression": ("identity", ("value",)),
+    # The log-risk of a Cox model, explained as the risk exp(f).
+    "survival": ("exp", ("risk",)),
 }
-
-
-@dataclass(frozen=True)
-class BagCheck:
-    """Result of `BagClassifier.check`."""
-
-    difference: float  # the largest difference of the logits (B, C)
-    agrees: bool
-    cause: str  # "" if they agree within the tolerance; otherwise the change that is needed, if one was found
-    ours: Array
-    yours: Array
-    mended: BagClassifier | None = None
-    options: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # options with which the file agrees, if there are any
-
-    def __bool__(self) -> bool:
-        return self.agrees
-
-    @property
-    def model(self) -> BagClassifier:
-        """The model that agrees: the given one, or the same file with other options. Raises an error if none does."""
-        if self.mended is None:
-            raise ValueError(f"check: the logits differ by {self.difference:.3g}: {self.cause}")
-        return self.mended
-
-    def __repr__(self) -> str:
-        if self.agrees:
-            return f"BagCheck(agrees: largest difference {self.difference:.1e})"
-        return f"BagCheck(differs by {self.difference:.3g}: {self.cause})"
 
 
 class BagUnits(Units):
@@ -188,36 +159,36 @@ class BagClassifier(BagModel):
         BagClassifier(xmil: D=7, H=1, outputs=('normal', 'tumor'); assumed: tanh attention, ReLU embedding, \
 temperature 1 (not checked))
         """
-        state = read_state(source.state_dict() if hasattr(source, "state_dict") else source)
+        choice("head", head, HEADS)
+        if hasattr(source, "state_dict"):
+            source = source.state_dict()
+        state = read_state(source)
         if roles is not None:
-            options = {**roles.get("options", {}), **options}
-            state = renamed(
-                state, {role: name for role, name in roles.items() if role != "options"}
-            )
+            layers = dict(roles)
+            options = {**layers.pop("options", {}), **options}
+            state = renamed(state, layers)
             layout = "roles"
         options = {**state.options, **options}
         network, layout = network_from_state(state, layout, options)
-        if head not in HEADS:
-            raise ValueError(f"head: expected one of {', '.join(HEADS)}, got {head!r}")
-        loss, default = HEADS[head]
-        names = tuple(outputs or state.outputs) or (default if network.C == 1 else ())
+        loss, name_of_single_output = HEADS[head]
+        names = tuple(outputs or state.outputs)
+        if not names and network.C == 1:
+            names = name_of_single_output
         reload = functools.partial(
             cls.from_state_dict, state.arrays, layout, names, temperature, head=head, **options
         )
         if head == "ordinal" and len(names) == network.C + 1:
             names = tuple(f"above {grade}" for grade in names[:-1])
-        if head != "classes" and names and len(names) != network.C:
-            raise ValueError(
-                f"outputs: expected {network.C} names for head {head!r}, got {len(names)}: {names}"
-            )
-        assumed = assumptions(network, layout, options)
+        if head != "classes" and names:
+            fits = len(names) == network.C
+            check("outputs", fits, f"{network.C} names for head {head!r}", f"{len(names)}: {names}")
         return cls(
             network,
             names,
             temperature,
             layout,
             reload=reload,
-            assumed=assumed,
+            assumed=assumptions(network, layout, options),
             checked=checked,
             loss=loss,
         )
@@ -260,24 +231,28 @@ temperature 1 (not checked))
         """
         s = np.atleast_2d(finite("raw_attention", raw_attention))
         v = finite("instance_logits", instance_logits)
-        v = v[:, None] if v.ndim == 1 else v
-        if v.ndim != 2 or s.ndim != 2 or s.shape[1] != len(v) or len(s) not in (1, v.shape[1]):
-            raise ValueError(
-                f"raw_attention: expected shape (n,) or (C, n) for instance_logits (n, C) = {v.shape}, got {s.shape}"
-            )
-        H = len(s)
-        C = v.shape[1]
-        shift = np.broadcast_to(finite("bias", bias), (C,))
-        heads = np.zeros(C, dtype=np.intp) if H == 1 else np.arange(C)
-        deviation = (
-            None if f is None else measure_deviation(f, s, v, heads, batch_size, checks, tol, seed)
+        if v.ndim == 1:
+            v = v[:, None]
+        sizes = axis_sizes({"instance_logits": v, "raw_attention": s}, ATTENTION_AXES)
+        H = sizes["H"]
+        C = sizes["C"]
+        check(
+            "raw_attention", H in (1, C), "one row, or one per class", f"{H} rows for {C} classes"
         )
+        shift = np.broadcast_to(finite("bias", bias), (C,))
+        heads = np.arange(C)
+        if H == 1:
+            heads = np.zeros(C, dtype=np.intp)
+        deviation = None
+        assumed = "one softmax over the instances"
+        if f is not None:
+            deviation = measure_deviation(f, s, v, heads, batch_size, checks, tol, seed)
+            assumed = ""
         # A network whose features are the scores themselves: log-masses, then values without the bias.
         network = BagNetwork(
             Attention(np.eye(H + C)[:H]), np.eye(H + C)[H:], shift, value_head=heads
         )
         bag = Bag(np.concatenate([s.T, v - shift], axis=1), coords, ids)  # type: ignore[arg-type]  # which it converts
-        assumed = "one softmax over the instances" if f is None else ""
         return cls(
             network,
             tuple(outputs or ()),
@@ -292,7 +267,8 @@ temperature 1 (not checked))
         bag = as_bag(raw)
         groups: dict[str, Ids] = {"instances": np.arange(len(bag))}
         names: dict[str, tuple[str, ...]] = {}
-        if (regions := bag.region_numbers()) is not None:
+        regions = bag.region_numbers()
+        if regions is not None:
             groups["regions"], names["regions"] = regions
         attrs = {**bag.attrs, "patch_size": bag.patch_size}
         return BagUnits(
@@ -305,9 +281,8 @@ temperature 1 (not checked))
 
     def inside(self, name: str, units: Units, target: Target) -> Any:
         """Return attention or gradients with respect to the features by method name, or None for other names."""
-        if (
-            name not in GRADIENT_SCORES or self.bag is not None
-        ):  # the gradient with respect to scores is of no interest
+        # The gradient with respect to scores, which are the features of `from_attention`, is of no interest.
+        if name not in GRADIENT_SCORES or self.bag is not None:
             return super().inside(name, units, target)
         return self._gradients(units, target.coefficients)[name]
 
@@ -324,7 +299,9 @@ temperature 1 (not checked))
     @property
     def doubts(self) -> str:  # type: ignore[override]
         """Unchecked assumptions about the file; "" if there are none."""
-        return f"assumed: {self.assumed} (not checked)" if self.assumed and not self.checked else ""
+        if self.checked or not self.assumed:
+            return ""
+        return f"assumed: {self.assumed} (not checked)"
 
     def check(
         self,
@@ -359,128 +336,15 @@ temperature 1 (not checked))
         >>> result.model
         BagClassifier(xmil: D=7, H=1, outputs=('0', '1'); the empty bag has the bias)
         """
-        single = isinstance(bags, Bag | str | os.PathLike) or getattr(bags, "ndim", 0) == 2
-        several = [as_bag(raw) for raw in ([bags] if single else bags)]
-        places = (
-            self.network.size is not None
-        )  # then all bags have one size, and the network takes no sub-bags
-        if callable(logits):
-            rng = np.random.default_rng(seed)
-            sizes = [
-                (bag, rng.integers(2, len(bag), SUB_BAGS))
-                for bag in several
-                if len(bag) > 2 and not places
-            ]
-            parts = [
-                bag.subset(rng.permutation(len(bag))[:n]) for bag, lengths in sizes for n in lengths
-            ]
-            several += parts
-            logits = logits([bag.features for bag in several])
-        if (
-            min(map(len, several)) < 2
-            or len(several if places else {len(bag) for bag in several}) < 2
-        ):
-            raise ValueError(
-                "bags: expected at least two bags of different size, of two instances or more: one instance reveals "
-                f"nothing about attention, and one size nothing about sub-bags; got {[len(bag) for bag in several]}"
-            )
-        yours = finite("logits", logits)
-        yours = yours.reshape(len(several), -1) if yours.size % len(several) == 0 else yours
-        ours = self.predict_logits(several)
-        if yours.shape != ours.shape:
-            cause = f"the shape: expected {ours.shape}, one row per bag and one column per class, got {yours.shape}"
-            return BagCheck(float("inf"), False, cause, ours, yours)
-        limit = tol * max(1e-3, float(np.abs(yours).max()), float(np.abs(ours).max()))
-        difference = float(np.abs(ours - yours).max())
-        if difference <= limit:
-            return BagCheck(difference, True, "", ours, yours, replace(self, checked=True))
-        cause, mended, options = _cause(self, several, ours, yours, limit)
-        return BagCheck(difference, False, cause, ours, yours, mended, options)
+        return compare(self, bags, logits, tol, seed)
 
     def __repr__(self) -> str:
-        checked = (
-            "" if self.deviation is None else f"; within {self.deviation:.1e} of the black box"
-        )
-        sizes = f"D={self.network.D}, H={self.network.H}"
-        empty = "the bias" if self.network.background is None else "the class token"
-        facts = self.doubts or f"the empty bag has {empty}{checked}"
+        network = self.network
+        empty = "the bias"
+        if network.background is not None:
+            empty = "the class token"
+        facts = self.doubts or f"the empty bag has {empty}"
+        if self.deviation is not None and not self.doubts:
+            facts += f"; within {self.deviation:.1e} of the black box"
+        sizes = f"D={network.D}, H={network.H}"
         return f"BagClassifier({self.layout}: {sizes}, outputs={self.outputs}; {facts})"
-
-
-def _cause(
-    model: BagClassifier, bags: list[Bag], ours: Array, yours: Array, limit: float
-) -> tuple[str, BagClassifier | None, dict[str, Any]]:
-    """Describe the change that brings the logits closest to yours; also return the changed model and its options."""
-    same = np.arange(yours.shape[1])
-    everything = np.arange(len(bags))
-
-    def fits(logits: Array, rows: Ids) -> tuple[float, Ids]:
-        """Return the largest difference in some rows for the better of two orders of the classes, and that order."""
-        ranks = np.argsort(np.argsort(yours[rows[0]], kind="stable"))
-        by_rank = np.argsort(logits[0], kind="stable")[ranks]
-        differences = [
-            float(np.abs(logits[:, classes] - yours[rows]).max()) for classes in (same, by_rank)
-        ]
-        return min(differences), by_rank if differences[1] < differences[0] else same
-
-    def described(words: str, classes: Ids) -> str:
-        order = f"the order of the classes: yours are the classes {classes.tolist()} of this model"
-        return " and ".join(filter(None, (words, "" if classes is same else order)))
-
-    chances = softmax(ours) if ours.shape[1] > 1 else sigmoid(ours)
-    for words, logits in (
-        ("", ours),
-        ("these are probabilities; pass the logits before the softmax or sigmoid", chances),
-        (
-            "the sign: your logits are those of this model times -1 (perhaps those of the other class)",
-            -ours,
-        ),
-        ("the bias of the last layer: your logits are without it", ours - model.network.bias),
-    ):
-        difference, classes = fits(logits, everything)
-        if difference <= limit:
-            return described(words, classes), None, {}
-    first = np.argsort([len(bag) for bag in bags], kind="stable")[
-        :2
-    ]  # variants are tried on the two smallest bags
-    trials = []
-    for options in variants(model):
-        try:
-            variant = model.reload(**options)  # type: ignore[misc]  # there are variants of reloaded models only
-            trials.append(
-                (fits(variant.predict_logits([bags[i] for i in first]), first)[0], options, variant)
-            )
-        except ValueError:  # a variant that cannot read the features
-            continue
-    for difference, options, variant in sorted(trials, key=lambda trial: trial[0])[:3]:
-        if difference > limit:
-            break
-        difference, classes = fits(variant.predict_logits(bags), everything)
-        if difference <= limit:
-            told = ", ".join(f"{name}={value!r}" for name, value in options.items())
-            words = f"load with {told}; then the largest difference is {difference:.1e}"
-            return (
-                described(words, classes),
-                replace(variant, checked=True) if classes is same else None,
-                options,
-            )
-    return (
-        "no activation, gate, temperature, number of heads or class order among those tried explains it. Check "
-        "the weights, the features, whether dropout is on, or whether the network is not a pooled game",
-        None,
-        {},
-    )
-
-
-def variants(model: BagClassifier) -> Iterator[dict[str, Any]]:
-    """Yield alternative options for the same file: one changed option, or two changed activations."""
-    names = LAYOUTS[model.layout].options if model.reload is not None else ()
-    width = model.network.readout.shape[1]
-    for name in names:
-        values = OPTIONS[name].tried
-        if name == "num_heads":
-            values = tuple(count for count in range(1, width + 1) if width % count == 0)
-        yield from ({name: value} for value in values)
-    if "last_activation" in names and len(model.network.embed) > 1:
-        for inner, last in itertools.permutations(("relu", "gelu", "tanh", "identity"), 2):
-            yield {"embed_activation": inner, "last_activation": last}
