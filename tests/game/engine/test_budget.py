@@ -27,6 +27,9 @@ class Size:
     def least_tol(self, amplification):
         return 0.0
 
+    def engine_game(self, tol):
+        return self
+
 
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize(
