@@ -291,6 +291,12 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         super().__init__(explanations)
         self.evidence = evidence
 
+    def __str__(self) -> str:
+        """Return the answer as a terminal shows it, without color."""
+        from ..show.terminal import answer
+
+        return answer(self) if self else "{}"
+
     def __missing__(self, name: str) -> Explanation:
         """Return the explanation by a method's short name, such as "loo" for "leave-one-out"."""
         method = find_method(name)

@@ -40,13 +40,17 @@ LINE_BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)
 def text_answer(explanations: Explanations, in_notebook: bool = False) -> str:
     """Return the first screen: class, probability, colored words, how they add up, and the certified reasons."""
     e = figures.leader(explanations)
-    parts = [headline_of(explanations), classes_of(explanations), note(explanations.explained)]
+    parts = [headline_of(explanations), classes_of(explanations)]
     told = figures.notice(explanations)
     if told:
         parts.append(f'<p class="notice">{escape(told)}</p>')
         parts.append(_text_of(e, in_notebook))
         return "".join(parts)
-    parts.append(_runner_up(explanations))
+    against = _runner_up(explanations)
+    if against:
+        what = explanations.scale.of_output(explanations.output).removeprefix("the ")
+        parts += [against, f"<h2>{escape(what[0].upper() + what[1:])}</h2>"]
+    parts.append(note(explanations.explained))
     if len(explanations) > 1 and not in_notebook:
         parts.append(_switch(explanations))
     parts += [_text_of(e, in_notebook), _legend(e), note(_explained_colors(e, in_notebook))]

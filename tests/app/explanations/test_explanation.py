@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import attn_closed_form as acf
 from attn_closed_form import METHODS, TruncationWarning, explain, load_demo_model
+from attn_closed_form.app.explanations.explanation import Explanations
 from attn_closed_form.app.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.app.models.text import tokenize
 from attn_closed_form.attention import (
@@ -376,3 +377,11 @@ def test_explanations_are_freed_without_the_garbage_collector(scale):
         assert [one() for one in kept] == [None, None]
     finally:
         gc.enable()
+
+
+def test_printing_explanations_shows_the_answer():
+    found = load_demo_model().explain("A fine film", "shapley")
+    text = str(found)
+    assert "baseline" in text and "fine" in text and found.explained.split()[0] in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert str(Explanations(found.evidence)) == "{}"

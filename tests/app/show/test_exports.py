@@ -1,6 +1,7 @@
 """Files of a bag's scores, read back by other programs' readers: csv, pyarrow, json, h5py."""
 
 import csv
+import dataclasses
 import json
 from itertools import pairwise
 
@@ -252,3 +253,12 @@ def test_geojson_has_the_fields_that_qupath_documents(tmp_path):
         broken["features"][0][path[0]][path[1]] = wrong
         with pytest.raises(AssertionError):
             check_qupath(broken)
+
+
+def test_a_score_of_zero_opposes_nothing():
+    found = bag_model().explain(slide(), ["shapley", "alpha-mean"], output="tumor")
+    scores = np.zeros(found.evidence.d)
+    scores[0] = -1.0
+    found["shapley"] = dataclasses.replace(found["shapley"], scores=scores)
+    weight = found["alpha-mean"].scores
+    assert disagreement(found).attention_against == pytest.approx(weight[0] / weight.sum())

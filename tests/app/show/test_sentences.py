@@ -8,7 +8,9 @@ from attn_closed_form.app.show.sentences import reason_sentence
 
 def test_nothing_is_needed_and_nothing_flips():
     game = PooledGame.from_scores([0.0, 1.0], [2.0, 3.0], s_background=0.0, v_background=1.0)
-    assert reason_sentence(sufficient_reason(game)).startswith("No word is needed: whichever of the 2")
+    assert reason_sentence(sufficient_reason(game)).startswith(
+        "No word is needed: whichever of the 2"
+    )
     assert reason_sentence(contrastive_reason(game), things="patches") == (
         "No removal of patches takes the prediction to the other side: it stays positive."
     )
