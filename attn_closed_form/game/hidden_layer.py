@@ -54,7 +54,7 @@ def _gelu_tanh(x: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Activation:
+class LinkedActivation:
     """An activation function, and how it consists of a link and a line: slope x + factor link(x) + constant."""
 
     function: Callable[[Array], Array]
@@ -65,15 +65,15 @@ class Activation:
 
 
 # The activations by the names that PyTorch uses.
-ACTIVATIONS: dict[str, Activation] = {
-    "tanh": Activation(np.tanh, Link("sigmoid", 2.0), factor=2.0, constant=-1.0),
-    "sigmoid": Activation(_logistic, Link("sigmoid")),
-    "silu": Activation(_silu, Link("x tanh"), slope=0.5),
-    "softplus": Activation(_softplus, Link("log cosh"), slope=0.5),
-    "gelu": Activation(_gelu, Link("x erf"), slope=0.5),
-    "gelu-tanh": Activation(_gelu_tanh, Link("x tanh cubic"), slope=0.5),
-    "relu": Activation(_relu),
-    "identity": Activation(np.asarray, slope=1.0),
+ACTIVATIONS: dict[str, LinkedActivation] = {
+    "tanh": LinkedActivation(np.tanh, Link("sigmoid", 2.0), factor=2.0, constant=-1.0),
+    "sigmoid": LinkedActivation(_logistic, Link("sigmoid")),
+    "silu": LinkedActivation(_silu, Link("x tanh"), slope=0.5),
+    "softplus": LinkedActivation(_softplus, Link("log cosh"), slope=0.5),
+    "gelu": LinkedActivation(_gelu, Link("x erf"), slope=0.5),
+    "gelu-tanh": LinkedActivation(_gelu_tanh, Link("x tanh cubic"), slope=0.5),
+    "relu": LinkedActivation(_relu),
+    "identity": LinkedActivation(np.asarray, slope=1.0),
 }
 
 

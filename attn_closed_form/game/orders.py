@@ -35,7 +35,7 @@ from .values import shapley
 PILOT_ORDERS = 48
 LEAST_ORDERS = 96
 # Tuning: elements (orders times players times pooled numbers) of one batch, which about fits into a core's cache.
-BATCH_ELEMENTS = 1 << 18
+ORDER_ELEMENTS = 1 << 18
 # Tuning: coalitions to which the direction is fitted, per pooled number, and their greatest number.
 COALITIONS_PER_NUMBER = 8
 MOST_COALITIONS = 2048
@@ -156,7 +156,7 @@ def sample_orders(
     exact = np.zeros(changes.shape[1:])
     if controls:
         exact = coefficients @ np.stack([control.exact_values(game) for control in controls])
-    batch = max(1, BATCH_ELEMENTS // ((d + 1) * max(1, len(game.scores.v))))
+    batch = max(1, ORDER_ELEMENTS // ((d + 1) * max(1, len(game.scores.v))))
     total = np.zeros(changes.shape[1:])
     squares = np.zeros(changes.shape[1:])
     # The changes are averaged relative to those of the pilot orders, so that their squares keep their digits.

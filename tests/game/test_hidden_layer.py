@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from attn_closed_form import ToleranceError, banzhaf, shapley
-from attn_closed_form.game.hidden_layer import ACTIVATIONS, HiddenLayer, hidden_layer_game
+from attn_closed_form.game.hidden_layer import LINKED_ACTIVATIONS, HiddenLayer, hidden_layer_game
 from attn_closed_form.game.links import EVEN_PARTS, LINKS, EvenEntry, activation_table
 from attn_closed_form.game.scores import PooledScores
 from attn_closed_form.game.tails import TailGame
 
-EXACT = [name for name, activation in ACTIVATIONS.items() if activation.link is not None]
+EXACT = [name for name, activation in LINKED_ACTIVATIONS.items() if activation.link is not None]
 D = 8
 K = 5
 C = 3
@@ -166,7 +166,7 @@ def test_slopes_of_links_are_bounds(kind: str) -> None:
 def test_activations_are_a_line_plus_a_link() -> None:
     x = np.linspace(-9, 9, 101)
     for name in EXACT:
-        activation = ACTIVATIONS[name]
+        activation = LINKED_ACTIVATIONS[name]
         assert activation.link is not None
         rebuilt = activation.slope * x + activation.factor * activation.link(x)
         np.testing.assert_allclose(
