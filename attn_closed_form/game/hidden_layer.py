@@ -65,7 +65,7 @@ class LinkedActivation:
 
 
 # The activations by the names that PyTorch uses.
-ACTIVATIONS: dict[str, LinkedActivation] = {
+LINKED_ACTIVATIONS: dict[str, LinkedActivation] = {
     "tanh": LinkedActivation(np.tanh, Link("sigmoid", 2.0), factor=2.0, constant=-1.0),
     "sigmoid": LinkedActivation(_logistic, Link("sigmoid")),
     "silu": LinkedActivation(_silu, Link("x tanh"), slope=0.5),
@@ -84,7 +84,7 @@ class HiddenLayer:
     Attributes
     ----------
     weight, bias : (K, C) and (K,)
-    activation : a name among `ACTIVATIONS`
+    activation : a name among `LINKED_ACTIVATIONS`
     output, output_bias : (Q, K) and (Q,)
 
     Examples
@@ -103,9 +103,9 @@ class HiddenLayer:
     output_bias: Array
 
     def __post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
+        if self.activation not in LINKED_ACTIVATIONS:
             raise ValueError(
-                f"activation: expected one of {', '.join(ACTIVATIONS)}, got {self.activation!r}"
+                f"activation: expected one of {', '.join(LINKED_ACTIVATIONS)}, got {self.activation!r}"
             )
         axes = {
             "weight": ("K", "C"),
@@ -119,13 +119,13 @@ class HiddenLayer:
 
     def __call__(self, vectors: Array) -> Array:
         """Compute the outputs (n, Q) from pooled vectors (n, C)."""
-        units = ACTIVATIONS[self.activation].function(vectors @ self.weight.T + self.bias)
+        units = LINKED_ACTIVATIONS[self.activation].function(vectors @ self.weight.T + self.bias)
         return units @ self.output.T + self.output_bias
 
     @property
     def is_exact(self) -> bool:
         """Whether the activation is a line plus a link, so that a game with one head has exact values."""
-        activation = ACTIVATIONS[self.activation]
+        activation = LINKED_ACTIVATIONS[self.activation]
         return activation.link is not None or activation.slope != 0
 
 
@@ -161,7 +161,7 @@ def hidden_layer_game(game: TailGame, output: int = 0) -> GameSum:
             f"game: exact values behind a hidden layer need one head, and this game has {len(game.scores.s)}; "
             "`shapley_sample` estimates them, with standard errors"
         )
-    activation = ACTIVATIONS[layer.activation]
+    activation = LINKED_ACTIVATIONS[layer.activation]
     if not layer.is_exact:
         raise ValueError(
             f"game: {layer.activation} is not analytic, so there are no exact values; `shapley_sample` estimates them, "

@@ -9,7 +9,7 @@ import pytest
 
 from attn_closed_form import Bag, BagClassifier, Settings, shapley
 from attn_closed_form.app.files.arrays import read_state
-from attn_closed_form.app.models.bag_network import LINKED_ACTIVATIONS, Attention, BagNetwork, Layer
+from attn_closed_form.app.models.bag_network import ACTIVATIONS, Attention, BagNetwork, Layer
 from attn_closed_form.app.models.layouts import proposals
 from tests import enumeration
 
@@ -538,9 +538,9 @@ FORMULAS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", LINKED_ACTIVATIONS)
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_are_their_formulas_and_slopes_are_differences(name: str) -> None:
-    value, slope = LINKED_ACTIVATIONS[name]
+    value, slope = ACTIVATIONS[name]
     x = np.linspace(-3.01, 3.02, 41)
     step = 1e-5
     np.testing.assert_allclose(
