@@ -45,7 +45,7 @@ import numpy as np
 from attn_closed_form import TransformerClassifier, fit_slalom, shapley
 from attn_closed_form._arrays import members
 from attn_closed_form._types import Array, Ids, Masks
-from attn_closed_form.app.models.fit_report import FEW, FitReport
+from attn_closed_form.app.models.fit_report import MAX_DELETIONS, FitReport
 from attn_closed_form.app.models.sentences import sentences
 from attn_closed_form.app.models.units import Units
 from attn_closed_form.game.links import Link
@@ -254,7 +254,7 @@ def slalom_values(game: WordGame, calls: int, seed: int) -> Surrogate:
     fit = fit_slalom(
         f,
         game.ids,
-        kind=Deletions(max_deletions=FEW),
+        kind=Deletions(max_deletions=MAX_DELETIONS),
         num_samples=calls,
         seed=seed,
         progress=False,
@@ -262,7 +262,7 @@ def slalom_values(game: WordGame, calls: int, seed: int) -> Surrogate:
     )
     near, far = (
         np.var(np.array(outputs)[chosen])
-        for chosen in (np.array(absent) <= FEW, np.array(absent) > FEW)
+        for chosen in (np.array(absent) <= MAX_DELETIONS, np.array(absent) > MAX_DELETIONS)
     )
     spent = game.calls - before + 1
     empty = float(game.of_sequences([game.ids[:0]])[0])

@@ -28,8 +28,11 @@ from .torch_files import load_torch, number_of_items, widened
 
 Arrays = dict[str, NDArray[Any]]
 
+# Formats that this package writes.
 OWN_SUFFIXES = (".npz", ".safetensors")
+# Names of HDF5 files.
 H5_SUFFIXES = (".h5", ".hdf5", ".he5")
+# Formats from which a state dict is read.
 STATE_SUFFIXES = (
     ".pt",
     ".pth",
@@ -41,6 +44,7 @@ STATE_SUFFIXES = (
     ".npz",
     *H5_SUFFIXES,
 )
+# Types of safetensors and their NumPy codes; bfloat16 is read as integers and widened.
 DTYPES = {
     **{
         "F64": "<f8",
@@ -54,6 +58,7 @@ DTYPES = {
     },
     **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"},
 }
+# The types of safetensors by NumPy code, for writing.
 CODES = {dtype: name for name, dtype in DTYPES.items() if name != "BF16"}
 MAX_HEADER = 2**24  # bytes in a safetensors file; JSON takes up to thirty times as much memory
 MAX_NAMES = 10_000

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Limits on the contents of a file, in bytes and as a multiple of its size.
+# Limit on the contents of any file, in bytes; a larger file may have a multiple of its size.
 ALWAYS_ALLOWED = 2**28
+# Tuning: the factor by which the contents of a compressed file may be larger than the file.
 EXPANSION = 100
 
 

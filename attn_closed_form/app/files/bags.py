@@ -23,12 +23,19 @@ from .arrays import H5_SUFFIXES, read_arrays
 from .atomic import reading, regular_file
 from .hdf5 import read_hdf5
 
+# Names of the features in files of CLAM, TRIDENT, STAMP and others; the first that is there is used.
 FEATURE_NAMES = ("features", "feats", "feature", "embeddings", "x", "X")
+# Names of the coordinates.
 COORDINATE_NAMES = ("coords", "coordinates", "locations")
+# Names of the regions.
 REGION_NAMES = ("regions", "region")
+# Names of the names of instances.
 ID_NAMES = ("ids", "names")
+# Formats that `read_arrays` reads.
 ARRAY_SUFFIXES = (".pt", ".pth", ".npy", ".npz", ".safetensors")
+# All formats of bags.
 SUFFIXES = (*H5_SUFFIXES, *ARRAY_SUFFIXES)
+# Attributes of HDF5 files that describe the patches.
 ATTRIBUTES = (
     *(
         "name",

@@ -21,11 +21,17 @@ from numpy.typing import NDArray
 from ..models.mean_text import MeanPooledText, Piece
 from .atomic import reading, regular_file
 
+# The first number of a file, FASTTEXT_FILEFORMAT_MAGIC_INT32 in fastText's source.
 MAGIC = 793712314
+# The word that fastText puts after every line.
 END_OF_LINE = "</s>"
+# The default prefix of labels, which fastText stores with their names.
 LABEL = "__label__"
+# Words are separated by these characters, as in fastText's Dictionary::readWord.
 WORDS = re.compile(r"[^ \n\r\t\v\f\0]+")
+# The code of classifiers among fastText's model_name.
 SUPERVISED = 3
+# fastText's loss_name.
 LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
 MAX_CHARACTERS = 32  # maximum length of an n-gram; a word has one for each position and length
 

@@ -24,9 +24,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Time limit in seconds for reading a file, plus its size divided by the speed of a slow disk, plus Python's start.
+# Time limit in seconds for reading a file, to which its size divided by the speed and the start are added.
 SECONDS = 3.0
+# Bytes per second of a slow disk.
 SPEED = 10_000_000
+# The start of Python and of h5py on a busy machine.
 STARTUP_SECONDS = 60.0
 MAX_LINE = 2**27  # maximum size in bytes of an answer other than numbers
 

@@ -28,12 +28,17 @@ from .arrays import OWN_SUFFIXES, Arrays, read_arrays, read_state, write_arrays
 from .atomic import reading
 from .fasttext import is_fasttext, load_fasttext
 
+# The model that the package ships.
 DEMO_MODEL = Path(__file__).parents[1] / "demo_model.npz"
+# Fields of the weights that are token ids.
 IDS = ("cls", "unk")
+# Arrays that a file of weights may lack.
 OPTIONAL = (*BIASES, "vocabulary", "about")
-# Names in the state dict of P1's authors, and their number of positions
+# Names in the state dict of P1's authors.
 HEAD = r"heads\.\d+\.(query|key|value|classifier)\.(weight|bias)"
+# Layers of the authors' state dict and the letters of the paper.
 LETTERS = {"query": "q", "key": "k", "value": "v", "classifier": "l"}
+# The number of positions of the authors' model.
 T_MAX = 256
 
 

@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 
 from .atomic import check_size, reading, regular_file
 
+# Formats by the suffix of a file.
 FORMATS = {
     **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"},
     **{
@@ -51,11 +52,15 @@ FORMATS = {
         ".fasttext": "fasttext",
     },
 }
+# What an error about the format of a table expects.
 EXPECTED = "a CSV, TSV, Parquet, Excel or JSON Lines file, or lines of fastText (__label__NAME TEXT); each may be gzipped"
+# fastText's default prefix of a label.
 LABEL_PREFIX = "__label__"
 # The csv module rejects cells above 128 KB by default; this limit is the largest C long of every platform.
 CELL_LIMIT = 2**31 - 1
+# Bytes per read.
 _BLOCK = 1 << 20
+# Tuning: with more different fractions among the labels than this, they are numbers and no classes.
 MAX_FRACTIONS = 20
 MAX_JSON = 2**23  # characters in one piece, which take up to thirty times as many bytes in memory
 _SPLITS = {"train": "train|training", "valid": "valid|validation|val|dev", "test": "test|testing"}

@@ -32,15 +32,21 @@ from numpy.typing import NDArray
 
 from .atomic import reading, regular_file
 
+# The first number of the format before PyTorch 1.6 (torch/serialization.py).
 MAGIC = 0x1950A86A20F9469CFC6C
+# The second number.
 PROTOCOL = 1001
 # Maximum nesting depth of dicts, lists and tuples; {"model_state_dict": {name: tensor}} needs 2.
 DEPTH = 6
+# NumPy's maximum.
 MAX_AXES = 64
+# Types of NumPy arrays that a file may have: plain numbers.
 NUMPY_CODES = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
 # A state dict of 1,000 tensors with its optimizer needs about 100,000 instructions; the scan takes about 2 us for each.
 MAX_INSTRUCTIONS = 500_000
-FEW = 1000  # maximum for each of the pickles that precede it in the old format
+# The same for each of the pickles that precede it in the old format.
+MAX_INSTRUCTIONS_BEFORE = 1000
+# Names of instructions, as in `pickletools`.
 _OPCODES = (
     "BININT BININT1 BININT2 INT LONG LONG1 LONG4 FLOAT BINFLOAT UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 STRING "
     "BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 NONE NEWTRUE NEWFALSE EMPTY_DICT EMPTY_LIST EMPTY_SET "
@@ -48,12 +54,15 @@ _OPCODES = (
     "MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE NEWOBJ BUILD BINPERSID PROTO FRAME STOP MARK POP_MARK "
     "POP DUP"
 )
+# Instructions of a pickle that are followed; any other one is an error.
 OPCODES = frozenset(_OPCODES.split())
 # Kinds of texts and numbers in `pickletools`, which may be keys.
 KEYS = frozenset(("int", "int_or_bool", "float", "str", "bytes_or_str"))
-# Instructions that pass the top value to a function, add values to a container, or make a new one.
+# Instructions that pass the top value to a function.
 CALLS = frozenset(("REDUCE", "NEWOBJ", "BUILD", "BINPERSID"))
+# Instructions that add values to a container.
 CHANGES = frozenset(("SETITEM", "SETITEMS", "APPEND", "APPENDS", "ADDITEMS"))
+# Instructions that make a container.
 COLLECTIONS = frozenset(("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "LIST", "DICT"))
 
 
@@ -112,9 +121,12 @@ def _load_legacy(data: bytes) -> Any:
     file = io.BytesIO(data)
     if data[:1] != b"\x80":
         raise ValueError("it is neither a zip archive nor in the format before PyTorch 1.6")
-    if _read_pickle(file, FEW)[0] != MAGIC or _read_pickle(file, FEW)[0] != PROTOCOL:
+    if (
+        _read_pickle(file, MAX_INSTRUCTIONS_BEFORE)[0] != MAGIC
+        or _read_pickle(file, MAX_INSTRUCTIONS_BEFORE)[0] != PROTOCOL
+    ):
         raise ValueError("it is a pickle without PyTorch's magic number or protocol")
-    facts, _ = _read_pickle(file, FEW)
+    facts, _ = _read_pickle(file, MAX_INSTRUCTIONS_BEFORE)
     content, storages = _read_pickle(file)
     keys, _ = _read_pickle(file)
     if (
@@ -362,6 +374,7 @@ def _ordered(items: Any = (), *_: Any) -> Plain:
     return ordered
 
 
+# Types of storages by the name of their class in torch.
 STORAGES = {
     **{
         "DoubleStorage": Kind("f8"),
@@ -377,6 +390,7 @@ STORAGES = {
     },
     **{"BoolStorage": Kind("b1"), "BFloat16Storage": Kind("u2")},
 }
+# Functions that a pickle may call, and what is called instead. Nothing of torch or of the file runs.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "collections.OrderedDict": _ordered,
     "torch._utils._rebuild_tensor": _tensor,
@@ -393,6 +407,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     },
     **{f"numpy.{core}.multiarray._reconstruct": lambda *_: Numbers() for core in ("core", "_core")},
 }
+# Classes whose instances are read as plain objects without behavior.
 _PLAIN = (
     "collections.defaultdict argparse.Namespace numpy.ndarray pathlib.Path pathlib.PosixPath pathlib.PurePosixPath "
     "pathlib.WindowsPath torch.device torch.Size torch.float16 torch.float32 torch.float64 torch.bfloat16 torch.int64 "
@@ -400,6 +415,7 @@ _PLAIN = (
     "pytorch_lightning.utilities.parsing.AttributeDict lightning_fabric.utilities.data.AttributeDict "
     "lightning.fabric.utilities.data.AttributeDict"
 )
+# Their names.
 PLAIN = frozenset(_PLAIN.split())
 
 

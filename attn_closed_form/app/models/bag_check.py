@@ -36,6 +36,7 @@ CONFIRMED_VARIANTS = 3
 SMALLEST_SCALE = 1e-3
 # Activations that follow an embedding of several layers; the last layer may have another one than the inner layers.
 EMBEDDING_ACTIVATIONS = ("relu", "gelu", "tanh", "identity")
+# What a check answers when no change that it tried explains a difference.
 NO_CAUSE = (
     "no activation, gate, temperature, number of heads or class order among those tried explains it. Check "
     "the weights, the features, whether dropout is on, or whether the network is not a pooled game"

@@ -91,6 +91,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 # Weightless normalizations of the feature vectors; the epsilon is that of PyTorch's LayerNorm.
 NORMALIZATIONS = ("", "unit", "layer_norm")
+# The default of PyTorch's LayerNorm, which normalization without weights uses, too.
 LAYER_NORM_EPS = 1e-5
 
 

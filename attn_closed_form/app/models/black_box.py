@@ -19,7 +19,9 @@ from ...slalom.recover import BlackBox, ask, recover
 
 # Outputs of float32 networks agree to about 1e-6 of their size; other kinds of pooling differ by more than a hundredth.
 DEVIATION = 1e-4
+# Tuning: random sub-bags on which a deviation is measured. One layer after the pooling shows on nearly every one.
 CHECKS = 40
+# Tuning: sub-bags per call of the function, which for a network means one batch.
 BATCH = 256
 
 

@@ -9,12 +9,13 @@ from ..._arrays import plain
 from ...slalom.fit import FAIR, GOOD
 
 # The samples around the text leave out at most this many tokens (Leemann et al. 2025, Algorithm 2).
-FEW = 5
+MAX_DELETIONS = 5
 # Tuning: the minimum rank correlation between the Shapley values of a good and a fair fit and the sampled ones of the
 # model. With the first limit, at least 95 of 100 fits graded good have a rank correlation of 0.9 with long runs
 # (`benchmarks/transformer_values.py`). Below the second, the ranks of the fit explain less than a quarter of the
 # variance of those of the model.
 GOOD_AGREEMENT = 0.92
+# The lower limit of a fair fit; see above.
 FAIR_AGREEMENT = 0.5
 
 
@@ -76,7 +77,7 @@ class FitReport:
         """Describe the numbers behind the verdict in whole sentences."""
         sentences = [
             f"The Shapley values are those of the model itself. The SLALOM scores are those of the {self.name}, not of "
-            f"the model. On held-out samples it is off by {self.error:.2g} with up to {FEW} "
+            f"the model. On held-out samples it is off by {self.error:.2g} with up to {MAX_DELETIONS} "
             f"tokens absent (the model varies by {self.spread:.2g} there) and by {self.error_any_size:.2g} with any "
             f"number absent (varies by {self.spread_any_size:.2g}). For the text itself it is off by "
             f"{abs(self.at_text):.2g}. {self.model_calls:,} model calls were used."

@@ -29,6 +29,7 @@ from ..files.arrays import Linear, State
 from .bag_network import ACTIVATIONS, NORMALIZATIONS, Attention, BagNetwork, Layer
 
 Options = Mapping[str, Any]
+# Temperatures that a check tries, those of published networks and between.
 _TEMPERATURES = (
     0.05,
     0.1,
@@ -57,6 +58,7 @@ class Option(NamedTuple):
     tried: tuple[Any, ...] = ()
 
 
+# All options of all layouts, by name.
 OPTIONS = {
     "activation": Option("tanh", "{} attention", tuple(ACTIVATIONS)),
     "gate": Option("sigmoid", "{} gate", tuple(ACTIVATIONS)),
@@ -84,6 +86,7 @@ def _defaults(*names: str) -> Options:
     return {name: OPTIONS[name].default for name in names}
 
 
+# Options of layouts that embed the instances.
 _EMBEDDED = (
     "embed_activation",
     "last_activation",
@@ -91,14 +94,19 @@ _EMBEDDED = (
     "attention_temperature",
     "normalize",
 )
+# Defaults of layouts whose attention has one hidden layer.
 UNGATED = _defaults("activation", *_EMBEDDED)
+# Defaults of layouts with a gate.
 GATED = _defaults("activation", "gate", *_EMBEDDED)
 # Default width of a head, as in timm's AttentionPool2d.
 HEAD_WIDTH = 64
 # An array in Keras' HDF5 files: layer and part, which is a number or, in the older format, a name.
 KERAS = r"(?!optimizer)(?:.*\.)?(?!vars\.)(\w+)\.(?:vars\.)?(\d|kernel|bias|[vwu])(?::0)?"
+# The names that Keras gives to dense layers.
 DENSE = re.compile(r"dense(?:_\d{1,9})?")
+# The place of each part of a layer among the arrays of a Keras file.
 KERAS_PARTS = {"kernel": 0, "bias": 1, "v": 0, "w": 1, "u": 2}
+# Activations as messages spell them, where that is not their name.
 SPELLED = {name: name.upper() for name in ("gelu", "elu", "selu")} | {
     "relu": "ReLU",
     "silu": "SiLU",
@@ -440,6 +448,7 @@ _CLAM = r"attention_net\.(?:module\.)?[1-9]\d*\."  # "module." if the file was s
 _CLAM_NETWORK = (r"attention_a\.0", r"attention_b\.0", "attention_c")
 _INSTANCES = ("instance_classifiers.", "instance_loss_fn.")  # only used in CLAM's training
 _PLAIN = (r"attention\.0", r"attention\.2")
+# Prefixes of the layers of a vision transformer, which make the tokens before the pooling.
 _ENCODER = (
     "blocks.",
     "patch_embed.",
@@ -451,6 +460,7 @@ _ENCODER = (
     "stages.",
     "stem.",
 )
+# The table of layouts. A new one is one entry, and a network in `tests/app/models/layouts/networks.py`.
 LAYOUTS: dict[str, Layout] = {
     # CLAM (Lu et al. 2021, mahmoodlab/CLAM). The single branch has one attention for all classes and one layer
     # `classifiers`; the multiple branch has one row of attention_c and one layer `classifiers.c` per class. The
@@ -615,7 +625,9 @@ LAYOUTS: dict[str, Layout] = {
     "mean": Layout(options={}, build=_build_mean),
 }
 
+# The reason for refusing networks whose instances are mixed first.
 _DEPENDENT = "instances depend on each other before the pooling"
+# The reason for refusing networks with a layer after the pooling.
 _AFTER = "what follows the pooling is not linear"
 #: Patterns of names, the network, and the reason why it is not a pooled game.
 REFUSALS = (

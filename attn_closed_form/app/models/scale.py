@@ -23,6 +23,7 @@ from ..._types import Array
 from ...game.links import Link, LinkedGame
 from ...game.pooled_game import PooledGame
 
+# The scales that a user can ask for.
 SCALES = ("probability", "risk", "logit")
 # Names of outputs before any link, by the loss of the model: a regression has no logit.
 PLAIN = {"identity": "value", "exp": "log-risk"}
@@ -167,4 +168,5 @@ def percent(share: float, decimals: int = 1) -> str:
     return f"{text}%"
 
 
+# The scale without a link, the default of a `Target`.
 LOGIT = ExplainedScale("logit")

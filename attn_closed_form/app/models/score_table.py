@@ -25,7 +25,9 @@ from ..files.tables import read_columns
 from .protocol import TableModel
 from .units import Units
 
+# Columns of numbers, as `PooledScores` names them.
 NUMBERS = ("s", "v", "s_absent", "v_absent")
+# All columns that a table may have.
 COLUMNS = ("label", "group", *NUMBERS)
 
 

@@ -30,6 +30,7 @@ _ABBREVIATIONS = re.compile(
 )
 # Abbreviations that often end a sentence: a capital letter after them does begin a new one.
 _MAY_END = re.compile(r"etc|inc|ltd|co|corp|[sj]r|[ap]\.m|u\.s|u\.k|u\.s\.a|d\.c|al")
+# Quotation marks and brackets that close, inside of a character class.
 _CLOSING = "\"'”’»)\\]}」』）】"
 # Time is linear in the text: every run of punctuation or white space is tried at its first character only (the
 # lookbehinds), and never again with fewer characters (the possessive quantifiers).
@@ -40,10 +41,12 @@ _BREAK = re.compile(
     r"|[^\S\n]*+\n[^\S\n]*+\n\s*+)",
     re.IGNORECASE,
 )
+# The word before a period, with the periods inside of it.
 _WORD = re.compile(r"[\w.'’]*$")
 # The word before a period is looked for among so many characters. Every abbreviation is shorter, so a longer word,
 # which is cut, is none of them.
 _WORD_ROOM = 16
+# White space and opening marks after an end, and the first character after them.
 _NEXT = re.compile(r"\s*(?:[\"'“‘«(\[{¿¡「『（]\s*)*(\S?)")
 
 

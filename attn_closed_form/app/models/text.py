@@ -31,10 +31,13 @@ from numpy.typing import NDArray
 from ..._arrays import run_lengths, whole
 from ..._types import Ids
 
+# The special words of our own vocabularies.
 CLS = "[CLS]"
+# The word that stands for all others.
 UNK = "[UNK]"
 # Limits of the cache of spellings: their length and their number.
 LONGEST_KEPT = 32
+# Tuning: a corpus repeats far fewer spellings than these, and they take some 10 MB.
 MOST_KEPT = 1 << 16
 
 # Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, bopomofo and Chinese characters.
@@ -46,10 +49,12 @@ _SOLID = (
 )
 # Skin tones and variation selectors change how an emoji looks, not what it means.
 _TONES = "\ufe0e\ufe0f\U0001f3fb-\U0001f3ff"
+# An emoji or a symbol with its variants.
 _PICTURE = (
     "[\u203c\u2049\u231a\u231b\u23e9-\u23f3\u23f8-\u23fa\u25a0-\u25ff\u2600-\u27bf\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
     f"\U0001f000-\U0001f1e5\U0001f200-\U0001faff][{_TONES}\u20e3]*"
 )
+# Variants of emoji that are left out of the form of a token.
 _DROPPED = re.compile(f"(?<=.)[{_TONES}]")
 _NO_TOKEN = r"<[a-zA-Z/!][^<>]*>"  # an HTML tag such as <br />
 _RATING = r"\d{1,3}(?:\.\d)?/\d{1,3}(?![\w/])"
@@ -62,6 +67,7 @@ _ASCII = re.compile(rf"([a-zA-Z]{_ASCII_REST}|[!?]|{_NO_TOKEN}|{_RATING}|[0-9]{_
 # Only a text with this character can have a rating. Words of ASCII texts without it are runs of bytes
 # (`_encode_plain`).
 _SLASH_DIGIT = re.compile(r"/\d")
+# An HTML tag alone.
 _TAG = re.compile(_NO_TOKEN)
 # No token and no tag contains it.
 _BETWEEN = "\n<\n"
@@ -187,6 +193,7 @@ def _form(raw: str) -> str:
     return _normal_form(raw)
 
 
+# The normal forms of the spellings that were met.
 _FORMS = _Remembered(_form)
 
 

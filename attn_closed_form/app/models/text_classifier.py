@@ -310,6 +310,7 @@ def _concatenated(arrays: Sequence[Ids]) -> tuple[Ids, Ids]:
     return np.concatenate(arrays), lengths
 
 
+# The functions of the weights, the token ids and an output, by method.
 _GRADIENTS: dict[str, Callable[[AttentionWeights, Ids, Sequence[float]], Array]] = {
     "gradient-mean": gradient_mean,
     "gradient-l1": gradient_l1,

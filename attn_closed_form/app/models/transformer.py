@@ -41,7 +41,7 @@ from ...slalom.fit import SlalomFit, SlalomWarning, fit_slalom
 from ...slalom.recover import remembered
 from ...slalom.slalom import as_ids
 from ..files.atomic import first_line
-from .fit_report import FEW, FitReport
+from .fit_report import MAX_DELETIONS, FitReport
 from .protocol import Model, TextModel
 from .sentences import trimmed
 from .target import ModelGame, Target
@@ -54,6 +54,7 @@ HIDDEN = -1
 TOKEN = "token:"
 # Model calls of a fit, and of each method that samples: about 20 seconds of MiniLM on two cores for 128 tokens.
 SAMPLES = 2000
+# Tuning: sequences per batch. Larger ones are hardly faster on a CPU, and need more memory.
 BATCH = 32
 # Relative accuracy of the SLALOM's Shapley values in the comparison with the sampled ones.
 AGREEMENT_TOL = 1e-6
@@ -63,8 +64,8 @@ LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
 PACKAGE = Path(__file__).parents[2]
 # A text whose beginnings are padded to its length, to see whether padding is neutral.
 PADDED_TEXT = "the film was good, and not too long."
-# The logits of a padded and of a single sequence differ by rounding, in float32 by up to 5 ulps of the largest logit
-# for small models and some 20 for deep ones. Padding that is read changes them by 1e-3 and more, 10,000 ulps.
+# Tuning: the logits of a padded and of a single sequence differ by rounding, for small models in float32 by up to 5
+# ulps of the largest logit. Padding that is read changed them by 5e-3 of it and more, 40,000 ulps.
 ROUNDING_ULPS = 1000.0
 # In half precision, rounding and padding that is read cannot be separated as clearly: 2 % (float16), 12 % (bfloat16).
 ROUNDING_ULPS_OF_HALF_PRECISION = 16.0
@@ -72,8 +73,11 @@ ROUNDING_ULPS_OF_HALF_PRECISION = 16.0
 COARSE = 1e-6
 # Short texts, at least one of which has a token under any tokenizer.
 PROBES = ("the", "a film", "0", ".")
+# Files of weights that are read.
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+# Files of weights that could run code when they are read.
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+# Files of which a tokenizer has at least one.
 TOKENIZER = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -712,7 +716,7 @@ class TransformerClassifier(TextModel):
         options |= {
             "seed": target.seed,
             "progress": False,
-            "kind": Deletions(max_deletions=FEW, replacement=self._stand_in(target)),
+            "kind": Deletions(max_deletions=MAX_DELETIONS, replacement=self._stand_in(target)),
         }
         with warnings.catch_warnings():
             warnings.simplefilter(
@@ -726,7 +730,7 @@ class TransformerClassifier(TextModel):
         values = target.explained(self._ask(units, queries))
         near, far = (
             float(v.std()) if v.size else float("nan")
-            for v in (values[absent <= FEW], values[absent > FEW])
+            for v in (values[absent <= MAX_DELETIONS], values[absent > MAX_DELETIONS])
         )
         names = {int(i): label for i, label in zip(ids, units.labels, strict=True)}
         report = FitReport(
