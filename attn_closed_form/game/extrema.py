@@ -38,7 +38,7 @@ def relative_error(d: int) -> float:
     return 2 * (EXTREMUM_EXPONENTIAL + d) * ULP
 
 
-class Step(NamedTuple):
+class Minimizer(NamedTuple):
     """The choice of players that minimizes N - theta D in each of H heads, and its values.
 
     `value` is N / D, `excess` is N / D - theta, and `margin` bounds the rounding error of the excess. The excess is
@@ -59,7 +59,7 @@ class HeadMinima(NamedTuple):
 
 
 def certified_minima(
-    step: Callable[[Array], Step], theta: Array, least: Array, best: Array, choice: Masks
+    step: Callable[[Array], Minimizer], theta: Array, least: Array, best: Array, choice: Masks
 ) -> tuple[Array, Array, Masks]:
     """Lower theta (H,) until no coalition is proved to be below it; return it, the best values and their choices.
 
@@ -126,7 +126,7 @@ def head_minima(
         largest = np.maximum(states.v_base, states.v_flip).max(axis=-1)
         theta = np.maximum(np.where(np.isinf(best), largest, best), least)
 
-    def step(theta: Array) -> Step:
+    def step(theta: Array) -> Minimizer:
         gains = states.gains(theta)
         if limit is None:
             return states.at(gains.positive, theta, np.full(theta.shape, -np.inf))
@@ -203,7 +203,7 @@ class States:
             two_sided=(self.base != self.flip) | (self.v_base != self.v_flip),
         )
 
-    def at(self, flipped: Masks, theta: Array, log_slip: Array) -> Step:
+    def at(self, flipped: Masks, theta: Array, log_slip: Array) -> Minimizer:
         """Return the values of a choice (H, d+1); `log_slip` (H,) is the log of the error of choosing other players."""
         log_mass = np.where(flipped, self.flip, self.base)
         top = log_mass.max(axis=-1)
@@ -221,7 +221,7 @@ class States:
         margin = np.where(empty, 0.0, margin)
         excess = terms.sum(axis=-1) / mass
         value = np.where(empty, np.inf, theta + excess)
-        return Step(flipped, value, excess, margin / mass)
+        return Minimizer(flipped, value, excess, margin / mass)
 
     def plain(self) -> States | None:
         """Return the states with masses relative to each head's largest instead of logs, or None if they overflow."""

@@ -29,7 +29,7 @@ BISECTIONS = 8
 LARGEST_BISECTED = 2_000
 # Attained and proved values are the same up to this many rounding errors of a value: each of them has one, and the
 # proof leaves a margin of three (`game/extrema.py`).
-SAME = 8
+ROUNDING_ERRORS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +90,14 @@ def bounds(game: PooledGame) -> Bounds:
         proved_max=-proved_max,
         min_present=min_present,
         max_present=max_present,
-        exact=bool(gap <= SAME * value_error(game)),
+        exact=bool(gap <= ROUNDING_ERRORS * value_error(game)),
     )
 
 
 def minimum(game: PooledGame) -> tuple[float, Masks, float]:
     """Return a proved lower bound, the best coalition of a descent, and its value."""
     lower, mask = lowest(game)
-    if game.H > 1 and game.value(mask) - lower > SAME * value_error(game):
+    if game.H > 1 and game.value(mask) - lower > ROUNDING_ERRORS * value_error(game):
         if game.d <= ENUMERATED:
             masks = all_coalitions(game.d)
             values = game.value(masks)

@@ -25,8 +25,8 @@ from ..game.engine.rounding import EXTREMUM_SLIP, EXTREMUM_SUM
 from ..game.extrema import (
     LOWERED,
     HeadMinima,
+    Minimizer,
     States,
-    Step,
     certified_minima,
     head_minima,
     relative_error,
@@ -36,12 +36,12 @@ from .heads import check_pooled, mirrored, slopes, total
 
 # Tuning: up to this many players, every size has bounds, which takes O(d^2); larger games have them at equal steps.
 EVERY_SIZE = 5_000
-SHARES = 200
+EQUAL_STEPS = 200
 # Dinkelbach's steps converge quadratically, so a handful is enough; this is a limit for numbers that go around in
 # circles. The proof then starts from the last theta.
-STEPS = 30
+MOST_STEPS = 30
 # Tuning: Dinkelbach's steps shrink quadratically: below this share of a head's range the next theta is the minimum.
-NEAR = 1e-7
+CLOSE_TO_MINIMUM = 1e-7
 
 
 class BoundsBySize(NamedTuple):
@@ -84,7 +84,7 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
         if game.d <= EVERY_SIZE:
             absent = np.arange(game.d + 1)
         else:
-            absent = np.linspace(0, game.d, SHARES + 1).round()
+            absent = np.linspace(0, game.d, EQUAL_STEPS + 1).round()
     given = real("absent", absent)
     sizes = given.astype(np.intp)
     if sizes.ndim != 1 or not ((sizes >= 0) & (sizes <= game.d)).all() or (sizes != given).any():
@@ -97,7 +97,7 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
 
 def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
     """Return the attained and the certified minimum for each number of absent players."""
-    heads = Heads(game)
+    heads = HeadsBySize(game)
     proved = np.full(len(sizes), game.empty_value)
     masks = np.zeros((len(sizes), game.d), dtype=bool)
     for i, k in enumerate(sizes.tolist()):
@@ -112,7 +112,7 @@ def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
     return attained, np.minimum(proved, attained)
 
 
-class Heads:
+class HeadsBySize:
     """The heads of a game, with the minimum of the last size, where the search for the next one starts."""
 
     def __init__(self, game: PooledGame) -> None:
@@ -159,19 +159,19 @@ class Heads:
         best = np.full(theta.shape, np.inf)
         present = np.ones(self.a.shape, dtype=bool)
         done = np.zeros(theta.shape, dtype=bool)
-        for _ in range(STEPS):
+        for _ in range(MOST_STEPS):
             at = self.step(k, theta)
             better = at.value < best
             best = np.where(better, at.value, best)
             present = np.where(better[:, None], at.choice, present)
             below = np.where(done, below, at.value - LOWERED * at.margin)
-            done |= (-NEAR * self.range <= at.excess) & (at.excess <= 4 * at.margin)
+            done |= (-CLOSE_TO_MINIMUM * self.range <= at.excess) & (at.excess <= 4 * at.margin)
             if done.all():
                 break
             theta = np.where(done, theta, at.value)
         return np.maximum(below, self.least), best, present
 
-    def step(self, k: int, theta: Array, certify: bool = False) -> Step:
+    def step(self, k: int, theta: Array, certify: bool = False) -> Minimizer:
         """Return the choice of k absent players that minimizes N - theta D in each head."""
         x = self.a * (self.v - theta[:, None])
         y = self.b * (self.v_absent - theta[:, None])
@@ -187,30 +187,29 @@ class Heads:
             exchanged = [exchange_error(*rows) for rows in zip(gain, error, absent, strict=True)]
             margin = margin + exchanged
         excess = (terms.sum(axis=1) + always) / mass
-        return Step(~absent, theta + excess, excess, margin / mass)
+        return Minimizer(~absent, theta + excess, excess, margin / mass)
 
     def descend(self, starts: Masks, k: int) -> Masks:
         """Return a (d,) coalition with k players absent, by steps that linearize f at the last coalition.
 
         The starts (n, d) are the coalitions of the heads; a step from the coalition of the last size is another one.
         """
-        values, gains = zip(*map(self.linearized, (*starts, self.last)), strict=True)
-        best = int(np.argmin(values[:-1]))
-        mask = starts[best]
-        value = values[best]
-        gain = gains[best]
-        for step in (~_largest(gains[-1], k), *(None,) * STEPS):
-            if step is None:
-                candidate = ~_largest(gain, k)
-            else:
-                candidate = step
-            new, slope = self.linearized(candidate)
+        _, effects_of_last = self.linearized(self.last)
+        value = np.inf
+        for start in (*starts, ~_largest(effects_of_last, k)):
+            new, new_effects = self.linearized(start)
             if new < value:
-                mask = candidate
+                mask = start
                 value = new
-                gain = slope
-            elif step is None:
+                effects = new_effects
+        for _ in range(MOST_STEPS):
+            candidate = ~_largest(effects, k)
+            new, new_effects = self.linearized(candidate)
+            if not new < value:
                 break
+            mask = candidate
+            value = new
+            effects = new_effects
         self.last = mask
         return mask
 
@@ -219,13 +218,16 @@ class Heads:
         if not self.is_plain:
             return float(self.game.value(present)), slopes(self.game, present).sum(axis=0)
         there = present.astype(np.float64)
-        D = self.a @ there + self.b @ (1 - there) + self.back
-        theta = (self.av @ there + self.bv @ (1 - there) + self.back * self.v_back) / D
-        return float(theta.sum()), (1 / D) @ (self.av - self.bv) - (theta / D) @ (self.a - self.b)
+        gone = 1 - there
+        D = self.a @ there + self.b @ gone + self.back
+        theta = (self.av @ there + self.bv @ gone + self.back * self.v_back) / D
+        of_numerators = (1 / D) @ (self.av - self.bv)
+        of_masses = (theta / D) @ (self.a - self.b)
+        return float(theta.sum()), of_numerators - of_masses
 
 
 def _largest(gain: Array, k: int) -> Masks:
-    """Return whether each player is among the k with the largest gains."""
+    """Return whether each player is among the k with the largest gains; a partition, because d may be large."""
     if k in (0, gain.size):
         return np.full(gain.size, k > 0)
     least = np.partition(gain, gain.size - k)[gain.size - k]

@@ -32,7 +32,7 @@ from .bounds import ENUMERATED, all_coalitions, lowest
 from .heads import check_pooled, mirrored, proved_above, raised, slopes, total, value_error
 
 # Tuning: number of times that the order of the players is recomputed from the last coalition.
-ROUNDS = 4
+REORDERINGS = 4
 # Tuning: bisections for the value that a sufficient set guarantees. Each halves the gap to the attained value.
 GUARANTEES = 5
 
@@ -156,7 +156,7 @@ class SufficientSearch(Search):
         if self.suffices(nobody):
             return Smallest(nobody, self.guaranteed(nobody), 0)
         best = self.all
-        for _ in range(ROUNDS):
+        for _ in range(REORDERINGS):
             gain = self.effects(nobody if best.all() else best).sum(axis=0)
             shorter = self.first(np.argsort(-gain, kind="stable"), self.suffices, self.size(best))
             if shorter is None:
@@ -263,7 +263,7 @@ class ContrastiveSearch(Search):
         _, low = lowest(self.game)
         best = ~low if self.flips(~low) else None
         present = self.all
-        for _ in range(ROUNDS):
+        for _ in range(REORDERINGS):
             shorter = self._flip_from(present, self.size(best))
             if shorter is None:
                 break

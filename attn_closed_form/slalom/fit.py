@@ -28,7 +28,7 @@ from .._types import Array, Ids, Tokens
 from .design import Deletions, ShortSequences, counts, distinct
 from .least_squares import Problem, Solver
 from .optimum import Optimum
-from .recover import BATCH, BlackBox, ask, remembered
+from .recover import BATCH_SIZE, BlackBox, ask, remembered
 from .slalom import Slalom, as_ids, slalom_linearized
 
 # Tuning: undetermined importances cause a warning if their tokens make up more than this share of all effects
@@ -111,7 +111,7 @@ def fit_slalom(
     importances: Mapping[int, float] | None = None,
     seed: int | np.random.Generator = 0,
     progress: Report | bool | None = None,
-    batch_size: int = BATCH,
+    batch_size: int = BATCH_SIZE,
 ) -> SlalomFit:
     """Fit a SLALOM to outputs of any model for sampled sequences of a document (P2, Algorithms 1 and 2).
 
@@ -304,7 +304,7 @@ def _solve(
     slalom = Slalom(ids, s[:V], v[:V], gamma, **background)
     unsure = tuple(int(i) for i in ids[solution.undetermined()])
     if unsure:
-        _warn_undetermined(slalom, unsure)
+        warn_undetermined(slalom, unsure)
     nan = float("nan")
     return SlalomFit(
         slalom=slalom,
@@ -322,7 +322,7 @@ def _solve(
     )
 
 
-def _warn_undetermined(slalom: Slalom, unsure: tuple[int, ...]) -> None:
+def warn_undetermined(slalom: Slalom, unsure: tuple[int, ...]) -> None:
     """Warn if undetermined importances matter for the scores of the document."""
     effects = np.sum(
         [np.abs(slalom_linearized(slalom, slalom.ids, output=c)) for c in range(slalom.C)], axis=0

@@ -25,7 +25,7 @@ from .least_squares import Problem, Solution, descend, linear_start, silent
 # All constants of this module are tuning: they choose between fits, and every fit reports its error on other samples.
 # The penalties that are tried: the first, then those on one side of it while they help. Each fit starts where the
 # previous one ended. The first one changes a fit by less than its error in `benchmarks/slalom_fresh.py`.
-FIRST = 1e-5
+FIRST_PENALTY = 1e-5
 WEAKER = (1e-6, 1e-7, 1e-8, 1e-9)
 STRONGER = (1e-4, 1e-3, 1e-2)
 # The penalty is not raised beyond this, where importances and values are hardly allowed to differ.
@@ -105,64 +105,78 @@ class Optimum:
                     and np.ptp(exact.s[: family.V]) <= self.max_spread
                 ):
                     return exact
-        limits = (self.max_spread, self.max_iter, self.tol, report)
-        best, start = self._choose(families, report, rng)
-        solution = descend(best, start, *limits)
+        best, start = self.choose(families, report, rng)
+        solution = self.descend(best, start, report)
         while self.penalty is None and best.penalty < STRONGEST and not _believable(best, solution):
             best = replace(best, penalty=10 * best.penalty)
-            solution = descend(best, solution.s, *limits)
+            solution = self.descend(best, solution.s, report)
         return solution
 
-    def _choose(
+    def descend(self, problem: Problem, s: Array, report: Report) -> Solution:
+        """Fit with the given limits."""
+        return descend(problem, s, self.max_spread, self.max_iter, self.tol, report)
+
+    @property
+    def first_penalty(self) -> float:
+        """The given penalty, or the first one to try."""
+        if self.penalty is None:
+            return FIRST_PENALTY
+        return self.penalty
+
+    def choose(
         self, families: list[Problem], report: Report, rng: np.random.Generator
     ) -> tuple[Problem, Array]:
         """Return the family and penalty with (nearly) the smallest held-out error, and the importances of that fit.
 
         The penalty is chosen for the larger family, the last one; the smaller one then needs one fit to be compared.
         """
-        n = len(families[0].f)
-        if n < 2 or (self.penalty is not None and len(families) == 1):
-            return replace(
-                families[0], penalty=FIRST if self.penalty is None else self.penalty
-            ), families[0].start()
+        smaller = families[0]
+        larger = families[-1]
+        n = len(smaller.f)
+        nothing_to_choose = self.penalty is not None and len(families) == 1
+        if n < 2 or nothing_to_choose:
+            return replace(smaller, penalty=self.first_penalty), smaller.start()
         # Consecutive samples are held out, because a random sample of a balanced design would remove what determines
         # its tokens, and all errors on held-out samples would favor strong penalties.
         order = (np.arange(n) + rng.integers(n)) % n
         cut = max(1, int(HELD_OUT * n))
         held = order[:cut]
         used = rng.permutation(order[cut:])[:COMPARED]
-        trials = self._search(families[-1], used, held, report)
+        trials = self.search(larger, used, held, report)
+        first = trials[0]
         chosen = min(trials, key=lambda trial: trial.errors[0])
-        if not (chosen.surely_better_than(trials[0]) or chosen.errors[0] < trials[0].errors[0] / 2):
-            chosen = trials[0]
-        if len(families) == 2:  # the background is kept only if it helps
-            plain = self._try(families[0], chosen.penalty, families[0].start(), used, held)
+        halves_the_error = chosen.errors[0] < first.errors[0] / 2
+        if not halves_the_error and not chosen.surely_better_than(first):
+            chosen = first
+        if len(families) == 2:
+            # The background is kept only if it helps.
+            plain = self.try_penalty(smaller, chosen.penalty, smaller.start(), used, held)
             if (plain.errors <= NEARLY_AS_GOOD * chosen.errors).all():
-                return replace(families[0], penalty=chosen.penalty), plain.s
-        return replace(families[-1], penalty=chosen.penalty), chosen.s
+                return replace(smaller, penalty=chosen.penalty), plain.s
+        return replace(larger, penalty=chosen.penalty), chosen.s
 
-    def _search(self, family: Problem, used: Ids, held: Ids, report: Report) -> list[_Trial]:
+    def search(self, family: Problem, used: Ids, held: Ids, report: Report) -> list[Trial]:
         """Fit roughly with the first penalty, with weaker ones while they help, and with stronger ones if none did."""
-        trials = [
-            self._try(
-                family, FIRST if self.penalty is None else self.penalty, family.start(), used, held
-            )
-        ]
-        for side in (WEAKER, STRONGER) if self.penalty is None else ():
-            last = trials[0]
+        first = self.try_penalty(family, self.first_penalty, family.start(), used, held)
+        trials = [first]
+        if self.penalty is not None:
+            return trials
+        for side in (WEAKER, STRONGER):
+            last = first
             for penalty in side:
                 report("penalty", len(trials), 1 + len(WEAKER) + len(STRONGER))
-                last = self._try(family, penalty, last.s, used, held)
+                last = self.try_penalty(family, penalty, last.s, used, held)
                 if not last.believable:
                     break
+                smallest = min(trial.errors[0] for trial in trials)
                 trials.append(last)
-                if not last.errors[0] < min(trial.errors[0] for trial in trials[:-1]):
+                if not last.errors[0] < smallest:
                     break
-            if len(trials) > 2:  # the first step to this side helped
-                break
+            if len(trials) > 2:
+                break  # the first step to this side helped
         return trials
 
-    def _try(self, family: Problem, penalty: float, s: Array, used: Ids, held: Ids) -> _Trial:
+    def try_penalty(self, family: Problem, penalty: float, s: Array, used: Ids, held: Ids) -> Trial:
         """Fit the used samples roughly, and measure the error on the held-out ones."""
         training = family.take(used)
         test = family.take(held)
@@ -170,10 +184,10 @@ class Optimum:
             replace(training, penalty=penalty), s, self.max_spread, ROUGH_STEPS, ROUGH_TOL, silent
         )
         r = test.residuals(fit.s, fit.v)
-        return _Trial(penalty, fit.s, (r * r).sum(axis=1), test.weight, _believable(family, fit))
+        return Trial(penalty, fit.s, (r * r).sum(axis=1), test.weight, _believable(family, fit))
 
 
-class _Trial(NamedTuple):
+class Trial(NamedTuple):
     """A rough fit: penalty, importances, squared errors on held-out samples with their weights, sensible values."""
 
     penalty: float
@@ -187,7 +201,7 @@ class _Trial(NamedTuple):
         """Mean squared error, weighted and not."""
         return np.array([self.weight @ self.squares, self.squares.mean()])
 
-    def surely_better_than(self, other: _Trial) -> bool:
+    def surely_better_than(self, other: Trial) -> bool:
         """Whether the weighted error is smaller by more than two standard errors of the difference."""
         gain = self.weight * (other.squares - self.squares)
         return bool(gain.sum() > STANDARD_ERRORS * np.sqrt(gain.size) * gain.std())

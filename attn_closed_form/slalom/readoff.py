@@ -28,10 +28,12 @@ from .fit import fit_sequences
 from .optimum import Optimum
 from .slalom import Slalom, as_ids
 
-# exp(-MARGIN) is below half a unit in the last place of 1 even when thousands of tokens share it.
-MARGIN = 60.0
-# Position tables whose rows differ by less than this share of their size are the same up to rounding.
-SAME = 1e-12
+# How much lighter than every token [CLS] and padding are made: e^-60 is 1e-26, and float64 has 1e-16. So even when
+# 10^9 of them share it, they are below half a unit in the last place of 1.
+UNHEARD = 60.0
+# Position tables whose rows differ by less than this share of their size are the same up to the rounding of a few
+# thousand additions, with which tables are computed from weights.
+EQUAL_ROWS = 1e-12
 # Maximum number of tokens replaced in the samples of a fit (P2, Algorithm 2).
 DELETIONS = 5
 # Number of held-out samples that measure the fidelity of a fit, and of tokens replaced in them (P2, Fig. 6).
@@ -46,14 +48,14 @@ class SlalomReadoff(NamedTuple):
     and 1 if exact, NaN without a SLALOM.
     """
 
-    slalom: (
-        Slalom | None
-    )  # on token ids: that of the model if `exact`, otherwise the best fit for a document
-    heads: tuple[
-        Slalom, ...
-    ]  # K, whose mean is exactly the model: on token ids, or on positions if those matter
-    exact: bool  # whether `slalom` is the model itself
-    by_position: bool  # whether `heads` are on positions
+    # On token ids: that of the model if `exact`, otherwise the best fit for a document.
+    slalom: Slalom | None
+    # K, whose mean is exactly the model: on token ids, or on positions if those matter.
+    heads: tuple[Slalom, ...]
+    # Whether `slalom` is the model itself.
+    exact: bool
+    # Whether `heads` are on positions.
+    by_position: bool
     mse: float
     r2: float
     weights: AttentionWeights
@@ -112,15 +114,13 @@ def slalom_from_weights(
         )
     tables = weights.collapse
     by_position = not (_constant(tables.s_pos[1:]) and _constant(tables.u_pos[1:]))
-    other = min(
-        1, len(tables.s_pos) - 1
-    )  # any position but that of [CLS], if the model has positions
-    if tokens is None:
-        ids = None
-    else:
+    # Any position but that of [CLS], if the model has positions.
+    other = min(1, len(tables.s_pos) - 1)
+    ids = None
+    if tokens is not None:
         ids = as_tokens(weights, tokens)
-    if ids is not None and ids.size == 0:
-        raise ValueError("tokens: expected at least one token, got an empty document")
+        if ids.size == 0:
+            raise ValueError("tokens: expected at least one token, got an empty document")
     if by_position:
         if ids is None:
             raise ValueError(
@@ -139,20 +139,23 @@ def slalom_from_weights(
         for i in range(weights.K)
     )
     exact = weights.K == 1 and not by_position
+    slalom = None
+    mse = np.nan
+    r2 = np.nan
     if exact:
-        slalom, mse, r2 = (heads[0], 0.0, 1.0)
-    else:
-        slalom, mse, r2 = (None, np.nan, np.nan)
-    if not exact and ids is not None:
+        slalom = heads[0]
+        mse = 0.0
+        r2 = 1.0
+    elif ids is not None:
         slalom, mse, r2 = _best(weights, ids, gamma, num_samples, seed)
     return SlalomReadoff(slalom, heads, exact, by_position, mse, r2, weights)
 
 
 def _constant(table: Array) -> bool:
-    return bool(
-        np.abs(table - table[:1]).max(initial=0)
-        <= SAME * max(1.0, float(np.abs(table).max(initial=0)))
-    )
+    """Return whether all rows of a table are equal up to rounding."""
+    size = max(1.0, float(np.abs(table).max(initial=0)))
+    difference = np.abs(table - table[:1]).max(initial=0)
+    return bool(difference <= EQUAL_ROWS * size)
 
 
 def _best(
@@ -166,18 +169,22 @@ def _best(
     seen = list(pad(weights, masked)[:, 1:])
     solver = Optimum(background=False)
     fit = fit_sequences(f, seen, np.bincount(which), gamma=gamma, solver=solver, seed=seed)
-    fresh = np.where(
-        deletions(ids.size, FIDELITY_SAMPLES, FIDELITY_DELETIONS, "uniform", rng), ids, weights.unk
-    )
-    f = predict_many(weights, list(fresh))
-    error = f - fit.slalom.predict_many(list(pad(weights, list(fresh))[:, 1:])).reshape(f.shape)
-    mse = float((error**2).sum(axis=1).mean())
+    held_out = deletions(ids.size, FIDELITY_SAMPLES, FIDELITY_DELETIONS, "uniform", rng)
+    fresh = list(np.where(held_out, ids, weights.unk))
+    f = predict_many(weights, fresh)
+    fitted = fit.slalom.predict_many(list(pad(weights, fresh)[:, 1:])).reshape(f.shape)
+    mse = float(((f - fitted) ** 2).sum(axis=1).mean())
     variance = float(((f - f.mean(axis=0)) ** 2).sum(axis=1).mean())
-    return fit.slalom, mse, 1.0 - mse / variance if variance > 0 else float(mse == 0)
+    if variance == 0:
+        return fit.slalom, mse, float(mse == 0)
+    return fit.slalom, mse, 1.0 - mse / variance
 
 
 def _squeeze(f: Array) -> Array:
-    return f[:, 0] if f.shape[1] == 1 else f
+    """Return outputs (n, 1) as (n,), and outputs of several classes as they are."""
+    if f.shape[1] == 1:
+        return f[:, 0]
+    return f
 
 
 def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) -> AttentionWeights:
@@ -221,7 +228,7 @@ def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) 
     C = v.shape[1]
     cls = int(slalom.ids.max()) + 1
     W_e = np.empty((cls + 2, 1 + C))
-    W_e[:, 0] = slalom.s.min() - MARGIN - np.log(T_max or 2)
+    W_e[:, 0] = slalom.s.min() - UNHEARD - np.log(T_max or 2)
     W_e[:, 1:] = (v.max(axis=0) + v.min(axis=0)) / 2
     W_e[slalom.ids] = np.column_stack([slalom.s, v])
     if slalom.s_background > -np.inf:

@@ -16,7 +16,7 @@ d(theta^, theta), and Eq. 58 must read (gamma - sum eta)/|V|. References are pic
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,11 +28,15 @@ from .slalom import Slalom, as_ids
 # A black box is any function from a list of id arrays to one output per sequence, or one per sequence and class.
 BlackBox = Callable[[list[Ids]], Any]
 
-# Sequences in one call: enough to make the overhead of a call negligible, few enough to show progress.
-BATCH = 1024
-# A pair shows its lighter token too coarsely if the token's share of the mass is below this.
+# Tuning: sequences in one call. Enough to make the overhead of a call negligible, few enough to show progress.
+BATCH_SIZE = 1024
+# Tuning: a pair shows its lighter token too coarsely if the token's share of the mass is below this: two digits less.
 CLEAR_SHARE = 1e-2
-ROUNDS = 8
+# The smallest share that float64 can show next to 1.
+LEAST_SHARE = 1e-16
+# Tuning: how often unclear tokens are measured again. Each round reaches tokens e^4.6 lighter than the last one, so that
+# eight of them cover everything between e^-37 and e^37.
+REFINEMENTS = 8
 
 
 def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
@@ -75,7 +79,7 @@ def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
 
 
 def recover(
-    f: BlackBox, ids: Ids, batch_size: int = BATCH, refine: bool = True, strict: bool = False
+    f: BlackBox, ids: Ids, batch_size: int = BATCH_SIZE, refine: bool = True, strict: bool = False
 ) -> tuple[Array, Array, int]:
     """Recover importances (n,), values (n,) or (n, C) of distinct ids, and count the queries.
 
@@ -94,50 +98,70 @@ def recover(
     partner = np.where(from_first >= ((v - v[second]) ** 2).sum(axis=1), first, second)
     partner[second] = first
 
-    def measure(rows: Ids, partners: Ids) -> tuple[Array, Masks]:
-        """Return the (m,) log-odds of each row's mass in the pair with its partner, and whether they are clear."""
-        pairs = ask(
-            f, [ids[[i, j]] for i, j in zip(rows, partners, strict=True)], batch_size
-        ).reshape(rows.size, -1)
-        apart = v[rows] - v[partners]
-        size = np.maximum((apart**2).sum(axis=1), 1e-300)
-        # Least squares over the classes. Both shares are computed from differences of outputs, which keep their digits.
-        share = ((pairs - v[partners]) * apart).sum(axis=1) / size
-        partner_share = ((v[rows] - pairs) * apart).sum(axis=1) / size
-        if strict and (outside := np.flatnonzero(~((share > 0) & (partner_share > 0)))).size:
-            i = rows[outside[0]]
-            j = partners[outside[0]]
-            raise ValueError(
-                f"f: expected the output of the pair [{ids[i]}, {ids[j]}] strictly between those of its tokens, {v[i]} "
-                f"and {v[j]}, got {pairs[outside[0]]}: not a SLALOM, or importances too far apart"
-            )
-        log_odds = np.log(np.maximum(share, 1e-16)) - np.log(np.maximum(partner_share, 1e-16))
-        return log_odds, np.minimum(share, partner_share) > CLEAR_SHARE
-
+    pairs = Pairs(f, ids, v, batch_size, strict)
     others = np.flatnonzero(np.arange(n) != first)
-    s[others], clear_pair = measure(others, partner[others])
+    s[others], clear_pair = pairs.log_odds(others, partner[others])
     clear = np.ones(n, dtype=bool)
     clear[others] = clear_pair
     by_second = others[partner[others] == second]
     s[by_second] += s[second]
+    # What was measured next to an unclear reference is unclear.
     clear[by_second] &= clear[second]
     queries = 2 * n - 1
-    for _ in range(ROUNDS if refine else 0):
+    for _ in range(REFINEMENTS if refine else 0):
         unclear = np.flatnonzero(~clear)
         if not unclear.size:
             break
         candidates = np.flatnonzero(clear)
-        partners = np.empty(unclear.size, dtype=np.intp)
-        for at, i in enumerate(
-            unclear
-        ):  # the pair shows the importance best where |v_i - v_j| share (1 - share) peaks
-            share = 1 / (1 + np.exp(np.clip(s[candidates] - s[i], -700, 700)))
-            signal = np.sqrt(((v[candidates] - v[i]) ** 2).sum(axis=1)) * share * (1 - share)
-            partners[at] = candidates[int(signal.argmax())]
-        log_odds, clear[unclear] = measure(unclear, partners)
+        best = [pairs.best_partner(i, candidates, s) for i in unclear.tolist()]
+        partners = np.array(best, dtype=np.intp)
+        log_odds, clear[unclear] = pairs.log_odds(unclear, partners)
         s[unclear] = log_odds + s[partners]
         queries += unclear.size
     return s, values, queries
+
+
+class Pairs(NamedTuple):
+    """A black box that is asked for pairs of tokens, whose values v (n, C) are known."""
+
+    f: BlackBox
+    ids: Ids
+    v: Array
+    batch_size: int
+    strict: bool  # whether an output that is not between those of its tokens is an error
+
+    def log_odds(self, rows: Ids, partners: Ids) -> tuple[Array, Masks]:
+        """Return the (m,) log-odds of each row's mass in the pair with its partner, and whether they are clear."""
+        v = self.v
+        sequences = [self.ids[[i, j]] for i, j in zip(rows, partners, strict=True)]
+        outputs = ask(self.f, sequences, self.batch_size).reshape(rows.size, -1)
+        apart = v[rows] - v[partners]
+        size = np.maximum((apart**2).sum(axis=1), 1e-300)
+        # Least squares over the classes. Both shares are computed from differences of outputs, which keep their digits.
+        share = ((outputs - v[partners]) * apart).sum(axis=1) / size
+        partner_share = ((v[rows] - outputs) * apart).sum(axis=1) / size
+        outside = np.flatnonzero(~((share > 0) & (partner_share > 0)))
+        if self.strict and outside.size:
+            i = rows[outside[0]]
+            j = partners[outside[0]]
+            raise ValueError(
+                f"f: expected the output of the pair [{self.ids[i]}, {self.ids[j]}] strictly between those of its "
+                f"tokens, {v[i]} and {v[j]}, got {outputs[outside[0]]}: not a SLALOM, or importances too far apart"
+            )
+        # A share that rounding made zero or negative counts as the smallest one.
+        of_row = np.log(np.maximum(share, LEAST_SHARE))
+        of_partner = np.log(np.maximum(partner_share, LEAST_SHARE))
+        return of_row - of_partner, np.minimum(share, partner_share) > CLEAR_SHARE
+
+    def best_partner(self, i: int, candidates: Ids, s: Array) -> int:
+        """Return the candidate whose pair with token i shows the importance best.
+
+        The output changes with the importance by |v_i - v_j| share (1 - share).
+        """
+        share = 1 / (1 + np.exp(np.clip(s[candidates] - s[i], -700, 700)))
+        distance = np.sqrt(((self.v[candidates] - self.v[i]) ** 2).sum(axis=1))
+        signal = distance * share * (1 - share)
+        return int(candidates[int(signal.argmax())])
 
 
 def remembered(known: dict[bytes, Array], f: BlackBox, sequences: Sequence[Ids]) -> Array:
@@ -150,7 +174,10 @@ def remembered(known: dict[bytes, Array], f: BlackBox, sequences: Sequence[Ids])
 
 
 def ask(
-    f: BlackBox, sequences: Sequence[Ids], batch_size: int = BATCH, report: Report | None = None
+    f: BlackBox,
+    sequences: Sequence[Ids],
+    batch_size: int = BATCH_SIZE,
+    report: Report | None = None,
 ) -> Array:
     """Evaluate a black box on at most `batch_size` sequences per call, and check its (n,) or (n, C) outputs."""
     if batch_size < 1:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, bounds_by_size, shapley
-from attn_closed_form.reasons.by_size import Heads, exchange_error
+from attn_closed_form.reasons.by_size import HeadsBySize, exchange_error
 from tests import enumeration
 from tests.problems import games, random_game
 
@@ -91,7 +91,7 @@ def test_many_players_have_shares_and_sizes_are_checked():
 def test_the_linear_form_has_the_value_and_the_slope_of_the_game(kind):
     """The value of a coalition without the bias, and the effect of a player of little mass, which is linear."""
     game = random_game(4, 9, 3, kind, 2.0, bias=0.7)
-    heads = Heads(game)
+    heads = HeadsBySize(game)
     for mask in enumeration.coalitions(9)[1::37]:
         value, effects = heads.linearized(mask)
         assert value == pytest.approx(float(game.value(mask)) - 0.7, abs=1e-12)
@@ -115,7 +115,7 @@ def test_the_linear_form_has_the_value_and_the_slope_of_the_game(kind):
             if not without_j.any() and game.can_be_empty:
                 continue
             change = float(small.value(with_j) - small.value(without_j))
-            _, slopes = Heads(small).linearized(mask)
+            _, slopes = HeadsBySize(small).linearized(mask)
             assert slopes[j] == pytest.approx(change, rel=1e-3, abs=1e-12)
         assert effects.shape == (9,)
 
@@ -125,7 +125,7 @@ def test_a_proof_allows_for_exchanged_players():
     game = PooledGame.from_scores(
         np.zeros(4), [1.0, 1.0, -1.0, 0.5], s_background=0.0, v_background=0.0
     )
-    heads = Heads(game)
+    heads = HeadsBySize(game)
     theta = np.zeros(1)
     loose = heads.step(1, theta, certify=True)
     tight = heads.step(1, theta)

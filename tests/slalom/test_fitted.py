@@ -8,7 +8,7 @@ import pytest
 from attn_closed_form import Slalom, SlalomWarning, fit_slalom, load_demo_model, shapley
 from attn_closed_form.attention import predict_many
 from attn_closed_form.slalom import Deletions
-from attn_closed_form.slalom.fit import MATTERS, _warn_undetermined
+from attn_closed_form.slalom.fit import MATTERS, warn_undetermined
 
 CLS = 101
 SEP = 102
@@ -95,19 +95,19 @@ def test_a_warning_only_where_undetermined_importances_matter():
     light = Slalom([1, 2, 3], [2.0, 2.0, -9.0], [1.0, -1.0, 5.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        _warn_undetermined(light, (3,))
+        warn_undetermined(light, (3,))
     with pytest.warns(
         SlalomWarning,
         match=r"importance of 2 of 3 tokens, which make up 50% of the effects \(ids 1, 3\)",
     ):
-        _warn_undetermined(light, (1, 3))
+        warn_undetermined(light, (1, 3))
     assert 0 < MATTERS < 0.5
 
 
 def test_the_warning_is_one_line_and_says_what_to_do():
     many = Slalom(np.arange(8), np.zeros(8), np.arange(8.0))
     with pytest.warns(SlalomWarning) as caught:
-        _warn_undetermined(many, tuple(range(7)))
+        warn_undetermined(many, tuple(range(7)))
     (message,) = [str(warning.message) for warning in caught]
     assert "\n" not in message and "(ids 0, 1, 2, 3, 4, ...)" in message
     assert "raise num_samples, or use their effect (slalom_linearized)" in message

@@ -10,7 +10,7 @@ from attn_closed_form import Slalom
 from attn_closed_form.slalom import optimum as module
 from attn_closed_form.slalom.design import any_size
 from attn_closed_form.slalom.least_squares import Problem
-from attn_closed_form.slalom.optimum import FIRST, STRONGER, WEAKER, Optimum, _Trial
+from attn_closed_form.slalom.optimum import FIRST_PENALTY, STRONGER, WEAKER, Optimum, Trial
 
 
 def silent(*_):
@@ -38,19 +38,19 @@ def scripted(monkeypatch, errors, plain=None):
         else:
             error = errors[penalty]
         # The start of the next fit is recognized by its first importance; squares differ by a constant: no doubt.
-        return _Trial(
+        return Trial(
             penalty,
             np.full(family.counts.shape[1], penalty),
             np.full(held.size, error),
             np.full(held.size, 1.0),
         )
 
-    monkeypatch.setattr(Optimum, "_try", fake)
+    monkeypatch.setattr(Optimum, "try_penalty", fake)
     return tried
 
 
 def chosen(optimum, families, seed=0):
-    best, s = optimum._choose(families, silent, np.random.default_rng(seed))
+    best, s = optimum.choose(families, silent, np.random.default_rng(seed))
     return best.penalty, best.background, float(s[0])
 
 
@@ -81,17 +81,17 @@ def test_the_first_penalty_stays_if_no_other_is_better(monkeypatch):
 def test_no_penalty_is_chosen_whose_values_cannot_be_believed(monkeypatch):
     problem = both_families(rough())[1]
     monkeypatch.setattr(module, "FARTHEST", 1e-3)
-    trials = Optimum()._search(problem, np.arange(150), np.arange(150, 200), silent)
+    trials = Optimum().search(problem, np.arange(150), np.arange(150, 200), silent)
     assert [trial.penalty for trial in trials] == [
-        FIRST
+        FIRST_PENALTY
     ]  # both sides were tried, and their values are too large
     assert (
         not Optimum()
-        ._try(problem, 1e-6, problem.start(), np.arange(150), np.arange(150, 200))
+        .try_penalty(problem, 1e-6, problem.start(), np.arange(150), np.arange(150, 200))
         .believable
     )
     monkeypatch.setattr(module, "FARTHEST", 1e6)
-    assert len(Optimum()._search(problem, np.arange(150), np.arange(150, 200), silent)) > 1
+    assert len(Optimum().search(problem, np.arange(150), np.arange(150, 200), silent)) > 1
 
 
 def test_the_background_must_earn_its_place(monkeypatch):
@@ -106,7 +106,7 @@ def test_a_background_that_helps_only_where_the_weights_are_small_is_kept():
     first = np.r_[np.ones(50), np.full(50, 4.0)]
     weight = np.r_[np.full(50, 0.0199), np.full(50, 0.0001)]
     heavy, plain = (
-        _Trial(1e-5, np.zeros(1), first * k, weight)
+        Trial(1e-5, np.zeros(1), first * k, weight)
         for k in (np.ones(100), np.r_[np.ones(50), [2.0] * 50])
     )
     np.testing.assert_allclose(heavy.errors, [weight @ first, 2.5])
@@ -119,7 +119,7 @@ def test_better_by_more_than_two_standard_errors():
     gain = rng.normal(size=400)
     gain -= (weight * gain).sum() / weight.sum()
     error = np.sqrt(400) * (weight * gain).std()
-    base = _Trial(1e-5, np.zeros(1), np.full(400, 5.0), weight)
+    base = Trial(1e-5, np.zeros(1), np.full(400, 5.0), weight)
     for factor, sure in ((1.9, False), (2.1, True), (-2.1, False)):
         shifted = gain + factor * error / weight.sum()
         # The shift changes the spread a little; the limit is computed from the gains themselves.
@@ -132,13 +132,13 @@ def test_better_by_more_than_two_standard_errors():
 
 def test_a_stretch_of_the_samples_is_held_out(monkeypatch):
     seen = []
-    keep = Optimum._try
+    keep = Optimum.try_penalty
 
     def spy(self, family, penalty, s, used, held):
         seen.append((np.sort(used), held))
         return keep(self, family, penalty, s, used, held)
 
-    monkeypatch.setattr(Optimum, "_try", spy)
+    monkeypatch.setattr(Optimum, "try_penalty", spy)
     for seed in range(3):
         Optimum(background=False).solve(rough(seed, n=55), silent, np.random.default_rng(seed))
     starts = {int(held[0]) for _, held in seen}
@@ -156,7 +156,7 @@ def test_a_trial_is_measured_on_the_samples_that_it_has_not_seen():
     problem = rough(n=80)
     used = np.arange(60)
     held = np.arange(60, 80)
-    trial = Optimum()._try(problem, 1e-3, problem.start(), used, held)
+    trial = Optimum().try_penalty(problem, 1e-3, problem.start(), used, held)
     found = module.descend(
         replace(problem.take(used), penalty=1e-3),
         problem.start(),
@@ -181,7 +181,7 @@ def test_the_penalty_is_raised_until_values_can_be_believed(monkeypatch):
     free = Optimum(penalty=1e-9, background=False).solve(problem, silent, np.random.default_rng(0))
     assert free.problem.penalty == 1e-9
     monkeypatch.setattr(
-        Optimum, "_choose", lambda self, families, *_: (replace(problem, penalty=1e-9), free.s)
+        Optimum, "choose", lambda self, families, *_: (replace(problem, penalty=1e-9), free.s)
     )
     tight = 0.6 * furthest(free) / np.ptp(problem.f)
     monkeypatch.setattr(module, "FARTHEST", tight)
@@ -210,9 +210,9 @@ def test_a_given_penalty_is_kept_and_one_sample_is_enough():
         assert found.problem.penalty == 0.01 and found.undetermined().shape == (6,)
         assert background is None or found.problem.background is background
     one = problem.take(np.array([3]))
-    best, start = Optimum()._choose([one], silent, np.random.default_rng(0))
-    assert best.penalty == FIRST and (start == 0).all()
-    best, _ = Optimum(penalty=0.5)._choose([one], silent, np.random.default_rng(0))
+    best, start = Optimum().choose([one], silent, np.random.default_rng(0))
+    assert best.penalty == FIRST_PENALTY and (start == 0).all()
+    best, _ = Optimum(penalty=0.5).choose([one], silent, np.random.default_rng(0))
     assert best.penalty == 0.5
 
 
@@ -295,7 +295,7 @@ def test_an_unsure_improvement_must_halve_the_error(monkeypatch, best, penalty):
             squares[0] = error * held.size - 1e-3 * (held.size - 1)
             squares[1:] = 1e-3
         weight = np.full(held.size, 1 / held.size)
-        return _Trial(tried, np.full(family.counts.shape[1], tried), squares, weight)
+        return Trial(tried, np.full(family.counts.shape[1], tried), squares, weight)
 
-    monkeypatch.setattr(Optimum, "_try", fake)
+    monkeypatch.setattr(Optimum, "try_penalty", fake)
     assert chosen(Optimum(background=True), both_families(rough())[1:])[0] == penalty
