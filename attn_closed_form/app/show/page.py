@@ -19,12 +19,12 @@ from .figures import AGAINST, FOR, UNSIGNED, Bar
 from .sanitize import escape, prose
 
 # Tuning: a longer sentence is shortened in the middle, so that no text can bloat the page.
-LONGEST_SENTENCE = 400
+LONGEST_SENTENCE = 800
 # Tuning: the same for the label of a bar, and the name of a row.
 LONGEST_LABEL = 40
 LONGEST_ROW_NAME = 24
 # A name in a sentence.
-QUOTED = re.compile("“([^”]*)”")
+QUOTED = re.compile("“([^“”]*)”")
 
 
 def css(color: tuple[int, int, int]) -> str:

@@ -13,7 +13,7 @@ from ..explanations.evidence import Evidence
 from ..models.target import Target
 
 # Tuning: a sentence names at most this many players, about two lines of a report; all are in `players`.
-MOST_NAMES = 24
+MOST_NAMES = 12
 # Tuning: up to this many names begin the sentence; more follow it.
 FEW_NAMES = 5
 

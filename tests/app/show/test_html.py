@@ -359,3 +359,11 @@ def test_several_classes_open_with_the_predicted_one_against_the_runner_up():
     assert html.index(f"<h2>{best} against the runner-up {second}") < html.index("How it adds up")
     share = chances[best] / (chances[best] + chances[second])
     assert f"{100 * share:.1f}%" in html
+
+
+def test_the_names_of_a_long_reason_are_whole_chips():
+    text = ". ".join(long_text(60, seed).capitalize() for seed in range(4))
+    found = explain(model_for(text, T_max=256, K=1), text, "shapley")
+    html = typed(report(found))
+    chips = re.findall("<b class=chip>([^<]*)</b>", html)
+    assert set(chips) <= set(found.labels) and "“" not in html and "”" not in html

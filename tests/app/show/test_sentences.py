@@ -35,7 +35,7 @@ def test_the_names_of_a_long_set_are_cut():
     )
     reason = sufficient_reason(game)
     assert reason.size == 31
-    assert "and 7 others" in reason_sentence(reason)
+    assert "and 19 others" in reason_sentence(reason)
 
 
 def test_one_player_and_all_players_have_a_grammar():
