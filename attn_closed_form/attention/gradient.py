@@ -44,10 +44,11 @@ from .._types import Array, Tokens
 from .predict import Output, Seen, as_output, as_tokens, scores
 from .weights import AttentionWeights
 
-# Tuning: Gauss-Legendre orders of the two rules that are compared on each panel of `integrated_gradients`. The finer one
-# is exact to degree 39, which is more than float64 sees on a panel where nothing takes over.
-COARSE = 10
+# Tuning: Gauss-Legendre order of the rule whose result counts on a panel of `integrated_gradients`. It is exact to degree
+# 39, which is more than float64 sees on a panel where nothing takes over.
 FINE = 20
+# Tuning: order of the rule that it is compared with.
+COARSE = 10
 # Tuning: the number of panels after which the requested accuracy counts as out of reach.
 MAX_PANELS = 4096
 # The integral over a panel narrower than this is below the rounding error.
@@ -237,13 +238,17 @@ def integrated_gradients(
     def integrals(left: Array, width: Array, order: int) -> tuple[Array, Array]:
         """Integrate the slope and its absolute value over each panel, both (panels, T)."""
         x, w = legendre_rule(order)
-        tau = (left[:, None] + width[:, None] * x)[:, :, None, None]
+        nodes = left[:, None] + width[:, None] * x
+        tau = nodes[:, :, None, None]
         alpha = softmax(s0 + tau * ds)
         u = u0 + tau * du
         f = (alpha * u).sum(axis=-1, keepdims=True)
-        slope = (alpha * (du + (u - f) * ds)).sum(axis=2)[:, :, 1 : 1 + ids.size]
+        slope_of_heads = alpha * (du + (u - f) * ds)
+        slope = slope_of_heads.sum(axis=2)[:, :, 1 : 1 + ids.size]
         rule = np.multiply.outer(width, w)
-        return np.einsum("pnt,pn->pt", slope, rule), np.einsum("pnt,pn->pt", np.abs(slope), rule)
+        integral = np.einsum("pnt,pn->pt", slope, rule)
+        variation = np.einsum("pnt,pn->pt", np.abs(slope), rule)
+        return integral, variation
 
     size = max(np.abs(u0).max(), np.abs(u1).max(), np.finfo(float).tiny)
     total = np.zeros(ids.size)
@@ -259,17 +264,21 @@ def integrated_gradients(
             )
         done = ~_too_wide(s0, ds, left, width)
         fine, variation = integrals(left[done], width[done], FINE)
-        gap = np.abs(fine - integrals(left[done], width[done], COARSE)[0]).max(axis=1, initial=0.0)
+        coarse, _ = integrals(left[done], width[done], COARSE)
+        gap = np.abs(fine - coarse).max(axis=1, initial=0.0)
         # The error is relative to f and, if a token takes over within a narrow panel, to its contribution.
         allowed = tol * (size * width[done] * len(s0) + variation.max(axis=1, initial=0.0))
         good = (gap <= allowed) | (width[done] < NARROWEST)
         total += fine[good].sum(axis=0)
         done[done] = good
+        # The halves of the other panels, in blocks that keep the arrays of nodes small.
         left = left[~done]
         half = width[~done] / 2
         left = np.concatenate([left, left + half])
         half = np.concatenate([half, half])
-        waiting += [(left[i : i + block], half[i : i + block]) for i in range(0, left.size, block)]
+        for start in range(0, left.size, block):
+            part = slice(start, start + block)
+            waiting.append((left[part], half[part]))
     return total / weights.K
 
 

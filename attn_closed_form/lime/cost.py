@@ -40,15 +40,19 @@ from .size_moments import last_degree
 
 Route = Literal["rule", "recursion"]
 
-# Tuning: the seconds of one step on one core of a laptop of 2022 (calibrated on games of 100 to 1,000 players). A step
-# is a term at a node for a player, or for a pair of players in the recursion; complex terms are those of a link.
+# Tuning: the seconds of one step on one core of a laptop of 2022 (calibrated on games of 100 to 3,000 players). A step
+# is a term at a node for a player.
 RULE_SECONDS = 1.1e-8
+# Tuning: the same for the complex terms of a link.
 COMPLEX_RULE_SECONDS = 4.5e-8
+# Tuning: the same for a step of the recursion, a term for a pair of players.
 RECURSION_SECONDS = 4e-8
+# Tuning: the same for complex terms.
 COMPLEX_RECURSION_SECONDS = 6e-8
-# Tuning: seconds for building a rule with m nodes from N moments, per m N, and for the moments of d players, per N d.
-# Rules are cached, so this is the cost for the first document with this number of words.
+# Tuning: seconds for building a rule with m nodes from N moments, per m N. Rules are cached, so this is the cost for the
+# first document with this number of words.
 BUILD_SECONDS = 2.5e-6
+# Tuning: seconds for the N moments of d players, per N d.
 MOMENT_SECONDS = 4e-7
 # Gauss rules for LIME's kernel exist up to about this many nodes per sqrt(d) (docs/theory/rules-in-p.md).
 GAUSS_PER_ROOT = 1.5
@@ -170,7 +174,10 @@ def _rule_cost(game: Game, fit: Regression, settings: Settings, tol: float) -> L
             return None
         number += terms.weight.size
         steps += float(nodes.sum()) * d
-        seconds = steps * (COMPLEX_RULE_SECONDS if np.iscomplexobj(terms.factor) else RULE_SECONDS)
+        unit = RULE_SECONDS
+        if np.iscomplexobj(terms.factor):
+            unit = COMPLEX_RULE_SECONDS
+        seconds = steps * unit
         if seconds > MOST_SECONDS:
             break
     return LimeCost("rule", number, steps, seconds + build_seconds(d, longest))
@@ -185,7 +192,9 @@ def _recursion_cost(game: Game, fit: Regression, tol: float) -> LimeCost:
     number = 0
     for terms in terms_of(engine, goal):
         number += terms.weight.size
-        unit = COMPLEX_RECURSION_SECONDS if np.iscomplexobj(terms.factor) else RECURSION_SECONDS
+        unit = RECURSION_SECONDS
+        if np.iscomplexobj(terms.factor):
+            unit = COMPLEX_RECURSION_SECONDS
         seconds = number * pairs * unit
         if seconds > MOST_SECONDS:
             break
@@ -199,14 +208,18 @@ def predicted_nodes(law: KernelLaw, terms: Terms, allowed: float) -> Ids:
     that there is probably no rule.
     """
     allowed = allowed * terms.sums.share / terms.weight.size
-    which = np.flatnonzero(law.total_weight * largest_on_reals(terms) > allowed)
+    largest = law.total_weight * largest_on_reals(terms)
+    which = np.flatnonzero(largest > allowed)
     degree = _needed_degree(log_bound(terms.sums)[which], law, allowed)
-    nodes = np.where(degree / 2 <= GAUSS_PER_ROOT * math.sqrt(law.d), degree / 2, degree)
+    has_gauss_rule = degree / 2 <= GAUSS_PER_ROOT * math.sqrt(law.d)
+    nodes = np.where(has_gauss_rule, degree / 2, degree)
     if last_degree(law.d, LONGEST) == law.d:
         # Few players have all moments, and the longest of their rules is exact or nearly so.
-        nodes = np.minimum(nodes, max(count for count in COUNTS if count <= law.d + 1))
+        existing = [count for count in COUNTS if count <= law.d + 1]
+        nodes = np.minimum(nodes, existing[-1])
     counts = np.array([*COUNTS, LONGEST + 1])
-    return counts[np.minimum(np.searchsorted(counts, nodes), counts.size - 1)]
+    index = np.searchsorted(counts, nodes)
+    return counts[np.minimum(index, counts.size - 1)]
 
 
 def _needed_degree(log_bounds: Array, law: KernelLaw, allowed: float) -> Array:

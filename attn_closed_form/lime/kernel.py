@@ -127,11 +127,15 @@ def exponential(logs: Sequence[int]) -> Array:
     least = LEAST_EXPONENT << LOG_BITS
     largest = LARGEST_EXPONENT << LOG_BITS
     clipped = [min(max(log, least), largest) for log in logs]
+    # h in steps of 1/32, and the rest r.
     steps, index = np.unique([log >> shift for log in clipped], return_inverse=True)
+    low_bits = (1 << shift) - 1
+    low = np.array([(log & low_bits) / (1 << LOG_BITS) for log in clipped])
     with localcontext(WIDE):
-        powers = [(Decimal(step) / (1 << TABLE_BITS)).exp() for step in steps.tolist()]
-        high = np.array([float(power) for power in powers])[index]
+        exact = [(Decimal(step) / (1 << TABLE_BITS)).exp() for step in steps.tolist()]
+        rounded = [float(power) for power in exact]
         # What e^h has beyond its float.
-        remainder = np.array([float(power - Decimal(float(power))) for power in powers])[index]
-    low = np.array([(log & (1 << shift) - 1) / (1 << LOG_BITS) for log in clipped])
+        beyond = [float(power - Decimal(x)) for power, x in zip(exact, rounded, strict=True)]
+    high = np.array(rounded)[index]
+    remainder = np.array(beyond)[index]
     return np.asarray(high + (high * np.expm1(low) + remainder))

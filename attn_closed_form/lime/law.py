@@ -25,6 +25,8 @@ from .size_moments import last_degree
 # Tuning: elements (terms times players times nodes) that cost as much as one more call of the engine. A group of terms
 # joins the group with the next longer rule if that adds fewer (benchmarks/lime).
 GROUP_ELEMENTS = 6_000
+# Smaller sums of 1 - E count as this, so that nothing is divided by zero; e^2 over it is above 1 in any case.
+TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,10 @@ def largest_on_reals(terms: Terms) -> Array:
     sums = terms.sums
     if terms.masses.some_light:
         return sums.weight * (sums.background + sums.players)
-    absent = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)[terms.piece_of]
-    moving = np.maximum(sums.players - absent, 0.0) * np.minimum(
-        1.0, math.exp(2) / np.maximum(sums.heavy, 1e-300)
-    )
+    absent_of_piece = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)
+    absent = absent_of_piece[terms.piece_of]
+    present = np.maximum(sums.players - absent, 0.0)
+    # e^2 / G, where G = 0 makes it irrelevant.
+    decay = math.exp(2) / np.maximum(sums.heavy, TINY)
+    moving = present * np.minimum(1.0, decay)
     return sums.weight * (sums.background + absent + moving)

@@ -106,12 +106,12 @@ def lime_limit(
         weights = weights_of(1, settings)
         engine = game.engine_game(2 * tol)
         budget(engine, tol, 0.5, constants=4 * engine.scale)
-        everyone, nobody = (float(x) for x in game.value([[True], [False]]))
-        change = everyone - nobody
+        present, absent = game.value([[True], [False]]).tolist()
+        change = present - absent
         coef[0] = change / (1 + settings.ridge + weights.penalty)
         # The mean of f minus coef times the mean of Z, both relative to f(none).
         share = weights.document / (1 + weights.document)
-        return LimeCoefficients(coef, nobody + (change - float(coef[0])) * share)
+        return LimeCoefficients(coef, absent + (change - float(coef[0])) * share)
     fit = regression(game.d, settings, chosen.size)
     coef[chosen], intercept = fit.solve(find_moments(game, fit, settings, tol), chosen)
     return LimeCoefficients(coef, intercept)
@@ -181,8 +181,9 @@ def lime_features(
     for step in steps:
         # The explained variation, with G the mean of Gamma over the k features in the fit:
         # sum (Gamma_j - G)^2 / individual_denominator + k G^2 / shared_denominator.
-        total = gamma[chosen].sum() + gamma
-        squares = (gamma[chosen] ** 2).sum() + gamma**2
+        before = gamma[chosen]
+        total = before.sum() + gamma
+        squares = (before**2).sum() + gamma**2
         explained = (squares - total**2 / step.k) / step.individual_denominator
         explained += total**2 / (step.k * step.shared_denominator)
         explained[chosen] = -np.inf

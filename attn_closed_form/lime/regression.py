@@ -81,14 +81,14 @@ class Regression(NamedTuple):
     def solve(self, moments: Moments, chosen: NDArray[np.intp]) -> tuple[Array, float]:
         """Return the coefficients of the k chosen features and the intercept."""
         individual = moments.individual[chosen]
+        middle = 0.0
         if self.k < self.d:
             middle = float(individual.mean())
-        else:
-            middle = 0.0
         slope = (moments.shared + middle) / self.shared_denominator
         coef = -((individual - middle) / self.individual_denominator + slope)
         known = moments.known
-        excess = known.above + moments.mean / self.total + (1 - self.absent_share) * self.k * slope
+        present_share = 1 - self.absent_share
+        excess = known.above + moments.mean / self.total + present_share * self.k * slope
         with np.errstate(over="ignore", invalid="ignore"):
             coef = np.ldexp(coef, known.exponent)
             intercept = known.base + np.ldexp(excess, known.exponent)
@@ -106,9 +106,8 @@ class Regression(NamedTuple):
         shared = np.abs(self.deviation)
         if self.k < self.d:
             shared = (1 - absent) * self.absent_share + absent * (1 - self.absent_share)
-        return self._propagated(
-            float(q.sum()), float(q @ shared) / self.shared_denominator, float(q @ individual)
-        )
+        slope = float(q @ shared) / self.shared_denominator
+        return self._propagated(float(q.sum()), slope, float(q @ individual))
 
     def extra_ulps(self, factor: float, at_all: float) -> float:
         """Return the rounding bound of f(all) and of the regression, in ulps of the spread of f, for `budget`.
@@ -139,13 +138,18 @@ class Regression(NamedTuple):
 
     def rounding_factor(self, mean: float, shared: float, individual: float) -> float:
         """Return the factor from a relative error of every value to the result, given the factors of the moments."""
-        slope = (shared + (0 if self.k == self.d else individual)) / self.shared_denominator
+        # The mean of the chosen `individual` is 0 if all are chosen.
+        middle = 0.0
+        if self.k < self.d:
+            middle = individual
+        slope = (shared + middle) / self.shared_denominator
         return self._propagated(mean, slope, individual)
 
     def _propagated(self, mean: float, slope: float, individual: float = 0.0) -> float:
         """Return the larger error of a coefficient and of the intercept, given those of the three moments."""
         coef = individual / self.individual_denominator + slope
-        return max(coef, mean / self.total + (1 - self.absent_share) * self.k * slope)
+        intercept = mean / self.total + (1 - self.absent_share) * self.k * slope
+        return max(coef, intercept)
 
 
 @lru_cache(maxsize=512)
@@ -204,16 +208,27 @@ def weights_of(d: int, settings: Settings) -> Weights:
     at_all = float(drawn[0])
     drawn[0] = 0.0
     with localcontext(WIDE):
-        pi = [(Decimal(log) / (1 << LOG_BITS)).exp() for log in log_kernel(d, width)[:3]]
+        logs = log_kernel(d, width)[:3]
+        pi = [(Decimal(log) / (1 << LOG_BITS)).exp() for log in logs]
+        # q_0 / q_1 = (1/n) / ((n-1)/(n d) pi(1)), for n to infinity 0.
+        document = Decimal(0)
         if n:
             document = Decimal(d) / (n - 1) / pi[1]
-        else:
-            document = Decimal(0)
         largest = Decimal(LARGEST_EXPONENT).exp()
+        # If q_0 and q_2 are both below e^-600, slopes depend on their ratio alone, so both are multiplied by the same
+        # number.
         lift = Decimal(1)
-        if d > 1 and (top := max(document, pi[2] / pi[1])) * largest < 1:
-            lift = 1 / (top * largest)
-            drawn[2:] = 0.0
-            drawn[2] = float(pi[2] / pi[1] * lift)
-        weights = (document * lift, document * Decimal(ridge), document * lift * Decimal(ridge))
-        return Weights(drawn, at_all, *(float(min(weight, largest)) for weight in weights))
+        if d > 1:
+            top = max(document, pi[2] / pi[1])
+            if top * largest < 1:
+                lift = 1 / (top * largest)
+                drawn[2:] = 0.0
+                drawn[2] = float(pi[2] / pi[1] * lift)
+        penalty = document * Decimal(ridge)
+        return Weights(
+            drawn=drawn,
+            at_all=at_all,
+            document=float(min(document * lift, largest)),
+            penalty=float(min(penalty, largest)),
+            shared_penalty=float(min(document * lift * Decimal(ridge), largest)),
+        )

@@ -27,8 +27,10 @@ from ..game.engine.bounds import THETA
 from ..game.engine.rounding import LIME_MIXED_SIGNS, LIME_MOMENT
 from .size_moments import (
     LEGENDRE_BITS,
+    MOMENT_BITS,
     WEIGHT_BITS,
     SizeMoments,
+    Whole,
     as_floats,
     legendre_values,
     size_moments,
@@ -46,7 +48,9 @@ GROUPS: tuple[tuple[int, ...], ...] = (
 )
 # Rules with at least this many nodes are compared with the same moments, which take longer than the rules.
 LONG = 64
+# The numbers of nodes of all groups.
 COUNTS = tuple(count for group in GROUPS for count in group)
+# The number of nodes of the longest rule.
 LONGEST = COUNTS[-1]
 # Added to the bound of E_p[f], it also bounds E_p[f 1{j present}]: (1 + cosh theta) / 2, see `game/engine/bounds.py`.
 LOG_PRESENT = np.log((1 + np.cosh(THETA)) / 2)
@@ -85,17 +89,22 @@ class Ladder(NamedTuple):
         log_M = np.ascontiguousarray((log_bound + LOG_PRESENT).T)[:, :, None]
         truncation = _exp((self.log_error + log_M).min(axis=0))
         errors = truncation + np.multiply.outer(B, self.rounding)
-        bad = np.flatnonzero((errors > allowed).all(axis=1))
+        no_rule = (errors > allowed).all(axis=1)
+        bad = np.flatnonzero(no_rule)
         if bad.size:
             # The other forms of both parts take longer, and are rarely smaller.
-            smooth = _exp((self.log_smooth + log_M[:, bad]).min(axis=0))
+            log_M = log_M[:, bad]
+            smooth = _exp((self.log_smooth + log_M).min(axis=0))
             smooth += np.multiply.outer(B[bad], self.remainder)
-            rounding = _exp((self.log_rounding + log_M[:, bad]).min(axis=0))
+            rounding = _exp((self.log_rounding + log_M).min(axis=0))
             rounding = np.minimum(rounding, np.multiply.outer(B[bad], self.rounding))
             errors[bad] = np.minimum(truncation[bad], smooth) + rounding
         good = errors <= allowed
-        index = np.where(good.any(axis=1), good.argmax(axis=1), errors.argmin(axis=1))
-        return index, errors[np.arange(index.size), index]
+        shortest = good.argmax(axis=1)
+        best = errors.argmin(axis=1)
+        index = np.where(good.any(axis=1), shortest, best)
+        every_term = np.arange(index.size)
+        return index, errors[every_term, index]
 
 
 def rule_errors(rule: SizeRule, log_bound: Array, B: Array) -> Array:
@@ -122,13 +131,19 @@ def ladder(d: int, kernel_width: float, counts: tuple[int, ...] = COUNTS) -> Lad
     moments = size_moments(d, kernel_width, longest_of(counts))
     rules = tuple(_size_rule(moments, m) for m in counts if m <= len(moments.nu))
     return Ladder(
-        rules,
-        np.ascontiguousarray(np.stack([rule.log_error for rule in rules], axis=1)[:, None]),
-        np.ascontiguousarray(np.stack([rule.log_smooth for rule in rules], axis=1)[:, None]),
-        np.ascontiguousarray(np.stack([rule.log_rounding for rule in rules], axis=1)[:, None]),
-        np.array([rule.rounding for rule in rules]),
-        np.array([rule.remainder for rule in rules]),
+        rules=rules,
+        log_error=_side_by_side([rule.log_error for rule in rules]),
+        log_smooth=_side_by_side([rule.log_smooth for rule in rules]),
+        log_rounding=_side_by_side([rule.log_rounding for rule in rules]),
+        rounding=np.array([rule.rounding for rule in rules]),
+        remainder=np.array([rule.remainder for rule in rules]),
     )
+
+
+def _side_by_side(columns: list[Array]) -> Array:
+    """Return arrays (len(THETA),) of the rules as one array (len(THETA), 1, rules)."""
+    table = np.stack(columns, axis=1)
+    return np.ascontiguousarray(table[:, None])
 
 
 def longest_of(counts: tuple[int, ...]) -> int:
@@ -141,7 +156,6 @@ def longest_of(counts: tuple[int, ...]) -> int:
 def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     """Build a rule with m nodes: the Gauss rule if it exists, otherwise one with Gauss-Legendre nodes."""
     nu = moments.rounded
-    bits = WEIGHT_BITS + LEGENDRE_BITS
     p = None
     if 2 * m < nu.size:
         p = gauss_nodes(nu, m)
@@ -151,37 +165,56 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     else:
         exact = m
         p = legendre_rule(m)[0].copy()
-    # The weights for the rounded nodes, refined once, and their errors.
     P = legendre_values(p, nu.size)
-    system = as_floats(P[:, :exact], LEGENDRE_BITS)
-    weights = _least_squares(system, nu[:exact])
-    residual = as_floats(moments.nu[:exact] - whole(weights, WEIGHT_BITS) @ P[:, :exact], bits)
-    weights = weights + _least_squares(system, residual)
+    weights = _weights_at(moments, P[:, :exact])
     size = float(np.abs(weights).sum())
+    # delta_n, as an upper bound, times sqrt(2n+1).
     degrees = np.arange(nu.size)
-    delta = np.abs(as_floats(moments.nu - whole(weights, WEIGHT_BITS) @ P, bits))
+    missing = moments.nu - whole(weights, WEIGHT_BITS) @ P
+    delta = np.abs(as_floats(missing, MOMENT_BITS))
     delta += LIME_MOMENT * (size + float(nu[0]))
     delta *= np.sqrt(2 * degrees + 1)
     # The logs of sum c_n delta_n / M, for the degrees that the rule has, then for the others up to the last moment.
-    parts = np.exp(-np.outer(THETA, degrees)) * delta
+    decay = np.exp(-np.outer(THETA, degrees))
+    parts = decay * delta
     log_factor = np.log(2) / 2 - np.log(-np.expm1(-2 * THETA))
     with np.errstate(divide="ignore"):
         log_rounding = np.log(parts[:, :exact].sum(axis=1)) + log_factor
         log_truncation = np.log(parts[:, exact:].sum(axis=1)) + log_factor
+    # Beyond the last moment there are the rule and the remainder of the kernel.
     log_rule_beyond = np.log(size) + moments.log_beyond[0]
     log_beyond = np.logaddexp(log_rule_beyond, moments.log_beyond[1])
     log_error = np.logaddexp(log_truncation, log_beyond + log_factor)
     log_smooth = np.logaddexp(log_truncation, log_rule_beyond + log_factor)
     powers = p[:, None] ** np.arange(3)
-    if not (np.abs(weights) @ powers <= LIME_MIXED_SIGNS * (weights @ powers)).all():
+    moduli = np.abs(weights) @ powers
+    if not (moduli <= LIME_MIXED_SIGNS * (weights @ powers)).all():
         # Too much would cancel: this rule is never chosen.
         log_error[:] = np.inf
         log_smooth[:] = np.inf
-    rounding = float(delta[:exact].sum())
-    rule = SizeRule(p, weights, log_error, log_smooth, log_rounding, rounding, moments.remainder)
-    for array in rule[:5]:
+    for array in (p, weights, log_error, log_smooth, log_rounding):
         array.flags.writeable = False
-    return rule
+    return SizeRule(
+        p=p,
+        weights=weights,
+        log_error=log_error,
+        log_smooth=log_smooth,
+        log_rounding=log_rounding,
+        rounding=float(delta[:exact].sum()),
+        remainder=moments.remainder,
+    )
+
+
+def _weights_at(moments: SizeMoments, P: Whole) -> Array:
+    """Return weights (m,) with the first moments, given the Legendre polynomials (m, exact) at the nodes.
+
+    They are found by least squares, and refined once with a residual in integers.
+    """
+    exact = P.shape[1]
+    system = as_floats(P, LEGENDRE_BITS)
+    weights = _least_squares(system, moments.rounded[:exact])
+    missing = moments.nu[:exact] - whole(weights, WEIGHT_BITS) @ P
+    return weights + _least_squares(system, as_floats(missing, MOMENT_BITS))
 
 
 def _polished_nodes(moments: SizeMoments, p: Array) -> Array:
@@ -194,11 +227,14 @@ def _polished_nodes(moments: SizeMoments, p: Array) -> Array:
     P = legendre_values(p, exact + 1)
     values = as_floats(P, LEGENDRE_BITS)
     weights = _least_squares(values[:, :-1], moments.rounded[:exact])
-    error = moments.nu[:exact] - whole(weights, WEIGHT_BITS) @ P[:, :-1]
-    residual = as_floats(error, WEIGHT_BITS + LEGENDRE_BITS)
-    slope = np.arange(1, exact + 1) * (values[:, 1:] - (1 - 2 * p)[:, None] * values[:, :-1])
-    system = np.concatenate([values[:, :-1], slope * (weights / (2 * p * (1 - p)))[:, None]])
-    moved: Array = np.clip(p + _least_squares(system, residual)[m:], 0.0, 1.0)
+    missing = moments.nu[:exact] - whole(weights, WEIGHT_BITS) @ P[:, :-1]
+    residual = as_floats(missing, MOMENT_BITS)
+    x = (1 - 2 * p)[:, None]
+    slope = np.arange(1, exact + 1) * (values[:, 1:] - x * values[:, :-1])
+    by_weight = values[:, :-1]
+    by_node = slope * (weights / (2 * p * (1 - p)))[:, None]
+    step = _least_squares(np.concatenate([by_weight, by_node]), residual)
+    moved: Array = np.clip(p + step[m:], 0.0, 1.0)
     return moved
 
 
@@ -225,26 +261,28 @@ def gauss_nodes(nu: Array, m: int) -> Array | None:
     # Monic polynomials pi_{k+1} = (p - center_k) pi_k - product_k pi_{k-1} have the same moments but for factors.
     center = up + down
     product = np.concatenate([[0.0], up[:-1] * down[1:]])
+    leading = np.concatenate([[1.0], np.cumprod(-up[: 2 * m - 1])])
     before = np.zeros(2 * m)
-    current = nu[: 2 * m] * np.concatenate([[1.0], np.cumprod(-up[: 2 * m - 1])])
+    current = nu[: 2 * m] * leading
     if not current[0] > 0:
         return None
+    # The matrix of the recurrence: its diagonal, and the squares beside it.
     diagonal = [center[0] + current[1] / current[0]]
-    side_squares = [current[0]]
+    squares = [current[0]]
     for i in range(1, m):
         k = np.arange(i, 2 * m - i)
+        shifted = np.append(current, 0.0)[k + 1]
         following = np.zeros(2 * m)
-        following[k] = (
-            np.append(current, 0.0)[k + 1]
-            - (diagonal[-1] - center[k]) * current[k]
-            - side_squares[-1] * before[k]
-        )
+        following[k] = shifted - (diagonal[-1] - center[k]) * current[k] - squares[-1] * before[k]
         following[k] += product[k] * current[k - 1]
         if not following[i] > 0:
             return None
-        diagonal.append(center[i] + following[i + 1] / following[i] - current[i] / current[i - 1])
-        side_squares.append(following[i] / current[i - 1])
+        ratio = following[i + 1] / following[i]
+        ratio_before = current[i] / current[i - 1]
+        diagonal.append(center[i] + ratio - ratio_before)
+        squares.append(following[i] / current[i - 1])
         before = current
         current = following
-    side = np.sqrt(side_squares[1:])
-    return np.linalg.eigvalsh(np.diag(diagonal) + np.diag(side, 1) + np.diag(side, -1))
+    side = np.sqrt(squares[1:])
+    matrix = np.diag(diagonal) + np.diag(side, 1) + np.diag(side, -1)
+    return np.linalg.eigvalsh(matrix)

@@ -30,11 +30,13 @@ from .kernel import Features, as_features, check_settings, kernel
 from .limit import lime_limit
 from .regression import regression
 
-# Elements of a block of samples as float64: 16 MB.
-BLOCK_ELEMENTS = 1 << 21
-# Samples for the middle of the sandwich (minimum, and per player), and draws of the largest of d Gaussians.
+# Tuning: elements of a block of samples as float64, 16 MB.
+SAMPLE_ELEMENTS = 1 << 21
+# Tuning: least number of samples for the middle of the sandwich, which gives V to about 5 %.
 PILOT_SAMPLES = 4000
+# Tuning: the same per player, so that the (d, d) matrix has full rank with a margin.
 PILOT_SAMPLES_PER_PLAYER = 20
+# Tuning: draws of the largest of d Gaussians, whose mean is then correct to about 1 %.
 GAUSSIAN_DRAWS = 2000
 
 
@@ -107,15 +109,16 @@ def lime_sample(
     coef[chosen] = beta
     intercept = f_bar - float(x_bar @ beta)
     residual = f - intercept - X @ beta
-    left = float(weights @ residual**2)
+    unexplained = float(weights @ residual**2)
     variation = float(weights @ (f - f_bar) ** 2)
-    score = (
-        1 - left / variation if variation else float(left == 0)
-    )  # scikit-learn's convention for a constant f
+    if variation:
+        score = 1 - unexplained / variation
+    else:
+        # scikit-learn's convention for a constant f.
+        score = float(unexplained == 0)
+    error = None
     if errors:
         error = _standard_error(X, x_bar, weights * residual, gram, chosen, game.d)
-    else:
-        error = None
     return LimeSample(coef, intercept, score, error)
 
 
@@ -178,7 +181,8 @@ def lime_samples_needed(
         return 2
     d = game.d
     fit = regression(d, check_settings(kernel_width, ridge, None), d)
-    masks, sizes = _draw(rng, max(PILOT_SAMPLES, PILOT_SAMPLES_PER_PLAYER * d), d)
+    pilot_samples = max(PILOT_SAMPLES, PILOT_SAMPLES_PER_PLAYER * d)
+    masks, sizes = _draw(rng, pilot_samples, d)
     masks = masks[1:]
     sizes = sizes[1:]  # no row for the document: its share vanishes
     residual = game.value(masks) - limit.intercept - masks @ limit.coef
@@ -192,15 +196,17 @@ def lime_samples_needed(
         middle += influence.T @ influence
     values, vectors = np.linalg.eigh(middle / len(masks))
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T  # V = root^T root
-    deviations = np.abs(rng.normal(size=(GAUSSIAN_DRAWS, d)) @ root).max(axis=1)
-    return max(2, int(np.ceil((deviations.mean() / (accuracy * largest)) ** 2)))
+    draws = rng.normal(size=(GAUSSIAN_DRAWS, d)) @ root
+    deviations = np.abs(draws).max(axis=1)
+    samples = (deviations.mean() / (accuracy * largest)) ** 2
+    return max(2, int(np.ceil(samples)))
 
 
 def _draw(rng: np.random.Generator, n: int, d: int) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
     """Draw masks (n, d) of the present players, all in row 0, and the numbers of absent players (n,)."""
     sizes = np.concatenate([[0], rng.integers(1, d + 1, n - 1)])
     masks = np.ones((n, d), dtype=bool)
-    rows = max(1, BLOCK_ELEMENTS // d)
+    rows = max(1, SAMPLE_ELEMENTS // d)
     for start in range(1, n, rows):
         part = slice(start, min(n, start + rows))
         # The s smallest of d random numbers are a uniform subset of size s.
@@ -211,5 +217,5 @@ def _draw(rng: np.random.Generator, n: int, d: int) -> tuple[NDArray[np.bool_], 
 
 
 def _blocks(masks: NDArray[np.bool_]) -> list[slice]:
-    rows = max(1, BLOCK_ELEMENTS // masks.shape[1])
+    rows = max(1, SAMPLE_ELEMENTS // masks.shape[1])
     return [slice(start, start + rows) for start in range(0, len(masks), rows)]

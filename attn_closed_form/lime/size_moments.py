@@ -35,6 +35,8 @@ LEGENDRE_BITS = 90
 LARGEST_LOG_NORM = 43.0
 # Nor beyond this degree, where the bound on the rounding of their recurrence would leave float64.
 MOST_MOMENTS = 600
+# A sum of products of weights and Legendre polynomials is in units of 2^-MOMENT_BITS.
+MOMENT_BITS = WEIGHT_BITS + LEGENDRE_BITS
 # Room in the remainder |r|^2 for the rounding of its sum: 2^-188 A^2, A the sum of the weights. In units of
 # 2^-(2 WEIGHT_BITS + 2 HAHN_BITS) that is A^2 2^(HAHN_BITS + 12).
 REMAINDER_ROOM_BITS = HAHN_BITS + 12
@@ -83,15 +85,17 @@ def _size_moments(d: int, kernel_width: float, N: int) -> SizeMoments:
     hahn = polynomials(slope, 0, steps, HAHN_BITS)
     nu = [int(folded[n % 2] @ Q) for n, Q in enumerate(hahn)]
     residual = _remainder(q, nu, d)
+    # What no moment shows: sums over the degrees from N + 1 to d, as logarithms.
     degrees = np.arange(N + 1, d + 1)
     decay = np.log(2 * degrees + 1)[:, None] / 2 - np.outer(degrees, THETA)
-    beyond = [
-        np.logaddexp.reduce(part, axis=0, initial=-np.inf)
-        for part in (decay, decay + log_norm[degrees, None])
-    ]
-    whole_nu = np.array([moment >> HAHN_BITS - LEGENDRE_BITS for moment in nu], dtype=object)
-    rounded = as_floats(whole_nu, WEIGHT_BITS + LEGENDRE_BITS)
-    log_beyond = np.stack([beyond[0], np.log(residual) + beyond[1]])
+    with_norm = decay + log_norm[degrees, None]
+    log_rule = np.logaddexp.reduce(decay, axis=0, initial=-np.inf)
+    log_kernel = np.logaddexp.reduce(with_norm, axis=0, initial=-np.inf)
+    log_beyond = np.stack([log_rule, np.log(residual) + log_kernel])
+    # From units of Hahn polynomials to those of Legendre polynomials.
+    excess_bits = HAHN_BITS - LEGENDRE_BITS
+    whole_nu = np.array([moment >> excess_bits for moment in nu], dtype=object)
+    rounded = as_floats(whole_nu, MOMENT_BITS)
     remainder = float(np.sqrt(d + 1)) * residual * (1 + 1e-12)
     return SizeMoments(whole_nu, rounded, residual, remainder, log_beyond)
 

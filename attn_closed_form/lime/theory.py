@@ -35,10 +35,11 @@ from .._types import Array
 from ..game.pooled_game import PooledGame
 from .kernel import check_settings
 
-# Below this |r| the closed forms cancel and the series are used: 0.5^52 is below an ulp.
+# Below this |r| the closed forms cancel and the series are used.
 SERIES_BELOW = 0.5
+# What these terms omit is below 0.5^56, less than an ulp.
 SERIES_TERMS = 56
-# Nodes in y = sqrt(1 - p), where kernel and mean field are smooth.
+# Nodes in y = sqrt(1 - p), where kernel and mean field are smooth: enough for every width from 1 on.
 KERNEL_NODES = 80
 
 
@@ -146,15 +147,21 @@ def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
         return _combine(t, c_1, c_2)
     y, w = legendre_rule(KERNEL_NODES)
     p = 1 - y**2
-    k = 2 * y * w * np.exp(-((100 * (1 - y) / kernel_width) ** 2) / 2)
+    # k(p) dp at the nodes, as weights that add up to 1.
+    distance = 100 * (1 - y)
+    k = 2 * y * w * np.exp(-((distance / kernel_width) ** 2) / 2)
     k /= k.sum()
     D = t.A[:, None] + p * (t.B - t.A)[:, None]
     N = t.N_A[:, None] + p * (t.N_B - t.N_A)[:, None]
-    apart = k * p * (1 - p) / (k @ (p * (1 - p)))
+    # Differences between players have the weights k p (1 - p).
+    variance = p * (1 - p)
+    apart = k * p * (1 - p) / (k @ variance)
     single = _combine(t, (1 / D) @ apart, (N / D**2) @ apart)
+    # What the players have in common is the slope in the share present.
     f = (N / D).sum(axis=0)
     centered = (k @ p) - p
-    common = (k * centered) @ f / (game.d * (k @ centered**2))
+    slope_variance = game.d * (k @ centered**2)
+    common = (k * centered) @ f / slope_variance
     return single - single.mean() + common
 
 
@@ -182,19 +189,16 @@ def _integrals(r: Array) -> tuple[Array, Array, Array]:
     k = np.arange(SERIES_TERMS)
     with np.errstate(divide="ignore", invalid="ignore"):
         log = np.log1p(r)
-        closed = (
-            (r**2 / 2 + r - (1 + r) * log) / r**3,
-            ((r + 2) * log - 2 * r) / r**3,
-            (r**2 + 6 * r - (4 * r + 6) * log) / (2 * r**4),
-        )
-    small = np.where(np.abs(r) <= SERIES_BELOW, r, 0.0)
+        closed_I_1 = (r**2 / 2 + r - (1 + r) * log) / r**3
+        closed_J_2 = ((r + 2) * log - 2 * r) / r**3
+        closed_J_3 = (r**2 + 6 * r - (4 * r + 6) * log) / (2 * r**4)
+    is_small = np.abs(r) <= SERIES_BELOW
+    small = np.where(is_small, r, 0.0)
     powers = (-small[..., None]) ** k
-    series = (
-        powers @ (1 / ((k + 2) * (k + 3))),
-        powers @ ((k + 1) / ((k + 2) * (k + 3))),
-        powers @ ((k + 1) / ((k + 3) * (k + 4))),
-    )
-    I_1, J_2, J_3 = (
-        np.where(np.abs(r) <= SERIES_BELOW, a, b) for a, b in zip(series, closed, strict=True)
-    )
+    series_I_1 = powers @ (1 / ((k + 2) * (k + 3)))
+    series_J_2 = powers @ ((k + 1) / ((k + 2) * (k + 3)))
+    series_J_3 = powers @ ((k + 1) / ((k + 3) * (k + 4)))
+    I_1 = np.where(is_small, series_I_1, closed_I_1)
+    J_2 = np.where(is_small, series_J_2, closed_J_2)
+    J_3 = np.where(is_small, series_J_3, closed_J_3)
     return I_1, J_2, J_3
