@@ -2,44 +2,37 @@
 
 import os
 import signal
-import time
-from dataclasses import dataclass
+from dataclasses import fields
 from pathlib import Path
 
-from attn_closed_form import load_demo_model
+from attn_closed_form import TextClassifier, load_demo_model
 
 
-@dataclass(frozen=True)
-class Killer:
+def as_shipped():
+    """The fields of the shipped model."""
+    model = load_demo_model()
+    return {
+        field.name: getattr(model, field.name) for field in fields(TextClassifier) if field.init
+    }
+
+
+class Killer(TextClassifier):
     """The shipped model, but a text with this word kills the process that reads it, `times` times at most."""
 
-    word: str
-    folder: str
-    times: int = 10**9
+    def __init__(self, word, folder, times=10**9):
+        super().__init__(**as_shipped())
+        vars(self).update(word=word, folder=folder, times=times)
 
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(load_demo_model(), name)
+    def __reduce__(self):  # workers get the arguments instead of the weights
+        return type(self), (self.word, self.folder, self.times)
 
     def read_many(self, raws):
         return [None] * len(raws)
 
     def read(self, raw):
-        if isinstance(raw, str) and self.word in raw.split():
+        if self.word in raw.split():
             killed = len(list(Path(self.folder).iterdir()))
             if killed < self.times:
                 (Path(self.folder) / str(killed)).touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-        return load_demo_model().read(raw)
-
-
-@dataclass(frozen=True)
-class Slow(Killer):
-    """The shipped model, which takes a little longer for every text."""
-
-    seconds: float = 0.02
-
-    def read(self, raw):
-        time.sleep(self.seconds)
         return load_demo_model().read(raw)

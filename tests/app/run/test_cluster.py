@@ -12,8 +12,9 @@ pytest.importorskip("pyarrow", reason="needs the corpus extra")
 pytest.importorskip("distributed", reason="needs the corpus extra")
 
 from attn_closed_form.app.cli.main import main
+from attn_closed_form.app.run.cluster import DaskClient
 from attn_closed_form.app.run.plan import planned
-from attn_closed_form.app.run.runner import Progress, _Dask, run
+from attn_closed_form.app.run.runner import Progress, run
 from attn_closed_form.app.run.task import RunError, Task
 from tests.app.run.corpora import ROOT, part_bytes, parts_of, read, run_all, texts, wait_for, write
 from tests.app.run.models import Killer
@@ -173,7 +174,7 @@ class Future:
 
 
 def test_results_are_awaited_without_a_time_limit_and_failures_are_told_apart():
-    dask = _Dask(None, "tcp://10.0.0.5:8786")
+    dask = DaskClient(None, "tcp://10.0.0.5:8786")
     broken = ConnectionResetError("reset by peer")
     assert dask.result(Future("finished", Progress(3, 0))) == Progress(3, 0)
     with pytest.raises(RunError, match=r"scheduler tcp://10\.0\.0\.5:8786: lost during the run"):

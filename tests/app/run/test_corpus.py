@@ -19,8 +19,8 @@ pq = pytest.importorskip("pyarrow.parquet")
 from attn_closed_form import BagClassifier, ScoreTable, Settings, explain, load_demo_model  # noqa: E402
 from attn_closed_form.app.models.bag_network import Attention, BagNetwork, Layer  # noqa: E402
 from attn_closed_form.app.run import batch as batches  # noqa: E402
+from attn_closed_form.app.run import cluster  # noqa: E402
 from attn_closed_form.app.run import plan as planning  # noqa: E402
-from attn_closed_form.app.run import runner  # noqa: E402
 from attn_closed_form.app.run.plan import MANIFEST, planned  # noqa: E402
 from attn_closed_form.app.run.runner import explain_part, run  # noqa: E402
 from attn_closed_form.app.run.task import RunError, Task  # noqa: E402
@@ -402,13 +402,13 @@ def test_a_table_with_another_time_is_the_same_table(source, tmp_path):
 
 def test_errors_of_workers_are_one_line_with_the_file():
     assert (
-        runner._one_line(FileNotFoundError(2, "No such file or directory", "a.csv"))
+        cluster.one_line(FileNotFoundError(2, "No such file or directory", "a.csv"))
         == "a.csv: No such file or directory"
     )
-    assert runner._one_line(OSError(28, "No space left on device")) == "No space left on device"
+    assert cluster.one_line(OSError(28, "No space left on device")) == "No space left on device"
     assert (
-        runner._one_line(ValueError("first\nsecond")) == "first"
-        and runner._one_line(KeyError()) == "KeyError"
+        cluster.one_line(ValueError("first\nsecond")) == "first"
+        and cluster.one_line(KeyError()) == "KeyError"
     )
 
 
@@ -427,7 +427,7 @@ def test_a_worker_that_does_not_close_keeps_no_other_from_closing():
             raise TimeoutError
 
     nanny = SimpleNamespace(close=close)
-    asyncio.run(runner._end_workers(SimpleNamespace(workers={0: nanny, 1: nanny})))
+    asyncio.run(cluster.end_workers(SimpleNamespace(workers={0: nanny, 1: nanny})))
     assert len(closed) == 2
 
 
