@@ -31,6 +31,7 @@ __all__ = [
     "params_from_weights",
     "weights_from_params",
 ]
+# The module of every public name.
 MODULES = {
     ".training.estimators": ("AttentionBagClassifier", "AttentionTextClassifier"),
     ".witness.model": (

@@ -14,7 +14,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy.typing import NDArray
 
+# The name of the one axis of a mesh, along which batches are split.
 AXIS = "documents"
+# The values of `--device`.
 CHOICES = ("auto", "cpu", "gpu")
 
 

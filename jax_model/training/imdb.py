@@ -29,11 +29,14 @@ from attn_closed_form.app.files.tables import Labelled
 
 from .split import Split
 
+# Where the authors publish the data, for messages.
 IMDB_HOME = "https://ai.stanford.edu/~amaas/data/sentiment/"
 # IMDB has at most 30 reviews per film, and the two classes are numbered separately.
 FILM_NUMBERS = 25
+# The names of the classes, and the folders that they have in the archive.
 SENTIMENTS = ("negative", "positive")
 _LABELS = {"neg": 0, "pos": 1}
+# The first bytes of a gzip file.
 _GZIP_MAGIC = b"\x1f\x8b"
 
 

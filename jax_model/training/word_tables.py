@@ -45,7 +45,7 @@ Rows = NDArray[np.intp]
 Words = Sequence[str]
 Item = TypeVar("Item")
 
-# Tuning: strengths C of step 1. IMDB is best at 1 to 10, Reuters R8 and 20 newsgroups at 30 to 300.
+# Tuning: strengths C of step 1. Reviews (IMDB, Rotten Tomatoes) are best at 1 to 10, Reuters R8 at 10 to 300.
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 # Tuning: more penalized fits that are tried first if texts have weights, since a rare class then has few, heavy texts.
 STRENGTHS_OF_WEIGHTED = (0.03, 0.1, 0.3)
@@ -54,7 +54,8 @@ STRENGTHS_OF_WEIGHTED = (0.03, 0.1, 0.3)
 BACKGROUNDS = (0.3, 3.0)
 # Tuning: penalties lam of step 2. Infinity is step 1 alone, which is best for a few hundred texts.
 PENALTIES = (math.inf, 10.0, 3.0, 1.0)
-# Tuning: iterations of L-BFGS. Fits end after 10 to 60 of them; those of weak penalties do not improve any more.
+# Tuning: iterations of L-BFGS. Step 1 ends after 5 to 60 of them. Step 2 with weak penalties reaches the limit, and its
+# accuracy does not improve beyond it.
 ITERATIONS = 100
 # Largest temperature. A larger one would mean that the evidence of the words is hardly worth anything, and predict the
 # most frequent class for all texts; stronger penalties do that better.
