@@ -22,11 +22,11 @@ ENUMERATED = 12
 # Tuning: limits of the descent to a low coalition, which ends by itself when no step lowers the value, and the number of
 # single changes that a step tries, the most promising ones by their slope.
 DESCENT_STEPS = 50
-SINGLE_CHANGES = 8
+SINGLE_CHANGES = 8  # as above
 # Tuning: bisections of the gap between proved and attained values. Each halves it, if the proof can, in O(H d) steps;
 # games with more players have none.
 BISECTIONS = 8
-LARGEST_BISECTED = 2_000
+LARGEST_BISECTED = 2_000  # as above
 # Attained and proved values are the same up to this many rounding errors of a value: each of them has one, and the
 # proof leaves a margin of three (`game/extrema.py`).
 ROUNDING_ERRORS = 8

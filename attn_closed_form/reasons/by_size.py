@@ -34,8 +34,9 @@ from ..game.extrema import (
 from ..game.pooled_game import PooledGame
 from .heads import check_pooled, mirrored, slopes, total
 
-# Tuning: up to this many players, every size has bounds, which takes O(d^2); larger games have them at equal steps.
+# Tuning: up to this many players, every size has bounds, which takes O(d^2).
 EVERY_SIZE = 5_000
+# Tuning: larger games have bounds at this many equal steps, more than a curve on a page can show.
 EQUAL_STEPS = 200
 # Dinkelbach's steps converge quadratically, so a handful is enough; this is a limit for numbers that go around in
 # circles. The proof then starts from the last theta.

@@ -31,9 +31,11 @@ from ..game.pooled_game import PooledGame
 from .bounds import ENUMERATED
 from .search import ContrastiveSearch, Smallest, SufficientSearch
 
-# Tuning: changes of the weights, and the step of a change. On 300 random texts with 8 classes, 100 changes prove no
-# more sets to be smallest than 40 do.
+# Tuning: changes of the weights. Of 300 random texts with 8 classes, 40 changes prove 67% of the sets to be smallest, and
+# 200 changes 76%, in about 10 ms more.
 WEIGHT_CHANGES = 200
+# Tuning: the logarithm by which the weight of the game that is covered least grows in a change. Steps that shrink prove
+# fewer sets to be smallest (70%).
 WEIGHT_STEP = 0.5
 
 

@@ -36,7 +36,7 @@ from .slalom import Slalom, as_ids, slalom_linearized
 MATTERS = 0.25
 # Tuning: the minimum share of the variation of the model on held-out samples that a good and a fair fit explain.
 GOOD = 0.9
-FAIR = 0.5
+FAIR = 0.5  # as above
 # P2's two algorithms by name, with the options of the paper where it has them.
 KINDS: dict[str, ShortSequences | Deletions] = {"eff": ShortSequences(), "fidel": Deletions()}
 

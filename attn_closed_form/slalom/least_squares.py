@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -39,6 +39,12 @@ START_FLOOR = 1e-4
 # Tuning: the damping of the first step, relative to the largest curvature. Rejected steps raise it fourfold and accepted
 # ones lower it sixteenfold, so that only the first few steps depend on it.
 DAMPING = 1e-4
+DAMPING_GROWTH = 4.0  # as above
+DAMPING_FALL = 16.0  # as above
+# With more damping than this, a step is 1e-10 of the gradient, and a smaller cost is only rounding.
+LARGEST_DAMPING = 1e10
+# Less damping than this is lost next to the curvature in float64.
+LEAST_DAMPING = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,6 +250,52 @@ def linear_start(problem: Problem) -> Array:
     return s - s.mean()
 
 
+class Point(NamedTuple):
+    """Importances, their best values, the residuals and the cost."""
+
+    s: Array
+    v: Array
+    r: Array
+    cost: float
+
+    @classmethod
+    def of(cls, problem: Problem, s: Array, near: Array | float = 0.0) -> Point:
+        """Compute the best values for importances, starting near known ones."""
+        v, r = problem.values(s, near)
+        return cls(s, v, r, problem.cost(s, v, r))
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """The importances of the tokens stay within `bound` of zero; that of the background is free."""
+
+    problem: Problem
+    bound: float
+
+    def centered(self, s: Array) -> Array:
+        """Shift importances so that the largest and the smallest are equally far from zero."""
+        if self.problem.fixed is not None:
+            return s
+        tokens = s[: self.problem.V]
+        return s - (tokens.max() + tokens.min()) / 2
+
+    def inside(self, s: Array) -> Array:
+        """Return the nearest importances within the limits."""
+        if self.problem.fixed is not None:
+            return s
+        V = self.problem.V
+        return self.centered(np.r_[np.clip(s[:V], -self.bound, self.bound), s[V:]])
+
+    def held(self, s: Array, g: Array) -> Masks:
+        """Return the importances that must not move: fixed ones, and those at a bound that a step would leave."""
+        edge = self.bound * (1 - 1e-12)
+        held = ((s >= edge) & (g > 0)) | ((s <= -edge) & (g < 0))
+        held[self.problem.V :] = False
+        if self.problem.fixed is not None:
+            held[: self.problem.V] = True
+        return held
+
+
 def descend(
     problem: Problem,
     s: Array,
@@ -257,74 +309,61 @@ def descend(
 
     The importances of the tokens stay within `max_spread` of each other; that of the background is free.
     """
-    bound = max_spread / 2
-    tokens = slice(0, problem.V)
-
-    def centered(s: Array) -> Array:  # equal margins on both sides, or none
-        if problem.fixed is not None:
-            return s
-        return s - (s[tokens].max() + s[tokens].min()) / 2
-
-    def within(s: Array) -> Array:
-        if problem.fixed is not None:
-            return s
-        return np.r_[np.clip(s[tokens], -bound, bound), s[problem.V :]]
-
-    s = centered(within(centered(s)))
-    v, r = problem.values(s)
-    cost = problem.cost(s, v, r)
+    limits = Limits(problem, max_spread / 2)
+    at = Point.of(problem, limits.inside(limits.centered(s)))
     for iteration in range(max_iter):
         report("fit", iteration, max_iter)
-        if cost <= problem.floor:
-            return Solution(problem, s, v, r, iteration, True)
-        S, g = _schur(problem, s, v, r)
-        # One scale is used for all, so that negligible tokens do not use up the trust region.
-        scale = max(float(np.diag(S).max()), 1e-300) ** 0.5
-        S = S / scale**2
-        g = g / scale
-        # Importances at a bound that would leave it stay there; this ends the freedom to add a constant to s.
-        held = ((s >= bound * (1 - 1e-12)) & (g > 0)) | ((s <= -bound * (1 - 1e-12)) & (g < 0))
-        held[problem.V :] = False
-        held[tokens] |= problem.fixed is not None
-        if held.any():
-            S[held] = 0.0
-            S[:, held] = 0.0
-            g[held] = 0.0
-        else:
-            S += 1.0 / len(
-                s
-            )  # a constant added to s changes nothing, so it gets a stiffness and does not move
-        first_damping = damping
-        while True:
-            ds = _damped_step(S, g, damping) / scale
-            if np.abs(ds).max() <= MAX_STEP:
-                s_new = centered(within(s + ds))
-                v_new, r_new = problem.values(s_new, v)
-                cost_new = problem.cost(s_new, v_new, r_new)
-                # An equal cost is rounding. Taking it would end the descent, too, because its gain is below `tol`.
-                if cost_new < cost:
-                    break
-            damping *= 4.0
-            if damping > 1e10:
-                return Solution(problem, s, v, r, iteration, True)
-        gain = (cost - cost_new) / cost
-        s = s_new
-        v = v_new
-        r = r_new
-        cost = cost_new
+        if at.cost <= problem.floor:
+            return Solution(problem, at.s, at.v, at.r, iteration, True)
+        better, enough = _improved(problem, at, limits, damping)
+        if better is None:
+            return Solution(problem, at.s, at.v, at.r, iteration, True)
+        gain = (at.cost - better.cost) / at.cost
+        at = better
         if gain < tol:
-            return Solution(problem, s, v, r, iteration + 1, True)
-        if (
-            damping == first_damping
-        ):  # a damping that had to grow is nearly right, and a smaller one would be rejected
-            damping = max(damping / 16.0, 1e-15)
-    return Solution(problem, s, v, r, max_iter, False)
+            return Solution(problem, at.s, at.v, at.r, iteration + 1, True)
+        if enough == damping:
+            damping = max(damping / DAMPING_FALL, LEAST_DAMPING)
+        else:
+            # A damping that had to grow is nearly right, and a smaller one would be rejected.
+            damping = enough
+    return Solution(problem, at.s, at.v, at.r, max_iter, False)
+
+
+def _improved(
+    problem: Problem, at: Point, limits: Limits, damping: float
+) -> tuple[Point | None, float]:
+    """Return a point with a smaller cost, and the damping of the step to it; None if there is no such point."""
+    S, g = _schur(problem, at.s, at.v, at.r)
+    # One scale is used for all, so that negligible tokens do not use up the trust region.
+    scale = max(float(np.diag(S).max()), 1e-300) ** 0.5
+    S = S / scale**2
+    g = g / scale
+    held = limits.held(at.s, g)
+    if held.any():
+        # This also ends the freedom to add a constant to s.
+        S[held] = 0.0
+        S[:, held] = 0.0
+        g[held] = 0.0
+    else:
+        # A constant added to s changes nothing, so it gets a stiffness and does not move.
+        S += 1.0 / len(at.s)
+    while damping <= LARGEST_DAMPING:
+        ds = _damped_step(S, g, damping) / scale
+        if np.abs(ds).max() <= MAX_STEP:
+            new = Point.of(problem, limits.inside(at.s + ds), at.v)
+            # An equal cost is rounding. Taking it would end the descent, too, because its gain is below `tol`.
+            if new.cost < at.cost:
+                return new, damping
+        damping *= DAMPING_GROWTH
+    return None, damping
 
 
 def _damped_step(S: Array, g: Array, damping: float) -> Array:
+    """Return the step of Levenberg and Marquardt, infinite if the matrix is singular to the last digit."""
     try:
         return np.linalg.solve(S + damping * np.eye(len(S)), g).astype(np.float64, copy=False)
-    except np.linalg.LinAlgError:  # singular to the last digit: more damping
+    except np.linalg.LinAlgError:
         return np.full(len(S), np.inf)
 
 

@@ -26,8 +26,8 @@ from .least_squares import Problem, Solution, descend, linear_start, silent
 # The penalties that are tried: the first, then those on one side of it while they help. Each fit starts where the
 # previous one ended. The first one changes a fit by less than its error in `benchmarks/slalom_fresh.py`.
 FIRST_PENALTY = 1e-5
-WEAKER = (1e-6, 1e-7, 1e-8, 1e-9)
-STRONGER = (1e-4, 1e-3, 1e-2)
+WEAKER = (1e-6, 1e-7, 1e-8, 1e-9)  # as above
+STRONGER = (1e-4, 1e-3, 1e-2)  # as above
 # The penalty is not raised beyond this, where importances and values are hardly allowed to differ.
 STRONGEST = 1.0
 # Penalties are compared on at most this many samples, because only their order matters; the last fit uses all samples.
@@ -43,13 +43,13 @@ NEARLY_AS_GOOD = 1.02
 FARTHEST = 5.0
 # Steps of a fit that is only used to compare penalties, and the gain below which it stops.
 ROUGH_STEPS = 20
-ROUGH_TOL = 1e-3
+ROUGH_TOL = 1e-3  # as above
 # An MSE of up to this many times rounding is that of an exact SLALOM: errors of f are then below 1e-12 of its size.
 EXACT_MSE = 1e6
 # The search for an exact SLALOM converges quadratically from its start. It has ended, or there is none, after this many
 # steps or when a step gains less than this share of the cost.
 EXACT_STEPS = 20
-EXACT_TOL = 0.1
+EXACT_TOL = 0.1  # as above
 # Damping of the first step of that search: the start is nearly exact, so the step is nearly Newton's.
 EXACT_DAMPING = 1e-13
 

@@ -38,7 +38,7 @@ EQUAL_ROWS = 1e-12
 DELETIONS = 5
 # Number of held-out samples that measure the fidelity of a fit, and of tokens replaced in them (P2, Fig. 6).
 FIDELITY_SAMPLES = 1000
-FIDELITY_DELETIONS = 10
+FIDELITY_DELETIONS = 10  # as above
 
 
 class SlalomReadoff(NamedTuple):
