@@ -1,15 +1,16 @@
 """The bounds behind LIME's guarantee: each is at least what it bounds, and not absurdly more."""
 
+from fractions import Fraction
 from itertools import combinations
 from math import comb
 
 import numpy as np
 import pytest
 
-from attn_closed_form.game.engine.rounding import LIME_MIXED_SIGNS
+from attn_closed_form.game.engine.rounding import LIME_MEAN_SIZE, LIME_MIXED_SIGNS, ULP
 from attn_closed_form.lime.kernel import Settings, kernel, relative_kernel
 from attn_closed_form.lime.moments import rule_factor, rule_factors
-from attn_closed_form.lime.regression import regression
+from attn_closed_form.lime.regression import regression, weights_of
 from attn_closed_form.lime.rules import ladder
 
 
@@ -51,6 +52,24 @@ def test_what_the_rounding_of_a_sum_over_nodes_is_multiplied_by(d, width):
         least <= rule_factors(d, Settings(width, 1.0, 5000), d)[1] <= 1.5 * LIME_MIXED_SIGNS * least
     )
     assert rule_factor(fit, Settings(width, 1.0, 5000)) >= max(least, fit.value_factor())
+
+
+@pytest.mark.parametrize("width", [25.0, 60.0, 4.0])
+def test_the_rounding_of_the_mean_size(width):
+    """The distance of w from the heaviest size, in rational numbers: its error is relative to the mean distance."""
+    worst = 0.0
+    for d in range(5, 40):
+        settings = Settings(width, 1.0, 5000)
+        fit = regression(d, settings, d)
+        q = [Fraction(float(x)) for x in fit.drawn]
+        q[0] = Fraction(weights_of(d, settings).document)
+        heaviest = q.index(max(q))
+        total = sum(q)
+        exact = sum(x * (s - heaviest) for s, x in enumerate(q)) / total / d
+        error = abs(Fraction(float(-fit.deviation[heaviest])) - exact)
+        allowed = LIME_MEAN_SIZE / 2 * ULP * fit.offset / fit.total
+        worst = max(worst, float(error) / allowed)
+    assert 0.15 < worst <= 1
 
 
 def test_what_is_cached_cannot_be_written_to():

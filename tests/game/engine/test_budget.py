@@ -1,5 +1,7 @@
 """The budget: its parts add up to what tol allows, neither more nor much less."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,32 @@ def test_the_parts_add_up(plain, scale, spread, d, amplification):
         assert goal.eps >= EPS_MIN
         precise.add(goal.precise)
     assert precise == ({False} if plain else {False, True})
+
+
+def test_what_is_lost_among_the_smallest_numbers():
+    """8 times the smallest number, in units of 2^exponent: the loss of the last additions if values are tiny."""
+    game = Size(3, 1.0, 1.0)
+    game.exponent = -1050
+    lost = 8 * 2.0 ** (-1074 + 1050)
+    for tol in (1e-6, 1e-4):
+        goal = budget(game, tol)
+        rounding = 400 * ULP + (0 if goal.precise else 10 * 3 * ULP)
+        inside = 2 * (goal.eps + rounding) + goal.p_error
+        assert inside + 8 * ULP + lost == pytest.approx(tol, rel=1e-9)
+    with pytest.raises(ToleranceError):
+        budget(game, lost)
+
+
+def test_the_spread_is_not_below_the_sum_of_the_half_ranges():
+    """The sum over heads is rounded, and the budget takes a little more."""
+    game = Size(3, 1.0, 1.0)
+    rng = np.random.default_rng(0)
+    below = 0
+    for _ in range(50):
+        game.half_range = rng.uniform(size=1000)
+        below += float(game.half_range.sum()) < math.fsum(game.half_range)
+        assert budget(game, 1e-6).spread >= math.fsum(game.half_range)
+    assert below
 
 
 def test_the_recursion_over_sizes_says_that_its_products_are_plain():

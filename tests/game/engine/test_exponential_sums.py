@@ -10,6 +10,7 @@ from attn_closed_form.game.engine.exponential_sums import (
     read_table,
     short_sector_sums,
 )
+from attn_closed_form.game.engine.rounding import POLE_MODULI
 
 pytest.importorskip("flint")
 
@@ -143,7 +144,7 @@ def test_every_bound_of_a_sector_is_proved(angle, every):
         # Nothing is left of a lighter tier's nodes at a heavier one.
         assert lam.min() * np.exp(log_range) > 1e-3
         assert proved_sector_bound(lam.tolist(), w.tolist(), log_range, angle, bound) <= bound
-        assert proved_moduli(lam.tolist(), w.tolist(), log_range) <= 1.1
+        assert proved_moduli(lam.tolist(), w.tolist(), log_range) <= POLE_MODULI
 
 
 def test_the_proof_of_a_sector_can_fail():
