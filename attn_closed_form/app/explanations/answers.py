@@ -182,20 +182,20 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     if evidence.target.against_rest and evidence.model.surrogate is None:
         # The log-odds against several classes are not a pooled game; the logit of the class takes their place.
         evidence = evidence.on(evidence.target.pooled)
-    question = question_of(evidence)
+    decision = decision_of(evidence)
     scale = evidence.scale
     if threshold is None:
         threshold = scale.threshold
     theta = scale.logit_of(float(threshold))
-    sides = question.sides
+    sides = decision.sides
     rivals = rivals_of(evidence, theta)
     if rivals:
         sides = (OTHER_CLASS, evidence.target.output)
     certified = evidence.units.cached(
-        ("reasons", theta, rivals, *question.target.game_key),
-        lambda: _certified(evidence, question.game, rivals, theta),
+        ("reasons", theta, rivals, *decision.target.game_key),
+        lambda: _certified(evidence, decision.game, rivals, theta),
     )
-    output = None if question.is_margin else evidence.target.output
+    output = None if decision.is_margin else evidence.target.output
     outputs = evidence.model.outputs
     return Reasons(
         certified=certified,
@@ -290,7 +290,7 @@ def checked_sets(evidence: Evidence, scores: Array) -> list[CheckedSet]:
     return found
 
 
-class Question(NamedTuple):
+class Decision(NamedTuple):
     """The game whose sign is the side of the prediction, and the names of the two sides, or None if they have none.
 
     `is_margin` tells that the game is the margin of the explained class over its strongest rival.
@@ -302,20 +302,20 @@ class Question(NamedTuple):
     is_margin: bool = False
 
 
-def question_of(evidence: Evidence) -> Question:
-    """Return the question that reasons and flip orders answer: which side is the prediction on, and of what?"""
+def decision_of(evidence: Evidence) -> Decision:
+    """Return the game behind a prediction, whose sign is its side, for reasons and flip orders."""
     model = evidence.model
     outputs = model.outputs
     target = evidence.target.pooled
     if model.loss in PLAIN or (len(outputs) == 1 and model.loss != "sigmoid"):
-        return Question(target, evidence.pooled, None)
+        return Decision(target, evidence.pooled, None)
     direction = np.asarray(target.coefficients)
     if len(evidence.logits) == 1:  # the log-odds of the second class
         direction = direction * [-1.0, 1.0]
     is_class = np.count_nonzero(direction) == 1
     if evidence.target.against_rest or (is_class and model.loss == "sigmoid"):
         name = outputs[int(np.argmax(direction))]  # above 0, this class is more probable than not
-        return Question(target, evidence.pooled, (f"not {name}", name))
+        return Decision(target, evidence.pooled, (f"not {name}", name))
     game = evidence.pooled
     if is_class:
         others = np.where(direction > 0, -np.inf, evidence.logits)
@@ -328,7 +328,7 @@ def question_of(evidence: Evidence) -> Question:
     sides = (below, above)
     if len(outputs) > 2:
         sides = (f"{below} over {above}", f"{above} over {below}")
-    return Question(target, game, sides, is_margin=is_class)
+    return Decision(target, game, sides, is_margin=is_class)
 
 
 def removal_curves_of(evidence: Evidence, scores: Array) -> RemovalCurves:

@@ -34,7 +34,7 @@ from ...lime.cost import lime_cost
 from ...lime.limit import lime_limit
 from ...reasons.curves import flip_order
 from ..models.scale import LOGIT, ExplainedScale
-from .answers import question_of
+from .answers import decision_of
 from .evidence import Evidence, Scored
 
 Kind = Literal["signed", "unsigned", "log"]
@@ -201,11 +201,11 @@ def _slalom_linear(evidence: Evidence) -> Scored:
 
 
 def _flip_order(evidence: Evidence) -> Scored:
-    question = question_of(evidence)
+    decision = decision_of(evidence)
     scale = LOGIT
-    if question.sides is not None:
+    if decision.sides is not None:
         scale = ExplainedScale("probability", evidence.model.temperature)
-    return Scored(flip_order(question.game, scale=scale.of), evidence.pooled_base)
+    return Scored(flip_order(decision.game, scale=scale.of), evidence.pooled_base)
 
 
 def _single(evidence: Evidence) -> Scored:
@@ -216,8 +216,9 @@ def _single(evidence: Evidence) -> Scored:
     return Scored(alone, evidence.absent_logit, model_calls=evidence.d)
 
 
-# How the summaries cite the two papers.
+# How the summaries cite the paper on attention.
 _P1 = "Lopardo et al. 2024"
+# How the summaries cite the paper on SLALOM.
 _P2 = "Leemann et al. 2025"
 
 # Every method, in the order of the views.

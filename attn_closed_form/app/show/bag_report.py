@@ -22,14 +22,14 @@ from .sanitize import escape, prose
 # Tuning: the number of players in each table of a bag.
 TOP = 10
 # Tuning: the letters of the name of a bag in its heading.
-LONGEST_NAME = 80
+LONGEST_BAG_NAME = 80
 
 
 def bag_page(explanations: Explanations) -> str:
     """Return the body of the report of a bag."""
     name = maps.bag_name(explanations, "This bag")
     parts = [
-        headline_of(explanations, escape(name, LONGEST_NAME)),
+        headline_of(explanations, escape(name, LONGEST_BAG_NAME)),
         classes_of(explanations),
         unnamed_classes(explanations),
         note(explanations.explained),

@@ -197,7 +197,7 @@ def write_h5(
         file.attrs["method"] = e.method
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """A kind of file with its suffix in a folder of results, its description and its writer."""
 
     suffix: str
@@ -207,12 +207,12 @@ class Kind(NamedTuple):
 
 # The kinds of files by name, as `--files` and `Task.files` take them.
 KINDS = {
-    "map": Kind(".png", "signed heat map (.png, .svg, .pdf; needs matplotlib)", heat_map),
-    "csv": Kind(".csv", "table of scores (.csv, .tsv)", write_csv),
-    "parquet": Kind(".parquet", "the same as Parquet (needs pyarrow)", write_parquet),
-    "geojson": Kind(".geojson", "tiles for QuPath", write_geojson),
-    "h5": Kind(".h5", "scores and coords as CLAM and TRIDENT read them (needs h5py)", write_h5),
-    "report": Kind(".html", "self-contained HTML report", Explanations.report),
+    "map": FileKind(".png", "signed heat map (.png, .svg, .pdf; needs matplotlib)", heat_map),
+    "csv": FileKind(".csv", "table of scores (.csv, .tsv)", write_csv),
+    "parquet": FileKind(".parquet", "the same as Parquet (needs pyarrow)", write_parquet),
+    "geojson": FileKind(".geojson", "tiles for QuPath", write_geojson),
+    "h5": FileKind(".h5", "scores and coords as CLAM and TRIDENT read them (needs h5py)", write_h5),
+    "report": FileKind(".html", "self-contained HTML report", Explanations.report),
 }
 
 

@@ -369,7 +369,7 @@ def _end_bar(label: str, value: float, e: Explanation, scale: Scale) -> Bar:
     return Bar(label, e.scale.level(value), "end", value, value, at, at, 0)
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A piece of the text and its player, which is None between words."""
 
     text: str
@@ -384,7 +384,7 @@ class ColoredText(NamedTuple):
     outside the vocabulary.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TextPiece, ...]
     tail: str
     unseen: int
     levels: tuple[int, ...]
@@ -395,13 +395,13 @@ class ColoredText(NamedTuple):
 def colored_text(e: Explanation) -> ColoredText:
     """Return the text of an explanation, colored by its scores."""
 
-    def compute() -> tuple[tuple[Piece, ...], str]:
+    def compute() -> tuple[tuple[TextPiece, ...], str]:
         pieces = []
         end = 0
         for place in e.occurrences:
             if place.start > end:
-                pieces.append(Piece(e.text[end : place.start], None))
-            pieces.append(Piece(e.text[place.start : place.end], place.player))
+                pieces.append(TextPiece(e.text[end : place.start], None))
+            pieces.append(TextPiece(e.text[place.start : place.end], place.player))
             end = place.end
         return tuple(pieces), e.text[end:]
 

@@ -20,8 +20,9 @@ from .sanitize import escape, prose
 
 # Tuning: a longer sentence is shortened in the middle, so that no text can bloat the page.
 LONGEST_SENTENCE = 800
-# Tuning: the same for the label of a bar, and the name of a row.
+# Tuning: the same for the label of a bar.
 LONGEST_LABEL = 40
+# Tuning: the same for the name of a row in a table.
 LONGEST_ROW_NAME = 24
 # A name in a sentence.
 QUOTED = re.compile("“([^“”]*)”")
@@ -119,8 +120,11 @@ def bars_of(bars: Sequence[Bar], axis: str = "") -> str:
         if bar.kind == "end":
             end = " class=end"
         drawn = _track(bar.kind, bar.left, bar.right)
-        if bar.error:  # one standard error to each side of the tip
-            tip = bar.right if bar.kind == "for" else bar.left
+        if bar.error:
+            # One standard error to each side of the tip, as far as the track goes.
+            tip = bar.left
+            if bar.kind == "for":
+                tip = bar.right
             drawn += _track("error", max(tip - bar.error, 0.0), min(tip + bar.error, 1.0))
         rows.append(
             f"<span{end} dir=auto>{escape(bar.label, LONGEST_LABEL)}</span><span{end}>{prose(bar.text)}</span>"

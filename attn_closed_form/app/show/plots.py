@@ -198,6 +198,7 @@ def plot_removal(explanations: Explanations, ax: Any) -> None:
     )
 
 
+# The figures by name, as `plot` and `--figure` take them.
 FIGURES: dict[str, Plot] = {
     "table": Plot(plot_table, (), (TWO_COLUMNS, 4.4)),
     "lime": Plot(plot_lime, ("lime",), (TWO_COLUMNS, 3.6)),

@@ -20,13 +20,14 @@ from .sanitize import elide, visible, width
 
 # Ends a color.
 RESET = "\x1b[0m"
-# Tuning: the columns of a method's name left of its words, and of one method in a table of numbers.
+# Tuning: the columns of a method's name left of its words.
 LABEL_COLUMNS = 15
+# Tuning: the columns of one method in a table of numbers.
 NUMBER_COLUMNS = 22
 # Tuning: a longer word is shortened in the middle, so that it fits into one line.
-LONGEST_WORD = 40
+WORD_COLUMNS = 40
 # Tuning: the same for the label of a bar and the name of a row.
-LONGEST_LABEL = 24
+BAR_LABEL_COLUMNS = 24
 # Tuning: the minimum width of a table of words; narrower terminals wrap it themselves.
 NARROWEST = 36
 # Tuning: the columns of the longest bar, if there is room for it.
@@ -115,7 +116,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 def _waterfall(e: Explanation, columns: int, color: bool) -> str:
     steps = figures.waterfall(e).bars
-    labels = [elide(step.label, LONGEST_LABEL) for step in steps]
+    labels = [elide(step.label, BAR_LABEL_COLUMNS) for step in steps]
     pad = max(map(width, labels))
     numbers = max(len(step.text) for step in steps)
     room = min(LONGEST_BAR, max(4, columns - pad - numbers - 6))
@@ -172,7 +173,7 @@ def _words(e: Explanation, color: bool) -> list[Printed]:
     for piece in text.pieces:
         if piece.player is None:
             continue
-        word = elide(visible(piece.text), LONGEST_WORD)
+        word = elide(visible(piece.text), WORD_COLUMNS)
         if text.unknown[piece.player]:
             word += "[UNK]"
         words.append(_word(word, text.levels[piece.player], text.signed, color))
@@ -269,7 +270,7 @@ def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
     """
     order = figures.strongest_players(explanations, top)
     names = figures.names(explanations.evidence)
-    labels = [elide(names[j], LONGEST_LABEL) for j in order]
+    labels = [elide(names[j], BAR_LABEL_COLUMNS) for j in order]
     fitting = max(1, (columns - max(map(width, labels))) // (NUMBER_COLUMNS + 2))
     rows = list(explanations.values())
     blocks = []
@@ -333,9 +334,10 @@ TOKENS = (
     "lower-case words with their accents, ratings such as 8/10, ! and ?, emoji, single characters of Chinese, Japanese "
     "and Thai; other punctuation and HTML tags are not read"
 )
-# Tuning: the classes that a card lists, about a screen, and the letters of a name.
+# Tuning: the number of classes that a card lists, about a screen.
 MOST_LISTED = 40
-LONGEST_NAME = 32
+# Tuning: the columns of the name of a class on a card.
+NAME_COLUMNS = 32
 
 
 def scores_table(scores: Mapping[str, Any]) -> str:
@@ -352,7 +354,7 @@ def scores_table(scores: Mapping[str, Any]) -> str:
     classes = list(scores["classes"].items())
     for name, row in classes[:MOST_LISTED]:
         shares = (percent(float(row[kind])) for kind in ("precision", "recall", "f1"))
-        rows.append([elide(visible(str(name)), LONGEST_NAME), *shares, f"{int(row['texts']):,}"])
+        rows.append([elide(visible(str(name)), NAME_COLUMNS), *shares, f"{int(row['texts']):,}"])
     if len(classes) > MOST_LISTED:
         more = f"\nand {len(classes) - MOST_LISTED:,} more classes"
     else:
@@ -366,7 +368,7 @@ def model_card(model: TextClassifier, source: str) -> str:
     w = model.weights
     card = model.card or {}
     parameters = sum(array.size for array in w.arrays().values())
-    shown = ", ".join(elide(visible(name), LONGEST_NAME) for name in model.outputs[:MOST_LISTED])
+    shown = ", ".join(elide(visible(name), NAME_COLUMNS) for name in model.outputs[:MOST_LISTED])
     if len(model.outputs) > MOST_LISTED:
         more = f" and {len(model.outputs) - MOST_LISTED:,} more"
     else:
@@ -388,7 +390,7 @@ def model_card(model: TextClassifier, source: str) -> str:
         ),
         f"parameters   {parameters:,}",
         f"tokens       {TOKENS}",
-        f"first words  {' '.join(elide(visible(word), LONGEST_NAME) for word in words[:12])} …",
+        f"first words  {' '.join(elide(visible(word), NAME_COLUMNS) for word in words[:12])} …",
     ]
     # The facts that the trainer stored, part by part; parts of an unexpected form are omitted.
     if isinstance(card.get("data"), str):

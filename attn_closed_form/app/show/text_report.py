@@ -26,13 +26,14 @@ from .page import (
 from .report_parts import both_scales, classes_of, headline_of
 from .sanitize import elide, escape, prose, script_json
 
-# Tuning: longer words and longer gaps between words are shortened in the middle, so that no text can bloat the page.
+# Tuning: longer words are shortened in the middle, so that no text can bloat the page.
 LONGEST_WORD = 60
+# Tuning: the same for what is between words.
 LONGEST_GAP = 48
 # Tuning: beyond this number of sentences their scores are left to `found.sentences()`.
 MOST_SENTENCES = 40
 # Tuning: beyond this number of words, sentences come before words, and methods share one text instead of one each.
-LONG_TEXT = 60
+MANY_WORDS = 60
 # Line breaks of HTML, which data sets of reviews contain, are shown as line breaks.
 LINE_BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)
 
@@ -80,7 +81,7 @@ def script_data(explanations: Explanations) -> str:
 
 def is_long(explanations: Explanations) -> bool:
     """Return whether a text is too long to be repeated for every method."""
-    return explanations.evidence.d > LONG_TEXT
+    return explanations.evidence.d > MANY_WORDS
 
 
 def _switch(explanations: Explanations) -> str:
@@ -113,19 +114,24 @@ def _legend(e: Explanation) -> str:
     largest = float(abs(e.scores).max(initial=0.0))
     if e.info.kind == "log" or largest == 0:
         return ""
-    sides = [("n", -1), ("", 0), ("p", 1)] if e.info.kind == "signed" else [("", 0), ("u", 1)]
-    cells = []
-    for letter, sign in sides:
-        limits = range(1, len(LEVELS) + 1)
-        if sign == 0:
-            cells.append("<span>0</span>")
-            continue
-        for level in limits if sign > 0 else reversed(limits):
-            number = prose(e.scale.digits(sign * LEVELS[level - 1] * largest, "+.2g"))
-            cells.append(f'<span class="{letter}{level}">{number}</span>')
+
+    def cell(side: str, level: int, sign: int) -> str:
+        score = sign * LEVELS[level - 1] * largest
+        return f'<span class="{side}{level}">{prose(e.scale.digits(score, "+.2g"))}</span>'
+
+    rising = range(1, len(LEVELS) + 1)
+    zero = "<span>0</span>"
+    if e.info.kind == "signed":
+        cells = [cell("n", level, -1) for level in reversed(rising)]
+        cells.append(zero)
+        cells += [cell("p", level, 1) for level in rising]
+    else:
+        cells = [zero]
+        cells += [cell("u", level, 1) for level in rising]
     unit = str(e.scale.unit["change"]).strip() or e.scale.name
-    title = f"Colors and the scores at which they begin, in {unit}"
-    return f'<p class="legend" aria-label="{escape(title)}">{"".join(cells)} <small>{escape(unit)}</small></p>'
+    title = escape(f"Colors and the scores at which they begin, in {unit}")
+    body = f"{''.join(cells)} <small>{escape(unit)}</small>"
+    return f'<p class="legend" role="img" aria-label="{title}">{body}</p>'
 
 
 def _sum_and_reasons(explanations: Explanations) -> str:

@@ -17,7 +17,7 @@ from attn_closed_form.app.show.figures import levels as figures_levels
 from attn_closed_form.app.show.html import report
 from attn_closed_form.app.show.page import stylesheet
 from attn_closed_form.app.show.sanitize import visible
-from attn_closed_form.app.show.text_report import LONG_TEXT
+from attn_closed_form.app.show.text_report import MANY_WORDS
 from tests.texts import HOSTILE, REVIEW, long_text, model_for, typed
 
 VOID = {"meta", "br", "input"}
@@ -329,7 +329,7 @@ def test_long_texts_open_with_their_sentences_and_are_not_repeated():
     text = ". ".join(long_text(60, seed).capitalize() for seed in range(4))
     model = model_for(text, T_max=256, K=1)
     found = explain(model, text)
-    assert len(found.labels) > LONG_TEXT
+    assert len(found.labels) > MANY_WORDS
     html = report(found)
     assert html.index("<h2>Sentences") < html.index("<h2>How it adds up")
     occurrences = len(found["shapley"].occurrences)
