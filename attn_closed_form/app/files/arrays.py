@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._arrays import as_array, real
+from ..._arrays import as_array, check, real
 from .atomic import check_size, reading, regular_file, replacing
 from .hdf5 import read_hdf5
 from .torch_files import load_torch, number_of_items, widened
@@ -239,8 +239,7 @@ def _write_safetensors(arrays: Mapping[str, NDArray[Any]], stream: BinaryIO) -> 
     )
     start = 0
     for name, array in numbers:
-        if array.dtype.str not in CODES:
-            raise ValueError(f"{name}: expected real numbers or names, got dtype {array.dtype}")
+        check(name, array.dtype.str in CODES, "real numbers or names", f"dtype {array.dtype}")
         end = start + array.nbytes
         header[name] = {
             "dtype": CODES[array.dtype.str],
@@ -312,10 +311,7 @@ class State:
             if f"{name}.bias" in self.arrays
             else np.zeros(len(W))
         )
-        if b.shape != (len(W),):
-            raise ValueError(
-                f"{self.source}: {name}.bias: expected shape ({len(W)},), got {b.shape}"
-            )
+        check(f"{self.source}: {name}.bias", b.shape == (len(W),), f"shape ({len(W)},)", b.shape)
         return Linear(W, b)
 
     def array(self, name: str, ndim: int | None = None) -> NDArray[np.float64]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._arrays import check
 from ..models.bag import Bag
 from .arrays import H5_SUFFIXES, read_arrays
 from .atomic import reading, regular_file
@@ -84,10 +85,8 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     Bag(n=3, D=5, float32, coords)
     """
     path = regular_file(path)
-    if path.suffix.lower() not in SUFFIXES:
-        raise ValueError(
-            f"{path}: expected a bag in a file ending in {', '.join(SUFFIXES)}, got {path.suffix!r}"
-        )
+    expected = f"a bag in a file ending in {', '.join(SUFFIXES)}"
+    check(str(path), path.suffix.lower() in SUFFIXES, expected, repr(path.suffix))
     attrs: dict[str, Any] = {}
     if path.suffix.lower() in H5_SUFFIXES:
         wanted = (

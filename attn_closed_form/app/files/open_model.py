@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..._arrays import real, whole
+from ..._arrays import check, real, whole
 from ...attention.weights import AXES, BIASES, AttentionWeights, sinusoidal_positions
 from ..models.bag_classifier import BagClassifier
 from ..models.protocol import Model
@@ -114,8 +114,8 @@ def save_model(
     ('negative', 'positive')
     """
     stored = np.dtype(dtype)
-    if stored not in (np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.float16)):
-        raise ValueError(f"dtype: expected float64, float32 or float16, got {stored}")
+    known = (np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.float16))
+    check("dtype", stored in known, "float64, float32 or float16", stored)
     arrays = weights_to_arrays(model.weights)
     for name, array in arrays.items():
         if array.dtype.kind == "f":
@@ -161,10 +161,8 @@ def load_model(path: str | os.PathLike[str]) -> TextClassifier:
 
 
 def _text_model(arrays: Arrays, source: str) -> TextClassifier:
-    if "vocabulary" not in arrays:
-        raise ValueError(
-            f"{source}: expected an array 'vocabulary', got only {sorted(arrays)}; load_weights reads bare weights"
-        )
+    received = f"only {sorted(arrays)}; load_weights reads bare weights"
+    check(str(source), "vocabulary" in arrays, "an array 'vocabulary'", received)
     weights = weights_from_arrays(arrays, source)
     with reading(source, "model"):
         about: Any = {"outputs": [], "temperature": 1.0, "special_words": [CLS, UNK], "card": {}}
@@ -292,8 +290,7 @@ def from_torch_state_dict(
     if W_p is None:
         W_p = sinusoidal_positions(T_MAX if T_max is None else T_max, d_e, base)
     W_p = real("W_p", W_p)
-    if W_p.ndim != 2:
-        raise ValueError(f"W_p: expected shape (T_max, {d_e}), got {W_p.shape}")
+    check("W_p", W_p.ndim == 2, f"shape (T_max, {d_e})", W_p.shape)
     if T_max is not None and T_max != len(W_p):
         raise ValueError(
             f"T_max: expected {len(W_p)}, the rows of W_p, got {T_max!r}; cut W_p for a shorter model"
@@ -310,10 +307,7 @@ def _fields(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any
     """Return the arguments of `AttentionWeights` from a state dict, with the heads stacked."""
     state = read_state(source)
     K = len({key.split(".")[1] for key in state.keys(HEAD)})
-    if K == 0:
-        raise ValueError(
-            f"{state.source}: expected weights 'heads.0.query.weight' and so on, got no heads"
-        )
+    check(state.source, K != 0, "weights 'heads.0.query.weight' and so on", "no heads")
     fields: dict[str, Any] = {"W_e": state.array("embedding.weight")}
     for name, letter in LETTERS.items():
         for kind, prefix in (("weight", "W"), ("bias", "b")):

@@ -38,6 +38,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._arrays import check
 from .atomic import check_size, reading, regular_file
 
 # Formats by the suffix of a file.
@@ -123,8 +124,7 @@ def _gathered(
 def read_columns(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
     """Return the columns of a table by name, or raise a ValueError for a table without rows."""
     rows = list(_gathered(path))
-    if not rows:
-        raise ValueError(f"{path}: expected a header and at least one row, got none")
+    check(str(path), len(rows) > 0, "a header and at least one row", "none")
     return {name: [row.get(name) for row in rows] for name in rows[0]}
 
 
@@ -410,8 +410,7 @@ def read_labelled(
     if left_out:
         shown = f"{source}: omitted {left_out:,} of {left_out + len(texts):,} rows without a text or a label"
         warnings.warn(shown, TableWarning, stacklevel=2)
-    if not texts:
-        raise ValueError(f"{source}: expected rows with a text and a label, got none")
+    check(str(source), len(texts) > 0, "rows with a text and a label", "none")
     names = class_names(raw, f"{source}: column {label_column!r}")
     if classes is None:
         distinct = set(names)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._arrays import whole
+from ..._arrays import check, whole
 from ..._types import Array
 from ..files.arrays import Linear, State
 from .bag_network import ACTIVATIONS, NORMALIZATIONS, Attention, BagNetwork, Layer
@@ -367,10 +367,7 @@ def _build_vjepa(state: State, layout: Layout, options: Options) -> BagNetwork:
     start = query.removesuffix("query_tokens") + "cross_attention_block."
     Q, a = state.linear(f"{start}q")
     queries = _rows(state.array(query)) @ Q.T + a
-    if len(queries) != 1:
-        raise ValueError(
-            f"{query}: expected one query, got {len(queries)}; each has a separate output"
-        )
+    check(query, len(queries) == 1, "one query", f"{len(queries)}; each has a separate output")
     state.leave(f"{start}proj.")
     out = state.layer("linear|head|classifier")
     return _probe(queries, _parts(state, start, "kv"), out, options)
@@ -390,10 +387,7 @@ def _build_multihead(state: State, layout: Layout, options: Options) -> BagNetwo
         biases = [np.zeros(len(W)) for W in weights]
     (Q, a), *parts = map(Linear, weights, biases)
     queries = _rows(state.array(query)) @ Q.T + a
-    if len(queries) != 1:
-        raise ValueError(
-            f"{query}: expected one query, got {len(queries)}; each has a separate output"
-        )
+    check(query, len(queries) == 1, "one query", f"{len(queries)}; each has a separate output")
     projection = state.linear(f"{start}out_proj")
     head = state.layer(r"(?:.*\.)?(?:head|fc|classifier|linear|out|output)(?:\.\d+)?")
     return _probe(queries, parts, _after(projection, head), options)

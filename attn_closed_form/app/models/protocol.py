@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._arrays import positive, softmax
+from ..._arrays import check, positive, softmax
 from ..._types import Array, Masks
 from ...game.pooled_game import PooledGame
 from ...game.scores import PooledScores
@@ -199,13 +199,12 @@ class Model:
         """Check the names of C logits and the temperature; default names are the given ones, or numbers."""
         names = tuple(map(str, self.outputs)) or tuple(default) or tuple(map(str, range(max(C, 2))))
         if len(names) != C and not (C == 1 and len(names) == 2):
-            if C > 1:
-                expected = f"{C} class names"
-            else:
+            expected = f"{C} class names"
+            if C == 1:
                 expected = "2 class names, or 1 name (such as 'risk')"
-            raise ValueError(f"outputs: expected {expected}, got {len(names)}: {names}")
-        if "" in names or len(set(names)) != len(names):
-            raise ValueError(f"outputs: expected different, non-empty names, got {names}")
+            check("outputs", False, expected, f"{len(names)}: {names}")
+        differ = len(set(names)) == len(names)
+        check("outputs", differ and "" not in names, "different, non-empty names", names)
         positive("temperature", self.temperature)
         object.__setattr__(self, "outputs", names)
 

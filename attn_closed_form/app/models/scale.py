@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._arrays import check
 from ..._types import Array
 from ...game.links import Link, LinkedGame
 from ...game.pooled_game import PooledGame
@@ -90,11 +91,9 @@ class ExplainedScale:
         if self.link is None:
             return float(value)
         if not self.in_percent:
-            if not value > 0:
-                raise ValueError(f"threshold: expected a risk above 0, got {value!r}")
+            check("threshold", value > 0, "a risk above 0", repr(value))
             return math.log(value)
-        if not 0 < value < 1:
-            raise ValueError(f"threshold: expected a probability between 0 and 1, got {value!r}")
+        check("threshold", 0 < value < 1, "a probability between 0 and 1", repr(value))
         return self.temperature * (math.log(value) - math.log1p(-value))
 
     def game(self, game: PooledGame) -> PooledGame | LinkedGame:

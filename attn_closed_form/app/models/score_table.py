@@ -18,13 +18,22 @@ from typing import Any
 
 import numpy as np
 
-from ..._arrays import numbered, real
+from ..._arrays import check, numbered, real
+from ..._shapes import axis_sizes
 from ...game.scores import PooledScores
 from ..files.atomic import reading
 from ..files.tables import read_columns
 from .protocol import TableModel
 from .units import Units
 
+# The axes of the columns: n units, C outputs.
+AXES: dict[str, tuple[str | int, ...]] = {
+    "outputs": ("C",),
+    "s": (1, "n"),
+    "v": ("C", "n"),
+    "s_absent": (1, "n"),
+    "v_absent": ("C", "n"),
+}
 # Columns of numbers, as `PooledScores` names them.
 NUMBERS = ("s", "v", "s_absent", "v_absent")
 # All columns that a table may have.
@@ -111,18 +120,13 @@ def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:
         several = [f"{name}_{output}" for output in outputs]
         if name not in columns and all(column in columns for column in several):
             columns[name] = [columns.pop(column) for column in several]
+    received = ", ".join(map(str, columns)) or "none"
     for name in ("s", "v"):
-        if name not in columns:
-            raise ValueError(
-                f"scores: expected a column {name!r}, got {', '.join(map(str, columns)) or 'none'}"
-            )
-    if unknown := [str(name) for name in columns if name not in COLUMNS]:
-        raise ValueError(
-            f"scores: expected columns among {', '.join(COLUMNS)}; got {', '.join(unknown)}"
-        )
-    for name in (name for name in NUMBERS if name in columns):
-        columns[name] = np.atleast_2d(real(name, columns[name]).astype(np.float64))
-        shape = (len(outputs) if name.startswith("v") else 1, columns["s"].shape[-1])
-        if columns[name].shape != shape:
-            raise ValueError(f"{name}: expected shape {shape}, got {columns[name].shape}")
+        check("scores", name in columns, f"a column {name!r}", received)
+    unknown = [str(name) for name in columns if name not in COLUMNS]
+    check("scores", not unknown, f"columns among {', '.join(COLUMNS)}", ", ".join(unknown))
+    for name in NUMBERS:
+        if name in columns:
+            columns[name] = np.atleast_2d(real(name, columns[name]).astype(np.float64))
+    axis_sizes({"outputs": np.zeros(len(outputs)), **columns}, AXES)
     return columns

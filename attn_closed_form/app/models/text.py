@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._arrays import run_lengths, whole
+from ..._arrays import check, run_lengths, whole
 from ..._types import Ids
 
 # The special words of our own vocabularies.
@@ -253,10 +253,9 @@ class Vocabulary(tuple[str, ...]):
                     f"words: expected different words, got {word!r} at ids {self._ids[word]} and {i}"
                 )
         for special in (cls, unk):
-            if special not in self:
-                raise ValueError(
-                    f"words: expected {special} among them, got {len(self)} words without it"
-                )
+            check(
+                "words", special in self, f"{special} among them", f"{len(self)} words without it"
+            )
         self.cls_id = self._ids[cls]
         self.unk_id = self._ids[unk]
 

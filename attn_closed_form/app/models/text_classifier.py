@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._arrays import check
 from ..._types import Array, Ids
 from ...attention.gradient import (
     classifier_lrp,
@@ -81,15 +82,15 @@ class TextClassifier(TextModel):
                 f"vocabulary: expected a Vocabulary, got {type(self.vocabulary).__name__}"
             )
         weights, vocabulary, C = self.weights, self.vocabulary, self.weights.C
-        if len(vocabulary) != weights.D:
-            raise ValueError(
-                f"vocabulary: expected D={weights.D} words, one per row of W_e, got {len(vocabulary)}"
-            )
-        if (vocabulary.cls_id, vocabulary.unk_id) != (weights.cls, weights.unk):
-            raise ValueError(
-                f"vocabulary: expected {vocabulary.cls} at id {weights.cls} and {vocabulary.unk} at id {weights.unk}, "
-                f"got {vocabulary.cls_id} and {vocabulary.unk_id}"
-            )
+        check(
+            "vocabulary",
+            len(vocabulary) == weights.D,
+            f"D={weights.D} words, one per row of W_e",
+            len(vocabulary),
+        )
+        fits = (vocabulary.cls_id, vocabulary.unk_id) == (weights.cls, weights.unk)
+        expected = f"{vocabulary.cls} at id {weights.cls} and {vocabulary.unk} at id {weights.unk}"
+        check("vocabulary", fits, expected, f"{vocabulary.cls_id} and {vocabulary.unk_id}")
         self.name_outputs(
             C, ("negative", "positive") if C == 1 else [f"class {c}" for c in range(C)]
         )

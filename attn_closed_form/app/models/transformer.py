@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._arrays import members, numbered, spearman, whole
+from ..._arrays import check, members, numbered, spearman, whole
 from ..._progress import Report, stages
 from ..._types import Array, Ids, Masks, Span, Tokens
 from ...game.engine.budget import ToleranceError
@@ -548,10 +548,12 @@ class TransformerClassifier(TextModel):
         A continuation c_1 ... c_m has the log-probability sum_k log p(c_k), and everything else has the probability
         sum_k p(c_1) ... p(c_{k-1}) (1 - p(c_k)).
         """
-        if not self.continuations:
-            raise ValueError(
-                "continuations: expected what may follow the text, such as (' good',), got none"
-            )
+        check(
+            "continuations",
+            len(self.continuations) > 0,
+            "what may follow the text, such as (' good',)",
+            "none",
+        )
         logits: dict[tuple[int, ...], Array] = {}
         sides = []
         for ids in self._continuations:

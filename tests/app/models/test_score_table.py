@@ -97,7 +97,7 @@ def test_tables_in_files(tmp_path):
     ("raw", "error", "message"),
     [
         ({"s": [0.0]}, ValueError, "expected a column 'v', got s"),
-        ({"s": [0.0, 1.0], "v": [1.0]}, ValueError, r"v: expected shape \(1, 2\)"),
+        ({"s": [0.0, 1.0], "v": [1.0]}, ValueError, "v: expected shape"),
         ({"s": ["a"], "v": [1.0]}, ValueError, "s: expected an array of real numbers"),
         ({"s": [0.0], "v": [1.0], "w": [1.0]}, ValueError, "got w"),
         (
