@@ -244,7 +244,7 @@ def _print(args: argparse.Namespace, explanations: Explanations) -> None:
 
 def explain_folder(args: argparse.Namespace) -> int:
     """Explain every bag of a folder; the status is 1 if none of them could be explained."""
-    from ..run.plan import input_files
+    from ..run.inputs import input_files
     from ..run.summary import BAG_TABLE, write_bag_table
     from ..run.task import Task
 

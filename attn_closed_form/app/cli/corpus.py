@@ -85,7 +85,7 @@ SUMMARY_OPTIONS = {
 def run(args: argparse.Namespace) -> int:
     """Explain every row. The status is 1 if no row could be explained, and 130 or 143 if the run was stopped."""
     from ..files.bags import SUFFIXES
-    from ..run.plan import input_files
+    from ..run.inputs import input_files
     from ..run.task import Task
     from ..run.writers import write_results
 

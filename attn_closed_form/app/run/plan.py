@@ -1,9 +1,4 @@
-"""The folder of a run: its inputs, its parts, and the finished parts. Only one run at a time may use a folder.
-
-**Inputs** are tables or bags. Workers start in the middle of a table, which is possible for Parquet but not for gzipped
-CSV. Tables in other formats (`files/tables.py`) are therefore copied once to a Parquet file of text, which exists for
-the duration of the run. Parquet files with long row groups are copied too, because a row group is read from its
-beginning. In a folder of bags, every bag is an input with one row: its name, in the column `path`.
+"""The folder of a run: its parts, and the finished parts. Only one run at a time may use a folder.
 
 **Parts.** A part is a range of rows of one input and becomes one Parquet file, such as `part-000000.parquet`. It is
 written in the folder `_work` and then renamed. Every file in the folder is thus complete, and the next run resumes with
@@ -18,42 +13,44 @@ two runs. Bags are independent of each other: bags may be added, and those with 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files.atomic import check_size, reading, replacing
-from ..files.bags import SUFFIXES as BAG_SUFFIXES
-from ..files.tables import EXPECTED, FORMATS, check_columns, read_rows, table_format
+from ..files.atomic import replacing
 from .columns import result_columns
-from .task import RunError, Task, pyarrow, sha256
+from .inputs import (
+    copy_table,
+    describe,
+    fingerprint,
+    input_files,
+    is_bag,
+    is_read_in_place,
+    open_parquet,
+    row_tables,
+)
+from .task import RunError, Task, pyarrow
 
+# The manifest, the key of the request in its metadata, and the folder for unfinished parts.
 MANIFEST = "_corpus.parquet"
 METADATA = b"attn_closed_form.app.run"
 WORK = "_work"
-COPIED_ROWS = 2_000  # rows of a copied table in memory
-ROW_GROUP = 1_024  # rows in the memory of a worker
-MAX_COLUMNS = (
-    16_384  # maximum for a copied table, as in Excel; Parquet needs memory and time for each column
-)
-LONGEST_GROUP = (
-    8 * ROW_GROUP
-)  # maximum number of rows of a row group that a worker may have to skip
-PART_ROWS = 500  # maximum rows per part on one machine, which an interruption costs each worker
-CLUSTER_ROWS = (
-    50_000  # maximum rows per part on a cluster, where a billion rows are then 20,000 files
-)
+# Tuning: rows of a part. An interruption costs each worker one part, and all workers wait for the
+# last part at the end of a run, so each gets some 16 of them. A part of fewer than 20 rows takes
+# longer to write than to explain.
+PART_ROWS = 500
 LEAST_ROWS = 20
-WORKER_PARTS = (
-    16  # parts per local worker, because all workers wait for the last part at the end of a run
-)
-CLUSTER_PARTS = 4_000  # enough to keep a thousand workers busy
+WORKER_PARTS = 16
+# Tuning: parts on a cluster, enough to keep a thousand workers busy, and their maximum number of
+# rows, with which a billion rows are 20,000 files.
+CLUSTER_PARTS = 4_000
+CLUSTER_ROWS = 50_000
 
 
 @dataclass(frozen=True)
@@ -68,9 +65,7 @@ class Part:
     target: str  # the file
     work: str  # the folder where it is written before it is renamed
     columns: Sequence[str] = ()  # the user's columns
-    refused: Mapping[int, str] = field(
-        default_factory=dict
-    )  # rows that are skipped, with the reason
+    refused: Mapping[int, str] = field(default_factory=dict)  # reasons for skipping rows
 
     @property
     def rows(self) -> int:
@@ -81,26 +76,33 @@ class Part:
         """Yield Arrow tables of at most ROW_GROUP rows, with the column of inputs and the user's columns."""
         pa = pyarrow()
         source = Path(self.source)
-        if _is_bag(source):
+        if is_bag(source):
             yield pa.table({"path": [source.name]})
             return
-        with _parquet(self.source) as file:
+        with open_parquet(self.source) as file:
             names = [name for name in file.schema_arrow.names if name in {column, *self.columns}]
-            groups: list[int] = []
-            before = skip = 0
-            for number in range(file.metadata.num_row_groups):
-                count = file.metadata.row_group(number).num_rows
-                if before < self.stop and before + count > self.start:
-                    skip = skip if groups else self.start - before
-                    groups.append(number)
-                before += count
-        left = self.rows
-        for table in _row_tables(source, names, groups):
-            piece = table.slice(skip, left)
-            skip = max(0, skip - table.num_rows)
-            left = left - piece.num_rows
+            groups, skipped = self._row_groups(file.metadata)
+        remaining = self.rows
+        for table in row_tables(source, names, groups):
+            piece = table.slice(skipped, remaining)
+            skipped = max(0, skipped - table.num_rows)
+            remaining -= piece.num_rows
             if piece.num_rows:
                 yield piece
+
+    def _row_groups(self, metadata: Any) -> tuple[list[int], int]:
+        """Return the row groups that have rows of this part, and the number of rows before them there."""
+        groups: list[int] = []
+        skipped = 0
+        first = 0  # row of the group
+        for number in range(metadata.num_row_groups):
+            end = first + metadata.row_group(number).num_rows
+            if first < self.stop and end > self.start:
+                if not groups:
+                    skipped = self.start - first
+                groups.append(number)
+            first = end
+        return groups, skipped
 
 
 class Plan(NamedTuple):
@@ -197,191 +199,21 @@ def _lock(folder: Path) -> int:
     return handle
 
 
-# Inputs
-
-
-def input_files(source: str | os.PathLike[str]) -> list[Path]:
-    """Return the inputs: one file, or the tables of a folder in the order of their names, or its bags."""
-    source = Path(source)
-    if not source.is_dir():
-        if not source.exists():
-            raise FileNotFoundError(f"{source}: no such file or folder; expected {EXPECTED}")
-        return [source]
-    files = sorted(
-        file for file in source.iterdir() if file.is_file() and not file.name.startswith((".", "_"))
-    )
-    tables = [
-        file for file in files if Path(file.name.removesuffix(".gz")).suffix.lower() in FORMATS
-    ]
-    bags = {file.stem: file for file in reversed(files) if _is_bag(file)}
-    for file in files if not tables else ():
-        if _is_bag(file) and bags[file.stem] != file:
-            raise RunError(
-                f"{source}: expected one file per bag, got {bags[file.stem].name} and {file.name}"
-            )
-    if not (tables or bags):
-        kinds = f"tables ({', '.join(FORMATS)}) or bags ({', '.join(BAG_SUFFIXES)})"
-        raise RunError(f"{source}: expected {kinds} in this folder, found none")
-    return tables or sorted(bags.values())
-
-
-def _is_bag(file: Path) -> bool:
-    return file.suffix.lower() in BAG_SUFFIXES
-
-
-def _fingerprint(file: Path) -> dict[str, str]:
-    """Return the name and a fingerprint of the contents of an input."""
-    stat = file.stat()
-    if _is_bag(file):
-        contents = f"{stat.st_size} bytes, time {stat.st_mtime_ns}"
-    else:
-        contents = sha256(file)
-    return {"name": file.name, "contents": contents}
-
-
-def _read_in_place(file: Path) -> bool:
-    """Return whether workers can read this input directly: a bag, or a Parquet file with short row groups."""
-    if _is_bag(file):
-        return True
-    if table_format(file) != "parquet":
-        return False
-    with _parquet(file) as table:
-        about = table.metadata
-        return all(
-            about.row_group(i).num_rows <= LONGEST_GROUP for i in range(about.num_row_groups)
-        )
-
-
-def _copy(file: Path, target: Path, column: str) -> None:
-    """Copy a table to a Parquet file of text with short row groups; structs of scores remain structs."""
-    pa = pyarrow()
-    if table_format(file) == "parquet":
-        with _parquet(file) as table:
-            schema = table.schema_arrow
-        with replacing(target) as partial, pa.parquet.ParquetWriter(partial, schema) as writer:
-            for part in _row_tables(file, schema.names):
-                writer.write_table(part)
-        return
-    if table_format(file) == "jsonl":
-        header = read_rows(file)
-    else:
-        header = islice(read_rows(file), 1)
-    types = dict.fromkeys((name for row in header for name in row), pa.string())
-    if not types:
-        raise RunError(f"{file}: expected at least one row, got none")
-    if len(types) > MAX_COLUMNS:
-        raise RunError(f"{file}: expected at most {MAX_COLUMNS:,} columns, got {len(types):,}")
-    rows = read_rows(file)
-    batch = list(islice(rows, COPIED_ROWS))
-    if isinstance(batch[0].get(column), dict):
-        types[column] = pa.array([row.get(column) for row in batch]).type
-    texts = [name for name, kind in types.items() if kind == pa.string()]
-    with (
-        replacing(target) as partial,
-        pa.parquet.ParquetWriter(partial, pa.schema(types)) as writer,
-    ):
-        while batch:
-            for row in batch:
-                row.update({name: _text(row[name]) for name in texts if row.get(name) is not None})
-            writer.write_table(pa.Table.from_pylist(batch, schema=pa.schema(types)))
-            batch = list(islice(rows, COPIED_ROWS))
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _parquet(file: str | os.PathLike[str], encoded: Sequence[str] = ()) -> Any:
-    """Open a Parquet file; the columns in `encoded` are read as dictionaries."""
-    pa = pyarrow()
-    try:
-        return pa.parquet.ParquetFile(file, memory_map=True, read_dictionary=list(encoded))
-    except (ValueError, OSError) as error:
-        raise RunError(
-            f"{file}: not a readable Parquet file ({str(error).splitlines()[0]})"
-        ) from None
-
-
-def _row_tables(
-    path: Path, columns: Sequence[str], groups: Sequence[int] | None = None
-) -> Iterator[Any]:
-    """Yield tables of ROW_GROUP rows; the last one may be shorter.
-
-    A file that is damaged, or that is small and would fill the memory, is an error: a text that is stored once may be
-    that of every row. Texts are therefore read as dictionaries, and measured before they are expanded.
-    """
-    pa = pyarrow()
-    with _parquet(path) as file:
-        schema = pa.schema([field for field in file.schema_arrow if field.name in columns])
-    encoded = [
-        field.name
-        for field in schema
-        if field.type in (pa.string(), pa.large_string(), pa.binary())
-    ]
-    with reading(path, "Parquet"), _parquet(path, encoded) as file:
-        waiting = schema.empty_table()
-        for batch in file.iter_batches(
-            ROW_GROUP, row_groups=groups, columns=schema.names, use_threads=False
-        ):
-            batch.validate(full=True)  # otherwise indices and offsets could point outside the data
-            length = 0
-            for column in batch.columns:
-                if pa.types.is_dictionary(column.type) and column.type.value_type in (
-                    pa.string(),
-                    pa.large_string(),
-                ):
-                    lengths = pa.compute.binary_length(column.dictionary)
-                    length += pa.compute.sum(lengths.take(column.indices)).as_py() or 0
-            check_size(length, path)
-            waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch]).cast(schema)])
-            while waiting.num_rows >= ROW_GROUP:  # batches of dictionaries end where row groups end
-                yield waiting.slice(0, ROW_GROUP).combine_chunks()
-                waiting = waiting.slice(ROW_GROUP)
-        if waiting.num_rows:
-            yield waiting.combine_chunks()
-
-
-def _describe(file: Path, source: Path, column: str) -> tuple[int, Any]:
-    """Return the number of rows and the schema of an input, which must have the column."""
-    if _is_bag(source):
-        rows = 1
-        schema = pyarrow().schema([("path", pyarrow().string())])
-    else:
-        with reading(file, "Parquet"), _parquet(source) as table:
-            rows = int(table.metadata.num_rows)
-            schema = table.schema_arrow.remove_metadata()
-    try:
-        check_columns(file, schema.names, [column])
-    except ValueError as error:
-        raise RunError(f"{error}; use --column to name it") from None
-    return rows, schema
-
-
-# Requests and manifests
-
-
 def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> Plan:
     earlier = read_manifest(folder)
-    if earlier is None:
-        order = {}
-    else:
-        order = {file["name"]: n for n, file in enumerate(earlier["files"])}
-    files = sorted(
-        files, key=lambda file: order.get(file.name, len(order))
-    )  # new bags follow those of earlier runs
-    bags = _is_bag(files[0])
-    work = folder / WORK
-    sources = [
-        (file if _read_in_place(file) else work / f"input-{number}.parquet").absolute()
-        for number, file in enumerate(files)
-    ]
+    if earlier is not None:  # new bags follow those of earlier runs
+        order = {file["name"]: number for number, file in enumerate(earlier["files"])}
+        files = sorted(files, key=lambda file: order.get(file.name, len(order)))
+    bags = is_bag(files[0])
+    sources = []
+    for number, file in enumerate(files):
+        source = file if is_read_in_place(file) else folder / WORK / f"input-{number}.parquet"
+        sources.append(source.absolute())
 
     def copy_tables(wanted: set[Path]) -> None:
         for file, source in zip(files, sources, strict=True):
             if source in wanted and not source.exists():
-                _copy(file, source, task.column)
+                copy_table(file, source, task.column)
 
     request = _request(files, task)
     if earlier is None:
@@ -389,12 +221,13 @@ def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> P
         manifest = _begin(files, sources, folder, task, request, workers)
     else:
         manifest = _resumed(folder, earlier, request, bags)
-    parts = [
-        (part, _is_done(Path(part.target), bags)) for part in _cut(files, sources, folder, manifest)
-    ]
-    done, missing = (
-        [part for part, is_done in parts if is_done == wanted] for wanted in (True, False)
-    )
+    done = []
+    missing = []
+    for part in _cut(files, sources, folder, manifest):
+        if _is_done(Path(part.target), bags):
+            done.append(part)
+        else:
+            missing.append(part)
     copy_tables({Path(part.source) for part in missing})
     return Plan(missing, done, manifest["rows"], sum(part.rows for part in done))
 
@@ -404,7 +237,7 @@ def _request(files: Sequence[Path], task: Task) -> dict[str, Any]:
     names = ("column", "columns", "max_chars", "model_options", "region", "files")
     options = {name.replace("_", "-"): getattr(task, name) for name in names}
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
-        contents = list(threads.map(_fingerprint, files))
+        contents = list(threads.map(fingerprint, files))
     request = {
         "version": task.version,
         "options": {**options, "method": task.methods, **asdict(task.settings)},
@@ -442,7 +275,7 @@ def _begin(
 ) -> dict[str, Any]:
     """Read the schemas of all inputs, determine the columns, and write the manifest."""
     pa = pyarrow()
-    described = (_describe(*pair, task.column) for pair in zip(files, sources, strict=True))
+    described = (describe(*pair, task.column) for pair in zip(files, sources, strict=True))
     rows, schemas = zip(*described, strict=True)
     try:
         merged = pa.unify_schemas(schemas, promote_options="permissive")
@@ -453,7 +286,7 @@ def _begin(
             raise RunError(
                 f"--columns: expected names among {', '.join(merged.names)}, got {name!r}"
             )
-    names = [name for name in merged.names if name != task.column or _is_bag(sources[0])]
+    names = [name for name in merged.names if name != task.column or is_bag(sources[0])]
     results = {"row": pa.int64(), **result_columns(task)}
     if task.columns is None:
         columns = names
@@ -490,9 +323,11 @@ def _resumed(
         )
     if earlier["model"]["sha256"] != request["model"]["sha256"]:
         differences.append("the model is a different one")
-    if [file["name"] for file in files[: len(before) if bags else None]] != [
-        file["name"] for file in before
-    ]:
+    names = [file["name"] for file in files]
+    names_before = [file["name"] for file in before]
+    if bags:  # bags may be added
+        names = names[: len(names_before)]
+    if names != names_before:
         differences.append("the input files are different")
     for number, (old, new) in enumerate(zip(before, files, strict=False)):
         retried = bags and not _is_done(_target(folder, number), bags)
@@ -530,10 +365,12 @@ def size_of_parts(rows: int, workers: int | None) -> int:
     (500, 20, 250, 50000)
     """
     if workers is None:
-        most, parts = (CLUSTER_ROWS, CLUSTER_PARTS)
+        most_rows = CLUSTER_ROWS
+        parts = CLUSTER_PARTS
     else:
-        most, parts = (PART_ROWS, WORKER_PARTS * workers)
-    return min(most, max(LEAST_ROWS, -(-rows // parts)))
+        most_rows = PART_ROWS
+        parts = WORKER_PARTS * workers
+    return min(most_rows, max(LEAST_ROWS, math.ceil(rows / parts)))
 
 
 def _target(folder: Path, number: int) -> Path:
@@ -542,13 +379,12 @@ def _target(folder: Path, number: int) -> Path:
 
 def _is_done(target: Path, bags: bool) -> bool:
     """Return whether a part is finished; a bag with an error is not."""
-    if not (bags and target.exists()):
-        return target.exists()
-    return bool(
-        pyarrow()
-        .parquet.read_table(target, columns=["error"], partitioning=None)["error"]
-        .null_count
-    )
+    if not target.exists():
+        return False
+    if not bags:
+        return True
+    table = pyarrow().parquet.read_table(target, columns=["error"], partitioning=None)
+    return bool(table["error"].null_count)
 
 
 def _cut(

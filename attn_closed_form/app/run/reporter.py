@@ -15,8 +15,9 @@ from ..._progress import rich_progress
 from ..show.sanitize import visible
 from .runner import Progress
 
+# Tuning, in seconds: the time whose rate is shown, and the time between two lines of a log.
 WINDOW = 30.0
-EVERY = 10.0  # seconds between two lines
+LINE_SECONDS = 10.0
 
 
 class Meter:
@@ -59,21 +60,23 @@ class Meter:
 
     def line(self) -> str:
         """Return the progress in one line."""
-        (then, rows) = self.history[0]
-        (now, more) = self.history[-1]
-        if now > then:
-            rate = (more - rows) / (now - then)
-        else:
-            rate = 0.0
+        begin, rows_at_begin = self.history[0]
+        end, rows_at_end = self.history[-1]
+        rate = 0.0
+        if end > begin:
+            rate = (rows_at_end - rows_at_begin) / (end - begin)
         share = 100 * self.done // max(1, self.total)
         pieces = [
             f"{self.done:,} of {self.total:,} {self.unit} ({share}%)",
             f"{rate:,.0f} per second",
-            f"{show_time((self.total - self.done) / rate)} left" if rate > 0 else "",
-            f"{self.last.failed:,} with an error" if self.last.failed else "",
-            f"{self.last.lost:,} workers lost" if self.last.lost else "",
         ]
-        return ", ".join(filter(None, pieces))
+        if rate > 0:
+            pieces.append(f"{show_time((self.total - self.done) / rate)} left")
+        if self.last.failed:
+            pieces.append(f"{self.last.failed:,} with an error")
+        if self.last.lost:
+            pieces.append(f"{self.last.lost:,} workers lost")
+        return ", ".join(pieces)
 
 
 def show_time(seconds: float) -> str:
@@ -110,17 +113,15 @@ def reported(meter: Meter, mode: str | None = None) -> Iterator[Callable[[Progre
         if bar is not None:
             if progress.note:
                 bar.console.print(visible(progress.note), markup=False, highlight=False)
-            if progress.failed:
-                errors = f", {progress.failed:,} with an error"
-            else:
-                errors = ""
+            errors = f", {progress.failed:,} with an error" if progress.failed else ""
             bar.update(row, completed=meter.done, description=f"explaining{errors}")
         elif mode != "none":
             now = meter.history[-1][0]
-            due = now - printed >= EVERY
-            printed = now if due else printed
-            for line in [visible(progress.note)] * bool(progress.note) + [meter.line()] * due:
-                print(line, file=sys.stderr, flush=True)
+            if progress.note:
+                print(visible(progress.note), file=sys.stderr, flush=True)
+            if now - printed >= LINE_SECONDS:
+                printed = now
+                print(meter.line(), file=sys.stderr, flush=True)
 
     with bar or nullcontext():
         yield show

@@ -19,8 +19,10 @@ pq = pytest.importorskip("pyarrow.parquet")
 from attn_closed_form import BagClassifier, ScoreTable, Settings, explain, load_demo_model  # noqa: E402
 from attn_closed_form.app.models.bag_network import Attention, BagNetwork, Layer  # noqa: E402
 from attn_closed_form.app.run import batch as batches  # noqa: E402
-from attn_closed_form.app.run import cluster  # noqa: E402
-from attn_closed_form.app.run import plan as planning  # noqa: E402
+from attn_closed_form.app.run import (  # noqa: E402
+    cluster,
+    inputs,
+)
 from attn_closed_form.app.run.plan import MANIFEST, planned  # noqa: E402
 from attn_closed_form.app.run.runner import explain_part, run  # noqa: E402
 from attn_closed_form.app.run.task import RunError, Task  # noqa: E402
@@ -143,7 +145,7 @@ def as_json(rows):
 @pytest.mark.parametrize("compressed", [False, True])
 def test_other_formats_give_the_rows_of_parquet(tmp_path, monkeypatch, name, make, compressed):
     monkeypatch.setattr(
-        planning, "COPIED_ROWS", 8
+        inputs, "COPIED_ROWS", 8
     )  # several batches, so that parts begin in the middle of one
     rows = [{"id": f"no. {i}", "text": text} for i, text in enumerate(texts(23))]
     data = make(rows)
@@ -157,7 +159,7 @@ def test_other_formats_give_the_rows_of_parquet(tmp_path, monkeypatch, name, mak
 
 
 def test_columns_of_json_become_text(tmp_path, monkeypatch):
-    monkeypatch.setattr(planning, "COPIED_ROWS", 2)
+    monkeypatch.setattr(inputs, "COPIED_ROWS", 2)
     values = [1, 2, 2.5, None, "x", [1]]
     lines = [
         json.dumps({"text": "fine", "mixed": value} | ({"n": i} if i > 3 else {}))
@@ -211,7 +213,7 @@ def test_the_folder_is_a_dataset_for_every_reader(source, tmp_path):
 
 
 def test_large_parts_are_written_in_groups(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(planning, "ROW_GROUP", 7)
+    monkeypatch.setattr(inputs, "ROW_GROUP", 7)
     run_all(source, tmp_path / "out", part_rows=100)
     file = pq.ParquetFile(tmp_path / "out" / "part-000000.parquet")
     assert file.metadata.num_row_groups > 2 and file.metadata.num_rows == 23
@@ -224,7 +226,7 @@ def test_a_parquet_file_with_long_row_groups_is_copied(source, tmp_path, monkeyp
     run_all(source, tmp_path / "expected")
     with planned(source, tmp_path / "in place", Task()) as plan:
         assert {Path(part.source) for part in plan.missing} == {source}
-    monkeypatch.setattr(planning, "LONGEST_GROUP", 8)
+    monkeypatch.setattr(inputs, "LONGEST_GROUP", 8)
     with planned(source, tmp_path / "copied", Task()) as plan:
         (copy,) = {part.source for part in plan.missing}
         assert Path(copy) != source and pq.read_table(copy).equals(pq.read_table(source))
