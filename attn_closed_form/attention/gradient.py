@@ -52,9 +52,9 @@ COARSE = 10
 # Tuning: the number of panels after which the requested accuracy counts as out of reach.
 MAX_PANELS = 4096
 # The integral over a panel narrower than this is below the rounding error.
-NARROWEST = 2.0**-40
+NARROWEST_PANEL = 2.0**-40
 # Tuning: numbers in one array of nodes, about 8 MB.
-BLOCK_ELEMENTS = 1 << 20
+NODE_ELEMENTS = 1 << 20
 # A token whose logit is this far below another's gets negligible attention: e^-50 is 2e-22, less than an ulp.
 NEGLIGIBLE = 50.0
 # Tuning: logits may move relative to each other by this much within a panel. A take-over, which is a few units of the
@@ -253,7 +253,7 @@ def integrated_gradients(
     size = max(np.abs(u0).max(), np.abs(u1).max(), np.finfo(float).tiny)
     total = np.zeros(ids.size)
     waiting = [(np.zeros(1), np.ones(1))]
-    block = max(1, BLOCK_ELEMENTS // (FINE * s0.size))
+    block = max(1, NODE_ELEMENTS // (FINE * s0.size))
     used = 0
     while waiting:
         left, width = waiting.pop()
@@ -268,7 +268,7 @@ def integrated_gradients(
         gap = np.abs(fine - coarse).max(axis=1, initial=0.0)
         # The error is relative to f and, if a token takes over within a narrow panel, to its contribution.
         allowed = tol * (size * width[done] * len(s0) + variation.max(axis=1, initial=0.0))
-        good = (gap <= allowed) | (width[done] < NARROWEST)
+        good = (gap <= allowed) | (width[done] < NARROWEST_PANEL)
         total += fine[good].sum(axis=0)
         done[done] = good
         # The halves of the other panels, in blocks that keep the arrays of nodes small.

@@ -22,7 +22,7 @@ from ..game.scores import PooledScores
 from .weights import AXES, BIASES, AttentionWeights, sinusoidal_positions
 
 # Tuning: numbers in one block of `predict_many`, enough to amortize a call, few enough to stay in a core's cache.
-BLOCK_ELEMENTS = 1 << 18
+DOCUMENT_ELEMENTS = 1 << 18
 # The index of an output, or C coefficients of a combination of outputs, such as the margin of two classes.
 Output = int | Sequence[float] | Array
 # Fills up the shorter documents of a block if the model has no padding; it has no mass.
@@ -153,7 +153,7 @@ def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -
     start = 0
     while start < len(order):
         longest = weights.T_max or 1 + checked[order[start]].size
-        documents_at_once = max(1, BLOCK_ELEMENTS // (longest * weights.K))
+        documents_at_once = max(1, DOCUMENT_ELEMENTS // (longest * weights.K))
         block = order[start : start + documents_at_once]
         out[block] = _predict_ids(weights, pad(weights, [checked[i] for i in block]))
         start += block.size

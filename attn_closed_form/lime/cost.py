@@ -27,7 +27,8 @@ from ..game.engine.terms import Terms, terms_of
 from .kernel import Features, Settings, as_features, check_settings
 from .law import KernelLaw, largest_on_reals
 from .moments import (
-    NARROWEST,
+    LARGEST_GRAND_WEIGHT,
+    RulePlan,
     allowed_error,
     recursion_budget,
     recursion_factor,
@@ -125,19 +126,28 @@ def lime_cost(
 
 def check_cost(game: Game, fit: Regression, settings: Settings, tol: float) -> Route:
     """Return the cheaper route that keeps `tol`, or raise a CostError if it would take too long."""
-    return _affordable(game, predicted_cost(game, fit, settings, tol))
+    return _affordable(game.d, predicted_cost(game, fit, settings, tol))
+
+
+def check_plan_cost(plan: RulePlan) -> None:
+    """Raise a CostError if the sums of a plan would take too long."""
+    unit = RULE_SECONDS
+    if not plan.engine.positive:
+        unit = COMPLEX_RULE_SECONDS
+    terms = sum(assignment.terms.size for assignment in plan.assignments)
+    _affordable(plan.engine.d, LimeCost("rule", terms, plan.steps, plan.steps * unit))
 
 
 def check_recursion_cost(game: Game, fit: Regression, tol: float) -> None:
     """Raise a CostError if the recursion over sizes would take too long."""
-    _affordable(game, _recursion_cost(game, fit, tol))
+    _affordable(game.d, _recursion_cost(game, fit, tol))
 
 
-def _affordable(game: Game, cost: LimeCost) -> Route:
+def _affordable(d: int, cost: LimeCost) -> Route:
     if cost.seconds <= MOST_SECONDS:
         return cost.route
     raise CostError(
-        f"game: LIME's limit of {game.d:,} players would take more than {MOST_SECONDS:.0f} seconds (at least "
+        f"game: LIME's limit of {d:,} players would take more than {MOST_SECONDS:.0f} seconds (at least "
         f"{cost.steps:.1e} steps, by the {cost.route}). Use a larger tol or fewer players, or estimate it with "
         "lime_sample",
         cost.seconds,
@@ -146,7 +156,7 @@ def _affordable(game: Game, cost: LimeCost) -> Route:
 
 def predicted_cost(game: Game, fit: Regression, settings: Settings, tol: float) -> LimeCost:
     """Return the cost of rules in p where every term seems to have one, otherwise that of the recursion."""
-    if fit.at_all <= NARROWEST:
+    if fit.at_all <= LARGEST_GRAND_WEIGHT:
         cost = _rule_cost(game, fit, settings, tol)
         if cost is not None:
             return cost

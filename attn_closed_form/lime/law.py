@@ -26,7 +26,7 @@ from .size_moments import last_degree
 # joins the group with the next longer rule if that adds fewer (benchmarks/lime).
 GROUP_ELEMENTS = 6_000
 # Smaller sums of 1 - E count as this, so that nothing is divided by zero; e^2 over it is above 1 in any case.
-TINY = 1e-300
+LEAST_DECAY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,14 @@ class KernelLaw:
         """The sum of the weights of all sizes."""
         return _total_weight(self.d, self.width)
 
-    def assign(self, terms: Terms, allowed: float) -> Assignment:
+    def assign(
+        self, terms: Terms, allowed: float, groups: tuple[tuple[int, ...], ...] = GROUPS
+    ) -> Assignment:
         """Return the shortest rule of each term that is accurate enough for E_p[f], E_p[f Z_j] and Delta_j.
 
-        `allowed` is the error of all terms of the game together, of which this chunk has its share. If no rule is
-        accurate enough for some term, it has the best one, and the assignment is not accurate.
+        `allowed` is the error of all terms of the game together, of which this chunk has its share. `groups` are those
+        of `rules.py` that are tried. If no rule is accurate enough for some term, it has the best one, and the
+        assignment is not accurate.
         """
         allowed = allowed * terms.sums.share / terms.sums.weight.size
         real = largest_on_reals(terms)
@@ -100,7 +103,7 @@ class KernelLaw:
         rule_of = np.full(which.size, -1)
         errors = np.full(which.size, np.inf)
         rules = list[SizeRule]()
-        for counts in GROUPS:
+        for counts in groups:
             waiting = np.flatnonzero(errors > allowed)
             if not waiting.size or counts[0] > last_degree(self.d, longest_of(counts)) + 1:
                 break
@@ -166,6 +169,6 @@ def largest_on_reals(terms: Terms) -> Array:
     absent = absent_of_piece[terms.piece_of]
     present = np.maximum(sums.players - absent, 0.0)
     # e^2 / G, where G = 0 makes it irrelevant.
-    decay = math.exp(2) / np.maximum(sums.heavy, TINY)
+    decay = math.exp(2) / np.maximum(sums.heavy, LEAST_DECAY)
     moving = present * np.minimum(1.0, decay)
     return sums.weight * (sums.background + absent + moving)

@@ -30,10 +30,11 @@ from .._arrays import allow_underflow, positive, whole
 from .._types import Array
 from ..game.engine.budget import budget
 from ..game.engine.engine_game import Game
-from .cost import FEW_PLAYERS, Route, check_cost, check_recursion_cost
+from .cost import FEW_PLAYERS, check_cost, check_plan_cost, check_recursion_cost
 from .kernel import Features, Settings, as_features, check_settings
 from .moments import moments_by_recursion, moments_by_rule, plan_rules
 from .regression import Moments, Regression, regression, weights_of
+from .rules import SHORT_GROUPS
 
 # The package's ridge for choosing features (`lime_base.py`, `feature_selection`).
 SELECTION_RIDGE = 0.01
@@ -122,16 +123,19 @@ def find_moments(game: Game, fit: Regression, settings: Settings, tol: float) ->
 
     Raises a CostError, before anything expensive is computed, if that would take too long.
     """
-    is_large = game.d > FEW_PLAYERS
-    route: Route = "rule"
-    if is_large:
-        route = check_cost(game, fit, settings, tol)
-    if route == "rule":
+    if game.d <= FEW_PLAYERS:
         plan = plan_rules(game, fit, settings, tol)
         if plan is not None:
             return moments_by_rule(plan, fit)
-    if is_large:
-        check_recursion_cost(game, fit, tol)
+        return moments_by_recursion(game, fit, tol)
+    # Short rules are enough where absent players are replaced. They are found before anything is added up.
+    plan = plan_rules(game, fit, settings, tol, SHORT_GROUPS)
+    if plan is None and check_cost(game, fit, settings, tol) == "rule":
+        plan = plan_rules(game, fit, settings, tol)
+    if plan is not None:
+        check_plan_cost(plan)
+        return moments_by_rule(plan, fit)
+    check_recursion_cost(game, fit, tol)
     return moments_by_recursion(game, fit, tol)
 
 

@@ -41,10 +41,11 @@ from ..game.engine.terms import Terms, terms_of
 from .kernel import Settings, relative_kernel
 from .law import Assignment, KernelLaw
 from .regression import Known, Moments, Regression, regression
+from .rules import GROUPS
 
 # Weight of the grand coalition, in units of pi(1), beyond which no rule in p is accurate enough: a rule has this weight
 # in its sums and has to take it off again, which costs as many digits (e^25 of the e^36 that float64 has).
-NARROWEST = math.exp(25.0)
+LARGEST_GRAND_WEIGHT = math.exp(25.0)
 # Tuning: elements (terms times players) up to which the terms of a plan are kept until they are summed. Those of larger
 # games are computed twice, which costs little next to their sums and no memory.
 KEPT_ELEMENTS = 1 << 18
@@ -58,15 +59,27 @@ class RulePlan(NamedTuple):
     assignments: list[Assignment]  # one per chunk of terms
     kept: list[Terms]  # the terms themselves, if they are few
 
+    @property
+    def steps(self) -> float:
+        """The number of terms, times nodes, times players, that are added up."""
+        nodes = sum(assignment.nodes for assignment in self.assignments)
+        return float(nodes) * self.engine.d
+
     def chunks(self) -> Iterator[tuple[Terms, Assignment]]:
         """Yield every chunk of terms with its assignment."""
         terms = self.kept or terms_of(self.engine, self.goal)
         yield from zip(terms, self.assignments, strict=True)
 
 
-def plan_rules(game: Game, fit: Regression, settings: Settings, tol: float) -> RulePlan | None:
-    """Return a rule in p for every term of a game, or None if a rule cannot keep `tol`."""
-    if fit.at_all > NARROWEST:
+def plan_rules(
+    game: Game,
+    fit: Regression,
+    settings: Settings,
+    tol: float,
+    groups: tuple[tuple[int, ...], ...] = GROUPS,
+) -> RulePlan | None:
+    """Return a rule in p, of some groups of them, for every term of a game, or None if these cannot keep `tol`."""
+    if fit.at_all > LARGEST_GRAND_WEIGHT:
         return None
     engine = game.engine_game(2 * tol / rule_factor(fit, settings))
     goal = rule_budget(engine, fit, settings, tol)
@@ -78,7 +91,7 @@ def plan_rules(game: Game, fit: Regression, settings: Settings, tol: float) -> R
     kept: list[Terms] = []
     elements = 0
     for terms in terms_of(engine, goal):
-        assignment = law.assign(terms, allowed)
+        assignment = law.assign(terms, allowed, groups)
         if not assignment.is_accurate:
             return None
         assignments.append(assignment)

@@ -48,6 +48,7 @@ GROUPS: tuple[tuple[int, ...], ...] = (
 )
 # Rules with at least this many nodes are compared with the same moments, which take longer than the rules.
 LONG = 64
+SHORT_GROUPS = tuple(group for group in GROUPS if group[-1] < LONG)
 # The numbers of nodes of all groups.
 COUNTS = tuple(count for group in GROUPS for count in group)
 # The number of nodes of the longest rule.
@@ -55,7 +56,7 @@ LONGEST = COUNTS[-1]
 # Added to the bound of E_p[f], it also bounds E_p[f 1{j present}]: (1 + cosh theta) / 2, see `game/engine/bounds.py`.
 LOG_PRESENT = np.log((1 + np.cosh(THETA)) / 2)
 # The exponent of an error bound above which the bound is useless in any case, so that exp cannot overflow.
-LARGEST_EXPONENT = 300.0
+LARGEST_LOG_ERROR = 300.0
 
 
 class SizeRule(NamedTuple):
@@ -117,7 +118,7 @@ def rule_errors(rule: SizeRule, log_bound: Array, B: Array) -> Array:
 
 
 def _exp(x: Array) -> Array:
-    return np.exp(np.minimum(x, LARGEST_EXPONENT))
+    return np.exp(np.minimum(x, LARGEST_LOG_ERROR))
 
 
 @lru_cache(maxsize=512)

@@ -35,7 +35,7 @@ def test_predict_many_is_predict(data):
 
 def test_predict_many_takes_a_matrix_and_works_in_blocks(monkeypatch):
     # By its full name: `classifier.predict` is the function.
-    monkeypatch.setattr(sys.modules["attn_closed_form.attention.predict"], "BLOCK_ELEMENTS", 60)
+    monkeypatch.setattr(sys.modules["attn_closed_form.attention.predict"], "DOCUMENT_ELEMENTS", 60)
     model = make_weights(PRIMES, seed=1)
     ids = np.random.default_rng(0).integers(0, model.D, size=(11, 5))
     got = predict_many(model, ids)

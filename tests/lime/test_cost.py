@@ -50,13 +50,17 @@ def test_thousands_of_deleted_words_are_refused_before_they_are_computed(monkeyp
     def never(*args):
         raise AssertionError("computed after all")
 
+    def only_short_rules(*args):
+        assert len(args) == 5, "long rules are built"
+        return plan_rules(*args)
+
     d = 20_000
     rng = np.random.default_rng(0)
     game = PooledGame.from_scores(
         rng.normal(size=d), 3 * rng.normal(size=d), s_background=0.0, v_background=0.0
     ).through("sigmoid")
     assert lime_cost(game, tol=1e-7).seconds > costs.MOST_SECONDS
-    monkeypatch.setattr("attn_closed_form.lime.limit.plan_rules", never)
+    monkeypatch.setattr("attn_closed_form.lime.limit.plan_rules", only_short_rules)
     monkeypatch.setattr("attn_closed_form.lime.limit.moments_by_recursion", never)
     with pytest.raises(CostError, match="game") as caught:
         lime_limit(game, tol=1e-7)
@@ -75,6 +79,14 @@ def test_a_plan_that_fails_after_all_does_not_start_an_expensive_recursion(monke
     monkeypatch.setattr("attn_closed_form.lime.limit.plan_rules", lambda *args: None)
     with pytest.raises(CostError):
         lime_limit(game, tol=1e-8)
+
+
+def test_sums_that_take_too_long_are_not_started(monkeypatch):
+    """100,000 replaced words have short rules, whose cost is known when the sums are about to begin."""
+    monkeypatch.setattr(costs, "MOST_SECONDS", 1e-3)
+    monkeypatch.setattr("attn_closed_form.lime.limit.moments_by_rule", None)
+    with pytest.raises(CostError):
+        lime_limit(score_game(3_000, H=1))
 
 
 def test_an_impossible_tolerance_has_no_cost():
