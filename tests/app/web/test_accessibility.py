@@ -79,12 +79,36 @@ def test_a_report_reads_by_day_and_night_and_on_a_phone(browser, reports, name, 
 def test_the_keyboard_reaches_every_word_of_a_report(browser, reports):
     page = browser.new_page()
     page.goto((reports / "short.html").as_uri())
+    page.keyboard.press("Tab")  # the choice of the method
+    assert page.evaluate("document.activeElement.tagName") == "SELECT"
     page.keyboard.press("Tab")
     words = page.locator(".text.live").first.locator("i")
     for i in range(words.count()):
         assert page.evaluate("document.activeElement.textContent") == words.nth(i).text_content()
         assert words.nth(i).text_content().lower() in page.inner_text("#tip").lower()
         page.keyboard.press("ArrowRight")
+    page.close()
+
+
+def test_one_text_takes_the_colors_of_a_method_and_shows_the_words_of_a_reason(browser, reports):
+    page = browser.new_page()
+    page.goto((reports / "short.html").as_uri())
+    first = page.locator(".text.live").first
+    before = first.inner_html()
+    options = page.locator("#by option").all_text_contents()
+    page.select_option("#by select", label="α-avg")
+    classes = page.evaluate(
+        "Array.from(document.querySelector('.text.live').querySelectorAll('i'), (i) => i.className).join(' ')"
+    )
+    assert set(classes.split()) <= {"u1", "u2", "u3", "u4", "k"} and "u4" in classes
+    page.select_option("#by select", label=options[0])
+    assert first.inner_html().replace(' class=""', "").replace(' tabindex="0"', "").replace(
+        ' tabindex="-1"', ""
+    ) == before.replace(' class=""', "").replace(' tabindex="0"', "").replace(' tabindex="-1"', "")
+    chip = page.locator(".chip").first
+    chip.hover()
+    lit = page.locator(".text.live .lit").all_text_contents()
+    assert lit and {word.lower() for word in lit} == {chip.text_content().lower()}
     page.close()
 
 
