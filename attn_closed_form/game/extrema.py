@@ -113,12 +113,13 @@ def head_minima(
     states = States.of(game, base, movable)
     least = states.least_value
     nobody = np.zeros(states.base.shape, dtype=bool)
+    no_exchange = np.full(least.shape, -np.inf)
     if exactly:
         # Then `base` itself is not among the coalitions.
         best = np.full(least.shape, np.inf)
     else:
         # Only the value counts here, so the order of the players has no error.
-        best = states.at(nobody, np.zeros(least.shape), np.full(least.shape, -np.inf)).value
+        best = states.at(nobody, np.zeros(least.shape), no_exchange).value
     if limit is None and np.isneginf(np.minimum(states.base, states.flip)).all():
         # A head that may lose all other mass attains its least value.
         theta = least
@@ -127,9 +128,9 @@ def head_minima(
         theta = np.maximum(np.where(np.isinf(best), largest, best), least)
 
     def step(theta: Array) -> Minimizer:
-        gains = states.gains(theta)
         if limit is None:
-            return states.at(gains.positive, theta, np.full(theta.shape, -np.inf))
+            return states.at(states.improving(*states.terms(theta)), theta, no_exchange)
+        gains = states.gains(theta)
         chosen, log_slip = gains.exactly(limit) if exactly else gains.at_most(limit)
         return states.at(chosen, theta, log_slip)
 
@@ -188,18 +189,27 @@ class States:
         flip = np.where(self.flip == -np.inf, np.inf, self.v_flip)
         return np.asarray(np.minimum(base, flip).min(axis=-1))
 
-    def gains(self, theta: Array) -> Gains:
-        """Return what the players gain if they change sides, at theta (H,)."""
+    def terms(self, theta: Array) -> tuple[Array, Array]:
+        """Return the terms of the players in their base state and in the other one, at theta (H,)."""
         x = self.base_mass * (self.v_base - theta[:, None])
         y = self.flip_mass * (self.v_flip - theta[:, None])
-        gain = x - y
-        # If both sides are equal the lighter one is taken, so that a large mass cannot hide the other players.
-        lighter = (gain == 0) & (self.flip_mass < self.base_mass)
+        return x, y
+
+    def improving(self, x: Array, y: Array) -> Masks:
+        """Return the players that lower the sum of terms if they change sides.
+
+        If both sides are equal the lighter one is taken, so that a large mass cannot hide the other players.
+        """
+        return np.asarray((x > y) | ((x == y) & (self.flip_mass < self.base_mass)))
+
+    def gains(self, theta: Array) -> Gains:
+        """Return what the players gain if they change sides, at theta (H,), with its rounding."""
+        x, y = self.terms(theta)
         return Gains(
             unit=self.unit,
-            gain=gain,
+            gain=x - y,
             error=relative_error(0) * (np.abs(x) + np.abs(y)),
-            positive=(gain > 0) | lighter,
+            positive=self.improving(x, y),
             two_sided=(self.base != self.flip) | (self.v_base != self.v_flip),
         )
 
