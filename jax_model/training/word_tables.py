@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -273,6 +273,78 @@ class Selection(NamedTuple):
     losses: Floats
 
 
+class Trials:
+    """Fits with several settings, each judged by the losses of texts that were not used in the fit.
+
+    Parameters
+    ----------
+    documents, labels : n texts as words, and their classes (n,)
+    folds : each is fitted and judged in turn
+    size : largest number of words
+    weights : (n,) weights of the texts, or None
+    """
+
+    def __init__(
+        self,
+        documents: Sequence[Words],
+        labels: Labels,
+        classes: int,
+        folds: Sequence[Fold],
+        size: int,
+        weights: Floats | None,
+    ) -> None:
+        self.rows = np.concatenate([fold.held_out for fold in folds])
+        self.labels = labels[self.rows]
+        self.weights = np.ones(len(self.rows)) if weights is None else weights[self.rows]
+        # The folds of a rare class have slightly different priors; that of all texts stands for them.
+        self.prior = prior_logits(labels, classes, weights)
+        # For both ways of counting: the problem of every fold, and the counts of the texts that judge it.
+        self.problems: dict[bool, list[Problem]] = {True: [], False: []}
+        self.held_out: dict[bool, list[sparse.csr_matrix]] = {True: [], False: []}
+        for fold in folds:
+            counts = training_counts([documents[i] for i in fold.training], size)
+            held_out = [documents[i] for i in fold.held_out]
+            seen = counts._replace(matrix=count_words(held_out, counts.words))
+            fold_labels = labels[fold.training]
+            fold_weights = None if weights is None else weights[fold.training]
+            self.problems[True].append(Problem(counts.once(), fold_labels, classes, fold_weights))
+            self.problems[False].append(Problem(counts, fold_labels, classes, fold_weights))
+            self.held_out[True].append(seen.once().matrix)
+            self.held_out[False].append(seen.matrix)
+
+    def convex(
+        self, settings: TableSettings, starts: Sequence[WordTables | None]
+    ) -> list[WordTables]:
+        """Fit step 1 in every fold, from the tables of a similar fit."""
+        problems = self.problems[settings.once]
+        return [
+            problem.convex(settings.strength, settings.background, start)
+            for problem, start in zip(problems, starts, strict=True)
+        ]
+
+    def both(self, settings: TableSettings, starts: Sequence[WordTables]) -> list[WordTables]:
+        """Fit step 2 in every fold, from the tables of step 1."""
+        problems = self.problems[settings.once]
+        return [
+            problem.both(start, settings) for problem, start in zip(problems, starts, strict=True)
+        ]
+
+    def judged(self, settings: TableSettings, tables: Sequence[WordTables]) -> Selection:
+        """Return the calibrated logits of the texts that were left out, and their losses."""
+        matrices = self.held_out[settings.once]
+        evidence = np.concatenate(
+            [
+                fitted.logits(matrix) - fitted.prior
+                for fitted, matrix in zip(tables, matrices, strict=True)
+            ]
+        )
+        logits = self.prior + evidence
+        temperature = evidence_temperature(logits, self.prior, self.labels, self.weights)
+        calibrated = self.prior + (logits - self.prior) / temperature
+        losses = self.weights * text_losses(calibrated, self.labels)
+        return Selection(settings, calibrated, self.rows, temperature, losses)
+
+
 def select(
     documents: Sequence[Words],
     labels: Labels,
@@ -284,87 +356,38 @@ def select(
 ) -> Selection:
     """Choose the settings by the loss on texts that were not used in the fit.
 
-    Counting, strength and background are chosen for step 1, which is cheap, and then the penalty of step 2.
-
-    Parameters
-    ----------
-    documents, labels : n texts as words, and their classes (n,)
-    folds : each is fitted and judged in turn
-    size : largest number of words
-    weights : (n,) weights of the texts, or None
-    progress : called with the number of fits that are done, and the number of all of them
+    Counting, strength and background are chosen for step 1, which is cheap, and then the penalty of step 2. The parameters
+    are those of `Trials`; `progress` is called with the number of trials that are done, and the number of all of them.
     """
-    rows = np.concatenate([fold.held_out for fold in folds])
+    trials = Trials(documents, labels, classes, folds, size, weights)
     strengths = STRENGTHS if weights is None else (*STRENGTHS_OF_WEIGHTED, *STRENGTHS)
-    prior = prior_logits(labels, classes, weights)
-    row_weights = np.ones(len(rows)) if weights is None else weights[rows]
-    total = len(folds) * (2 * len(BACKGROUNDS) * len(strengths) + len(PENALTIES) - 1)
-    done = 0
-    parts = []
-    for fold in folds:
-        counts = training_counts([documents[i] for i in fold.training], size)
-        matrix = count_words([documents[i] for i in fold.held_out], counts.words)
-        parts.append((fold, counts, matrix))
+    total = 2 * len(BACKGROUNDS) * len(strengths) + len(PENALTIES) - 1
 
-    def prepared(once: bool) -> list[tuple[Problem, sparse.csr_matrix]]:
-        pairs = []
-        for fold, counts, matrix in parts:
-            fold_weights = None if weights is None else weights[fold.training]
-            counted = counts.once() if once else counts
-            seen = counts._replace(matrix=matrix).once().matrix if once else matrix
-            pairs.append((Problem(counted, labels[fold.training], classes, fold_weights), seen))
-        return pairs
-
-    def judged(
-        tables: Sequence[WordTables], pairs: Sequence[Any], settings: TableSettings
-    ) -> Selection:
-        evidence = [
-            fitted.logits(seen) - fitted.prior
-            for fitted, (_, seen) in zip(tables, pairs, strict=True)
-        ]
-        # The folds of a rare class have slightly different priors; that of all texts stands for them.
-        logits = prior + np.concatenate(evidence)
-        temperature = evidence_temperature(logits, prior, labels[rows], row_weights)
-        calibrated = prior + (logits - prior) / temperature
-        losses = row_weights * text_losses(calibrated, labels[rows])
-        return Selection(settings, calibrated, rows, temperature, losses)
-
-    pairs_of = {once: prepared(once) for once in (True, False)}
     convex: list[tuple[Selection, list[WordTables]]] = []
-    for once, pairs in pairs_of.items():
+    for once in (True, False):
         for background in BACKGROUNDS:
-            starts: list[WordTables | None] = [None] * len(folds)
+            starts: Sequence[WordTables | None] = [None] * len(folds)
             means: list[float] = []
             for strength in strengths:
                 settings = TableSettings(once, strength, background, math.inf)
-                tables = [
-                    problem.fit(settings, start)
-                    for (problem, _), start in zip(pairs, starts, strict=True)
-                ]
-                starts = list(tables)
-                done += len(folds)
-                progress(done, total)
-                selection = judged(tables, pairs, settings)
+                tables = trials.convex(settings, starts)
+                starts = tables
+                selection = trials.judged(settings, tables)
                 convex.append((selection, tables))
-                means.append(float(selection.losses.mean()))
+                progress(len(convex), total)
                 # The loss has one minimum along the strengths; two larger ones in a row are beyond it.
+                means.append(float(selection.losses.mean()))
                 if len(means) > 2 and means[-1] > means[-2] > means[-3]:
                     break
+    # Strong penalties come first: `simplest` takes the first of those that are as good as the best.
     ranked = sorted(convex, key=lambda pair: pair[0].settings.strength)
     first, first_tables = simplest(ranked, lambda pair: pair[0].losses)
 
     candidates = [first]
-    pairs = pairs_of[first.settings.once]
     for penalty in PENALTIES[1:]:
         settings = first.settings._replace(penalty=penalty)
-        tables = [
-            problem.both(start, settings)
-            for (problem, _), start in zip(pairs, first_tables, strict=True)
-        ]
-        done += len(folds)
-        progress(done, total)
-        candidates.append(judged(tables, pairs, settings))
-    progress(total, total)
+        candidates.append(trials.judged(settings, trials.both(settings, first_tables)))
+        progress(total - len(PENALTIES) + len(candidates), total)
     return simplest(candidates, lambda selection: selection.losses)
 
 
