@@ -59,7 +59,7 @@ def api(address, path="explain", **data):
 
 
 def number(shown):
-    return float(shown.replace("−", "-").split()[0])
+    return float(shown.replace("−", "-").split()[0].rstrip("%"))
 
 
 def factor(answer, scale=None):

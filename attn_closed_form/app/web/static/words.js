@@ -21,7 +21,7 @@ export function table(titles, rows) {
 
 export const minus = (text) => text.replace("-", "−");
 // A sentence in which a number and its unit stay on one line.
-export const prose = (text) => text.replace(/(\d) (%|points)/g, "$1\u00a0$2");
+export const prose = (text) => text.replace(/(\d) (points)/g, "$1\u00a0$2");
 const plus = (x) => (x > 0 ? "+" : "");
 // How numbers are written on a scale, as the server defines it: what they are multiplied by, what follows a value and a
 // change, and the decimals of both. Scores in tables have three digits, because they live on many scales.
