@@ -406,10 +406,9 @@ def gradient_scores(
         for layer in network.embed:
             inputs.append(layer(inputs[-1]))
         if by_value.ndim == 2:
-            spec = "hn,he->ne"
+            g = np.einsum("hn,he->ne", alpha[:, part], by_value)
         else:
-            spec = "hn,nhe->ne"
-        g = np.einsum(spec, alpha[:, part], by_value if by_value.ndim == 2 else by_value[part])
+            g = np.einsum("hn,nhe->ne", alpha[:, part], by_value[part])
         g += network.attention.gradient(inputs[-1], slope[:, part].T)
         for layer, h in zip(network.embed[::-1], inputs[-2::-1], strict=True):
             g = layer.gradient(h, g)

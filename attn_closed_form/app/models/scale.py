@@ -83,8 +83,9 @@ class ExplainedScale:
 
     def of(self, f: Any) -> Array:
         """Convert logits to this scale."""
-        values: Array = np.asarray(f, dtype=np.float64) if self.link is None else self.link(f)
-        return values
+        if self.link is None:
+            return np.asarray(f, dtype=np.float64)
+        return self.link(f)
 
     def logit_of(self, value: float) -> float:
         """Convert a value on this scale to a logit."""
@@ -106,7 +107,9 @@ class ExplainedScale:
         """Format a prediction, such as "94.2%". Logits and risks use the format `spec`, risks without a sign."""
         if self.in_percent:
             return percent(value)
-        return format(value, spec if self.link is None else spec.removeprefix("+"))
+        if self.link is not None:
+            spec = spec.removeprefix("+")
+        return format(value, spec)
 
     def change(self, value: float, spec: str = "+.4f", error: float | None = None) -> str:
         """Format a score or a change of the prediction, such as "+23.1 points"; logits use the format `spec`.
@@ -114,14 +117,17 @@ class ExplainedScale:
         With a standard error, "+23.1 ± 0.4 points".
         """
         if not self.in_percent:
-            return format(value, spec) + (
-                "" if error is None else f" ± {error:{spec.removeprefix('+')}}"
-            )
+            text = format(value, spec)
+            if error is None:
+                return text
+            return f"{text} ± {format(error, spec.removeprefix('+'))}"
         if abs(value) >= 5e-4:
             number = f"{100 * value:+.1f}"
         else:
             number = "0.0"
-        return f"{number}{'' if error is None else f' ± {100 * error:.1f}'} points"
+        if error is not None:
+            number += f" ± {100 * error:.1f}"
+        return f"{number} points"
 
     def tick(self, value: float) -> str:
         """Format a round number on an axis, such as "20%"."""
@@ -131,7 +137,10 @@ class ExplainedScale:
         """Format a certified bound. Probabilities and risks are rounded such that the written bound holds."""
         if self.link is None:
             return f"{value:+.2f}"
-        safe = (math.ceil if upper else math.floor)(1000 * value) / 1000
+        if upper:
+            safe = math.ceil(1000 * value) / 1000
+        else:
+            safe = math.floor(1000 * value) / 1000
         if self.in_percent:
             return percent(safe)
         return f"{safe:.3f}"

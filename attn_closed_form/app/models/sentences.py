@@ -75,7 +75,9 @@ def sentences(text: str) -> list[Span]:
 def _ends(text: str, match: re.Match[str]) -> bool:
     """Whether punctuation before white space ends a sentence."""
     following = _NEXT.match(text, match.end())
-    first = following[1] if following else ""
+    first = ""
+    if following:
+        first = following[1]
     if not first or first == "<":
         return True
     if first.islower():
@@ -84,7 +86,9 @@ def _ends(text: str, match: re.Match[str]) -> bool:
         return True
     end = match.start()
     before = _WORD.search(text[max(0, end - _WORD_ROOM) : end])
-    word = before[0].casefold() if before else ""
+    word = ""
+    if before:
+        word = before[0].casefold()
     if len(word) == 1 and word.isalpha() and word != "i":  # an initial
         return False
     if _MAY_END.fullmatch(word):

@@ -71,11 +71,19 @@ _SLASH_DIGIT = re.compile(r"/\d")
 _TAG = re.compile(_NO_TOKEN)
 # No token and no tag contains it.
 _BETWEEN = "\n<\n"
+
+
 # Letters become lower case, and characters outside tokens spaces; the question mark gets a code below the digits.
-_LOWER = bytes(
-    ord('"') if char == "?" else ord(char.lower()) if char.isalnum() or char in "'!" else ord(" ")
-    for char in map(chr, range(128))
-).ljust(256)
+def _lower_code(char: str) -> int:
+    """Return the code of an ASCII character in `_LOWER`."""
+    if char == "?":
+        return ord('"')
+    if char.isalnum() or char in "'!":
+        return ord(char.lower())
+    return ord(" ")
+
+
+_LOWER = bytes(map(_lower_code, map(chr, range(128)))).ljust(256)
 
 
 @functools.cache
@@ -110,7 +118,9 @@ def excerpt(text: str) -> str:
         if not text:
             return "an empty text"
         return "only white space"
-    return repr(text if len(text) <= 40 else text[:40] + "…")
+    if len(text) > 40:
+        text = text[:40] + "…"
+    return repr(text)
 
 
 class Token(NamedTuple):

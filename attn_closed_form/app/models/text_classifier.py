@@ -91,21 +91,30 @@ class TextClassifier(TextModel):
         fits = (vocabulary.cls_id, vocabulary.unk_id) == (weights.cls, weights.unk)
         expected = f"{vocabulary.cls} at id {weights.cls} and {vocabulary.unk} at id {weights.unk}"
         check("vocabulary", fits, expected, f"{vocabulary.cls_id} and {vocabulary.unk_id}")
-        self.name_outputs(
-            C, ("negative", "positive") if C == 1 else [f"class {c}" for c in range(C)]
-        )
+        default = [f"class {c}" for c in range(C)]
+        if C == 1:
+            default = ["negative", "positive"]
+        self.name_outputs(C, default)
         if weights.room < 1:
             raise ValueError("weights: expected room for at least one token, got T_max = 1")
+        absences = ("unk", "deleted")
         # If there is no padding, deleting a word changes nothing else.
-        object.__setattr__(
-            self, "absences", ("unk", "deleted") if weights.T_max else ("deleted", "unk")
-        )
+        if weights.T_max is None:
+            absences = ("deleted", "unk")
+        object.__setattr__(self, "absences", absences)
 
     def __repr__(self) -> str:
-        w = self.weights
-        names = ", ".join(self.outputs[:4]) + (", ..." if len(self.outputs) > 4 else "")
-        heads = "1 head" if w.K == 1 else f"{w.K} heads"
-        return f"TextClassifier({names}; {heads}, {w.D:,} words, {w.T_max - 1 if w.T_max else 'any number of'} tokens)"
+        weights = self.weights
+        names = ", ".join(self.outputs[:4])
+        if len(self.outputs) > 4:
+            names += ", ..."
+        heads = "1 head"
+        if weights.K > 1:
+            heads = f"{weights.K} heads"
+        tokens = "any number of"
+        if weights.T_max is not None:
+            tokens = str(weights.T_max - 1)
+        return f"TextClassifier({names}; {heads}, {weights.D:,} words, {tokens} tokens)"
 
     def read(self, raw: Any) -> Units:
         """Read the tokens of a text up to the model's limit, or raise an error if there are none."""

@@ -284,14 +284,18 @@ class TransformerClassifier(TextModel):
             )
         model.eval()
         try:
-            return cls(model if device is None else model.to(device), tokenizer, **options)
+            if device is not None:
+                model = model.to(device)
+            return cls(model, tokenizer, **options)
         except (RuntimeError, AssertionError) as error:
             raise ValueError(
                 f"device: expected one that torch can use, got {device!r} ({error})"
             ) from None
 
     def __repr__(self) -> str:
-        shown = ", ".join(self.outputs[:6]) + (", ..." if len(self.outputs) > 6 else "")
+        shown = ", ".join(self.outputs[:6])
+        if len(self.outputs) > 6:
+            shown += ", ..."
         return f"TransformerClassifier({type(self.model).__name__}; {shown}; {self.room} tokens)"
 
     @cached_property
@@ -377,9 +381,9 @@ class TransformerClassifier(TextModel):
             if name.endswith("position_embeddings")
         )
         padding = getattr(next(tables, None), "padding_idx", None)
-        first = (
-            0 if padding is None else int(padding) + 1
-        )  # RoBERTa and similar models count from there
+        first = 0
+        if padding is not None:  # RoBERTa and similar models count from there
+            first = int(padding) + 1
         for name in ("max_position_embeddings", "n_positions"):
             positions = getattr(self.model.config, name, None)
             if isinstance(positions, int) and positions > 0:
@@ -524,7 +528,8 @@ class TransformerClassifier(TextModel):
     def _run(self, ids: Ids, pad: int = 0, types: Ids | None = None, keep: int = 0) -> Any:
         """Call the model on rows (n, T) of ids and return its logits, at the last `keep` positions if that is not 0."""
         arrays = {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
-        arrays |= {} if types is None else {"token_type_ids": types}
+        if types is not None:
+            arrays["token_type_ids"] = types
         torch = _package("torch")
         device = next(iter(self.model.parameters())).device
         tensors = {
@@ -569,7 +574,9 @@ class TransformerClassifier(TextModel):
             others = np.logaddexp.reduce(np.cumsum(log_p, axis=1) - log_p + log_not, axis=1)
             sides.append((log_p.sum(axis=1), others))
         (log_p, others), *second = sides
-        return np.asarray(log_p - (second[0][0] if second else others))[:, None]
+        if second:
+            others, _ = second[0]
+        return np.asarray(log_p - others)[:, None]
 
     def _tokens(self, text: str) -> tuple[Ids, tuple[Span, ...] | None, Ids | None]:
         """Return ids, character spans and word numbers of a text without special tokens; None if not available."""
@@ -654,7 +661,10 @@ class TransformerClassifier(TextModel):
         ids = units.data
         stand_in = self._stand_in(target)
         kept = np.asarray(present, dtype=bool)[:, units.groups[target.players]]
-        sequences = [ids[row] if stand_in is None else np.where(row, ids, stand_in) for row in kept]
+        if stand_in is None:
+            sequences = [ids[row] for row in kept]
+        else:
+            sequences = [np.where(row, ids, stand_in) for row in kept]
         return target.explained(self._ask(units, sequences))
 
     def _stand_in(self, target: Target) -> int | None:
