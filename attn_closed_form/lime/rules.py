@@ -46,7 +46,8 @@ GROUPS: tuple[tuple[int, ...], ...] = (
     (33, 39, 46, 54),
     *((count,) for count in (64, 76, 90, 110, 130, 155, 185, 220, 260, 310, 370, 440)),
 )
-# Rules with at least this many nodes are compared with the same moments, which take longer than the rules.
+# Tuning: rules with at least this many nodes are compared with the same moments, which take longer than the rules, and
+# have the second bound on the remainder, which is hardly ever smaller for shorter ones.
 LONG = 64
 SHORT_GROUPS = tuple(group for group in GROUPS if group[-1] < LONG)
 # The numbers of nodes of all groups.
@@ -95,11 +96,14 @@ class Ladder(NamedTuple):
         if bad.size:
             # The other forms of both parts take longer, and are rarely smaller.
             log_M = log_M[:, bad]
-            smooth = _exp((self.log_smooth + log_M).min(axis=0))
-            smooth += np.multiply.outer(B[bad], self.remainder)
+            truncation = truncation[bad]
+            if self.rules[-1].p.size >= LONG:
+                smooth = _exp((self.log_smooth + log_M).min(axis=0))
+                smooth += np.multiply.outer(B[bad], self.remainder)
+                truncation = np.minimum(truncation, smooth)
             rounding = _exp((self.log_rounding + log_M).min(axis=0))
             rounding = np.minimum(rounding, np.multiply.outer(B[bad], self.rounding))
-            errors[bad] = np.minimum(truncation[bad], smooth) + rounding
+            errors[bad] = truncation + rounding
         good = errors <= allowed
         shortest = good.argmax(axis=1)
         best = errors.argmin(axis=1)
@@ -112,9 +116,11 @@ def rule_errors(rule: SizeRule, log_bound: Array, B: Array) -> Array:
     """Return the error (r,) of one rule for each of r terms, whose bounds are those of `Ladder.choose`."""
     log_M = log_bound + LOG_PRESENT
     truncation = _exp((rule.log_error + log_M).min(axis=1))
-    smooth = _exp((rule.log_smooth + log_M).min(axis=1)) + B * rule.remainder
+    if rule.p.size >= LONG:
+        smooth = _exp((rule.log_smooth + log_M).min(axis=1)) + B * rule.remainder
+        truncation = np.minimum(truncation, smooth)
     rounding = _exp((rule.log_rounding + log_M).min(axis=1))
-    return np.minimum(truncation, smooth) + np.minimum(B * rule.rounding, rounding)
+    return truncation + np.minimum(B * rule.rounding, rounding)
 
 
 def _exp(x: Array) -> Array:
