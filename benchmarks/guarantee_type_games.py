@@ -62,6 +62,8 @@ LONGEST = {
     "owen": (400, 200),
 }
 LONGEST_OTHERS = (5000, 1000)
+# From this length on, LIME's default tolerance leaves only its slow route for some games, which takes up to a minute.
+LONGEST_OF_LIME_BY_DEFAULT = 1000
 # Most counts of all types that the oracle goes through.
 MOST_COUNTS = 30_000
 DEFAULT_TOL = 1e-10
@@ -148,6 +150,8 @@ def random_recipe(
     tol = DEFAULT_TOL
     if rng.random() < (0.3 if what == "lime" else 0.6):
         tol = float(10 ** rng.uniform(-12, -2))
+    if what.startswith("lime") and sum(counts) > LONGEST_OF_LIME_BY_DEFAULT:
+        tol = float(10 ** rng.uniform(-7, -2))
     return recipe._replace(tol=tol, options=random_options(rng, what, len(counts)))
 
 

@@ -59,7 +59,6 @@ class Bar(NamedTuple):
         return self.measured >= self.limit
 
 
-
 def module_of(name: str) -> str:
     """Return the module that writes `results/NAME.json`: an experiment of the papers, or a benchmark of ours."""
     if (Path(__file__).parent / "papers" / f"{name}.py").is_file():
