@@ -8,10 +8,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..show.sanitize import visible
 from .options import (
@@ -28,6 +28,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..run.plan import Plan
+    from ..run.summary import Summary, Word
     from ..run.task import Task
 
 # Shown after the options of `corpus` and of both of its commands.
@@ -93,26 +94,27 @@ def run(args: argparse.Namespace) -> int:
         raise argparse.ArgumentTypeError(
             f"--separator: expected one character, got {args.separator!r}"
         )
-    if args.format is None:
-        table = None
-    else:
+    table = None
+    if args.format is not None:
         table = Path(args.folder).absolute().with_suffix(f".{args.format}")
-    if table is not None and any(
-        same_file(str(table), file) for file in files_in((args.source, args.model))
-    ):
-        raise argparse.ArgumentTypeError(f"--format: {table} is an input file; choose another OUT")
+        if any(same_file(str(table), file) for file in files_in((args.source, args.model))):
+            raise argparse.ArgumentTypeError(
+                f"--format: {table} is an input file; choose another OUT"
+            )
     bags = input_files(args.source)[0].suffix.lower() in SUFFIXES
+    model = args.model
+    if model and Path(model).exists():
+        model = str(Path(model).resolve())  # workers may run in another folder
+    columns = None
+    if args.columns is not None:
+        columns = tuple(name for name in args.columns.split(",") if name)
     task = Task(
         column=args.column or ("path" if bags else "text"),
         methods=tuple(args.method),
-        model=str(Path(args.model).resolve())
-        if args.model and Path(args.model).exists()
-        else args.model,
+        model=model,
         settings=read_settings(args),
         max_chars=args.max_chars,
-        columns=None
-        if args.columns is None
-        else tuple(name for name in args.columns.split(",") if name),
+        columns=columns,
     )
     status = explain_all(args, task, args.source, args.folder)
     if table is not None and status in (0, 1):
@@ -165,22 +167,18 @@ def explain_all(
         if meter is not None and meter.last.rows:
             print(_how_far(folder, plan, unit), file=sys.stderr)
         raise
+    progress = meter.last
     seconds = time.monotonic() - begin
-    rows, failed, lost, _ = meter.last
-    if rows:
-        rate = f", {rows / seconds:.0f} per second"
-    else:
-        rate = ""
-    if failed:
-        errors = f", {failed:,} with an error (see the column `error`)"
-    else:
-        errors = ""
-    if lost:
-        deaths = f", {lost} workers lost and replaced"
-    else:
-        deaths = ""
-    print(f"{folder}: {plan.rows:,} {unit}, {rows:,} now in {seconds:.1f} s{rate}{errors}{deaths}")
-    return 1 if failed and failed == plan.rows else 0
+    facts = [f"{folder}: {plan.rows:,} {unit}", f"{progress.rows:,} now in {seconds:.1f} s"]
+    if progress.rows:
+        facts.append(f"{progress.rows / seconds:.0f} per second")
+    if progress.failed:
+        facts.append(f"{progress.failed:,} with an error (see the column `error`)")
+    if progress.lost:
+        facts.append(f"{progress.lost} workers lost and replaced")
+    print(", ".join(facts))
+    all_failed = progress.failed > 0 and progress.failed == plan.rows
+    return 1 if all_failed else 0
 
 
 @contextmanager
@@ -211,21 +209,16 @@ def _how_far(folder: str, plan: Plan | None, unit: str) -> str:
 def summary(args: argparse.Namespace) -> int:
     """Print the words for and against each output that was explained."""
     from ..explanations.methods import find_method
-    from ..run.summary import interval, plot_words, summarize, summary_page
+    from ..run.summary import plot_words, summarize, summary_page
     from ..show.page import write_page
-    from ..show.terminal import aligned
 
     check_targets((args.folder,), args, ("plot", "html"))
-    if args.method:
-        method = find_method(args.method)
-    else:
-        method = None
-    result = summarize(args.folder, method.name if method else args.method)
+    name = args.method
+    if name is not None and (method := find_method(name)) is not None:
+        name = method.name  # the full name instead of an alias
+    result = summarize(args.folder, name)
     options = {"n": args.top, "by": args.by, "least_documents": args.least}
-    if args.output:
-        outputs = [args.output]
-    else:
-        outputs = list(result.outputs)
+    outputs = [args.output] if args.output else list(result.outputs)
     words = {output: result.sides(output, args.side, **options) for output in outputs}
     both = {
         output: [word for ranked in sides.values() for word in ranked]
@@ -235,64 +228,67 @@ def summary(args: argparse.Namespace) -> int:
         plot_words(result, both, args.plot, args.by)
     if args.html:
         write_page(args.html, summary_page(result, words))
-    documents = dict(zip(result.outputs, result.documents.tolist(), strict=True))
     if args.json:
-        classes = [
-            {
-                "output": output,
-                "scale": result.scale(output).name,
-                "documents": documents[output],
-                "words": [word._asdict() for word in ranked],
-            }
-            for output, ranked in both.items()
-        ]
-        shared = {
-            "method": result.method,
-            "rows": result.rows,
-            "of": result.of,
-            "failed": result.failed,
+        print(json.dumps(_summary_data(result, both)))
+    else:
+        _print_summary(result, words, args.by)
+    return 0
+
+
+def _summary_data(result: Summary, words: Mapping[str, list[Word]]) -> dict[str, Any]:
+    """Return a summary as JSON can hold it."""
+    outputs = [
+        {
+            "output": output,
+            "scale": result.scale(output).name,
+            "documents": result.documents_of(output),
+            "words": [word._asdict() for word in ranked],
         }
-        print(json.dumps({**shared, "outputs": classes}))
-        return 0
-    if result.of is None or result.of == result.rows:
-        of = ""
-    else:
-        of = f" of {result.of:,} (the run is not finished)"
-    if result.failed:
-        errors = f", {result.failed:,} with an error"
-    else:
-        errors = ""
+        for output, ranked in words.items()
+    ]
+    return {
+        "method": result.method,
+        "rows": result.rows,
+        "of": result.of,
+        "failed": result.failed,
+        "outputs": outputs,
+    }
+
+
+def _print_summary(
+    result: Summary, words: Mapping[str, Mapping[str, list[Word]]], order: str
+) -> None:
+    """Print the words for and against each output."""
+    from ..run.summary import interval
+    from ..show.terminal import aligned
+
+    unfinished = ""
+    if result.of not in (None, result.rows):
+        unfinished = f" of {result.of:,} (the run is not finished)"
+    errors = f", {result.failed:,} with an error" if result.failed else ""
     print(
-        f"{result.method}: {result.rows:,}{of} documents{errors}, {len(result.words):,} words, by {args.by}"
+        f"{result.method}: {result.rows:,}{unfinished} documents{errors}, {len(result.words):,} words, by {order}"
     )
     for output, sides in words.items():
         scale = result.scale(output)
-        if scale.in_percent:
-            unit = ", in percentage points"
-        else:
-            unit = ""
-        print(
-            f"\n{visible(output)}: {scale.name} explained in {documents[output]:,} documents{unit}"
-        )
+        unit = ", in percentage points" if scale.in_percent else ""
+        documents = result.documents_of(output)
+        print(f"\n{visible(output)}: {scale.name} explained in {documents:,} documents{unit}")
         rows = []
         for side, ranked in sides.items():
             rows.append([f"{side}:", "documents", "total", "mean, 95% interval", "example row"])
             if not ranked:
                 rows.append(["none", "", "", "", ""])
             for word in ranked:
-                if word.example is None:
-                    example = ""
-                else:
-                    example = f"{word.example:,}"
-                numbers = [
+                cells = [
+                    visible(word.word),
                     f"{word.documents:,}",
                     scale.digits(word.total, "+.2f"),
                     interval(word, scale),
-                    example,
+                    "" if word.example is None else f"{word.example:,}",
                 ]
-                rows.append([visible(word.word), *numbers])
+                rows.append(cells)
         print(aligned(rows))
-    return 0
 
 
 # The commands of `corpus`.

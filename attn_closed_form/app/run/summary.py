@@ -92,6 +92,10 @@ class Summary:
         """Return the scale of an output's scores."""
         return self.scales[self.outputs.index(output)]
 
+    def documents_of(self, output: str) -> int:
+        """Return the number of documents in which an output is explained."""
+        return int(self.documents[self.outputs.index(output)])
+
     def top(
         self,
         output: str,
