@@ -41,7 +41,8 @@ from .engine.laws import UNIFORM
 from .engine.rounding import OWEN_PER_GROUP, PRECISE
 from .engine.terms import Terms, terms_of
 
-# Minimum of |Q|, so small that no digit of a value changes, and R / Q does not overflow.
+# Minimum of |Q|, so small that no digit of a value changes, and R / Q does not overflow. A term changes by at most this
+# times its weight, so anything up to 1e-20 would do, too: harmless by design.
 LEAST_Q = 1e-150
 # Tuning: elements of one working array of the integral over p, 8 MB.
 ELEMENTS = 1 << 20
