@@ -14,6 +14,7 @@ from .app.files.open_model import load_demo_model
 from .app.show.terminal import answer, use_color
 from .reasons.bounds import all_coalitions
 
+# The sentence of `make demo`: mixed, so that words pull both ways.
 SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the ending is moving."
 
 

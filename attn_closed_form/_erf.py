@@ -15,6 +15,7 @@ from ._types import Array
 
 # Ends of the ranges, from the paper.
 NEAR = 0.46875
+# The second end, from the paper.
 FAR = 4.0
 # erf is 1 to the last bit beyond.
 ONE_FROM = 6.0
@@ -27,6 +28,7 @@ SMALL_NUMERATOR = (
     3.77485237685302021e2,
     3.20937758913846947e3,
 )
+# The denominator to SMALL_NUMERATOR (from the paper).
 SMALL_DENOMINATOR = (
     1.0,
     2.36012909523441209e1,
@@ -46,6 +48,7 @@ MIDDLE_NUMERATOR = (
     2.05107837782607147e3,
     1.23033935479799725e3,
 )
+# The denominator to MIDDLE_NUMERATOR (from the paper).
 MIDDLE_DENOMINATOR = (
     1.0,
     1.57449261107098347e1,
@@ -66,6 +69,7 @@ LARGE_NUMERATOR = (
     1.60837851487422766e-2,
     6.58749161529837803e-4,
 )
+# The denominator to LARGE_NUMERATOR (from the paper).
 LARGE_DENOMINATOR = (
     1.0,
     2.56852019228982242e0,

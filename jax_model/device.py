@@ -37,6 +37,7 @@ LOG_RANGE_MAX = {"float32": 60.0, "float64": 256.0}
 # Tuning: games that are computed together. The arrays of one game of 200 words fill the caches of a CPU (2, 4, 8 and 16
 # games at once take 1.7 to 3 times as long per game); other devices need many games to be busy.
 GAMES_AT_ONCE_CPU = 1
+# Tuning: enough games to keep an accelerator busy.
 GAMES_AT_ONCE_OTHERS = 256
 # A GPU multiplies matrices of float32 in fewer digits unless it is asked for all of them.
 PRECISION = "highest"

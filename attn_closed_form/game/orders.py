@@ -33,11 +33,13 @@ from .values import shapley
 # Tuning: orders (each with its reverse) to which the coefficients are fitted, and the least number that is averaged.
 # A standard error from fewer would itself be off by more than 10%.
 PILOT_ORDERS = 48
+# Tuning: from fewer orders, a standard error would itself be off by more than 10%.
 LEAST_ORDERS = 96
 # Tuning: elements (orders times players times pooled numbers) of one batch, which about fits into a core's cache.
 ORDER_ELEMENTS = 1 << 18
 # Tuning: coalitions to which the direction is fitted, per pooled number, and their greatest number.
 COALITIONS_PER_NUMBER = 8
+# Tuning: more coalitions hardly change the direction.
 MOST_COALITIONS = 2048
 # Without `max_error`, the largest standard error is at most this share of the largest value.
 RELATIVE_ERROR = 0.005

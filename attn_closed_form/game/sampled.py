@@ -53,9 +53,11 @@ MIN_PAIRS = 4
 ENUMERATED_PLAYERS = 16
 # Default limits of the refinement: values along orders, some seconds of work, and multiples of the first calls.
 MOST_ORDER_VALUES = 4_000_000
+# Tuning: the most that the first number of calls is multiplied by.
 MORE_CALLS = 64
 # Steps of the reweighted least squares, and its penalty relative to the mean square of a column.
 FIT_STEPS = 8
+# Tuning: the penalty of a fit, relative to the mean square of a column; small enough not to bias it.
 FIT_PENALTY = 1e-8
 # Minimum number of coalitions per coefficient for fitting a ratio; with fewer, a linear function is fitted.
 MIN_SAMPLES = 1.5
@@ -65,14 +67,18 @@ MIN_DENOMINATOR = 0.1
 FIT_TOLS = (1e-8, 1e-6)
 # Half a difference for the slope of a link, and the minimum weight of a coalition in a fit relative to the largest.
 HALF_STEP = 1e-4
+# Tuning: the smallest weight of a coalition in a fit, relative to the largest.
 MIN_WEIGHT = 0.05
 # Kernel regression: the values of tau and of the ridge (relative to the mean square) that are tried, and the number of
 # pairs for that.
 TAUS = (1.0, 3.0, 6.0)
+# Tuning: the ridges that are tried, relative to the mean square of the kernel.
 RIDGES = (1e-4, 1e-2, 0.1, 0.3)
+# Tuning: pairs on which tau and the ridge are chosen; their cost grows with the cube.
 TRIED = 400
 # The ridge of the regression that finds the weights of the players, and the part of the mean weight that each gets.
 FIRST_RIDGE = 0.02
+# Tuning: the part of the mean weight that every player gets.
 EQUAL_WEIGHT = 0.3
 # A regression inflates the variance by n over its degrees of freedom, at most by 1 / MIN_FREEDOM. With this bound two
 # standard errors covered 94 to 97% of the exact values on two transformers, at 10 to 100 calls per word.

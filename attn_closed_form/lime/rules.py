@@ -49,6 +49,7 @@ GROUPS: tuple[tuple[int, ...], ...] = (
 # Tuning: rules with at least this many nodes are compared with the same moments, which take longer than the rules, and
 # have the second bound on the remainder, which is hardly ever smaller for shorter ones.
 LONG = 64
+# The groups of short rules.
 SHORT_GROUPS = tuple(group for group in GROUPS if group[-1] < LONG)
 # The numbers of nodes of all groups.
 COUNTS = tuple(count for group in GROUPS for count in group)

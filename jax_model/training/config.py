@@ -58,11 +58,13 @@ SAMPLE = 1000
 LONG = 150
 # Tuning: limits of T_max with positions. Longer texts are read to this length, and shorter rows save no time.
 LONGEST = 512
+# Tuning: shorter rows save no time.
 SHORTEST = 32
 # Tuning: steps of a training. Half of them do not learn the rare classes of R52, and twice as many make R8 worse.
 STEPS = 1000
 # Tuning: limits of the epochs that make so many steps.
 FEWEST_EPOCHS = 8
+# Tuning: the upper limit of the epochs.
 MOST_EPOCHS = 60
 # Tuning: values of `automatic` for all texts, chosen on held-out texts of R8, R52 and 20 newsgroups.
 AUTOMATIC: dict[str, Any] = {

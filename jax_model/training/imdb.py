@@ -35,6 +35,7 @@ IMDB_HOME = "https://ai.stanford.edu/~amaas/data/sentiment/"
 FILM_NUMBERS = 25
 # The names of the classes, and the folders that they have in the archive.
 SENTIMENTS = ("negative", "positive")
+# The class of each folder of the archive.
 _LABELS = {"neg": 0, "pos": 1}
 # The first bytes of a gzip file.
 _GZIP_MAGIC = b"\x1f\x8b"

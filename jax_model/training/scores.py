@@ -19,6 +19,7 @@ Labels = NDArray[Any]
 
 # Beyond these limits, a fit reflects a small held-out part rather than the model.
 COLDEST = 0.05
+# The upper limit of the temperature, for the same reason as COLDEST.
 HOTTEST = 20.0
 
 

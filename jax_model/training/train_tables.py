@@ -29,7 +29,9 @@ from .split import stratified
 CROSS_VALIDATED = 4000
 # Tuning: folds below 500 texts, where every text matters for the fit, and above.
 FEW_TEXTS = 500
+# Tuning: folds below FEW_TEXTS texts.
 FOLDS_OF_FEW = 5
+# Tuning: folds from FEW_TEXTS texts on.
 FOLDS = 3
 
 Tokenizer = Callable[[str], Sequence[Token]]

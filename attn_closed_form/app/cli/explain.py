@@ -46,6 +46,7 @@ examples:
 With color, orange words raise the prediction, blue words lower it, and gray words have no sign. Without color,
 + to ++++ raise it, - to ---- lower it, and * has no sign. `attn-closed-form methods` describes each method.
 """
+# The end of `transformer --help`.
 TRANSFORMER_EXAMPLES = """\
 examples:
   attn-closed-form transformer my-model "A slow start, but a wonderful film." --html report.html

@@ -24,12 +24,15 @@ from . import COMMANDS
 
 # The name of the program, what it does, its main uses, and more of them.
 PROG = "attn-closed-form"
+# The first line of `--help`.
 DESCRIPTION = "Exact explanations of models that pool with a softmax: no sampling, no autodiff."
+# Commands that a newcomer can copy.
 USES = f"""\
   {PROG} explain "A slow start, but a wonderful film."      # or a file, or - for standard input
   {PROG} train reviews.csv --out model.npz                  # your texts and labels; then explain --model model.npz
   {PROG} bag model.pt slide.h5 --map map.png                # your bags: signed maps, one per class
 """
+# The end of `--help`.
 EXAMPLES = f"examples:\n{USES}\n`{PROG} COMMAND --help` describes each command.\n"
 
 

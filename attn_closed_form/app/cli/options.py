@@ -133,6 +133,7 @@ def csv_file(value: str) -> str:
 SCALE = {
     f"--scale {'|'.join(SCALES)}": "the scale to explain (default: the probability if its values are exact)"
 }
+# The option of the accuracy, which several commands share.
 TOL = {"--tol X": (float, Settings.tol, "relative accuracy to guarantee")}
 
 

@@ -16,6 +16,7 @@ Train a classifier on labeled texts and write it to one file for the commands ex
 The model is a table with one weight and one value per word and class, which takes seconds. Its settings are chosen on
 texts that are left out of the fit, and the printed scores are those on these texts. --heads or --positions train the
 attention classifier of Lopardo et al. (2024) instead, which takes longer."""
+# The end of `train --help`.
 TRAIN_EXAMPLES = """\
 examples:
   attn-closed-form train reviews.csv --out model.npz

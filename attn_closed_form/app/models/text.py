@@ -83,6 +83,7 @@ def _lower_code(char: str) -> int:
     return ord(" ")
 
 
+# For each ASCII character its lower case, and a blank for everything that is not part of a word.
 _LOWER = bytes(map(_lower_code, map(chr, range(128)))).ljust(256)
 
 

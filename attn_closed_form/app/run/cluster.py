@@ -28,6 +28,7 @@ AHEAD = 1_000
 LOCAL_DEATHS = 2
 # Tuning, in seconds: how long a scheduler may take to answer, and the time between two checks for workers.
 CONNECT_SECONDS = 10.0
+# Tuning: the time between two checks, short next to the start of a worker.
 POLL = 0.5
 
 

@@ -22,6 +22,7 @@ from .task import RunError, pyarrow, sha256
 
 # Tuning: rows of a table that are in memory together, while it is copied and while it is explained.
 COPIED_ROWS = 2_000
+# Tuning: rows that are explained together.
 ROW_GROUP = 1_024
 # Tuning: maximum number of rows of a row group that a worker may have to skip.
 LONGEST_GROUP = 8 * ROW_GROUP

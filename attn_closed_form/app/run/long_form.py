@@ -14,6 +14,7 @@ import numpy as np
 
 from .task import RunError, pyarrow
 
+# The forms of a table of results: one row per word, or one row per input.
 FORMS = ("long", "wide")
 # The columns that only the long form has.
 LONG_COLUMNS = ("position", "word", "start", "end", "occurrences")

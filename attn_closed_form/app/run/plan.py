@@ -39,17 +39,22 @@ from .task import RunError, Task, pyarrow
 
 # The manifest, the key of the request in its metadata, and the folder for unfinished parts.
 MANIFEST = "_corpus.parquet"
+# The key of the request in the metadata of the manifest.
 METADATA = b"attn_closed_form.app.run"
+# The folder of unfinished parts.
 WORK = "_work"
 # Tuning: rows of a part. An interruption costs each worker one part, and all workers wait for the
 # last part at the end of a run, so each gets some 16 of them. A part of fewer than 20 rows takes
 # longer to write than to explain.
 PART_ROWS = 500
+# Tuning: fewer rows take longer to write than to explain.
 LEAST_ROWS = 20
+# Tuning: parts per worker, so that all workers end at about the same time.
 WORKER_PARTS = 16
 # Tuning: parts on a cluster, enough to keep a thousand workers busy, and their maximum number of
 # rows, with which a billion rows are 20,000 files.
 CLUSTER_PARTS = 4_000
+# Tuning: rows of a part on a cluster, with which a billion rows are 20,000 files.
 CLUSTER_ROWS = 50_000
 
 

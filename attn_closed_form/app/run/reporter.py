@@ -17,6 +17,7 @@ from .runner import Progress
 
 # Tuning, in seconds: the time whose rate is shown, and the time between two lines of a log.
 WINDOW = 30.0
+# Tuning, in seconds: the time between two lines of a log.
 LINE_SECONDS = 10.0
 
 

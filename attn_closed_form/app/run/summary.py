@@ -41,6 +41,7 @@ HALF_WIDTH = 1.96
 SIDES = {"supports": "for", "opposes": "against"}
 # The height of a bar of a plot, and of everything else in its panel, in inches.
 BAR_INCHES = 0.26
+# The height of everything in a panel but its bars, in inches.
 PANEL_INCHES = 0.9
 # The columns of the tables of the page.
 PAGE_COLUMNS = ("word", "documents", "total", "mean, 95% interval", "example: row", "its score")

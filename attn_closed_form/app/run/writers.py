@@ -26,6 +26,7 @@ from .task import RunError, pyarrow
 
 # Excel's limits: rows of a sheet, and characters of a cell.
 SHEET_ROWS = 1_048_576
+# Excel's limit on the characters of a cell.
 CELL_CHARS = 32_767
 
 
@@ -180,6 +181,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+# The writer of each format of results.
 WRITERS: dict[str, Callable[[Iterator[Any], Path, str], None]] = {
     "parquet": _write_parquet,
     "csv": _write_csv,

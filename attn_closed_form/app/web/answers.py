@@ -41,6 +41,7 @@ Checkpoint = Callable[[], None]
 EXAMPLE_CANDIDATES = 3_000
 # The example has the three strongest words of each of the first classes; more do not fit one line.
 EXAMPLE_WORDS = 3
+# The number of classes in the example: more do not fit into one line.
 EXAMPLE_CLASSES = 4
 
 

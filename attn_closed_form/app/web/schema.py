@@ -21,6 +21,7 @@ MAX_CHARACTERS = 20_000
 # Tuning, maximum number of tokens: memory grows with their square, and 2,000 take 100 MB. Samples
 # of 5,000 coalitions need more, so methods that sample have a smaller limit.
 MAX_TOKENS = 2_000
+# Tuning: the limit for methods that sample 5,000 coalitions, which need more memory per token.
 MAX_SAMPLED = 400
 
 #: Statuses other than 200, with their meaning.
