@@ -32,7 +32,7 @@ from .engine.kernels import sum_in_pairs
 from .engine.terms import Terms, terms_of
 
 # Tuning: elements of the forward states that the backward pass keeps, for one block of nodes lam: 32 MB.
-KEPT_ELEMENTS = 1 << 21
+MOMENT_ELEMENTS = 1 << 21
 
 
 @allow_underflow
@@ -82,7 +82,7 @@ def centered_moments(game: EngineGame, weights: Array, goal: Budget) -> tuple[Ar
         present = terms.weight @ _backward(factors, states, weights[0])
         return np.concatenate([weights @ (terms.weight @ states[-1].N), present]).real
 
-    chunks = terms_of(game, goal, KEPT_ELEMENTS // (game.d + 1))
+    chunks = terms_of(game, goal, MOMENT_ELEMENTS // (game.d + 1))
     sums = sum_in_pairs(map(moments, chunks), np.zeros(len(weights) + game.d))
     return sums[: len(weights)], sums[len(weights) :]
 

@@ -36,7 +36,7 @@ from .moments import (
     rule_factor,
 )
 from .regression import Regression, regression
-from .rules import COUNTS, LOG_PRESENT, LONGEST, longest_of
+from .rules import COUNTS, LOG_PRESENT, LONGEST_RULE, longest_of
 from .size_moments import last_degree
 
 Route = Literal["rule", "recursion"]
@@ -180,7 +180,7 @@ def _rule_cost(game: Game, fit: Regression, settings: Settings, tol: float) -> L
         nodes = predicted_nodes(law, terms, allowed)
         if nodes.size:
             longest = max(longest, int(nodes.max()))
-        if longest > min(LONGEST, last_degree(d, LONGEST) + 1):
+        if longest > min(LONGEST_RULE, last_degree(d, LONGEST_RULE) + 1):
             return None
         number += terms.weight.size
         steps += float(nodes.sum()) * d
@@ -214,7 +214,7 @@ def _recursion_cost(game: Game, fit: Regression, tol: float) -> LimeCost:
 def predicted_nodes(law: KernelLaw, terms: Terms, allowed: float) -> Ids:
     """Return about how many nodes the terms of a chunk that matter will have, (n,).
 
-    `allowed` is the error of all terms of the game together. Numbers are rounded up to one of COUNTS; LONGEST + 1 means
+    `allowed` is the error of all terms of the game together. Numbers are rounded up to one of COUNTS; LONGEST_RULE + 1 means
     that there is probably no rule.
     """
     allowed = allowed * terms.sums.share / terms.weight.size
@@ -223,11 +223,11 @@ def predicted_nodes(law: KernelLaw, terms: Terms, allowed: float) -> Ids:
     degree = _needed_degree(log_bound(terms.sums)[which], law, allowed)
     has_gauss_rule = degree / 2 <= GAUSS_PER_ROOT * math.sqrt(law.d)
     nodes = np.where(has_gauss_rule, degree / 2, degree)
-    if last_degree(law.d, LONGEST) == law.d:
+    if last_degree(law.d, LONGEST_RULE) == law.d:
         # Few players have all moments, and the longest of their rules is exact or nearly so.
         existing = [count for count in COUNTS if count <= law.d + 1]
         nodes = np.minimum(nodes, existing[-1])
-    counts = np.array([*COUNTS, LONGEST + 1])
+    counts = np.array([*COUNTS, LONGEST_RULE + 1])
     index = np.searchsorted(counts, nodes)
     return counts[np.minimum(index, counts.size - 1)]
 

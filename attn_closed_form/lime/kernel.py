@@ -33,7 +33,7 @@ LOG_BITS = 128
 # into memory.
 NARROWEST_WIDTH = 3e-3
 # A weight with a smaller logarithm counts as 0: it is below the smallest number of float64.
-LEAST_EXPONENT = -800
+LEAST_LOG_WEIGHT = -800
 # A weight with a larger one counts as e^600, next to which all other weights vanish: no digit of a result changes
 # (docs/theory/rules-in-p.md, "The regression"), and its product with a value still fits into float64.
 LARGEST_EXPONENT = 600
@@ -124,7 +124,7 @@ def exponential(logs: Sequence[int]) -> Array:
     It is e^h + e^h (e^r - 1) with h a multiple of 1/32 and r < 1/32.
     """
     shift = LOG_BITS - TABLE_BITS
-    least = LEAST_EXPONENT << LOG_BITS
+    least = LEAST_LOG_WEIGHT << LOG_BITS
     largest = LARGEST_EXPONENT << LOG_BITS
     clipped = [min(max(log, least), largest) for log in logs]
     # h in steps of 1/32, and the rest r.

@@ -48,13 +48,13 @@ GROUPS: tuple[tuple[int, ...], ...] = (
 )
 # Tuning: rules with at least this many nodes are compared with the same moments, which take longer than the rules, and
 # have the second bound on the remainder, which is hardly ever smaller for shorter ones.
-LONG = 64
+LONG_RULE = 64
 # The groups of short rules.
-SHORT_GROUPS = tuple(group for group in GROUPS if group[-1] < LONG)
+SHORT_GROUPS = tuple(group for group in GROUPS if group[-1] < LONG_RULE)
 # The numbers of nodes of all groups.
 COUNTS = tuple(count for group in GROUPS for count in group)
 # The number of nodes of the longest rule.
-LONGEST = COUNTS[-1]
+LONGEST_RULE = COUNTS[-1]
 # Added to the bound of E_p[f], it also bounds E_p[f 1{j present}]: (1 + cosh theta) / 2, see `game/engine/bounds.py`.
 LOG_PRESENT = np.log((1 + np.cosh(THETA)) / 2)
 # The exponent of an error bound above which the bound is useless in any case, so that exp cannot overflow.
@@ -98,7 +98,7 @@ class Ladder(NamedTuple):
             # The other forms of both parts take longer, and are rarely smaller.
             log_M = log_M[:, bad]
             truncation = truncation[bad]
-            if self.rules[-1].p.size >= LONG:
+            if self.rules[-1].p.size >= LONG_RULE:
                 smooth = _exp((self.log_smooth + log_M).min(axis=0))
                 smooth += np.multiply.outer(B[bad], self.remainder)
                 truncation = np.minimum(truncation, smooth)
@@ -117,7 +117,7 @@ def rule_errors(rule: SizeRule, log_bound: Array, B: Array) -> Array:
     """Return the error (r,) of one rule for each of r terms, whose bounds are those of `Ladder.choose`."""
     log_M = log_bound + LOG_PRESENT
     truncation = _exp((rule.log_error + log_M).min(axis=1))
-    if rule.p.size >= LONG:
+    if rule.p.size >= LONG_RULE:
         smooth = _exp((rule.log_smooth + log_M).min(axis=1)) + B * rule.remainder
         truncation = np.minimum(truncation, smooth)
     rounding = _exp((rule.log_rounding + log_M).min(axis=1))
@@ -156,9 +156,9 @@ def _side_by_side(columns: list[Array]) -> Array:
 
 def longest_of(counts: tuple[int, ...]) -> int:
     """Return the number of nodes of the longest rule that has the same moments as a group."""
-    if counts[-1] < LONG:
+    if counts[-1] < LONG_RULE:
         return counts[-1]
-    return LONGEST
+    return LONGEST_RULE
 
 
 def _size_rule(moments: SizeMoments, m: int) -> SizeRule:

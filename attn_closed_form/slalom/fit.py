@@ -38,7 +38,10 @@ MATTERS = 0.25
 GOOD = 0.9
 FAIR = 0.5  # as above
 # P2's two algorithms by name, with the options of the paper where it has them.
-KINDS: dict[str, ShortSequences | Deletions] = {"eff": ShortSequences(), "fidel": Deletions()}
+SAMPLE_KINDS: dict[str, ShortSequences | Deletions] = {
+    "eff": ShortSequences(),
+    "fidel": Deletions(),
+}
 
 
 class SlalomWarning(UserWarning):
@@ -186,10 +189,10 @@ def _plan(kind: object) -> ShortSequences | Deletions:
     """Return the samples of one of the two algorithms, given by name or with options."""
     if isinstance(kind, ShortSequences | Deletions):
         return kind
-    if not isinstance(kind, str) or kind not in KINDS:
+    if not isinstance(kind, str) or kind not in SAMPLE_KINDS:
         expected = "'eff', 'fidel', ShortSequences(...) or Deletions(...)"
         raise ValueError(f"kind: expected {expected}, got {kind!r}")
-    return KINDS[kind]
+    return SAMPLE_KINDS[kind]
 
 
 def _fixed_importances(importances: object, ids: Ids) -> Array:

@@ -293,7 +293,7 @@ def predict_bags(
 
 
 #: The options of the layout "clam" for the network of `bag_logits`, which its weights alone do not tell.
-OPTIONS: dict[str, Any] = {
+BAG_OPTIONS: dict[str, Any] = {
     "activation": "tanh",
     "gate": "sigmoid",
     "embed_activation": "relu",

@@ -28,7 +28,7 @@ from .config import Config
 
 IntArray = NDArray[np.int32]
 # Minimum length of a row if it depends on the documents.
-SHORTEST = 32
+SHORTEST_ROW = 32
 
 
 class Documents(NamedTuple):
@@ -107,7 +107,7 @@ class Batches(NamedTuple):
         """Return the row length, including [CLS], for documents of the given lengths."""
         if self.config.positions != "none":
             return self.config.T_max
-        return max(SHORTEST, 1 << int(lengths.max(initial=0)).bit_length())
+        return max(SHORTEST_ROW, 1 << int(lengths.max(initial=0)).bit_length())
 
     def order(self, epoch: int) -> NDArray[np.intp]:
         """Return the order of the documents in an epoch."""

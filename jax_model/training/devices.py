@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 # The name of the one axis of a mesh, along which batches are split.
 AXIS = "documents"
 # The values of `--device`.
-CHOICES = ("auto", "cpu", "gpu")
+DEVICE_CHOICES = ("auto", "cpu", "gpu")
 
 
 def join_cluster(coordinator: str | None, processes: int | None, process_id: int | None) -> None:
@@ -41,8 +41,8 @@ def device_mesh(device: str = "auto") -> Mesh:
     >>> device_mesh("cpu").axis_names
     ('documents',)
     """
-    if device not in CHOICES:
-        raise ValueError(f"device: expected one of {', '.join(CHOICES)}, got {device!r}")
+    if device not in DEVICE_CHOICES:
+        raise ValueError(f"device: expected one of {', '.join(DEVICE_CHOICES)}, got {device!r}")
     try:
         if device == "auto":
             devices = jax.devices()

@@ -29,7 +29,7 @@ from attn_closed_form.app.files.tables import Labelled
 from attn_closed_form.app.models.text import tokenize
 from attn_closed_form.app.models.text_classifier import TextClassifier
 
-from .bags import OPTIONS, BagConfig, BagTraining, fit_bags, predict_bags, state_dict
+from .bags import BAG_OPTIONS, BagConfig, BagTraining, fit_bags, predict_bags, state_dict
 from .config import Config, automatic
 from .scores import balanced_weights, log_probabilities
 from .split import Split, split_stratified, stratified
@@ -361,7 +361,7 @@ class AttentionBagClassifier(_AttentionClassifier):
     def to_model(self) -> BagClassifier:
         """Convert the network to an `attn_closed_form.BagClassifier`, which only needs NumPy."""
         return BagClassifier.from_state_dict(
-            self.state_dict(), layout="clam", outputs=tuple(map(str, self.classes_)), **OPTIONS
+            self.state_dict(), layout="clam", outputs=tuple(map(str, self.classes_)), **BAG_OPTIONS
         )
 
     def explain(self, bag: Any, methods: Any = None, **settings: Any) -> Explanations:
@@ -374,7 +374,10 @@ class AttentionBagClassifier(_AttentionClassifier):
         `BagClassifier.from_state_dict(path)` and the command `attn-closed-form bag` read it; the file includes the
         class names.
         """
-        texts = {"outputs": self.classes_.astype(str), "options": np.array([json.dumps(OPTIONS)])}
+        texts = {
+            "outputs": self.classes_.astype(str),
+            "options": np.array([json.dumps(BAG_OPTIONS)]),
+        }
         write_arrays({**self.state_dict(), **texts}, path)
 
     def _logits(self, X: Bags) -> NDArray[np.float64]:

@@ -27,7 +27,7 @@ from .params import Params
 # Maximum number of players, for 1,024 coalitions.
 MOST = 10
 # The explained output: the prediction itself, or a function of it.
-LINKS: dict[str, Callable[[jax.Array], jax.Array]] = {
+LINK_FUNCTIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "identity": lambda f: f,
     "sigmoid": jax.nn.sigmoid,
 }
@@ -101,7 +101,7 @@ def _values(
 ) -> jax.Array:
     one = _deleted if deleted else _replaced
     f = jax.vmap(one, in_axes=(None, None, 0, None))(params, ids, present, unk)[:, output]
-    return LINKS[link](scale * f)
+    return LINK_FUNCTIONS[link](scale * f)
 
 
 def values(
@@ -121,7 +121,7 @@ def values(
     ids : (T_max,) padded ids
     players : (T_max,) player at each position, see `players_of`
     deleted : whether absent players are removed from the softmax instead of replaced by [UNK]
-    link, scale : a name in `LINKS`, and a factor: values are link(scale * f)
+    link, scale : a name in `LINK_FUNCTIONS`, and a factor: values are link(scale * f)
 
     >>> from attn_closed_form import predict
     >>> from attn_closed_form.attention import random_weights

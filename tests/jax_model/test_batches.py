@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from attn_closed_form.app.models.text import Vocabulary
-from jax_model.training.batches import SHORTEST, Batches, encode_documents, pad_rows
+from jax_model.training.batches import SHORTEST_ROW, Batches, encode_documents, pad_rows
 from jax_model.training.config import Config
 
 
@@ -103,7 +103,7 @@ def test_without_positions_rows_have_the_lengths_of_their_documents():
         np.testing.assert_array_equal(labels, rows % 2)
         np.testing.assert_array_equal((ids == 9).sum(axis=1), np.minimum(lengths[rows], 200))
         assert (ids[:, 0] == 0).all() and set(np.unique(ids[:, 1:])) <= {-1, 9}
-        assert ids.shape[1] in (SHORTEST, 64, 128, 201) and ids.shape[1] > min(
+        assert ids.shape[1] in (SHORTEST_ROW, 64, 128, 201) and ids.shape[1] > min(
             200, lengths[rows].max()
         )
 

@@ -27,7 +27,7 @@ from attn_closed_form.lime.moments import (
     rule_sums,
 )
 from attn_closed_form.lime.regression import regression
-from attn_closed_form.lime.rules import LONGEST, ladder
+from attn_closed_form.lime.rules import LONGEST_RULE, ladder
 from attn_closed_form.lime.size_moments import (
     HAHN_BITS,
     LEGENDRE_BITS,
@@ -55,7 +55,7 @@ def exact_moment(q, n):
 @pytest.mark.parametrize("d", [1, 2, 7, 26])
 def test_moments_in_exact_arithmetic(d, kernel_width):
     q = [Fraction(x) for x in relative_kernel(d, kernel_width)[::-1]]
-    moments = size_moments(d, kernel_width, LONGEST)
+    moments = size_moments(d, kernel_width, LONGEST_RULE)
     unit = Fraction(1, 2 ** (WEIGHT_BITS + LEGENDRE_BITS))
     left = sum(x * x for x in q)
     for n in range(len(moments.nu)):

@@ -22,18 +22,18 @@ from ..models.mean_text import MeanPooledText, Piece
 from .atomic import reading, regular_file
 
 # The first number of a file, FASTTEXT_FILEFORMAT_MAGIC_INT32 in fastText's source.
-MAGIC = 793712314
+FASTTEXT_MAGIC = 793712314
 # The word that fastText puts after every line.
 END_OF_LINE = "</s>"
 # The default prefix of labels, which fastText stores with their names.
 LABEL = "__label__"
 # Words are separated by these characters, as in fastText's Dictionary::readWord.
-WORDS = re.compile(r"[^ \n\r\t\v\f\0]+")
+WORD_ENTRIES = re.compile(r"[^ \n\r\t\v\f\0]+")
 # The code of classifiers among fastText's model_name.
 SUPERVISED = 3
 # fastText's loss_name.
 LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
-MAX_CHARACTERS = 32  # maximum length of an n-gram; a word has one for each position and length
+MAX_WORD_BYTES = 32  # maximum length of an n-gram; a word has one for each position and length
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class FastTextReader:
         """Return the words of a text with the rows of their vectors, without labels and line ends."""
         words = (
             match
-            for match in WORDS.finditer(text)
+            for match in WORD_ENTRIES.finditer(text)
             if not match[0].startswith(LABEL) and match[0] != END_OF_LINE
         )
         return [
@@ -84,7 +84,7 @@ def _hash(text: str) -> int:
 def is_fasttext(path: str | os.PathLike[str]) -> bool:
     """Return whether a file starts with fastText's magic number."""
     with regular_file(path).open("rb") as file:
-        return int.from_bytes(file.read(4), "little") == MAGIC
+        return int.from_bytes(file.read(4), "little") == FASTTEXT_MAGIC
 
 
 def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
@@ -104,7 +104,7 @@ def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
 
 
 def _read(data: bytes) -> MeanPooledText:
-    if int.from_bytes(data[:4], "little") != MAGIC:
+    if int.from_bytes(data[:4], "little") != FASTTEXT_MAGIC:
         raise ValueError("it does not start with fastText's magic number")
     place = 4
 
@@ -154,7 +154,7 @@ def _read(data: bytes) -> MeanPooledText:
             raise ValueError("it has vectors that are not finite")
         return numbers
 
-    if not 0 <= maxn <= MAX_CHARACTERS or (maxn > 0 and bucket < 1):
+    if not 0 <= maxn <= MAX_WORD_BYTES or (maxn > 0 and bucket < 1):
         raise ValueError(f"it has impossible options: maxn={maxn}, bucket={bucket}")
     embeddings = matrix(words + max(bucket, 0), None)
     output = matrix(labels, embeddings.shape[1])

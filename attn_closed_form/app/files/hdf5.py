@@ -33,8 +33,8 @@ STARTUP_SECONDS = 60.0
 MAX_LINE = 2**27  # maximum size in bytes of an answer other than numbers
 
 MEMORY = 2**30  # maximum memory of this process in bytes, if the system can limit it
-BLOCK = 2**24  # bytes per read
-MAX_NAMES = 10_000
+READ_BYTES = 2**24  # bytes per read
+MAX_DATASETS = 10_000
 MAX_DEPTH = 10  # names in a group, and groups inside each other
 MAX_ATTRIBUTE = 10_000  # bytes
 FILTERS = {
@@ -164,7 +164,7 @@ def send_array(h5py: Any, name: str, data: Any) -> None:
     whole = (
         data.chunks[axis] if data.chunks else 1
     )  # a chunk is decoded as a whole, so blocks end where chunks end
-    step = max(whole, BLOCK // row_bytes // whole * whole)
+    step = max(whole, READ_BYTES // row_bytes // whole * whole)
     for start in range(0, rows, step) if data.size else ():
         if data.shape:
             part = data[(*[0] * axis, slice(start, start + step))]
@@ -193,8 +193,8 @@ def main() -> None:
                 wanted = names
             else:
                 wanted = sorted(set(request["wanted"]).intersection(names))
-            if max(len(names), len(wanted)) > MAX_NAMES:
-                raise ValueError(f"it has more than {MAX_NAMES} names")
+            if max(len(names), len(wanted)) > MAX_DATASETS:
+                raise ValueError(f"it has more than {MAX_DATASETS} names")
             places = [(file, name, name) for name in wanted]
             while places:
                 group, name, label = places.pop(0)
@@ -205,9 +205,9 @@ def main() -> None:
                     attrs |= attributes(group[name], request["attributes"])
                 elif request["wanted"] is None and isinstance(group[name], h5py.Group):
                     places += [(group[name], inner, f"{label}.{inner}") for inner in group[name]]
-                    if len(places) > MAX_NAMES or label.count(".") > MAX_DEPTH:
+                    if len(places) > MAX_DATASETS or label.count(".") > MAX_DEPTH:
                         raise ValueError(
-                            f"it has more than {MAX_NAMES} names, or groups more than {MAX_DEPTH} deep"
+                            f"it has more than {MAX_DATASETS} names, or groups more than {MAX_DEPTH} deep"
                         )
             send(names=names, attrs=attrs)
     except Exception as error:  # damaged files raise errors of many types

@@ -408,7 +408,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"numpy.{core}.multiarray._reconstruct": lambda *_: Numbers() for core in ("core", "_core")},
 }
 # Classes whose instances are read as plain objects without behavior.
-_PLAIN = (
+_PLAIN_TYPES = (
     "collections.defaultdict argparse.Namespace numpy.ndarray pathlib.Path pathlib.PosixPath pathlib.PurePosixPath "
     "pathlib.WindowsPath torch.device torch.Size torch.float16 torch.float32 torch.float64 torch.bfloat16 torch.int64 "
     "torch.int32 torch.bool pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint "
@@ -416,7 +416,7 @@ _PLAIN = (
     "lightning.fabric.utilities.data.AttributeDict"
 )
 # Their names.
-PLAIN = frozenset(_PLAIN.split())
+PLAIN_NAMES = frozenset(_PLAIN_TYPES.split())
 
 
 class _Reader(pickle.Unpickler):
@@ -428,7 +428,7 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         label = f"{module}.{name}"
-        if label in PLAIN:
+        if label in PLAIN_NAMES:
             return Plain
         if module == "torch" and name in STORAGES:
             return STORAGES[name]

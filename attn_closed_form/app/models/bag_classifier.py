@@ -33,7 +33,7 @@ from ..files.arrays import read_state
 from .bag import Bag, as_bag
 from .bag_check import BagCheck, compare
 from .bag_network import GRADIENT_SCORES, Attention, BagNetwork, gradient_scores
-from .black_box import BATCH, CHECKS, DEVIATION, measure_deviation
+from .black_box import CHECKS, COALITIONS_AT_ONCE, DEVIATION, measure_deviation
 from .layouts import assumptions, network_from_state, renamed
 from .protocol import BagModel
 from .target import Target
@@ -204,7 +204,7 @@ temperature 1 (not checked))
         outputs: Sequence[str] | None = None,
         coords: ArrayLike | None = None,
         ids: Sequence[str] | None = None,
-        batch_size: int = BATCH,
+        batch_size: int = COALITIONS_AT_ONCE,
         checks: int = CHECKS,
         tol: float = DEVIATION,
         seed: int = 0,

@@ -22,7 +22,7 @@ DEVIATION = 1e-4
 # Tuning: random sub-bags on which a deviation is measured. One layer after the pooling shows on nearly every one.
 CHECKS = 40
 # Tuning: sub-bags per call of the function, which for a network means one batch.
-BATCH = 256
+COALITIONS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ def game_from_black_box(
     output: int = 0,
     *,
     empty_value: float = 0.0,
-    batch_size: int = BATCH,
+    batch_size: int = COALITIONS_AT_ONCE,
     checks: int = CHECKS,
     tol: float = DEVIATION,
     seed: int = 0,

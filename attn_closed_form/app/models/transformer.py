@@ -55,7 +55,7 @@ TOKEN = "token:"
 # Model calls of a fit, and of each method that samples: about 20 seconds of MiniLM on two cores for 128 tokens.
 SAMPLES = 2000
 # Tuning: sequences per batch. Larger ones are hardly faster on a CPU, and need more memory.
-BATCH = 32
+CALLS_AT_ONCE = 32
 # Relative accuracy of the SLALOM's Shapley values in the comparison with the sampled ones.
 AGREEMENT_TOL = 1e-6
 # Suffixes of the class names of language models in the transformers package.
@@ -70,7 +70,7 @@ ROUNDING_ULPS = 1000.0
 # In half precision, rounding and padding that is read cannot be separated as clearly: 2 % (float16), 12 % (bfloat16).
 ROUNDING_ULPS_OF_HALF_PRECISION = 16.0
 # The relative accuracy above which a type counts as half precision.
-COARSE = 1e-6
+COARSE_STEPS = 1e-6
 # Short texts, at least one of which has a token under any tokenizer.
 PROBES = ("the", "a film", "0", ".")
 # Files of weights that are read.
@@ -187,7 +187,7 @@ class TransformerClassifier(TextModel):
     tokenizer: Any
     outputs: tuple[str, ...] = ()
     samples: int = SAMPLES
-    batch_size: int = BATCH
+    batch_size: int = CALLS_AT_ONCE
     max_length: int | None = None
     continuations: tuple[str | int, ...] = ()
     progress: Report | bool | None = None
@@ -422,7 +422,7 @@ class TransformerClassifier(TextModel):
         difference = float(np.abs(together - alone).max())
         accuracy = _package("torch").finfo(next(iter(self.model.parameters())).dtype).eps
         ulps = ROUNDING_ULPS
-        if accuracy > COARSE:
+        if accuracy > COARSE_STEPS:
             ulps = ROUNDING_ULPS_OF_HALF_PRECISION
         if not difference > ulps * accuracy * float(np.abs(alone).max()):
             return False

@@ -43,10 +43,10 @@ WORTH_CUTTING = 1.25
 # Tuning: a decay up to which no interval is shortened, because the whole of [0, 1] needs as few nodes.
 SHORT_DECAY = 16.0
 # Tuning: shortest interval. Shorter ones would bring nodes so near to 0 or 1 that 1/Y overflows.
-SHORTEST = 1e-6
+SHORTEST_INTERVAL = 1e-6
 # Tuning: numbers of nodes for the terms of a linked game. They are few, because terms with equal numbers are computed
 # together, and grow by a fifth, which wastes a tenth of the nodes on average (benchmarks/probability).
-COUNTS = np.array([3, 6, 9, 12, 15, 18, 22, 28, 40, 58, 70])
+LINKED_COUNTS = np.array([3, 6, 9, 12, 15, 18, 22, 28, 40, 58, 70])
 
 
 class Batch(NamedTuple):
@@ -170,7 +170,7 @@ def legendre_count(
 
     Terms of a chunk have the same number of nodes, the smallest for which their errors add up to no more than the
     allowed one. A linked game has many more terms, so there each term has as many as it needs, rounded up to one of
-    COUNTS.
+    LINKED_COUNTS.
     """
     r = sums.weight.size
     log_allowed = -math.inf
@@ -190,7 +190,9 @@ def legendre_count(
     least = needed[np.arange(r), best]
     exact = degree // 2 + 1
     if sums.complex_sums is not None:
-        counts = COUNTS[np.minimum(np.searchsorted(COUNTS, least), COUNTS.size - 1)]
+        counts = LINKED_COUNTS[
+            np.minimum(np.searchsorted(LINKED_COUNTS, least), LINKED_COUNTS.size - 1)
+        ]
         return interval, np.minimum(np.where(least > counts, exact, counts), exact)
     enough = min(float(np.maximum.reduce(least)), exact)
     m = int(min(max(math.ceil(enough), 1), exact))
@@ -230,8 +232,8 @@ def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         crossing = (tau - sums.light) / slope
     first, last = whole
-    _clip(last, cut_last & (slope > 0), crossing, SHORTEST, 1.0)
-    _clip(first, cut_first & (slope < 0), crossing, 0.0, 1 - SHORTEST)
+    _clip(last, cut_last & (slope > 0), crossing, SHORTEST_INTERVAL, 1.0)
+    _clip(first, cut_first & (slope < 0), crossing, 0.0, 1 - SHORTEST_INTERVAL)
     nowhere = np.minimum(sums.heavy, sums.light) >= tau
     first[nowhere] = 0.0
     last[nowhere] = 0.0

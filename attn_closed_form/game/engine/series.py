@@ -24,7 +24,7 @@ LARGEST_Q = 0.2
 POWERS_PER_NODE = 2.0
 # Tuning: elements (terms times players) of one working array of a series: a few of them fit into a core's cache
 # (benchmarks/bag_speed).
-BLOCK_ELEMENTS = 1 << 15
+SERIES_ELEMENTS = 1 << 15
 # More powers than any number of nodes is worth.
 TOO_MANY = 1 << 30
 
@@ -129,5 +129,5 @@ def _polynomial(coefficients: Array, g: Array) -> Array:
 def _blocks(terms: Terms) -> list[slice]:
     """Return parts of the players whose arrays fit into a cache."""
     r, _, d = terms.factor.shape
-    step = max(1, BLOCK_ELEMENTS // r)
+    step = max(1, SERIES_ELEMENTS // r)
     return [slice(start, start + step) for start in range(0, d, step)]
