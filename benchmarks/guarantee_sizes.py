@@ -138,7 +138,7 @@ def _moduli(weights: dict[str, Numbers], d: int, k: int = 0) -> float:
 # --- weights in balls -----------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=32)
 def _converted(
     what: str, d: int, settings: tuple[Any, ...], bits: int | None
 ) -> dict[str, Numbers]:

@@ -261,7 +261,7 @@ class Sizes(NamedTuple):
     fractions: tuple[tuple[NDArray[Any], ...], ...]  # c_t / n_t, and (c_t - 1) / (n_t - 1)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def sizes_of(counts: tuple[int, ...], bits: int | None) -> Sizes:
     """Return the sizes and shares of all counts, in long double or in balls."""
     T = len(counts)
@@ -283,7 +283,7 @@ def sizes_of(counts: tuple[int, ...], bits: int | None) -> Sizes:
     return Sizes(order, starts, share, tuple(fractions))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def _binomials(n: int, bits: int | None) -> Numbers:
     """Return C(n, 0..n), correct to a rounding."""
     value = 1
