@@ -316,9 +316,8 @@ def shapley(games: Games, rule: Rule, at_once: int | None = None) -> jax.Array:
     (B, d), differentiable in reverse mode with respect to the arrays of `games`
 
     >>> batch = stack_games([PooledGame.from_scores([0.0, 0.0], [1.0, 3.0]), PooledGame.from_scores([3.0], [4.0])])
-    >>> shapley(batch, fixed_rule(batch, 1e-6)).round(3)
-    Array([[0., 2.],
-           [4., 0.]], dtype=float32)
+    >>> shapley(batch, fixed_rule(batch, 1e-6)).round(3).tolist()
+    [[0.0, 2.0], [4.0, 0.0]]
     """
     if at_once is None:
         on_cpu = jax.default_backend() == "cpu"

@@ -124,10 +124,12 @@ def test_shapley_values_of_many_players(game, monkeypatch):
 
 
 def test_lime_of_many_players(monkeypatch):
-    game = deleted(20_000)
-    beta = lime_limit(game).coef
+    game = deleted(3_000)
+    tol = 1e-8  # rules for so many players keep no more digits
+    beta = lime_limit(game, tol=tol).coef
     monkeypatch.setattr(evaluate, "series_length", lambda terms, p: 0)
-    np.testing.assert_allclose(beta, lime_limit(game).coef, rtol=0, atol=1e-12 * np.abs(beta).max())
+    without = lime_limit(game, tol=tol).coef
+    np.testing.assert_allclose(beta, without, rtol=0, atol=1e-12 * np.abs(beta).max())
 
 
 def test_too_few_terms_are_seen(monkeypatch):
