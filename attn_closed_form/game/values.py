@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 
 from .._arrays import number, real
 from .._types import Array
-from .by_size import centered_moments
+from .by_size import centered_moments, check_size_cost
 from .engine.budget import Computation, finite
 from .engine.engine_game import Game
 from .engine.evaluate import FIRST, evaluate
@@ -185,6 +185,7 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     amplification = 1 + float(np.abs(before).sum())
     computation = Computation(game, tol, amplification, plain=True)
     sizes = np.stack([joined + before, before])
+    check_size_cost(computation.engine, computation.budget)
     mean, present = centered_moments(computation.engine, sizes, computation.budget)
     with np.errstate(over="ignore", invalid="ignore"):
         return finite(size * computation.finish(present - mean[1], -before[-1]))

@@ -20,6 +20,7 @@ import numpy as np
 from .._arrays import positive
 from .._errors import CostError
 from .._types import Array, Ids
+from ..game.by_size import COMPLEX_RECURSION_SECONDS, RECURSION_SECONDS
 from ..game.engine.bounds import THETA, log_bound
 from ..game.engine.budget import ToleranceError
 from ..game.engine.engine_game import Game
@@ -46,10 +47,6 @@ Route = Literal["rule", "recursion"]
 RULE_SECONDS = 1.1e-8
 # Tuning: the same for the complex terms of a link.
 COMPLEX_RULE_SECONDS = 4.5e-8
-# Tuning: the same for a step of the recursion, a term for a pair of players.
-RECURSION_SECONDS = 4e-8
-# Tuning: the same for complex terms.
-COMPLEX_RECURSION_SECONDS = 6e-8
 # Tuning: seconds for building a rule with m nodes from N moments, per m N. Rules are cached, so this is the cost for the
 # first document with this number of words.
 BUILD_SECONDS = 2.5e-6

@@ -5,7 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from attn_closed_form import PooledGame, ToleranceError, expected_value_by_size
+from attn_closed_form import CostError, PooledGame, ToleranceError, expected_value_by_size
+from attn_closed_form.game import semivalue
 from attn_closed_form.game.by_size import centered_moments
 from attn_closed_form.game.engine.budget import budget
 
@@ -113,3 +114,17 @@ def test_errors() -> None:
     game = make_game(3, 1, "unk")
     with pytest.raises(ToleranceError, match="tol"):
         expected_value_by_size(game, tol=1e-18)
+
+
+def test_a_recursion_that_would_take_too_long_is_not_started():
+    """Thousands of players through a link: the cost is known before anything is summed."""
+    rng = np.random.default_rng(0)
+    game = PooledGame.from_scores(rng.normal(size=20_000), rng.normal(size=20_000))
+    linked = game.through("sigmoid")
+    with pytest.raises(CostError) as refusal:
+        expected_value_by_size(linked, 1e-3)
+    assert refusal.value.seconds > 60
+    with pytest.raises(CostError):
+        semivalue(linked, np.full(20_000, 1 / 20_000), 1e-2)
+    few = PooledGame.from_scores(rng.normal(size=300), rng.normal(size=300))
+    assert expected_value_by_size(few, 1e-6).shape == (301,)

@@ -45,6 +45,9 @@ def serve(path: str | None = None, port: int = 8000, seconds: float = TIME_LIMIT
     app = make_app(open_model(path), name, LOOPBACK, seconds, example)
     config = uvicorn.Config(
         app,
+        # uvicorn's own configuration would close the handlers of every other library in this process, and with them
+        # the streams that they write to. Its warnings reach standard error without it.
+        log_config=None,
         log_level="warning",
         access_log=False,  # texts of users are never logged
         server_header=False,

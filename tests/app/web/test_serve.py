@@ -1,5 +1,6 @@
 """The command `attn-closed-form serve`: what it prints, how it ends."""
 
+import logging
 import re
 import signal
 import socket
@@ -199,3 +200,23 @@ def test_the_log_has_neither_texts_nor_paths(small):
         _, err = server.process.communicate(timeout=PATIENCE)
     assert "tol" in err and "is guaranteed" in err
     assert "film" not in err and "/" not in err and ".py" not in err
+
+
+def test_handlers_of_other_libraries_stay_open(capsys):
+    """A log handler that closes its stream must not be closed because the page starts."""
+    closed = []
+
+    class Handler(logging.StreamHandler):
+        def close(self):
+            closed.append(self)
+            super().close()
+
+    handler = Handler()
+    try:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            refused(capsys, "--port", str(taken.getsockname()[1]))
+        assert not closed
+    finally:
+        handler.close()
