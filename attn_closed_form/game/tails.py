@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._types import Array, Ids, Masks
-from .links import LinkedGame
 from .pooled_game import PooledGame
 from .scores import PooledScores
 
@@ -132,19 +131,6 @@ class PooledMeans:
     v_background: Array
     head: Ids
 
-    @classmethod
-    def of_game(cls, game: PooledGame) -> PooledMeans:
-        """Return the means of a pooled game, one row per head."""
-        return cls(
-            s=game.s,
-            v=game.v,
-            s_absent=game.s_absent,
-            v_absent=game.v_absent,
-            s_background=game.s_background,
-            v_background=game.v_background,
-            head=np.arange(game.s.shape[0]),
-        )
-
     @cached_property
     def _masses(self) -> tuple[Array, Array, Array]:
         """Masses (H, d) of present players and of absent ones, and of the background (H,), relative to the largest."""
@@ -176,24 +162,6 @@ class PooledMeans:
             total += _entering(mass_absent, backwards)[:, ::-1]
             sums += _entering(mass_absent[self.head] * self.v_absent, backwards)[:, ::-1]
         return _ratio(sums, total[:, :, self.head])
-
-
-def values_along(game: PooledGame | LinkedGame, orders: Ids) -> Array:
-    """Compute the values (n, d + 1) of a game while the players of each order (n, d) enter one after the other.
-
-    Examples
-    --------
-    >>> game = PooledGame.from_scores([0.0, 0.0], [1.0, 3.0], s_background=0.0, v_background=0.0)
-    >>> values_along(game, np.array([[0, 1], [1, 0]])).round(3)
-    array([[0.   , 0.5  , 1.333],
-           [0.   , 1.5  , 1.333]])
-    """
-    if isinstance(game, LinkedGame):
-        return game.link(values_along(game.game, orders))
-    values = PooledMeans.of_game(game).along(orders).sum(axis=-1) + game.bias
-    if game.can_be_empty:
-        values[:, 0] = game.empty_value
-    return values
 
 
 def _entering(parts: Array, orders: Ids) -> Array:

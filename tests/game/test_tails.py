@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attn_closed_form import PooledGame
 from attn_closed_form.game.scores import PooledScores
-from attn_closed_form.game.tails import TailGame, values_along
+from attn_closed_form.game.tails import TailGame
 
 D = 7
 C = 3
@@ -99,16 +98,3 @@ def test_a_heavy_player_leaves_the_digits_of_the_light_ones() -> None:
     masks = np.array([[False, True, False], [False, True, True]])
     along = game.along(np.array([[1, 2, 0]]))[0]
     np.testing.assert_allclose(along[1:3], game.value(masks), rtol=1e-13)
-
-
-@pytest.mark.parametrize("heads", [1, 3])
-def test_values_along_orders_of_a_pooled_game(heads: int) -> None:
-    rng = np.random.default_rng(heads)
-    game = PooledGame.from_scores(
-        rng.normal(size=(heads, D)), rng.normal(size=(heads, D)), empty_value=0.7, bias=0.2
-    )
-    order = rng.permutation(D)
-    masks = np.zeros((D + 1, D), dtype=bool)
-    for k, player in enumerate(order):
-        masks[k + 1 :, player] = True
-    np.testing.assert_allclose(values_along(game, order[None])[0], game.value(masks), rtol=1e-12)
