@@ -34,8 +34,6 @@ AGAINST = (0, 114, 178)  # blue
 UNSIGNED = (110, 110, 110)  # gray
 # Tuning: a strength at or above LEVELS[i] has level i + 1. A word below 1/8 of the strongest word is not colored.
 LEVELS = (0.125, 0.3, 0.5, 0.75)
-# Tuning: the number of named players in a waterfall, which fits on a phone.
-MOST_STEPS = 10
 # The rounding of a running sum of a few probabilities, with a wide margin, which no picture shows.
 ROOM = 1e-9
 # Tuning: the number of classes with a bar.
@@ -51,7 +49,7 @@ def levels(strength: Array) -> NDArray[np.int_]:
     return np.sign(strength).astype(int) * np.searchsorted(LEVELS, np.abs(strength), side="right")
 
 
-class Scale(NamedTuple):
+class AxisRange(NamedTuple):
     """A range of numbers that is drawn from 0 to 1; `ticks` are pairs (position, round number)."""
 
     low: float
@@ -59,10 +57,10 @@ class Scale(NamedTuple):
     ticks: tuple[tuple[float, float], ...] = ()
 
     @classmethod
-    def around(cls, values: ArrayLike, margin: float = 0.0) -> Scale:
+    def around(cls, values: ArrayLike, margin: float = 0.0) -> AxisRange:
         """Return a scale that contains the values, with a margin on both sides as a share of its length.
 
-        >>> Scale.around([-1.0, 7.0]).ticks
+        >>> AxisRange.around([-1.0, 7.0]).ticks
         ((0.125, 0.0), (0.375, 2.0), (0.625, 4.0), (0.875, 6.0))
         """
         values = np.asarray(values, dtype=np.float64)
@@ -250,10 +248,10 @@ class Step(NamedTuple):
     error: float = 0.0
 
 
-def waterfall(e: Explanation, top: int = MOST_STEPS) -> Waterfall:
+def waterfall(e: Explanation, top: int = 10) -> Waterfall:
     """Return bars from the baseline (every player absent) to the prediction, for scores that add up to it.
 
-    The `top` players have separate bars. The others share two: those that raise the prediction, and those that lower
+    The `top` players have separate bars; ten fit on a phone. The others share two: those that raise the prediction, and those that lower
     it. The strongest comes first, except that no probability passes 0% or 100% on the way if another order avoids it.
 
     >>> from attn_closed_form import load_demo_model
@@ -355,15 +353,15 @@ def ordered_within(start: float, steps: Sequence[Step], low: float, high: float)
     return [steps[i] for i in order]
 
 
-def _axis(e: Explanation, values: Sequence[float], errors: Sequence[float]) -> Scale:
+def _axis(e: Explanation, values: Sequence[float], errors: Sequence[float]) -> AxisRange:
     """Return the scale of a waterfall: 0% to 100% for probabilities, otherwise what the bars need."""
     if e.scale.in_percent:
-        return Scale.around([0.0, 1.0, *values])
+        return AxisRange.around([0.0, 1.0, *values])
     margin = max(errors, default=0.0)
-    return Scale.around([min(values) - margin, max(values) + margin])
+    return AxisRange.around([min(values) - margin, max(values) + margin])
 
 
-def _end_bar(label: str, value: float, e: Explanation, scale: Scale) -> Bar:
+def _end_bar(label: str, value: float, e: Explanation, scale: AxisRange) -> Bar:
     """Return the bar of the baseline or of the prediction, which is a line."""
     at = scale.unit(value)
     return Bar(label, e.scale.level(value), "end", value, value, at, at, 0)
@@ -500,8 +498,8 @@ class SlalomPlane(NamedTuple):
 
     x: tuple[float, ...]
     y: tuple[float, ...]
-    across: Scale
-    up: Scale
+    across: AxisRange
+    up: AxisRange
     zero: float
     labels: tuple[PlacedLabel, ...]
 
@@ -515,8 +513,8 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
     if not set(SLALOM) <= set(explanations):
         return None
     value, importance, linear = (explanations[name].scores for name in SLALOM)
-    across = Scale.around(importance, 0.07)
-    up = Scale.around(np.append(value, 0.0), 0.07)
+    across = AxisRange.around(importance, 0.07)
+    up = AxisRange.around(np.append(value, 0.0), 0.07)
     places = np.stack([across.unit(importance), up.unit(value)], axis=1)
     # The decisive players; if a label does not fit, the next player is tried.
     order = np.argsort(-np.abs(linear), kind="stable")[: 2 * top]

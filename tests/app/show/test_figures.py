@@ -18,7 +18,7 @@ from attn_closed_form.app.show.figures import (
     LETTER,
     LINE,
     PLANE,
-    Scale,
+    AxisRange,
     Step,
     class_bars,
     colored_text,
@@ -47,11 +47,11 @@ def found():
 
 def test_scales_hold_their_values_and_their_ticks_are_round_and_inside():
     for low, high in [(-1e-9, 3e-9), (0.0, 1.0), (-123.0, 4567.0), (1.0, 1.0), (0.0, 0.0)]:
-        scale = Scale.around([low, high], 0.07)
+        scale = AxisRange.around([low, high], 0.07)
         assert scale.low < low and scale.high > high and 0 < scale.unit(low) <= scale.unit(high) < 1
         assert 1 <= len(scale.ticks) <= 9
         assert all(scale.low - 1e-12 <= number <= scale.high for _, number in scale.ticks)
-    assert [number for _, number in Scale.around([-0.7, 2.2]).ticks] == [
+    assert [number for _, number in AxisRange.around([-0.7, 2.2]).ticks] == [
         -0.5,
         0.0,
         0.5,
@@ -327,5 +327,5 @@ def test_the_verdict_is_the_most_probable_class():
 
 
 def test_an_axis_whose_length_leaves_float64_has_no_ticks():
-    assert Scale.around([-1.5e308, 1.5e308]).ticks == ()
-    assert len(Scale.around([2.0, 2.0]).ticks) > 2
+    assert AxisRange.around([-1.5e308, 1.5e308]).ticks == ()
+    assert len(AxisRange.around([2.0, 2.0]).ticks) > 2
