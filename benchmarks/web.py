@@ -72,9 +72,9 @@ def main() -> int:
 
 
 @contextmanager
-def server() -> Iterator[int]:
-    """The port of a server that answers."""
-    command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", "0"]
+def server(*options: str) -> Iterator[int]:
+    """The port of a server that answers; `options` are those of `serve`."""
+    command = [sys.executable, "-m", "attn_closed_form", "serve", "--port", "0", *options]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
