@@ -18,11 +18,12 @@ import numpy as np
 
 from ..._types import Array, Ids, Masks, Span
 from ...game.engine.budget import ToleranceError, guaranteed_error
+from ...game.game_sum import GameSum
 from ...game.links import LinkedGame
 from ...game.pooled_game import PooledGame
 from ...lime.sampled import LimeSample, lime_sample
 from ..models.fit_report import FitReport
-from ..models.protocol import Model
+from ..models.protocol import NOT_POOLED, Model, NotPooledError
 from ..models.scale import ExplainedScale
 from ..models.target import ModelGame, Target
 from ..models.units import Remembers, Units
@@ -79,10 +80,17 @@ class Evidence(Remembers):
         return self.model.pooled_game(self.units, self.target.pooled)
 
     @cached_property
-    def game(self) -> PooledGame | LinkedGame:
-        """The game of the players on the explained scale; a fitted game is always on the logit scale."""
+    def game(self) -> PooledGame | LinkedGame | GameSum:
+        """The game of the players on the explained scale; a fitted game is always on the logit scale.
+
+        The logit behind one hidden layer is a sum of games, which has Shapley and Banzhaf values but no reasons.
+        """
         if self.model.surrogate is not None:
             return self.pooled
+        if self.model.tail is not None and self.scale.link is None:
+            return self.model.hidden_game(self.units, self.target)
+        if self.model.tail is not None:
+            raise NotPooledError(NOT_POOLED)
         if not self.exact:
             exact = "scale='logit' is exact"
             if self.target.against_rest:
@@ -102,6 +110,11 @@ class Evidence(Remembers):
     def exact(self) -> bool:
         """Whether the model has exact values on the explained scale."""
         return self.target.exact
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether the logit is that of a pooled game, which reasons, curves and shares of attention need."""
+        return self.model.tail is None
 
     @property
     def headline(self) -> str:
@@ -198,14 +211,14 @@ class Evidence(Remembers):
     @cached_property
     def absent_value(self) -> float:
         """The explained output of the model itself with every player absent, on the explained scale."""
-        if self.exact:
+        if self.exact and self.is_pooled:
             return float(self.scale.of(self.pooled.baseline))
         return float(self.model_game.value(self._empty_coalition)[0])
 
     @cached_property
     def absent_logit(self) -> float:
         """The logit f of the model itself with every player absent."""
-        if self.model.surrogate is None:
+        if self.model.surrogate is None and self.is_pooled:
             return self.pooled.baseline
         return float(self.logits_of(self._empty_coalition)[0])
 
@@ -278,6 +291,8 @@ class Evidence(Remembers):
                 ToleranceWarning,
                 stacklevel=2,
             )
+        if isinstance(self.game, GameSum):
+            return result, tol * self.game.scale
         return result, guaranteed_error(self.game, tol)
 
     @cached_property

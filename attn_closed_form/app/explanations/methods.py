@@ -29,10 +29,12 @@ import numpy as np
 from ..._arrays import did_you_mean, softmax
 from ..._types import Array
 from ...game.engine.budget import ToleranceError
+from ...game.game_sum import GameSum
 from ...game.values import banzhaf, leave_one_out, shapley
 from ...lime.cost import lime_cost
 from ...lime.limit import lime_limit
 from ...reasons.curves import flip_order
+from ..models.protocol import NOT_POOLED, NotPooledError
 from ..models.scale import LOGIT, ExplainedScale
 from .answers import decision_of
 from .evidence import Evidence, Scored
@@ -136,7 +138,7 @@ def _inside(name: str, evidence: Evidence) -> Scored | None:
 def _guaranteed(name: str, function: Callable[[Any, float], Array], evidence: Evidence) -> Scored:
     """Compute scores of the game with a guaranteed error."""
     scores, error = evidence.guaranteed(function, name)
-    if evidence.exact:
+    if evidence.exact or not evidence.is_pooled:
         base = evidence.absent_value
     else:
         base = evidence.pooled_base
@@ -144,6 +146,8 @@ def _guaranteed(name: str, function: Callable[[Any, float], Array], evidence: Ev
 
 
 def _lime(evidence: Evidence) -> Scored:
+    if not evidence.is_pooled:
+        raise NotPooledError(f"lime: {NOT_POOLED}")
     fit, error = evidence.guaranteed(lambda game, tol: lime_limit(game, tol=tol), "lime")
     return Scored(fit.coef, float(fit.intercept), error)
 
@@ -169,8 +173,9 @@ def _sampled_shapley(evidence: Evidence) -> Scored:
 
 
 def _leave_one_out_scores(evidence: Evidence) -> Scored:
-    if evidence.exact:
-        return Scored(leave_one_out(evidence.game), evidence.absent_value)
+    game = evidence.game if evidence.exact else None
+    if game is not None and not isinstance(game, GameSum):
+        return Scored(leave_one_out(game), evidence.absent_value)
     d = evidence.d
     without_one = ~np.eye(d, dtype=bool)
     changes = evidence.prediction - evidence.model_game.value(without_one)
@@ -209,7 +214,7 @@ def _flip_order(evidence: Evidence) -> Scored:
 
 
 def _single(evidence: Evidence) -> Scored:
-    if evidence.exact and evidence.pooled.can_be_empty:
+    if evidence.exact and evidence.is_pooled and evidence.pooled.can_be_empty:
         game = evidence.pooled
         return Scored(game.v.sum(axis=0) + game.bias, evidence.absent_logit)
     alone = evidence.logits_of(np.eye(evidence.d, dtype=bool))
@@ -289,12 +294,14 @@ DEFAULT_METHODS = tuple(
 
 def default_methods(evidence: Evidence) -> tuple[Method, ...]:
     """Return the default methods of one input: the exact ones, or the sampled headline if nothing is exact."""
-    if evidence.exact:
+    if evidence.exact and evidence.is_pooled:
         methods = as_methods(None)
         if lime_is_quick(evidence):
             return methods
         return tuple(method for method in methods if method.name != "lime")
     chosen = [METHODS[evidence.headline]]
+    if not evidence.is_pooled:
+        return (*chosen, *_without_a_game(evidence))
     for name in DEFAULT_METHODS:
         method = METHODS[name]
         # The other game methods would explain the fitted game instead of the model.
@@ -303,12 +310,22 @@ def default_methods(evidence: Evidence) -> tuple[Method, ...]:
     return tuple(chosen)
 
 
+def _without_a_game(evidence: Evidence) -> list[Method]:
+    """Return the default methods that need no pooled game, for a model with a tail."""
+    gradients = getattr(evidence.model.tail, "gradient", None) is not None
+    methods = [METHODS[name] for name in DEFAULT_METHODS if METHODS[name].needs != "game"]
+    return [method for method in methods if gradients or not method.name.startswith("gradient")]
+
+
 def lime_is_quick(evidence: Evidence) -> bool:
     """Return whether LIME's limit of this input takes no more than about LIME_SECONDS."""
     tol = evidence.target.tol
+    game = evidence.game
+    if isinstance(game, GameSum):
+        return False
     while True:
         try:
-            return lime_cost(evidence.game, tol=tol).seconds <= LIME_SECONDS
+            return lime_cost(game, tol=tol).seconds <= LIME_SECONDS
         except ToleranceError as error:
             # `Evidence.guaranteed` uses a looser tol, too.
             if not tol < error.smallest <= 1:

@@ -23,6 +23,10 @@ ODDS = "odds:"
 LISTED_CLASSES = 12
 
 
+# Why probabilities behind a nonlinear layer are sampled.
+BEHIND_A_TAIL = "a nonlinear layer follows the pooling, so this has no exact values"
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings of an explanation. None leaves the choice to the model.
@@ -99,7 +103,7 @@ class Settings:
         # With a sigmoid every label has a separate probability, and its logit is the log-odds. The log-odds of one of
         # two classes are their margin.
         against_rest = prefix == ODDS and len(logits) > 2 and model.loss != "sigmoid"
-        if against_rest and model.surrogate is None:
+        if against_rest and model.surrogate is None and model.tail is None:
             raise ValueError(
                 f"output: expected a class or 'margin:A,B', got {self.output!r}; the log-odds against several classes "
                 "are not a pooled game"
@@ -113,11 +117,15 @@ class Settings:
             seed=int(self.seed),
             against_rest=against_rest,
             scale=replace(LOGIT, name=PLAIN.get(model.loss, LOGIT.name)),
-            exact=model.surrogate is None,
+            exact=model.surrogate is None
+            and (model.tail is None or model.hidden_layer is not None),
         )
 
     def _risk_target(self, target: Target, model: Model, units: Units) -> Target:
         """Return the target of the risk if it is exact, otherwise that of the log-risk."""
+        if model.tail is not None:
+            risk = ExplainedScale("risk")
+            return replace(target, scale=risk, logit=target, exact=False, note=BEHIND_A_TAIL)
         heads = model.heads(units, target)
         if heads == 1:
             return replace(target, scale=ExplainedScale("risk"), logit=target)
@@ -154,6 +162,8 @@ class Settings:
             if odds.against_rest and prefix != ODDS:
                 logit = replace(logit, output=f"{output} against the rest")
             return replace(probability, logit=logit)
+        if model.tail is not None:
+            return replace(probability, exact=False, note=BEHIND_A_TAIL)
         obstacle = odds.obstacle
         if not odds.against_rest:
             heads = model.heads(units, probability)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from ..._arrays import check, finite, softmax
 from ..._types import Array, Ids
 from .bag import Bag, as_bag
-from .bag_network import sigmoid
+from .layers import sigmoid
 from .layouts import LAYOUTS, OPTIONS
 
 if TYPE_CHECKING:

@@ -27,7 +27,9 @@ from numpy.typing import ArrayLike
 from ..._arrays import check, choice, finite
 from ..._shapes import axis_sizes
 from ..._types import Array, Ids
+from ...game.hidden_layer import HiddenLayer
 from ...game.scores import PooledScores
+from ...game.tails import Tail
 from ...slalom.recover import BlackBox
 from ..files.arrays import read_state
 from .bag import Bag, as_bag
@@ -36,6 +38,7 @@ from .bag_network import GRADIENT_SCORES, Attention, BagNetwork, gradient_scores
 from .black_box import CHECKS, COALITIONS_AT_ONCE, DEVIATION, measure_deviation
 from .layouts import assumptions, network_from_state, renamed
 from .protocol import BagModel
+from .tail import as_hidden_layer
 from .target import Target
 from .units import Units
 
@@ -116,7 +119,7 @@ class BagClassifier(BagModel):
     absences = ("deleted",)
 
     def __post_init__(self) -> None:
-        self.name_outputs(self.network.C)
+        self.name_outputs(self.network.Q)
         if self.loss == "softmax" and len(self.outputs) == 1:
             object.__setattr__(self, "loss", "identity")
 
@@ -172,16 +175,16 @@ temperature 1 (not checked))
         network, layout = network_from_state(state, layout, options)
         loss, name_of_single_output = HEADS[head]
         names = tuple(outputs or state.outputs)
-        if not names and network.C == 1:
+        if not names and network.Q == 1:
             names = name_of_single_output
         reload = functools.partial(
             cls.from_state_dict, state.arrays, layout, names, temperature, head=head, **options
         )
-        if head == "ordinal" and len(names) == network.C + 1:
+        if head == "ordinal" and len(names) == network.Q + 1:
             names = tuple(f"above {grade}" for grade in names[:-1])
         if head != "classes" and names:
-            fits = len(names) == network.C
-            check("outputs", fits, f"{network.C} names for head {head!r}", f"{len(names)}: {names}")
+            fits = len(names) == network.Q
+            check("outputs", fits, f"{network.Q} names for head {head!r}", f"{len(names)}: {names}")
         return cls(
             network,
             names,
@@ -275,6 +278,19 @@ temperature 1 (not checked))
             bag.labels, groups, data=bag, coords=bag.coords, attrs=attrs, group_labels=names
         )
 
+    @property
+    def tail(self) -> Tail | None:
+        """What follows the pooling, from pooled vectors (n, m) to logits (n, C); None if nothing does."""
+        return self.network.tail
+
+    @property
+    def hidden_layer(self) -> HiddenLayer | None:
+        """The tail, if it is one hidden layer with an analytic activation behind a single head."""
+        layer = as_hidden_layer(self.network.tail)
+        if layer is None or self.network.H != 1 or not layer.is_exact:
+            return None
+        return layer
+
     def scores(self, units: Units) -> PooledScores:
         """Return the log-masses and values of the instances."""
         return self.network.scores(units.data.features)
@@ -347,4 +363,6 @@ temperature 1 (not checked))
         if self.deviation is not None and not self.doubts:
             facts += f"; within {self.deviation:.1e} of the black box"
         sizes = f"D={network.D}, H={network.H}"
+        if network.tail is not None:
+            sizes += f", tail={network.tail!r}"
         return f"BagClassifier({self.layout}: {sizes}, outputs={self.outputs}; {facts})"

@@ -4,9 +4,10 @@ Each instance x is embedded alone, h = e(x), by layers h -> activation(W h + b).
 
     s_k = w_k . (activation(V h + a) * gate(U h + b)) / temperature        (gated; Ilse, Tomczak, Welling 2018, Eq. 9)
 
-(without U: not gated, Eq. 8; without V as well: s_k = w_k . h, as in attentive probes; w = 0: mean pooling). Everything
-after the pooling is linear, so it can be applied to the instances: row r of the readout gives the value v_r = R_r . h,
-in head `value_head[r]`, for class `value_class[r]` (see `PooledScores`). `layouts.py` folds everything that is constant
+(without U: not gated, Eq. 8; without V as well: s_k = w_k . h, as in attentive probes; w = 0: mean pooling). A
+linear layer after the pooling can be applied to the instances: row r of the readout gives the value v_r = R_r . h, in
+head `value_head[r]`, for pooled number `value_class[r]` (see `PooledScores`). Without a `tail`, the pooled numbers are the
+logits; a tail computes the logits from them (`tail.py`). `layouts.py` folds everything that is constant
 in evaluation (batch normalization, biases) into these arrays. Features keep their type (float32, float16); chunks of
 rows are scored in float64.
 
@@ -20,125 +21,23 @@ heads are added up before the hidden layer of the attention, so the cost does no
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._arrays import check, choice, positive
-from ..._erf import erf
 from ..._shapes import checked_arrays, set_fields
 from ..._types import Array, Ids
 from ...game.scores import PooledScores
+from ...game.tails import Tail
+from .layers import ACTIVATIONS, NORMALIZATIONS, Layer, normalized, normalized_gradient
+from .tail import LayeredTail
 
 # Numbers per chunk of rows: 32 MB of float64 in the widest layer.
 CHUNK_NUMBERS = 1 << 22
-
-
-class Activation(NamedTuple):
-    """A function of one number and its derivative, both on arrays."""
-
-    function: Callable[[Array], Array]
-    derivative: Callable[[Array], Array]
-
-
-def sigmoid(x: Array) -> Array:
-    """Compute 1 / (1 + e^-x) without overflow."""
-    return 0.5 * (np.tanh(0.5 * x) + 1.0)
-
-
-def _gelu_slope(x: Array) -> Array:
-    return 0.5 * (1 + erf(x / math.sqrt(2))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-
-
-def _gelu_tanh_inner(x: Array) -> Array:
-    return np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
-
-
-def _gelu_tanh_slope(x: Array) -> Array:
-    y = _gelu_tanh_inner(x)
-    return 0.5 * (1 + y) + 0.5 * x * (1 - y * y) * math.sqrt(2 / math.pi) * (
-        1 + 3 * 0.044715 * x * x
-    )
-
-
-def _elu(scale: float, alpha: float) -> Activation:
-    return Activation(
-        lambda x: scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0))),
-        lambda x: scale * np.where(x > 0, 1.0, alpha * np.exp(np.minimum(x, 0.0))),
-    )
-
-
-# Names and constants are those of PyTorch.
-ACTIVATIONS: dict[str, Activation] = {
-    "identity": Activation(lambda x: x, np.ones_like),
-    "tanh": Activation(np.tanh, lambda x: 1 - np.tanh(x) ** 2),
-    "sigmoid": Activation(sigmoid, lambda x: sigmoid(x) * (1 - sigmoid(x))),
-    "relu": Activation(lambda x: np.maximum(x, 0.0), lambda x: (x > 0).astype(np.float64)),
-    "gelu": Activation(lambda x: 0.5 * x * (1 + erf(x / math.sqrt(2))), _gelu_slope),
-    "gelu_tanh": Activation(lambda x: 0.5 * x * (1 + _gelu_tanh_inner(x)), _gelu_tanh_slope),
-    "silu": Activation(lambda x: x * sigmoid(x), lambda x: sigmoid(x) * (1 + x * (1 - sigmoid(x)))),
-    "elu": _elu(1.0, 1.0),
-    "selu": _elu(1.0507009873554805, 1.6732632423543772),
-    "leaky_relu": Activation(
-        lambda x: np.where(x > 0, x, 0.01 * x), lambda x: np.where(x > 0, 1.0, 0.01)
-    ),
-}
-
-
-# Weightless normalizations of the feature vectors; the epsilon is that of PyTorch's LayerNorm.
-NORMALIZATIONS = ("", "unit", "layer_norm")
-# The default of PyTorch's LayerNorm, which normalization without weights uses, too.
-LAYER_NORM_EPS = 1e-5
-
-
-def normalized(x: Array, how: str) -> tuple[Array, Array]:
-    """Scale rows to length 1 ("unit") or to mean 0 and variance 1 ("layer_norm"); also return the divisors (n, 1)."""
-    if how == "layer_norm":
-        x = x - x.mean(axis=1, keepdims=True)
-        size = np.sqrt((x * x).mean(axis=1, keepdims=True) + LAYER_NORM_EPS)
-    else:
-        size = np.sqrt((x * x).sum(axis=1, keepdims=True))
-        size = np.where(size == 0, 1.0, size)
-    return x / size, size
-
-
-def normalized_gradient(y: Array, size: Array, g: Array, how: str) -> Array:
-    """Return the gradient at the inputs of `normalized`, given the gradient g at its outputs y."""
-    if how == "unit":
-        return (g - y * (y * g).sum(axis=1, keepdims=True)) / size
-    g = (g - y * (y * g).mean(axis=1, keepdims=True)) / size
-    return np.asarray(g - g.mean(axis=1, keepdims=True))
-
-
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """One layer: h -> activation(W h + b), with W (out, in), b (out,) and a name of `ACTIVATIONS`."""
-
-    W: Array
-    b: Array = None  # type: ignore[assignment]  # zeros, filled in __post_init__
-    activation: str = "identity"
-
-    def __post_init__(self) -> None:
-        axes = {"W": ("out", "in"), "b": ("out",)}
-        arrays, sizes = checked_arrays({"W": self.W, "b": self.b}, axes, optional=["b"])
-        set_fields(self, {"b": np.zeros(sizes["out"]), **arrays})
-        choice("activation", self.activation, ACTIVATIONS)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # A pickle does not say that an array is read-only.
-        set_fields(self, state)
-
-    def __call__(self, h: Array) -> Array:
-        """Apply the layer: (n, in) -> (n, out)."""
-        return ACTIVATIONS[self.activation].function(h @ self.W.T + self.b)
-
-    def gradient(self, h: Array, slope: Array) -> Array:
-        """Return the (n, in) gradient at the inputs h, given the gradient at the outputs, `slope` (n, out)."""
-        return (slope * ACTIVATIONS[self.activation].derivative(h @ self.W.T + self.b)) @ self.W
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,6 +132,8 @@ class BagNetwork:
     positions : (N, D) added to the features (bags then have exactly N instances), or None
     background : (D,) features of an instance that is always present, such as a class token, or None
     normalize : "unit" or "layer_norm" to scale each feature vector first
+    tail : what follows the pooling, from pooled vectors (n, C) to logits (n, Q): a list of steps (`LayeredTail`) or any
+        function; None if the pooled vectors are the logits
 
     Examples
     --------
@@ -253,6 +154,7 @@ class BagNetwork:
     positions: Array | None = None
     background: Array | None = None
     normalize: str = ""
+    tail: Tail | None = None
 
     def __post_init__(self) -> None:
         choice("normalize", self.normalize, NORMALIZATIONS)
@@ -283,9 +185,24 @@ class BagNetwork:
             if getattr(self, name) is not None:
                 fields[name] = np.array(getattr(self, name), dtype=np.intp)
         set_fields(self, fields)
+        if isinstance(self.tail, Sequence):
+            object.__setattr__(self, "tail", LayeredTail(self.tail))
+        if self.tail is not None:
+            self._check_tail(self.tail)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         set_fields(self, state)
+
+    def _check_tail(self, tail: Tail) -> None:
+        """Raise an error unless the tail maps two pooled vectors to a matrix with two rows of numbers."""
+        expected = f"a function from pooled vectors (n, {self.C}) to logits (n, Q)"
+        try:
+            logits = np.asarray(tail(np.stack([self.bias, self.bias + 1.0])), dtype=np.float64)
+        except (ValueError, TypeError, IndexError) as error:
+            raise ValueError(f"tail: expected {expected}, got an error: {error}") from error
+        is_matrix = logits.ndim == 2 and len(logits) == 2 and logits.size > 0
+        check("tail", is_matrix, expected, f"shape {logits.shape} for n = 2")
+        check("tail", np.isfinite(logits).all(), "finite logits", logits[0])
 
     @property
     def D(self) -> int:
@@ -301,8 +218,15 @@ class BagNetwork:
 
     @property
     def C(self) -> int:
-        """Number of logits."""
+        """Length of the pooled vectors; without a tail, they are the logits."""
         return self.bias.size
+
+    @property
+    def Q(self) -> int:
+        """Number of logits."""
+        if self.tail is None:
+            return self.C
+        return int(np.shape(self.tail(self.bias[None]))[1])
 
     @property
     def size(self) -> int | None:
@@ -312,6 +236,50 @@ class BagNetwork:
         if self.positions is None:
             return None
         return len(self.positions)
+
+    def then(self, steps: Sequence[Any]) -> BagNetwork:
+        """Return this network, which has no tail yet, with layers after its pooling (see `LayeredTail`).
+
+        Linear layers at the start become part of the readout, unless more heads than one would make it longer; a tail
+        of linear layers alone always does, so that the network stays a pooled game.
+        """
+        tail = LayeredTail(steps)
+        if not tail.steps:
+            return self
+        first = tail.steps[0]
+        heads = self._heads_of_rows()
+        count = len(np.unique(heads))
+        is_short = isinstance(first, Layer) and len(first.W) * count <= len(heads)
+        if isinstance(first, Layer) and (is_short or len(tail.steps) == 1):
+            network = self._projected(first)
+            return network.then(tail.steps[1:])
+        return replace(self, tail=tail)
+
+    def _heads_of_rows(self) -> Ids:
+        """Return the head (R,) of each row of the readout."""
+        if self.value_head is None:
+            return np.zeros(self.readout.shape[-2], dtype=np.intp)
+        return self.value_head
+
+    def _projected(self, layer: Layer) -> BagNetwork:
+        """Return the network whose pooled vectors are those of this one after a linear layer."""
+        outputs = len(layer.W)
+        width = layer.W.shape[1]
+        check("tail", width == self.C, f"a layer for {self.C} pooled numbers", width)
+        heads = self._heads_of_rows()
+        classes = np.arange(len(heads)) if self.value_class is None else self.value_class
+        used = np.unique(heads)
+        parts = []
+        for head in used.tolist():
+            rows = heads == head
+            parts.append(layer.W[:, classes[rows]] @ self.readout[..., rows, :])
+        return replace(
+            self,
+            readout=np.concatenate(parts, axis=-2),
+            bias=layer.W @ self.bias + layer.b,
+            value_class=np.tile(np.arange(outputs), len(used)),
+            value_head=np.repeat(used, outputs),
+        )
 
     def values(self, h: Array, rows: slice) -> Array:
         """Return the (R, n) values of embedded instances (n, E), which are the `rows` of their bag."""
@@ -375,7 +343,10 @@ class BagNetwork:
         return x + self.positions[rows]
 
     def __repr__(self) -> str:
-        return f"BagNetwork(D={self.D}, E={self.readout.shape[-1]}, H={self.H}, C={self.C})"
+        sizes = f"D={self.D}, E={self.readout.shape[-1]}, H={self.H}, C={self.C}"
+        if self.tail is None:
+            return f"BagNetwork({sizes})"
+        return f"BagNetwork({sizes}, tail={self.tail!r})"
 
 
 # Scores (n,) from the features and the gradient of some instances, both (n, D).
@@ -388,9 +359,20 @@ GRADIENT_SCORES: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def gradient_scores(
-    network: BagNetwork, features: NDArray[Any], scores: PooledScores, coefficients: Sequence[float]
+    network: BagNetwork,
+    features: NDArray[Any],
+    scores: PooledScores,
+    coefficients: Sequence[float] | Array,
 ) -> dict[str, Array]:
     """Return (n,) scores by name, from the gradient of `coefficients @ logits` with respect to the features."""
+    if network.tail is not None:
+        # The tail is replaced by its tangent at the pooled vector, which has the same gradient.
+        gradient_of = getattr(network.tail, "gradient", None)
+        if gradient_of is None:
+            raise ValueError(
+                "methods: gradients need a tail of layers; the gradient of a function is unknown"
+            )
+        coefficients = gradient_of(scores.logits(), coefficients)
     heads, rows, mixture = scores.heads(coefficients)
     alpha, background = (share[heads] for share in scores.shares())
     v = mixture @ scores.v[rows]

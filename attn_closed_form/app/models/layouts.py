@@ -26,7 +26,8 @@ import numpy as np
 from ..._arrays import check, whole
 from ..._types import Array
 from ..files.arrays import Linear, State
-from .bag_network import ACTIVATIONS, NORMALIZATIONS, Attention, BagNetwork, Layer
+from .bag_network import Attention, BagNetwork
+from .layers import ACTIVATIONS, NORMALIZATIONS, Layer
 
 Options = Mapping[str, Any]
 # Temperatures that a check tries, those of published networks and between.

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._arrays import check, positive, softmax
 from ..._types import Array, Masks
+from ...game.game_sum import GameSum
+from ...game.hidden_layer import HiddenLayer, hidden_layer_game
 from ...game.pooled_game import PooledGame
 from ...game.scores import PooledScores
 from ...game.tails import Tail, TailGame
@@ -27,6 +29,29 @@ from .units import Units
 
 if TYPE_CHECKING:
     from ..explanations.explanation import Explanations
+
+
+# The reason why a model with a tail lacks a method.
+NOT_POOLED = (
+    "a nonlinear layer follows the pooling of this network, so its logit is not a pooled game; "
+    "the methods shapley-sampled, lime-sampled and leave-one-out explain it"
+)
+
+
+class NotPooledError(ValueError):
+    """Error of a method that needs a pooled game, for a network with a nonlinear layer after its pooling."""
+
+
+@dataclass(frozen=True)
+class ComposedTail:
+    """A function of the logits of a model with a tail, as a function of its pooled vectors."""
+
+    tail: Tail
+    of_logits: Tail
+
+    def __call__(self, vectors: Array) -> Array:
+        """Compute the function from pooled vectors (n, m)."""
+        return self.of_logits(np.asarray(self.tail(vectors), dtype=np.float64))
 
 
 class Model:
@@ -74,15 +99,34 @@ class Model:
             computed.scores = self.scores(units)
         return computed.scores
 
+    @property
+    def tail(self) -> Tail | None:
+        """What follows the pooling, from pooled vectors (n, m) to logits (n, C).
+
+        It is None if the pooled vectors are the logits. With a tail, `pooled` has m outputs instead of C.
+        """
+        return None
+
+    @property
+    def hidden_layer(self) -> HiddenLayer | None:
+        """The tail, if it is one hidden layer behind which logits have exact values."""
+        return None
+
     def logits(self, units: Units) -> Array:
         """Return the (C,) logits of the whole input."""
         computed = units.computed
         if computed.logits is None:
-            computed.logits = self.pooled(units).logits()
+            pooled = self.pooled(units).logits()
+            if self.tail is None:
+                computed.logits = pooled
+            else:
+                computed.logits = np.asarray(self.tail(pooled[None]), dtype=np.float64)[0]
         return computed.logits
 
     def game(self, units: Units, target: Target) -> PooledGame:
         """Return the game with the players and the output of the target."""
+        if self.tail is not None:
+            raise NotPooledError(NOT_POOLED)
         players, names = units.players(target.players)
         return self.pooled(units).game(
             target.coefficients, players, names, target.absent == "deleted"
@@ -90,9 +134,28 @@ class Model:
 
     def tail_game(self, units: Units, target: Target, tail: Tail) -> TailGame:
         """Return the game of a function of all logits, with the players of the target."""
+        if self.tail is not None:
+            tail = ComposedTail(self.tail, tail)
+        return self._game_of_vectors(units, target, tail)
+
+    def _game_of_vectors(self, units: Units, target: Target, tail: Tail) -> TailGame:
+        """Return the game of a function of the pooled vector, with the players of the target."""
         players, names = units.players(target.players)
         scores = self.pooled(units).by_player(players, target.absent == "deleted")
         return TailGame(scores, tail, tuple(names))
+
+    def hidden_game(self, units: Units, target: Target) -> GameSum:
+        """Return the game of the logit of a model with a `hidden_layer`, whose values are exact."""
+        layer = self.hidden_layer
+        if layer is None:
+            raise NotPooledError(NOT_POOLED)
+        coefficients = np.asarray(target.coefficients)
+        one_output = replace(
+            layer,
+            output=(coefficients @ layer.output)[None],
+            output_bias=(coefficients @ layer.output_bias)[None],
+        )
+        return hidden_layer_game(self._game_of_vectors(units, target, one_output))
 
     def pooled_game(self, units: Units, target: Target) -> PooledGame:
         """Return `game`, computed once per input, players and output."""
@@ -103,7 +166,9 @@ class Model:
         return games[key]
 
     def heads(self, units: Units, target: Target) -> int:
-        """Return the number of heads of `pooled_game`."""
+        """Return the number of heads of `pooled_game`; with a tail, that of the model."""
+        if self.tail is not None:
+            return len(self.pooled(units).s)
         return self.pooled_game(units, target).H
 
     # Many inputs at once. A model that is faster in batches may cache results. They must be equal to the last bit to
@@ -121,6 +186,8 @@ class Model:
 
     def value(self, units: Units, target: Target, present: Masks) -> Array:
         """Return the explained output (n,) of the model itself for coalitions (n, d) of the players."""
+        if self.tail is not None:
+            return self.tail_game(units, target, target.explained).value(present)
         if not target.against_rest:
             return self.pooled_game(units, target).value(present)
         classes = np.eye(len(target.coefficients)).tolist()
@@ -139,7 +206,8 @@ class Model:
         """
         if name not in ("alpha-mean", "alpha-max"):
             return None
-        attention = self.pooled(units).attention(target.coefficients)
+        coefficients = None if self.tail is not None else target.coefficients
+        attention = self.pooled(units).attention(coefficients)
         if name == "alpha-mean":
             return attention.mean(axis=0)
         return attention.max(axis=0)

@@ -125,6 +125,10 @@ class ModelGame:
         """Return the (n,) outputs of the model for coalitions (n, d), on the explained scale."""
         return self.target.scale.of(self.model.value(self.units, self.target, present))
 
+    def _of_logits(self, logits: Array) -> Array:
+        """Return the explained output (n,) for logits (n, C)."""
+        return self.target.scale.of(self.target.explained(logits))
+
     def shapley(self) -> ShapleySample:
         """Sample the Shapley values, once for each input and target."""
         key = ("sampled Shapley values", *self.target.value_key)
@@ -133,6 +137,9 @@ class ModelGame:
     def _sample(self) -> ShapleySample:
         target = self.target
         max_error = MAX_PERCENT_ERROR if target.scale.in_percent else None
+        if self.model.tail is not None:
+            game = self.model.tail_game(self.units, target, self._of_logits)
+            return shapley_sample(game, seed=target.seed, max_error=max_error)
         if self.model.surrogate is None and target.against_rest:
             # One class among several: the probabilities are a softmax of pooled logits.
             chosen = int(np.flatnonzero(target.coefficients)[0])

@@ -9,7 +9,8 @@ import pytest
 
 from attn_closed_form import Bag, BagClassifier, Settings, shapley
 from attn_closed_form.app.files.arrays import read_state
-from attn_closed_form.app.models.bag_network import ACTIVATIONS, Attention, BagNetwork, Layer
+from attn_closed_form.app.models.bag_network import Attention, BagNetwork
+from attn_closed_form.app.models.layers import ACTIVATIONS, Layer
 from attn_closed_form.app.models.layouts import proposals
 from tests import enumeration
 
@@ -535,6 +536,7 @@ FORMULAS: dict[str, Any] = {
     "elu": lambda x: x if x > 0 else math.exp(x) - 1,
     "selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * (math.exp(x) - 1)),
     "leaky_relu": lambda x: x if x > 0 else 0.01 * x,
+    "softplus": lambda x: math.log1p(math.exp(x)),
 }
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Bag, MeanPooledText, load_demo_model
-from attn_closed_form.app.models.bag_network import Attention, BagNetwork, Layer
+from attn_closed_form.app.models.bag_network import Attention, BagNetwork
+from attn_closed_form.app.models.layers import Layer
 from attn_closed_form.app.models.units import Units
 
 

@@ -17,7 +17,8 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 
 from attn_closed_form import BagClassifier, ScoreTable, Settings, explain, load_demo_model  # noqa: E402
-from attn_closed_form.app.models.bag_network import Attention, BagNetwork, Layer  # noqa: E402
+from attn_closed_form.app.models.bag_network import Attention, BagNetwork  # noqa: E402
+from attn_closed_form.app.models.layers import Layer  # noqa: E402
 from attn_closed_form.app.run import batch as batches  # noqa: E402
 from attn_closed_form.app.run import (  # noqa: E402
     cluster,
