@@ -27,8 +27,9 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from ..explanations.word_effects import WordEffect
     from ..run.plan import Plan
-    from ..run.summary import Summary, Word
+    from ..run.summary import Summary
     from ..run.task import Task
 
 # Shown after the options of `corpus` and of both of its commands.
@@ -78,8 +79,10 @@ SUMMARY_OPTIONS = {
     "--least N": (at_least(1), 1, "only words in at least N documents"),
     "--side supports|opposes": "only words that raise the output, or that lower it (default: both)",
     "--json": "machine-readable",
-    "--html FILE": "write a page with the words for and against each class",
-    "--plot FILE": "write a bar chart (needs matplotlib)",
+    "--html FILE": "write a page with bars, intervals and an example of each word",
+    "--reports": "also write the report of each example, and link to it (needs --html)",
+    **MODEL,
+    "--plot FILE": "write the bars as a picture (.png, .svg, .pdf; needs matplotlib)",
 }
 
 
@@ -209,10 +212,13 @@ def _how_far(folder: str, plan: Plan | None, unit: str) -> str:
 def summary(args: argparse.Namespace) -> int:
     """Print the words for and against each output that was explained."""
     from ..explanations.methods import find_method
-    from ..run.summary import plot_words, summarize, summary_page
-    from ..show.page import write_page
+    from ..run.summary import summarize
+    from ..run.summary_page import plot_words, write_summary_page
+    from ..run.task import Task
 
-    check_targets((args.folder,), args, ("plot", "html"))
+    if args.reports and not args.html:
+        raise argparse.ArgumentTypeError("--reports: expected --html FILE as well")
+    check_targets((args.folder, args.model), args, ("plot", "html"))
     name = args.method
     if name is not None and (method := find_method(name)) is not None:
         name = method.name  # the full name instead of an alias
@@ -227,7 +233,9 @@ def summary(args: argparse.Namespace) -> int:
     if args.plot:
         plot_words(result, both, args.plot, args.by)
     if args.html:
-        write_page(args.html, summary_page(result, words))
+        task = Task(model=args.model) if args.reports else None
+        write_summary_page(result, words, args.folder, args.html, args.by, task)
+        print(f"wrote {args.html}", file=sys.stderr)
     if args.json:
         print(json.dumps(_summary_data(result, both)))
     else:
@@ -235,7 +243,7 @@ def summary(args: argparse.Namespace) -> int:
     return 0
 
 
-def _summary_data(result: Summary, words: Mapping[str, list[Word]]) -> dict[str, Any]:
+def _summary_data(result: Summary, words: Mapping[str, list[WordEffect]]) -> dict[str, Any]:
     """Return a summary as JSON can hold it."""
     outputs = [
         {
@@ -256,10 +264,10 @@ def _summary_data(result: Summary, words: Mapping[str, list[Word]]) -> dict[str,
 
 
 def _print_summary(
-    result: Summary, words: Mapping[str, Mapping[str, list[Word]]], order: str
+    result: Summary, words: Mapping[str, Mapping[str, list[WordEffect]]], order: str
 ) -> None:
     """Print the words for and against each output."""
-    from ..run.summary import interval
+    from ..show.effects import mean_text
     from ..show.terminal import aligned
 
     unfinished = ""
@@ -274,17 +282,18 @@ def _print_summary(
         unit = ", in percentage points" if scale.in_percent else ""
         documents = result.documents_of(output)
         print(f"\n{visible(output)}: {scale.name} explained in {documents:,} documents{unit}")
+        print("Mean effects with 95% intervals: over all of them, and in those with the word.")
         rows = []
         for side, ranked in sides.items():
-            rows.append([f"{side}:", "documents", "total", "mean, 95% interval", "example row"])
+            rows.append([f"{side}:", "documents", "over all", "with the word", "example row"])
             if not ranked:
                 rows.append(["none", "", "", "", ""])
             for word in ranked:
                 cells = [
                     visible(word.word),
                     f"{word.documents:,}",
-                    scale.digits(word.total, "+.2f"),
-                    interval(word, scale),
+                    mean_text(word.ordered_by("total"), scale),
+                    mean_text(word.ordered_by("mean"), scale),
                     "" if word.example is None else f"{word.example:,}",
                 ]
                 rows.append(cells)

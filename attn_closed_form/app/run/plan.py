@@ -304,7 +304,8 @@ def _begin(
     manifest = {
         **request,
         "files": [
-            {**file, "rows": count} for file, count in zip(request["files"], rows, strict=True)
+            {**entry, "rows": count, "path": str(file.absolute())}
+            for entry, count, file in zip(request["files"], rows, files, strict=True)
         ],
         "rows": sum(rows),
         "part_rows": size_of_parts(sum(rows), workers),

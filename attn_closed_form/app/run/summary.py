@@ -1,32 +1,28 @@
 """Summaries of a run: the words behind each explained output, and the table of all bags.
 
 Parts are read one at a time, so memory grows only with the number of different words. A positive total means that a
-word supports the output in the documents where that output is explained. The score of a word in a document is the sum
-over its players there. The interval of its mean is mean +- 1.96 standard errors. It describes other documents like
-these, if there are many; it does not describe errors of the scores, which are exact.
+word supports the output in the documents where that output is explained. `explanations/word_effects.py` has the means
+and intervals of a word, and `summary_page.py` the page and the plot.
 """
 
 from __future__ import annotations
 
 import csv
-import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._arrays import choice
 from ..._types import Array
 from ..explanations.methods import METHODS
+from ..explanations.word_effects import ORDERS, WordEffect, word_effect
 from ..files.atomic import replacing
 from ..models.scale import ExplainedScale
 from ..show.exports import spreadsheet_cell
-from ..show.figures import AGAINST, FOR
-from ..show.page import page_of, table_of
-from ..show.sanitize import escape, visible
 from .columns import BAG_COLUMNS
 from .long_form import methods_of
 from .plan import read_manifest
@@ -35,33 +31,8 @@ from .writers import parts_of
 
 # The table of all bags, in the folder of a run.
 BAG_TABLE = "bags.csv"
-# The standard errors in half of a 95% interval of the normal distribution.
-HALF_WIDTH = 1.96
 # The headings of the two sides of a summary, by their names for `Summary.top`.
 SIDES = {"supports": "for", "opposes": "against"}
-# The height of a bar of a plot, and of everything else in its panel, in inches.
-BAR_INCHES = 0.26
-# The height of everything in a panel but its bars, in inches.
-PANEL_INCHES = 0.9
-# The columns of the tables of the page.
-PAGE_COLUMNS = ("word", "documents", "total", "mean, 95% interval", "example: row", "its score")
-
-
-class Word(NamedTuple):
-    """A word in the documents of one output: the number of documents with it, and the sum and the mean of its scores in
-    them.
-
-    `half_width` is half of the 95% interval of the mean, None for one document. `example` is the row with the largest
-    absolute score, and `example_score` is that score.
-    """
-
-    word: str
-    documents: int
-    total: float
-    mean: float
-    half_width: float | None = None
-    example: int | None = None
-    example_score: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +54,9 @@ class Summary:
     squares: Array  # (n, O) of the squares of its scores in them
     examples: NDArray[np.int64]  # (n, O) rows with its largest absolute score; -1 if there is none
     example_scores: Array  # (n, O) those scores
+    error: float | None = (
+        None  # the largest guaranteed error of a score; None if there is no guarantee
+    )
 
     @property
     def rows(self) -> int:
@@ -104,15 +78,14 @@ class Summary:
         by: str = "total",
         least_documents: int = 1,
         side: str | None = None,
-    ) -> list[Word]:
+    ) -> list[WordEffect]:
         """Return the n strongest words of an output by |total| or |mean|, if they are in enough documents.
 
         `side` "supports" keeps the words that raise the output, "opposes" those that lower it.
         """
         if side not in (None, "supports", "opposes"):
             raise ValueError(f"side: expected 'supports' or 'opposes', got {side!r}")
-        if by not in ("total", "mean"):
-            raise ValueError(f"by: expected 'total' or 'mean', got {by!r}")
+        choice("by", by, ORDERS)
         if output not in self.outputs:
             raise ValueError(f"output: expected one of {', '.join(self.outputs)}, got {output!r}")
         column = self.outputs.index(output)
@@ -128,28 +101,22 @@ class Summary:
         order = np.argsort(-np.where(kept, strength, -1.0), kind="stable")[:n]
         return [self._word(j, column) for j in order[kept[order]].tolist()]
 
-    def _word(self, j: int, column: int) -> Word:
-        """Return word j of an output."""
-        documents = int(self.counts[j, column])
-        total = float(self.sums[j, column])
-        mean = total / documents
-        half_width = None
-        if documents > 1:
-            squares = float(self.squares[j, column])
-            variance = max(squares - documents * mean**2, 0.0) / (documents - 1)
-            half_width = HALF_WIDTH * math.sqrt(variance / documents)
+    def _word(self, j: int, column: int) -> WordEffect:
+        """Return the effect of word j of an output."""
         example = int(self.examples[j, column])
-        return Word(
+        return word_effect(
             word=self.words[j],
-            documents=documents,
-            total=total,
-            mean=mean,
-            half_width=half_width,
+            documents=int(self.counts[j, column]),
+            total=float(self.sums[j, column]),
+            squares=float(self.squares[j, column]),
+            all_documents=int(self.documents[column]),
             example=example if example >= 0 else None,
             example_score=float(self.example_scores[j, column]),
         )
 
-    def sides(self, output: str, side: str | None = None, **options: Any) -> dict[str, list[Word]]:
+    def sides(
+        self, output: str, side: str | None = None, **options: Any
+    ) -> dict[str, list[WordEffect]]:
         """Return the strongest words for and against an output, ranked by `top`; with `side`, one of the two."""
         return {
             heading: self.top(output, side=name, **options)
@@ -168,7 +135,7 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
         method = methods[0]
     if method not in methods:
         raise RunError(f"{folder}: expected a method among {', '.join(methods)}, got {method!r}")
-    columns = ["labels", method, "output", "error"]
+    columns = ["labels", method, f"{method}_error", "output", "error"]
     columns += [name for name in ("scale", "row") if name in names]
     totals = Totals(method)
     for part in parts:
@@ -189,6 +156,7 @@ class Totals:
         self.outputs: dict[str, int] = {}
         self.scales: dict[str, str] = {}  # by output
         self.failed = 0
+        self.error: float | None = 0.0
         self.documents = np.zeros(0, dtype=np.int64)
         self.counts = np.zeros((0, 0), dtype=np.int64)
         self.sums = np.zeros((0, 0))
@@ -201,6 +169,7 @@ class Totals:
         compute = pyarrow().compute
         table = part.filter(compute.is_null(part["error"])).combine_chunks()
         self.failed += part.num_rows - table.num_rows
+        self._add_errors(table[f"{self.method}_error"])
         of_players = _numbered(compute.list_flatten(table["labels"]), self.words)
         of_documents = self._numbered_outputs(table)
         self._grow()
@@ -221,6 +190,13 @@ class Totals:
             scores[order],
             None if rows is None else rows[document[order]],
         )
+
+    def _add_errors(self, errors: Any) -> None:
+        """Keep the largest guaranteed error, or None as soon as a row has no guarantee."""
+        if errors.null_count:
+            self.error = None
+        elif self.error is not None and len(errors):
+            self.error = max(self.error, pyarrow().compute.max(errors).as_py())
 
     def _numbered_outputs(self, table: Any) -> NDArray[np.int64]:
         """Return the number of the explained output of each document, and keep the scales of the outputs."""
@@ -280,6 +256,7 @@ class Totals:
             squares=self.squares,
             examples=self.examples,
             example_scores=self.example_scores,
+            error=self.error,
         )
 
 
@@ -290,96 +267,6 @@ def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
     encoded = names.combine_chunks().dictionary_encode()
     numbers = [index.setdefault(name, len(index)) for name in encoded.dictionary.to_pylist()]
     return np.array(numbers, dtype=np.int64)[encoded.indices.to_numpy()]
-
-
-def interval(word: Word, scale: ExplainedScale) -> str:
-    """Format the mean of a word with its 95% interval, on its scale."""
-    mean = scale.digits(word.mean, "+.4f")
-    if word.half_width is None:
-        return mean
-    return f"{mean} ± {scale.digits(word.half_width, '.4f')}"
-
-
-def plot_words(
-    summary: Summary, words: Mapping[str, list[Word]], path: Any, by: str = "total"
-) -> Any:
-    """Write a bar chart of the words, with one panel per output, and return the figure. Needs matplotlib.
-
-    If `by` is "mean", the bars have 95% intervals.
-    """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ImportError("plots need matplotlib: pip install '.[plots]'") from None
-    heights = [PANEL_INCHES + BAR_INCHES * len(ranked) for ranked in words.values()]
-    figure, panels = plt.subplots(
-        len(words),
-        figsize=(7, sum(heights)),
-        layout="constrained",
-        squeeze=False,
-        height_ratios=heights,
-    )
-    for panel, (output, ranked) in zip(panels[:, 0], words.items(), strict=True):
-        _plot_panel(panel, summary, output, ranked, by)
-    with replacing(path) as partial:
-        figure.savefig(partial, dpi=120)
-    plt.close(figure)
-    return figure
-
-
-def _plot_panel(panel: Any, summary: Summary, output: str, words: list[Word], by: str) -> None:
-    """Draw the bars of the words of one output, the first word on top."""
-    scale = summary.scale(output)
-    factor = scale.unit["factor"]
-    places = np.arange(len(words))[::-1]
-    lengths = np.array([factor * getattr(word, by) for word in words])
-    widths = None
-    if by == "mean":
-        widths = [factor * (word.half_width or 0.0) for word in words]
-    colors = [np.divide(FOR if length > 0 else AGAINST, 255) for length in lengths]
-    whiskers = {"ecolor": "0.3", "elinewidth": 0.8}
-    panel.barh(places, lengths, color=colors, xerr=widths, error_kw=whiskers)
-    labels = [_plain_text(f"{word.word}  ({word.documents:,})") for word in words]
-    panel.set_yticks(places, labels)
-    panel.axvline(0, color="0.3", lw=0.8)
-    panel.set_xlabel(
-        f"{scale.titled(by)} over the documents that have the word (their number in brackets)"
-    )
-    title = f"{summary.method}, {scale.name}: words that support or oppose {output}"
-    panel.set_title(_plain_text(title), fontsize=10)
-    panel.margins(y=0.01)
-
-
-def _plain_text(text: str) -> str:
-    """Return a text as matplotlib shows it, which would read a dollar sign as the start of a formula."""
-    return visible(text).replace("$", r"\$")
-
-
-def summary_page(summary: Summary, words: Mapping[str, Mapping[str, list[Word]]]) -> str:
-    """Return an HTML page with the words for and against each output, with counts, means, intervals and examples."""
-    title = f"{summary.method}: what drives each class"
-    body = f"<h1>{escape(title)}</h1>"
-    body += f"<p>{summary.rows:,} documents, {summary.failed:,} with an error, {len(summary.words):,} words.</p>"
-    for output, sides in words.items():
-        scale = summary.scale(output)
-        documents = summary.documents[summary.outputs.index(output)]
-        unit = ", in percentage points" if scale.in_percent else ""
-        body += f"<h2>{escape(output)}</h2><p>{scale.name} explained in {documents:,} documents{unit}.</p>"
-        for side, ranked in sides.items():
-            rows = [(word.word, _cells(word, scale)) for word in ranked]
-            body += f"<h3>{side} {escape(output)}</h3>{table_of(PAGE_COLUMNS, rows)}"
-    return page_of(title, body)
-
-
-def _cells(word: Word, scale: ExplainedScale) -> tuple[str, ...]:
-    """Return the cells of a word on the page, after its name."""
-    return (
-        f"{word.documents:,}",
-        scale.digits(word.total, "+.2f"),
-        interval(word, scale),
-        "" if word.example is None else str(word.example),
-        scale.digits(word.example_score, "+.4f"),
-    )
 
 
 def write_bag_table(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from ..._arrays import positive
 from ...game.interactions import constant_of, interactions
 from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
+from .drawing import package
 from .figures import AGAINST, FOR, leader
 from .maps import (
     ATTENTION,
@@ -38,7 +39,7 @@ from .maps import (
     tile_scores,
     whole,
 )
-from .plots import heat_map, package
+from .plots import heat_map
 from .sanitize import visible
 
 # A text that a spreadsheet would read as a formula: one of the four signs, also in full width and

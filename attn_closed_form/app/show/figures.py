@@ -251,8 +251,9 @@ class Step(NamedTuple):
 def waterfall(e: Explanation, top: int = 10) -> Waterfall:
     """Return bars from the baseline (every player absent) to the prediction, for scores that add up to it.
 
-    The `top` players have separate bars; ten fit on a phone. The others share two: those that raise the prediction, and those that lower
-    it. The strongest comes first, except that no probability passes 0% or 100% on the way if another order avoids it.
+    The `top` players have separate bars; ten fit on a phone. The others share two: those that raise the prediction, and
+    those that lower it. The strongest comes first, except that no probability passes 0% or 100% on the way if another
+    order avoids it.
 
     >>> from attn_closed_form import load_demo_model
     >>> e = load_demo_model().explain("A fine film", "shapley")["shapley"]

@@ -53,12 +53,12 @@ def write_page(path: str | os.PathLike[str], page: str) -> None:
         partial.write_text(page, encoding="utf-8")
 
 
-def page_of(title: str, body: str) -> str:
-    """Wrap escaped HTML in a complete page with the stylesheet."""
+def page_of(title: str, body: str, style: str = "") -> str:
+    """Wrap escaped HTML in a complete page with the stylesheet, and with the rules in `style`."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title, 100)}</title><style>{stylesheet()}</style></head>"
+        f"<title>{escape(title, 100)}</title><style>{stylesheet()}{style}</style></head>"
         f'<body class="acf"><main>{body}</main></body></html>\n'
     )
 

@@ -6,9 +6,8 @@ waterfall and the SLALOM plane. No function touches pyplot or changes matplotlib
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +15,20 @@ import numpy as np
 
 from ..explanations.explanation import Explanations
 from ..explanations.methods import METHODS
-from ..files.atomic import replacing
 from . import figures
+from .drawing import (
+    color_map,
+    import_matplotlib,
+    new_figure,
+    plain_words,
+    rgb,
+    saved_figure,
+    set_names,
+)
+from .effects import EffectChart
 from .figures import AGAINST, FOR, UNSIGNED
 from .maps import HeatMap, bag_name, heat_maps, shades, slide_size
-from .sanitize import elide, visible
+from .sanitize import visible
 
 # Width of a journal page (175 millimeters) in inches.
 TWO_COLUMNS = 175 / 25.4
@@ -43,49 +51,6 @@ PANEL = 4.6
 DOTS = 600
 
 
-def package(name: str, extra: str) -> Any:
-    """Import an optional package or module, or raise an error that names the extra to install."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        missing = name.partition(".")[0]
-        raise ImportError(
-            f"{missing} could not be imported ({error}): pip install '.[{extra}]'"
-        ) from None
-
-
-def import_matplotlib(module: str) -> Any:
-    """Import a module of matplotlib."""
-    return package(f"matplotlib.{module}", "plots")
-
-
-def _rgb(color: tuple[int, int, int]) -> tuple[float, ...]:
-    return tuple(c / 255 for c in color)
-
-
-def _color_map(*colors: tuple[int, int, int]) -> Any:
-    return import_matplotlib("colors").LinearSegmentedColormap.from_list(
-        "acf", [_rgb(color) for color in colors]
-    )
-
-
-def _plain(words: Iterable[str], longest: int = 18) -> list[str]:
-    """Prepare words for a figure: short, and without characters that matplotlib reads as mathematics."""
-    return [elide(visible(word), longest).replace("$", r"\$") for word in words]
-
-
-def _set_names(axis: Any, words: Sequence[str], upright: bool = False) -> None:
-    """Name every tick of an axis; names under a horizontal axis are rotated so that they do not overlap."""
-    if upright:
-        options = {"rotation": 75, "ha": "right", "rotation_mode": "anchor"}
-    else:
-        options = {}
-    axis.set_ticks(
-        range(len(words)), _plain(words), fontsize=8 if len(words) <= 30 else 6.5, **options
-    )
-    axis.set_tick_params(length=0)
-
-
 def plot_table(explanations: Explanations, ax: Any) -> None:
     """Draw all methods with one row per method and one column per player (the strongest if space is short)."""
     rows = list(explanations.values())
@@ -96,16 +61,16 @@ def plot_table(explanations: Explanations, ax: Any) -> None:
     if room < len(labels):
         things = explanations.evidence.target.players
         ax.set_title(f"the {room} strongest of {len(labels)} {things}", fontsize=8, loc="right")
-    gray = _color_map(WHITE, UNSIGNED)
-    signed = _color_map(AGAINST, WHITE, FOR)
+    gray = color_map(WHITE, UNSIGNED)
+    signed = color_map(AGAINST, WHITE, FOR)
     strengths = ((e.info.kind == "signed", e.strength[order]) for e in rows)
     cells = [signed((strength + 1) / 2) if sign else gray(strength) for sign, strength in strengths]
     ax.imshow(np.stack(cells), interpolation="nearest", aspect="auto")
-    _set_names(ax.xaxis, [labels[j] for j in order], upright=True)
-    _set_names(ax.yaxis, [e.title for e in rows])
+    set_names(ax.xaxis, [labels[j] for j in order], upright=True)
+    set_names(ax.yaxis, [e.title for e in rows])
     title = [figures.verdict(explanations), explanations.explained]
     title += [] if fit is None else [f"{fit.name}, error {fit.error:.2g} on held-out samples"]
-    ax.set_title("\n".join(_plain(title, 80)), fontsize=9, loc="left")
+    ax.set_title("\n".join(plain_words(title, 80)), fontsize=9, loc="left")
 
 
 def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> None:
@@ -116,11 +81,11 @@ def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> Non
     np.fill_diagonal(pairs, 0.0)
     end = float(np.abs(pairs).max()) or 1.0
     image = ax.imshow(
-        pairs, interpolation="nearest", cmap=_color_map(AGAINST, WHITE, FOR), vmin=-end, vmax=end
+        pairs, interpolation="nearest", cmap=color_map(AGAINST, WHITE, FOR), vmin=-end, vmax=end
     )
     words = [e.labels[j] for j in order]
-    _set_names(ax.xaxis, words, upright=True)
-    _set_names(ax.yaxis, words)
+    set_names(ax.xaxis, words, upright=True)
+    set_names(ax.yaxis, words)
     ax.figure.colorbar(image, ax=ax, label=e.scale.titled("Shapley interaction"), shrink=0.8)
 
 
@@ -137,9 +102,9 @@ def plot_lime(explanations: Explanations, ax: Any, runs: int = 5, top: int = 40)
     errors = exact.scale.unit["factor"] * (sampled - exact.scores)[:, order]
     at = np.tile(np.arange(len(order)), runs)
     label = f"LIME, {runs} runs of 5000 samples"
-    ax.axhline(0, color=_rgb(FOR), label="exact limit")
-    ax.plot(at, errors.ravel(), "o", color=_rgb(AGAINST), alpha=0.6, markersize=5, label=label)
-    _set_names(ax.xaxis, [figures.names(evidence)[j] for j in order], upright=True)
+    ax.axhline(0, color=rgb(FOR), label="exact limit")
+    ax.plot(at, errors.ravel(), "o", color=rgb(AGAINST), alpha=0.6, markersize=5, label=label)
+    set_names(ax.xaxis, [figures.names(evidence)[j] for j in order], upright=True)
     ax.set_ylabel(exact.scale.titled("error of the LIME coefficient"), fontsize=8)
     ax.legend(fontsize=7, frameon=False)
 
@@ -198,6 +163,48 @@ def plot_removal(explanations: Explanations, ax: Any) -> None:
     )
 
 
+def draw_effects(ax: Any, chart: EffectChart, title: str, label: str) -> None:
+    """Draw the effects of words as diverging bars with their 95% intervals, the first word on top."""
+    places = np.arange(len(chart.bars))[::-1]
+    colors = {"for": rgb(FOR), "against": rgb(AGAINST)}
+    for place, bar in zip(places.tolist(), chart.bars, strict=True):
+        ax.barh(place, bar.right - bar.left, left=bar.left, color=colors[bar.kind], height=0.7)
+        ax.plot(
+            [bar.interval_left, bar.interval_right], [place, place], color="0.15", linewidth=1.2
+        )
+        # The number is next to the interval, on the side away from zero.
+        number = bar.text.replace("-", "\N{MINUS SIGN}")
+        if bar.kind == "for":
+            end = max(bar.right, bar.interval_right)
+            ax.annotate(
+                number, (end, place), (4, 0), textcoords="offset points", va="center", fontsize=8
+            )
+        else:
+            end = min(bar.left, bar.interval_left)
+            options = {"textcoords": "offset points", "va": "center", "ha": "right", "fontsize": 8}
+            ax.annotate(number, (end, place), (-4, 0), **options)
+    words = plain_words(bar.word for bar in chart.bars)
+    names = [
+        f"{word}  (n = {bar.documents:,})" for word, bar in zip(words, chart.bars, strict=True)
+    ]
+    ax.set_yticks(places, names, fontsize=8)
+    ax.set_xticks(*_ticks(chart.ticks), fontsize=8)
+    ax.axvline(chart.zero, color="0.3", linewidth=0.8)
+    # Room for the numbers on both sides.
+    ax.set_xlim(-0.16, 1.16)
+    ax.tick_params(length=0)
+    ax.margins(y=0.02)
+    for side in ("top", "right", "left"):
+        ax.spines[side].set_visible(False)
+    ax.set_xlabel(f"{label}; line: 95% interval; n: texts with the word", fontsize=8)
+    ax.set_title(*plain_words([title], 100), fontsize=10, loc="left")
+
+
+def _ticks(ticks: Sequence[tuple[float, str]]) -> tuple[list[float], list[str]]:
+    """Return the places and the names of the ticks of an axis in unit coordinates."""
+    return [at for at, _ in ticks], [text.replace("-", "\N{MINUS SIGN}") for _, text in ticks]
+
+
 # The figures by name, as `plot` and `--figure` take them.
 FIGURES: dict[str, Plot] = {
     "table": Plot(plot_table, (), (TWO_COLUMNS, 4.4)),
@@ -218,16 +225,9 @@ def make_figure(
         raise ValueError(
             f"figure: expected the method {missing[0]!r} among the explanations, got {', '.join(explanations)}"
         )
-    canvas = import_matplotlib("figure").Figure(figsize=plot.size, layout="constrained")
+    canvas = new_figure(plot.size)
     plot.draw(explanations, canvas.subplots())
-    return _saved(canvas, path, 200)
-
-
-def _saved(figure: Any, path: str | os.PathLike[str] | None, dpi: int) -> Any:
-    if path is not None:
-        with replacing(path) as partial:
-            figure.savefig(partial, dpi=dpi)
-    return figure
+    return saved_figure(canvas, path)
 
 
 def save_figure(explanations: Explanations, figure: str, path: str | os.PathLike[str]) -> Path:
@@ -290,7 +290,7 @@ def heat_map(
     left, top, right, bottom = maps[0].raster.box
     tall = PANEL * float(np.clip((bottom - top) / (right - left), 0.35, 1.6)) + 0.9
     size = (PANEL * min(len(maps), 3), tall * -(-len(maps) // 3))
-    figure = import_matplotlib("figure").Figure(figsize=size, layout="constrained")
+    figure = new_figure(size)
     if thumbnail is None:
         under = None
     else:
@@ -300,10 +300,10 @@ def heat_map(
         _draw_map(ax, drawn, under)
     for empty in panels[len(maps) :]:
         empty.remove()
-    figure.suptitle(*_plain([bag_name(several[0], "")], 60), fontsize=11)
+    figure.suptitle(*plain_words([bag_name(several[0], "")], 60), fontsize=11)
     if doubts := several[0].evidence.model.doubts:
-        figure.supxlabel(*_plain([doubts], 200), fontsize=7)
-    return _saved(figure, path, dpi)
+        figure.supxlabel(*plain_words([doubts], 200), fontsize=7)
+    return saved_figure(figure, path, dpi)
 
 
 def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
@@ -322,13 +322,13 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
     if under is None:
         ax.set(xlim=(left, right), ylim=(bottom, top))
     ax.set(xticks=[], yticks=[])
-    ax.set_title(*_plain([figure.title], 60), fontsize=10)
+    ax.set_title(*plain_words([figure.title], 60), fontsize=10)
     for edge in ax.spines.values():
         edge.set_color("0.8")
     end = figure.end
     signed = figure.signed
     scale = import_matplotlib("colors").Normalize(-end if signed else 0.0, end)
-    mappable = import_matplotlib("cm").ScalarMappable(scale, _color_map(*shades(signed)))
+    mappable = import_matplotlib("cm").ScalarMappable(scale, color_map(*shades(signed)))
     if not figure.cut:
         extend = "neither"
     elif signed:

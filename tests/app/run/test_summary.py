@@ -1,6 +1,7 @@
 """The commands `corpus run` and `corpus summary`: what they print, and that the summary adds up."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,11 +11,14 @@ pa = pytest.importorskip("pyarrow", reason="needs the corpus extra")
 from attn_closed_form import Settings, TextClassifier  # noqa: E402
 from attn_closed_form.app.cli.main import main  # noqa: E402
 from attn_closed_form.app.models.text import Vocabulary  # noqa: E402
+from attn_closed_form.app.run.examples import ExampleRow, example_rows  # noqa: E402
 from attn_closed_form.app.run.plan import planned  # noqa: E402
 from attn_closed_form.app.run.reporter import Meter, reported  # noqa: E402
 from attn_closed_form.app.run.runner import Progress, run  # noqa: E402
-from attn_closed_form.app.run.summary import plot_words, summarize  # noqa: E402
+from attn_closed_form.app.run.summary import summarize  # noqa: E402
+from attn_closed_form.app.run.summary_page import plot_words, summary_page  # noqa: E402
 from attn_closed_form.app.run.task import RunError, Task  # noqa: E402
+from attn_closed_form.app.show.effects import mean_text  # noqa: E402
 from attn_closed_form.attention import random_weights  # noqa: E402
 from tests.app.run.corpora import WORDS, parts_of, read, run_all, texts, write  # noqa: E402
 from tests.texts import model_for  # noqa: E402
@@ -64,11 +68,8 @@ def test_the_commands(tmp_path, capsys):
     assert main(["corpus", "summary", out, "--html", str(tmp_path / "words.html")]) == 0
     page = (tmp_path / "words.html").read_text(encoding="utf-8")
     shown = {word["word"] for each in found["outputs"] for word in each["words"]}
-    assert (
-        all(f">{word}</th>" in page for word in shown)
-        and "against negative" in page
-        and "<script" not in page
-    )
+    assert all(f">{word}</span>" in page for word in shown) and "<script" not in page
+    assert "Words that raise or lower the probability of negative" in page
     capsys.readouterr()
     assert main(["corpus", "summary", str(tmp_path / "nothing")]) == 1
     assert "expected the parts" in capsys.readouterr().err
@@ -160,20 +161,95 @@ def test_a_summary_adds_up_class_by_class(tmp_path, players):
 
 
 @pytest.mark.parametrize("by", ["total", "mean"])
-def test_the_chart_draws_what_it_is_ordered_by(tmp_path, by):
+def test_the_chart_and_the_page_draw_what_they_are_ordered_by(tmp_path, by):
     pytest.importorskip("matplotlib").use("Agg")
     run_all(write(tmp_path / "in.parquet", texts(30)), tmp_path / "out")
     summary = summarize(tmp_path / "out")
     words = summary.top("positive", 8, by=by)
     figure = plot_words(summary, {"positive": words}, tmp_path / "words.png", by)
     (ax,) = figure.axes
-    lengths = [bar.get_width() for bar in sorted(ax.patches, key=lambda bar: -bar.get_y())]
-    factor = summary.scale("positive").unit["factor"]
-    assert lengths == [factor * getattr(word, by) for word in words]
-    assert [label.get_text().split()[0] for label in ax.get_yticklabels()] == [
-        word.word for word in words
+    bars = sorted(ax.patches, key=lambda bar: -bar.get_y())
+    zero = ax.lines[-1].get_xdata()[0]
+    # Bars are in unit coordinates, with their ends at zero and at the mean.
+    means = np.array([word.ordered_by(by).value for word in words])
+    lengths = np.array([bar.get_width() for bar in bars])
+    np.testing.assert_allclose(lengths / lengths[0], np.abs(means) / abs(means[0]))
+    for bar, mean in zip(bars, means, strict=True):
+        inner = bar.get_x() if mean > 0 else bar.get_x() + bar.get_width()
+        assert inner == pytest.approx(zero)
+    assert np.all(np.diff(np.abs(lengths)) <= 1e-12)
+    names = [f"{word.word}  (n = {word.documents:,})" for word in words]
+    assert [label.get_text() for label in ax.get_yticklabels()] == names
+    assert "the probability of positive" in ax.get_title(loc="left")
+    page = summary_page(summary, {"positive": {"for": words}}, by)
+    drawn = [float(text) for text in re.findall(r"class=(?:for|against) .*?width:([\d.]+)%", page)]
+    np.testing.assert_allclose(drawn, 100 * lengths, atol=0.06)
+
+
+def test_the_mean_over_all_texts_counts_texts_without_the_word(tmp_path):
+    source = write(tmp_path / "in.parquet", ["film", "film wonderful", "dull film", "slow film"])
+    run_all(source, tmp_path / "out", Task(settings=Settings(output="positive")))
+    (word,) = [word for word in summarize(tmp_path / "out").top("positive") if word.word == "dull"]
+    scores = [
+        dict(zip(row["labels"], row["shapley"], strict=True)).get("dull", 0.0)
+        for row in read(tmp_path / "out").to_pylist()
     ]
-    assert np.all(np.diff(np.abs(lengths)) <= 0)
+    assert word.overall == pytest.approx(np.mean(scores)) and word.mean == min(scores)
+    assert word.overall_half_width == pytest.approx(1.96 * np.std(scores, ddof=1) / np.sqrt(4))
+    assert word.half_width is None and word.ordered_by("mean").value == word.mean
+
+
+def test_a_snippet_marks_the_word_and_ends_at_spaces():
+    text = "word " * 40 + "<br /><br />A superb film! " + "rest " * 40
+    start = text.index("superb")
+    row = ExampleRow(3, text, True, ("superb",), (((start, start + 6),),), "positive", 0.9, 0.9)
+    pieces = row.snippet("superb")
+    assert [piece.text for piece in pieces if piece.marked] == ["superb"]
+    shown = "".join(piece.text for piece in pieces)
+    assert shown.startswith("… word word") and shown.endswith("rest rest …") and "<" not in shown
+    assert len(shown) < 200 and "A superb film!" in shown
+    assert row.snippet("dull") == []
+
+
+def test_examples_have_the_text_or_the_words_that_were_read(tmp_path):
+    source = write(tmp_path / "in.parquet", ["A <b>Wonderful</b> film.", None, "Dull, dull film"])
+    run_all(source, tmp_path / "out")
+    rows = example_rows(tmp_path / "out", [0, 1, 2])
+    assert set(rows) == {0, 2} and rows[2].text == "Dull, dull film" and rows[2].is_complete
+    marked = [piece.text for piece in rows[2].snippet("dull") if piece.marked]
+    assert marked == ["Dull", "dull"]
+    page = summary_page(summarize(tmp_path / "out"), page_words(tmp_path / "out"), examples=rows)
+    assert "<b>W" not in page and "&lt;b&gt;" in page and ">Wonderful</i>" in page
+    source.unlink()
+    moved = example_rows(tmp_path / "out", [0, 2])
+    assert moved[2].text == "dull dull film" and not moved[2].is_complete
+    assert [piece.text for piece in moved[2].snippet("dull") if piece.marked] == ["dull", "dull"]
+
+
+def page_words(folder):
+    summary = summarize(folder)
+    return {output: summary.sides(output) for output in summary.outputs}
+
+
+def test_the_page_links_to_reports_of_the_model_that_was_used(tmp_path, capsys):
+    source = write(tmp_path / "in.parquet", ["A wonderful film", "dull, dull"])
+    run_all(source, tmp_path / "out")
+    page = tmp_path / "words.html"
+    command = ["corpus", "summary", str(tmp_path / "out")]
+    assert main([*command, "--html", str(page), "--reports"]) == 0
+    links = set(re.findall(r'href="([^"]+)"', page.read_text(encoding="utf-8")))
+    assert links == {"words-rows/row-0.html", "words-rows/row-1.html"}
+    for link in links:
+        assert "This text is rated" in (tmp_path / link).read_text(encoding="utf-8")
+    other = tmp_path / "model.npz"
+    model_for("a film").save(other)
+    assert main([*command, "--html", str(page), "--reports", "--model", str(other)]) == 1
+    assert "another model" in capsys.readouterr().err
+    source.unlink()
+    assert main([*command, "--html", str(page), "--reports"]) == 1
+    assert "moved or changed" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*command, "--reports"])
 
 
 def test_a_summary_of_an_unfinished_run_says_so(tmp_path, capsys):
@@ -235,7 +311,7 @@ def test_columns_and_summary_say_the_scale(tmp_path, capsys):
         assert f"{scale} explained in" in printed and ("in percentage points" in printed) == (
             scale == "probability"
         )
-        assert f"{(100 if scale == 'probability' else 1) * word.total:+.2f}" in printed
+        assert mean_text(word.ordered_by("total"), summary.scales[0]) in printed
         assert main(["corpus", "summary", str(out), "--json"]) == 0
         assert {each["scale"] for each in json.loads(capsys.readouterr().out)["outputs"]} == {scale}
 

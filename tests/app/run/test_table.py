@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from attn_closed_form import explain, explain_table, load_demo_model
 from attn_closed_form.app.cli.main import main
-from attn_closed_form.app.run import writers
+from attn_closed_form.app.run import workbook
 from attn_closed_form.app.run.task import RunError
 from tests.app.run.corpora import ROOT, write
 
@@ -61,18 +61,48 @@ def test_csv_has_a_mark_the_separator_and_no_formula(tmp_path, separator):
 
 def test_xlsx_is_read_back_and_holds_no_formula(tmp_path, monkeypatch):
     openpyxl = pytest.importorskip("openpyxl")
-    monkeypatch.setattr(writers, "SHEET_ROWS", 3)
+    monkeypatch.setattr(workbook, "SHEET_ROWS", 3)
     explain_table(None, {"note": ["=1+1", "b\x07", None], "text": TEXTS}, tmp_path / "a.xlsx")
     book = openpyxl.load_workbook(tmp_path / "a.xlsx")
-    cells = [[[cell.value for cell in row] for row in sheet.iter_rows()] for sheet in book]
     assert all(cell.data_type != "f" for sheet in book for row in sheet.iter_rows() for cell in row)
+    scores = [sheet for sheet in book if sheet.title.startswith("explanations")]
+    cells = [[[cell.value for cell in row] for row in sheet.iter_rows()] for sheet in scores]
     assert all(sheet[0] == cells[0][0] and len(sheet) <= 3 for sheet in cells)
-    assert book.sheetnames == [f"explanations {number}" for number in range(1, len(cells) + 1)]
+    numbered = [f"explanations {number}" for number in range(1, len(cells) + 1)]
+    assert book.sheetnames == ["summary", "texts", "texts 2", *numbered]
     rows = [dict(zip(sheet[0], row, strict=True)) for sheet in cells for row in sheet[1:]]
     expected = explain_table(None, {"note": ["=1+1", "b\ufffd", None], "text": TEXTS}).to_pylist()
     assert [row["note"] for row in rows] == [row["note"] for row in expected]
     ours, theirs = ([row["shapley"] or 0.0 for row in table] for table in (rows, expected))
     assert np.allclose(ours, theirs, rtol=1e-14, atol=0)
+
+
+def test_a_workbook_is_made_to_be_read(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    explain_table(None, TEXTS, tmp_path / "a.xlsx", methods=["shapley", "alpha-mean"])
+    book = openpyxl.load_workbook(tmp_path / "a.xlsx")
+    for sheet in book:
+        assert sheet.freeze_panes == "A2" and all(cell.font.bold for cell in sheet[1])
+        assert sheet.auto_filter.ref == sheet.dimensions
+    inputs = list(book["texts"].iter_rows(values_only=True))
+    assert [row[inputs[0].index("text")] for row in inputs[1:]] == [
+        text and text.replace("\x07", "\ufffd") for text in TEXTS
+    ]
+    formats = {
+        name.value: cell.number_format
+        for name, cell in zip(book["explanations 1"][1], book["explanations 1"][2], strict=True)
+    }
+    assert formats["shapley"] == "+0.0%;-0.0%;0.0%" and formats["probability_positive"] == "0.0%"
+    assert formats["alpha-mean"] == "+0.0000;-0.0000;0"  # it is on the logit scale
+    words = book["summary"]
+    written = {row[1].value: row[4].value for row in words.iter_rows(min_row=2)}
+    results = explain_table(None, TEXTS, form="wide").to_pylist()
+    outputs = [row["output"] for row in results if row["output"]]
+    for row in results:
+        for word, score in zip(row["labels"] or (), row["shapley"] or (), strict=True):
+            if outputs.count(row["output"]) == 1:
+                assert written[word] == pytest.approx(score)
+    assert len(words._charts) == len(set(outputs))
 
 
 def test_a_cell_that_excel_cannot_hold_is_an_error(tmp_path):

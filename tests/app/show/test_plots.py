@@ -17,7 +17,7 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt  # noqa: E402
 
-from attn_closed_form.app.show import plots  # noqa: E402
+from attn_closed_form.app.show import drawing, plots  # noqa: E402
 from attn_closed_form.app.show.figures import AGAINST, FOR, UNSIGNED  # noqa: E402
 from attn_closed_form.app.show.plots import FIGURES, save_figure  # noqa: E402
 
@@ -105,7 +105,7 @@ def test_hostile_texts_are_drawn(tmp_path, name):
 
 
 def test_dollars_are_not_mathematics():
-    assert plots._plain(["$x^2$"]) == [r"\$x^2\$"]
+    assert drawing.plain_words(["$x^2$"]) == [r"\$x^2\$"]
 
 
 def test_long_texts_show_the_strongest_and_name_each():
@@ -159,4 +159,4 @@ def test_removal_curves_are_drawn_above_the_certified_minimum():
 
 def test_figures_have_the_colors_of_the_palette():
     for color in (FOR, AGAINST, UNSIGNED):
-        assert matplotlib.colors.to_hex(plots._rgb(color)) == "#{:02x}{:02x}{:02x}".format(*color)
+        assert matplotlib.colors.to_hex(drawing.rgb(color)) == "#{:02x}{:02x}{:02x}".format(*color)
