@@ -168,7 +168,8 @@ def _print_table(explanations: Explanations, args: argparse.Namespace) -> None:
         errors = [e.error for e in explanations.values() if e.error is not None]
         accuracy = f"Exact to {max(errors):.0e}. " if errors else ""
         print(f"\n{accuracy}--compare shows {len(explanations) - 1} other methods.")
-    if args.reasons and explanations.evidence.exact:
+    evidence = explanations.evidence
+    if args.reasons and evidence.exact and evidence.is_pooled:
         print("\n" + reasons_text(explanations, columns))
     if args.top:
         print("\n" + numbers(explanations, args.top, columns))

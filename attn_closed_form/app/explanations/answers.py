@@ -34,6 +34,7 @@ from ...reasons.reasons import (
     sufficient_reason_of_all,
 )
 from ...reasons.search import UndecidedError
+from ..models.protocol import NOT_POOLED, NotPooledError
 from ..models.scale import LOGIT, PLAIN, ExplainedScale
 from ..models.sentences import sentence_numbers
 from ..models.target import Target
@@ -419,6 +420,10 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
 
     As many players as possible are used; all units of a player must be in one group.
     """
+    if not evidence.is_pooled:
+        raise NotPooledError(
+            f"grouping: {NOT_POOLED}; with players={grouping!r} these methods give each group one score"
+        )
     groups = grouping_of(evidence, grouping)
     evidence = _with_finest_players(evidence)
     player_of = evidence.player_of

@@ -12,7 +12,7 @@ import numpy as np
 from ...attention.predict import TruncationWarning
 from ...game.engine.budget import ToleranceError
 from ...game.links import LinkedGame
-from ..models.protocol import Model
+from ..models.protocol import Model, NotPooledError
 from ..models.units import Units
 from .evidence import Evidence, Scored
 from .explanation import Explanation, Explanations
@@ -101,6 +101,9 @@ def explain_logit(explanations: Explanations, method: str) -> Explanations | Non
     logit = evidence.target.logit
     if logit is None:
         return None
+    if not evidence.is_pooled and method == evidence.headline:
+        # Behind one hidden layer the logit has exact values where the probability has none.
+        method = evidence.on(logit).headline
     return evidence.cached(
         ("logit", method), lambda: explain_evidence(evidence.on(logit), as_methods(method))
     )
@@ -148,7 +151,13 @@ def explain_evidence(
     explanations = Explanations(evidence)
     chosen = default_methods(evidence) if methods is None else methods
     for method in chosen:
-        scored = method.score(evidence)
+        try:
+            scored = method.score(evidence)
+        except NotPooledError:
+            # "all" leaves out what this model does not have.
+            if strict:
+                raise
+            continue
         if scored is not None:
             explanations[method.name] = _explanation(evidence, method, scored)
         elif strict:

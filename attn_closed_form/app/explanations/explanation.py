@@ -21,6 +21,7 @@ from ...game.links import LinkedGame
 from ...game.pooled_game import PooledGame
 from ...reasons.curves import RemovalCurves
 from ..models.fit_report import FitReport
+from ..models.protocol import NOT_POOLED, NotPooledError
 from ..models.scale import LOGIT, ExplainedScale
 from ..models.target import Target
 from .answers import GroupScores, Reasons, checked_sets, group_scores, reasons, removal_curves_of
@@ -201,6 +202,8 @@ class Explanation(OfEvidence):
 
     def interactions(self, tol: float = 1e-10) -> Array:
         """Compute the (d, d) Shapley interactions of the same players (see `interactions`)."""
+        if not self.evidence.is_pooled:
+            raise NotPooledError(f"interactions: {NOT_POOLED}")
         return interactions(self.game, tol=tol)
 
     def removal_curves(self) -> RemovalCurves:

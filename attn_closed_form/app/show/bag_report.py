@@ -70,6 +70,8 @@ def _sum(explanations: Explanations) -> str:
 def _removal(explanations: Explanations) -> str:
     """Return the deletion curves, the certified minimum, their shares of the best possible, and the smallest flip."""
     evidence = explanations.evidence
+    if not evidence.is_pooled:
+        return _checked_removal(explanations)
     curves = figures.removal_curves(explanations)
     chosen = [method for method in figures.DRAWN if method in curves] or list(curves)[
         : len(figures.DRAWN)
@@ -89,6 +91,19 @@ def _removal(explanations: Explanations) -> str:
     flip = prose(explanations.reasons().sentences()[-1], LONGEST_SENTENCE)
     table = table_of(["share of the best possible", "deletion", "insertion"], rows)
     return section("Removing instances", text, f"<p>{flip}</p>{drawn}{table}", "h2")
+
+
+def _checked_removal(explanations: Explanations) -> str:
+    """Return sets of instances for which a network with a tail was evaluated; nothing about it is certified."""
+    text = (
+        "A nonlinear layer follows the pooling of this network, so there are no certified reasons and no bounds of the "
+        "removal curves. The network itself was evaluated without some instances."
+    )
+    sentences = explanations.checked_reasons()
+    if not sentences:
+        return section("Removing instances", text, "", "h2")
+    body = bullets(prose(sentence, LONGEST_SENTENCE) for sentence in sentences)
+    return section("Removing instances", text, body, "h2")
 
 
 def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str:

@@ -25,6 +25,7 @@ from ..._arrays import positive
 from ...game.interactions import constant_of, interactions
 from ..explanations.explanation import Explanation, Explanations
 from ..files.atomic import replacing
+from ..models.protocol import NOT_POOLED, NotPooledError
 from .drawing import package
 from .figures import AGAINST, FOR, leader
 from .maps import (
@@ -368,6 +369,8 @@ def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None
     d = len(explanation.labels)
     base = explanation.base_value
     table = np.diag(explanation.scores)
+    if order == 2 and not explanation.evidence.is_pooled:
+        raise NotPooledError(f"order: {NOT_POOLED}; expected 1")
     if order == 2:
         table = interactions(explanation.game, name)
         base = constant_of(explanation.game, name, table)

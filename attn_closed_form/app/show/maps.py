@@ -145,7 +145,8 @@ def columns(explanations: Explanations) -> dict[str, Any]:
     for name, e in explanations.items():
         if name != ATTENTION:
             table[name] = e.scores
-            if e.standard_error is not None and not evidence.exact:
+            is_sampled = e.standard_error is not None and bool(e.standard_error.any())
+            if is_sampled and not evidence.exact:
                 table[f"{name}_standard_error"] = e.standard_error
     return table
 

@@ -85,9 +85,9 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     if e.method == evidence.headline:
         blocks.append(_waterfall(e, columns, color))
         sentences.append(figures.sampling(e))
-    if evidence.model.surrogate is not None:
+    if evidence.model.surrogate is not None or not evidence.is_pooled:
         sentences += explanations.checked_reasons()
-    if e.method == "shapley" and evidence.exact:
+    if e.method == "shapley" and evidence.exact and evidence.is_pooled:
         sentences += explanations.reasons().sentences()
     if fit is not None:
         # The verdict on a fitted game belongs to its scores, not to the model's values above.

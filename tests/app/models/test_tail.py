@@ -1,0 +1,223 @@
+"""Networks with layers after the pooling, against torch and against the enumeration of all coalitions."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_closed_form.app.models.bag import Bag
+from attn_closed_form.app.models.bag_classifier import BagClassifier
+from attn_closed_form.app.models.bag_network import Attention, BagNetwork
+from attn_closed_form.app.models.layers import ACTIVATIONS, Layer
+from attn_closed_form.app.models.protocol import NotPooledError
+from attn_closed_form.app.models.tail import (
+    Elementwise,
+    LayeredTail,
+    Residual,
+    Standardize,
+    UnitLength,
+)
+
+D = 5
+N = 7
+K = 3
+
+
+def steps(rng: np.random.Generator, classes: int = 2) -> dict[str, list[Any]]:
+    """One list of steps for each kind of tail."""
+    first = Layer(rng.normal(size=(K, D)), rng.normal(size=K))
+    last = Layer(rng.normal(size=(classes, K)), rng.normal(size=classes))
+    wide = Layer(rng.normal(size=(classes, D)), rng.normal(size=classes))
+    norm = Standardize(rng.normal(size=D), rng.normal(size=D))
+    inner = [norm, first, "gelu", Layer(rng.normal(size=(D, K)))]
+    return {
+        "linear": [first, last],
+        "tanh": [first, "tanh", "dropout", last],
+        "relu": [first, "relu", last],
+        "deep": [
+            first,
+            "silu",
+            Layer(rng.normal(size=(K, K))),
+            Elementwise("leaky_relu", 0.2),
+            last,
+        ],
+        "norm": [norm, wide],
+        "unit": [UnitLength(), wide],
+        "residual": [Residual(inner), wide],
+        "sigmoid": [wide, "sigmoid"],
+    }
+
+
+KINDS = list(steps(np.random.default_rng(0)))
+
+
+def pooling(rng: np.random.Generator, heads: int = 1) -> BagNetwork:
+    """A network whose pooled vector has the means of D features, each by one of the heads."""
+    head = np.arange(D) % heads
+    return BagNetwork(Attention(rng.normal(size=(heads, D))), np.eye(D), np.zeros(D), None, head)
+
+
+def by_hand(network: BagNetwork, tail: list[Any], x: np.ndarray) -> np.ndarray:
+    """Compute the logits of a bag one number at a time; the empty bag has a pooled vector of zeros."""
+    h = np.zeros(D)
+    for i in range(D):
+        if len(x):
+            assert network.value_head is not None
+            mass = np.exp(x @ network.attention.w[network.value_head[i]])
+            h[i] = (mass * x[:, i]).sum() / mass.sum()
+    for step in LayeredTail(tail).steps:
+        h = step(h[None])[0]
+    return h
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_are_those_of_the_layers(kind: str, heads: int) -> None:
+    rng = np.random.default_rng(3)
+    tail = steps(rng)[kind]
+    network = pooling(rng, heads)
+    model = BagClassifier(network.then(tail))
+    assert (model.tail is None) == (kind == "linear")
+    for size in (1, 2, N):
+        x = rng.normal(size=(size, D))
+        np.testing.assert_allclose(
+            model.predict_logits([x])[0], by_hand(network, tail, x), atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "linear"])
+@pytest.mark.parametrize("scale", ["probability", "logit"])
+def test_values_agree_with_the_enumeration_of_all_coalitions(kind: str, scale: str) -> None:
+    rng = np.random.default_rng(5)
+    network = pooling(rng)
+    tail = steps(rng)[kind]
+    model = BagClassifier(network.then(tail))
+    x = rng.normal(size=(N, D))
+
+    def f(members: list[int]) -> float:
+        logits = by_hand(network, tail, x[members])
+        if scale == "logit":
+            return float(logits[1])
+        return float(1 / (1 + np.exp(logits[0] - logits[1])))
+
+    exact = np.zeros(N)
+    for j in range(N):
+        others = [i for i in range(N) if i != j]
+        for number in range(1 << (N - 1)):
+            members = [i for k, i in enumerate(others) if number >> k & 1]
+            weight = 1 / (N * math.comb(N - 1, len(members)))
+            exact[j] += weight * (f([*members, j]) - f(members))
+    found = model.explain(x, output="1", scale=scale)
+    e = found[found.evidence.headline]
+    assert abs(e.base_value - f([])) < 1e-12
+    assert abs(e.prediction - f(list(range(N)))) < 1e-12
+    if kind == "tanh" and scale == "logit":
+        assert e.method == "shapley" and e.error is not None
+        assert np.abs(e.scores - exact).max() <= e.error
+    else:
+        assert e.method == "shapley-sampled" and e.standard_error is not None
+        assert np.abs(e.scores - exact).max() <= 5 * e.standard_error.max() + 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_are_differences(kind: str) -> None:
+    rng = np.random.default_rng(7)
+    model = BagClassifier(pooling(rng, 2).then(steps(rng)[kind]))
+    x = rng.normal(size=(N, D))
+    scores = model.explain(x, "gradient-x-input", output="1", scale="logit")[
+        "gradient-x-input"
+    ].scores
+    step = 1e-6
+    for j in range(N):
+        moved = [x.copy(), x.copy()]
+        moved[0][j] *= 1 + step
+        moved[1][j] *= 1 - step
+        up, down = model.predict_logits(moved)[:, 1]
+        assert abs(scores[j] - (up - down) / (2 * step)) < 1e-6
+
+
+def test_any_function_is_a_tail() -> None:
+    rng = np.random.default_rng(0)
+    network = BagNetwork(
+        Attention(rng.normal(size=(1, D))), np.eye(D), np.zeros(D), tail=lambda h: h[:, :2] ** 2
+    )
+    model = BagClassifier(network, ("a", "b"))
+    found = model.explain(rng.normal(size=(N, D)))
+    assert list(found)[:2] == ["shapley-sampled", "leave-one-out"]
+    assert "gradient-l1" not in found
+    e = found["shapley-sampled"]
+    assert abs(e.base_value + e.scores.sum() - e.prediction) < 1e-9
+    with pytest.raises(ValueError, match="gradients need a tail of layers"):
+        model.explain(rng.normal(size=(N, D)), "gradient-l1")
+
+
+@pytest.mark.parametrize(
+    ("tail", "message"),
+    [
+        (lambda h: h[:, 0], r"tail: expected a function from pooled vectors \(n, 5\) to logits"),
+        (lambda h: h @ np.ones((3, 2)), "tail: .* got an error"),
+        (lambda h: h[:, :2] / 0, "tail: expected finite logits"),
+        (["tahn"], "tail: expected an activation among"),
+        ([7], "tail: expected layers"),
+        ([Residual([Layer(np.ones((2, D)))])], "residual branch of width 5"),
+    ],
+)
+def test_what_is_not_a_tail_is_refused(tail: Any, message: str) -> None:
+    attention = Attention(np.ones((1, D)))
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=message):
+        BagNetwork(attention, np.eye(D), np.zeros(D), tail=tail)
+
+
+def test_what_needs_a_pooled_game_is_refused_with_the_reason() -> None:
+    rng = np.random.default_rng(0)
+    model = BagClassifier(pooling(rng).then(steps(rng)["norm"]), ("a", "b"))
+    bag = Bag(rng.normal(size=(N, D)), coords=256.0 * np.indices((N, 1)).reshape(2, N).T)
+    found = model.explain(bag)
+    for method in ("shapley", "lime", "banzhaf", "slalom-value", "flip-order"):
+        with pytest.raises(NotPooledError, match="a nonlinear layer follows the pooling"):
+            model.explain(bag, method)
+    for ask in (
+        found.reasons,
+        lambda: found.grouped("instances"),
+        found["shapley-sampled"].interactions,
+        found["shapley-sampled"].removal_curves,
+    ):
+        with pytest.raises(NotPooledError, match="a nonlinear layer follows the pooling"):
+            ask()
+    assert set(model.explain(bag, "all")) > set(found)
+    page = found.report()
+    assert "there are no certified reasons" in page
+    assert "no exact values" in str(found)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_elementwise_steps_are_the_activations(name: str) -> None:
+    h = np.linspace(-3, 3, 12).reshape(3, 4)
+    np.testing.assert_array_equal(Elementwise(name)(h), ACTIVATIONS[name].function(h))
+
+
+def test_steps_are_those_of_torch() -> None:
+    torch = pytest.importorskip("torch", reason="the layers are compared with torch (extra bench)")
+    rng = np.random.default_rng(1)
+    h = rng.normal(size=(4, D))
+    weight, bias = rng.normal(size=(2, D))
+    F = torch.nn.functional
+    tensors = [torch.tensor(array) for array in (h, weight, bias)]
+    expected = F.layer_norm(tensors[0], (D,), tensors[1], tensors[2], 1e-3)
+    np.testing.assert_allclose(Standardize(weight, bias, 1e-3)(h), expected.numpy(), atol=1e-14)
+    np.testing.assert_allclose(UnitLength()(h), F.normalize(tensors[0]).numpy(), atol=1e-14)
+    assert not UnitLength()(np.zeros((1, D))).any()
+    leaky = F.leaky_relu(tensors[0], 0.3).numpy()
+    np.testing.assert_allclose(Elementwise("leaky_relu", 0.3)(h), leaky, atol=1e-14)
+
+
+def test_a_model_with_a_tail_can_be_pickled() -> None:
+    rng = np.random.default_rng(0)
+    model = BagClassifier(pooling(rng).then(steps(rng)["residual"]))
+    x = rng.normal(size=(N, D))
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_logits([x]), model.predict_logits([x]))
