@@ -84,7 +84,7 @@ def smallest(sets):
 
 
 def suffices(wholes, chosen):
-    return all(whole.value(S) > 0 for whole in wholes for S in coalitions() if S >= chosen)
+    return all(whole.value(S) > 0 for whole in wholes for S in coalitions() if chosen <= S)
 
 
 def positive(count):
