@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all coverage attack check docs outputs test-oldest proofs mutants mutants-sample bench-device reproduce reproduce-full format clean
+.PHONY: demo test test-all coverage attack check docs outputs test-oldest proofs mutants mutants-sample mutants-proof bench-device reproduce reproduce-full format clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
@@ -61,6 +61,12 @@ mutants: $(VENV)/.mutants          ## do the tests notice changes to a module? A
 mutants-sample: $(VENV)/.mutants   ## 300 random changes to the folders around the mathematics; about an hour
 	rm -rf build/mutants && mkdir -p build/mutants && git ls-files -z | tar -c --null -T - | tar -x -C build/mutants
 	cd build/mutants && PATH="$(abspath $(BIN)):$$PATH" PYTHONDONTWRITEBYTECODE=1 python .ci/mutants.py --sample 300 $(ARGS)
+
+# Changes by hand: every constant of the proof too small, and what no test of 0.3 noticed in the rest of the mathematics.
+mutants-proof: $(VENV)/.dev        ## is every constant of the proof felt by its test? some ten minutes
+	rm -rf build/mutants && mkdir -p build/mutants && git ls-files -z | tar -c --null -T - | tar -x -C build/mutants
+	cd build/mutants && python=$(abspath $(BIN))/python && $$python .ci/proof_changes.py $(ARGS) \
+	&& $$python .ci/proof_changes.py --table .ci/other_changes.toml $(ARGS)
 
 bench-device: $(VENV)/.dev         ## documents per second on every device that JAX finds; DATA=PATH for IMDB's reviews
 	$(BIN)/python -m benchmarks.device $(if $(DATA),--data $(DATA)); status=$$?; \

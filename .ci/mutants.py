@@ -3,11 +3,11 @@
 `python .ci/mutants.py` prints a module and its tests for `make mutants`, a different one every day. Modules are those
 with a test of the same name, such as `attn_closed_form/game/owen.py` with `tests/game/test_owen.py`.
 
-`python .ci/mutants.py --sample 300 --seed 0 --out FILE` draws 300 places in the folders of FOLDERS, makes one random
-cosmic-ray change at each, and runs the tests of the module, the closest ones first. Every result is appended to FILE
-as a line of JSON. Places that are already in FILE are skipped, so an interrupted run resumes. `--part 1/2` tries only
-the changes to every second module, so that two copies can share a sample. The files themselves are changed: run it in
-a copy of the repository (`make mutants-sample`).
+`python .ci/mutants.py --sample 300 --seed 0 --out FILE` draws 300 places in the folders of FOLDERS, or in the part of them
+that `--under` names, makes one random cosmic-ray change at each, and runs the tests of the module, the closest ones
+first. Every result is appended to FILE as a line of JSON. Places that are already in FILE are skipped, so an interrupted
+run resumes. `--part 1/2` tries only the changes to every second module, so that two copies can share a sample. The files
+themselves are changed: run it in a copy of the repository (`make mutants-sample`).
 
 `python .ci/mutants.py --page FILE...` stores the results in benchmarks/results/mutants.jsonl and writes
 benchmarks/MUTANTS.md. Every change that no test noticed needs a verdict in .ci/mutants_verdicts.json. Without a FILE
@@ -48,10 +48,14 @@ the changed module, except the slow ones. A test that fails must pass without th
 tests counts processor time, so a busy machine does not cause a time-out. `python .ci/mutants.py --page` writes this
 page from [the results](results/mutants.jsonl) and [the verdicts](../.ci/mutants_verdicts.json).
 """
-FOLDERS = [
-    f"attn_closed_form/app/{name}" for name in ("show", "models", "files", "run", "cli", "web")
+MATHEMATICS = [
+    f"attn_closed_form/{name}" for name in ("attention", "game", "lime", "reasons", "slalom")
 ]
-FOLDERS += ["jax_model/training"]
+PRODUCT = [
+    f"attn_closed_form/app/{name}"
+    for name in ("explanations", "show", "models", "files", "run", "cli", "web")
+]
+FOLDERS = [*MATHEMATICS, *PRODUCT, "jax_model/training"]
 # Operators in type annotations have no effect at run time. A removed decorator mostly breaks the import.
 EXCLUDED = re.compile("core/(ReplaceBinaryOperator_BitOr_|RemoveDecorator)")
 VERDICT = {
@@ -184,8 +188,11 @@ def pass_unchanged(tests: tuple[str, ...]) -> bool:
     return run_tests(list(tests), keep_bytecode=True)[0] == "survived"
 
 
-def sample(count: int, seed: int, part: tuple[int, int], out: Path) -> None:
-    """Try `count` random changes, one per place in the code, or those of a part of the modules."""
+def sample(count: int, seed: int, part: tuple[int, int], out: Path, under: str = "") -> None:
+    """Try `count` random changes, one per place in the code, or those of a part of the modules.
+
+    `under` is the beginning of the paths that are considered.
+    """
     from cosmic_ray import commands, mutating, plugins
     from cosmic_ray.work_db import WorkDB, use_db
 
@@ -195,7 +202,8 @@ def sample(count: int, seed: int, part: tuple[int, int], out: Path) -> None:
     os.environ["PYTHONPATH"] = str(ROOT)
     places: dict[tuple[str, int, int], list[object]] = {}
     with use_db(":memory:", WorkDB.Mode.create) as database:
-        commands.init(modules(FOLDERS), database, {})
+        paths = [path for path in modules(FOLDERS) if path.as_posix().startswith(under)]
+        commands.init(paths, database, {})
         for item in database.work_items:
             (mutation,) = item.mutations
             name = mutation.module_path.as_posix()
@@ -309,6 +317,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", default="1/1")
+    parser.add_argument("--under", default="", help="only files whose paths begin like this")
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
     parser.add_argument("--page", type=Path, nargs="*")
     options = parser.parse_args()
@@ -316,7 +325,7 @@ def main() -> None:
         write_page(options.page)
     elif options.sample:
         part, parts = map(int, options.part.split("/"))
-        sample(options.sample, options.seed, (part, parts), options.out)
+        sample(options.sample, options.seed, (part, parts), options.out, options.under)
     else:
         print(of_the_day(options.day))
 

@@ -9,8 +9,9 @@ from attn_closed_form import PooledGame
 from attn_closed_form.game.engine.bounds import log_bound
 from attn_closed_form.game.engine.budget import budget
 from attn_closed_form.game.engine.terms import terms_of
-from attn_closed_form.lime.law import KernelLaw, largest_on_reals
-from attn_closed_form.lime.rules import rule_errors
+from attn_closed_form.lime import law as law_module
+from attn_closed_form.lime.law import Assignment, KernelLaw, largest_on_reals
+from attn_closed_form.lime.rules import ladder, rule_errors
 from tests.lime_games import score_game
 
 
@@ -71,3 +72,19 @@ def test_terms_together_may_have_what_one_exceeds():
     errors[0] = assignment.allowed * errors.size
     assert replace(assignment, errors=errors).is_accurate
     assert not replace(assignment, errors=errors * 1.01).is_accurate
+
+
+@pytest.mark.parametrize(("factor", "joins"), [(0.9, True), (1.1, False), (5.0, False)])
+def test_a_group_joins_a_longer_rule_only_within_the_allowed_error(factor, joins, monkeypatch):
+    """Two terms with two rules; the error of the first one on the longer rule is a multiple of what both may have."""
+    law = KernelLaw(30, 25.0)
+    rules = ladder(30, 25.0, (4, 6)).rules
+    allowed = 1e-6
+    assignment = Assignment(np.arange(2), rules, np.array([0, 1]), np.zeros(2), allowed)
+
+    def errors(rule, log_bound, B):
+        return np.full(len(B), 2 * allowed * factor)
+
+    monkeypatch.setattr(law_module, "rule_errors", errors)
+    joined = law._joined(assignment, np.zeros((2, 16)), np.ones(2))
+    assert joined.rule_of.tolist() == ([1, 1] if joins else [0, 1])

@@ -32,11 +32,14 @@ from attn_closed_form.lime.size_moments import (
     HAHN_BITS,
     LEGENDRE_BITS,
     MOST_MOMENTS,
+    REMAINDER_ROOM_BITS,
     THETA,
+    UNITS_PER_STEP,
     WEIGHT_BITS,
     legendre_values,
     polynomials,
     size_moments,
+    whole,
 )
 from tests.lime_games import score_game
 
@@ -255,3 +258,55 @@ def test_the_longest_recurrences_have_digits_enough():
     assert [abs(abs(int(x)) - (1 << HAHN_BITS)) <= 2 for x in last] == [True, False, True]
     values = legendre_values(np.array([0.0, 1.0]), MOST_MOMENTS + 1)
     assert (np.abs(values) == 1 << LEGENDRE_BITS).all()
+
+
+def test_a_step_of_a_recurrence_rounds_by_less_than_its_units():
+    """A shift that rounds down, times (2n + 1) / (n + 1) in Legendre's recurrence, and a division that rounds down."""
+    worst = max((2 * n + 1) / (n + 1) for n in range(MOST_MOMENTS)) + 1
+    assert 0.99 * UNITS_PER_STEP < worst <= UNITS_PER_STEP
+
+
+@pytest.mark.parametrize(("d", "width"), [(7, 25.0), (20, 25.0), (60, 5.0)])
+def test_the_room_of_the_remainder_is_generous(d, width):
+    """The rounding of |q|^2 - sum nu_n^2 / |Q_n|^2, in fractions: at most 2^-15 of the room that its comment states."""
+    q = whole(relative_kernel(d, width)[::-1], WEIGHT_BITS)
+    slope = np.array([d - 2 * m for m in range(d + 1)], dtype=object)
+    steps = [(n * (d + n + 1), (n + 1) * (d - n)) for n in range(d)]
+    computed = [int(q @ Q) for Q in polynomials(slope, 0, steps, HAHN_BITS)]
+    exact = Fraction(int(q @ q))
+    before = [Fraction(0)] * (d + 1)
+    now = [Fraction(1)] * (d + 1)
+    norm = Fraction(d + 1)
+    for n in range(d + 1):
+        moment = sum(int(x) * y for x, y in zip(q, now, strict=True))
+        exact -= moment**2 / norm
+        if n < d:
+            b, c = steps[n]
+            following = [
+                ((2 * n + 1) * s * y - b * z) / Fraction(c)
+                for s, y, z in zip(slope.tolist(), now, before, strict=True)
+            ]
+            before, now = now, following
+            norm *= Fraction((2 * n + 1) * (d + n + 2), (2 * n + 3) * (d - n))
+    # The sum as `_remainder` has it, without its room.
+    square = int(q @ q) << 2 * HAHN_BITS
+    inverse = (1 << 2 * HAHN_BITS) // (d + 1)
+    for n, moment in enumerate(computed):
+        if n:
+            inverse = inverse * (2 * n + 1) * (d + 1 - n) // ((2 * n - 1) * (d + 1 + n))
+        square -= moment * moment * inverse >> 2 * HAHN_BITS
+    room = sum(q.tolist()) ** 2 << REMAINDER_ROOM_BITS
+    error = abs(square - exact * 2 ** (2 * HAHN_BITS))
+    assert room >> 24 < error <= room >> 15
+
+
+@pytest.mark.parametrize(("d", "width", "longest"), [(12, 25.0, 1), (30, 5.0, 2)])
+def test_the_remainder_of_the_kernel_is_at_least_the_sum_of_its_moduli(d, width, longest):
+    """What the moments leave of the kernel, by least squares on all polynomials of their degree."""
+    few = size_moments(d, width, longest)
+    q = relative_kernel(d, width)[::-1]
+    x = np.polynomial.legendre.legvander(np.linspace(-1, 1, d + 1), len(few.nu) - 1)
+    rest = q - x @ np.linalg.lstsq(x, q, rcond=None)[0]
+    total = float(np.abs(rest).sum())
+    assert total <= few.remainder * (1 + 1e-9)
+    assert total > few.remainder / 2

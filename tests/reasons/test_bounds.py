@@ -194,3 +194,15 @@ def test_both_sides_must_be_exact():
     low = bounds(game)
     assert low.attained_min - low.proved_min <= 8 * value_error(game)
     assert low.proved_max - low.attained_max > 1e-3
+
+
+@pytest.mark.parametrize(("errors", "exact"), [(0, True), (7.5, True), (9, False), (40, False)])
+def test_exact_means_within_the_rounding_of_a_value(errors, exact, monkeypatch):
+    """Attained and proved minimum this many rounding errors of a value apart."""
+    game = PooledGame.from_scores([0.0, 0.0], [1.0, -1.0], s_background=0.0, v_background=0.0)
+
+    def apart(game):
+        return -1.0 - errors * value_error(game), np.ones(2, dtype=bool), -1.0
+
+    monkeypatch.setattr(sys.modules["attn_closed_form.reasons.bounds"], "minimum", apart)
+    assert bounds(game).exact is exact

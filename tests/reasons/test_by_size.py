@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, bounds_by_size, shapley
+from attn_closed_form.game.extrema import States
 from attn_closed_form.reasons.by_size import HeadsBySize, exchange_error
 from tests import enumeration
 from tests.problems import games, random_game
@@ -149,3 +150,18 @@ def test_exchanged_players_are_counted():
         else:
             ratios.append(loss / allowed)
     assert 0.05 <= max(ratios) <= 0.75  # half of it fails
+
+
+@pytest.mark.parametrize("k", [0, 3, 9])
+def test_the_margin_by_size_is_that_of_a_minimum(k):
+    """The same sum of terms as in `game/extrema.py`, with the same rounding, when no players are exchanged."""
+    game = random_game(4, 9, 2, "replaced+background", 1.0)
+    everybody = np.ones(9, dtype=bool)
+    theta = np.array([0.1, -0.2])
+    by_size = HeadsBySize(game).step(k, theta)
+    flipped = np.column_stack([~by_size.choice, np.zeros(2, dtype=bool)])
+    states = States.of(game, everybody, everybody)
+    alone = states.at(flipped, theta, np.full(2, -np.inf))
+    np.testing.assert_allclose(by_size.value, alone.value, rtol=1e-12)
+    # One of both counts the background as a player.
+    np.testing.assert_allclose(by_size.margin, alone.margin, rtol=0.01)

@@ -3,9 +3,10 @@
 from fractions import Fraction
 
 import numpy as np
+import pytest
 
 from attn_closed_form import PooledGame
-from attn_closed_form.game.engine.rounding import ULP
+from attn_closed_form.game.engine.rounding import EXTREMUM_SUM, ULP, VALUE_BIAS
 from attn_closed_form.game.extrema import relative_error
 from attn_closed_form.reasons.heads import proved_above, ratio_ranges, total, value_error
 
@@ -90,4 +91,11 @@ def test_the_error_of_a_value_covers_its_rounding():
         error = abs(Fraction(float(game.value(everybody))) - exactly)
         assert error <= Fraction(value_error(game))
     assert value_error(game) >= 2 * 750 * ULP * np.abs(v).max()
-    assert value_error(game) >= relative_error(40) * np.abs(v).max()
+    assert value_error(game) >= EXTREMUM_SUM * relative_error(40) * np.abs(v).max()
+
+
+def test_the_error_of_a_value_adds_up_over_heads():
+    v = np.array([[3.0, -1.0], [0.5, 2.0]])
+    game = PooledGame.from_scores(np.zeros((2, 2)), v, bias=7.0)
+    expected = EXTREMUM_SUM * relative_error(2) * (3.0 + 2.0) + VALUE_BIAS * ULP * 7.0
+    assert value_error(game) == pytest.approx(expected, rel=1e-12)

@@ -133,6 +133,7 @@ def log_bound(
     bracket += sums.background[:, None]
     if differences:
         bracket *= sums.largest_change[:, None]
+        # Once would do: of the two players of I_ij the sum above holds b >= 1/2 of each. Twice is simpler to prove.
         bracket += 2 * sums.largest_player[:, None]
     bracket *= sums.weight[:, None]
     log_M = np.log(np.maximum(bracket, TINY, out=bracket), out=bracket)

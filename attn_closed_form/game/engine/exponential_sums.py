@@ -52,7 +52,8 @@ STEP_BITS = 20
 CUT = 8.0
 # See CUT.
 LEFT_CUT = 16.0
-# No node has a squeeze above LARGEST_SQUEEZE + ln(1/eps): its w R would be far below the left cut.
+# No node has a squeeze above LARGEST_SQUEEZE + ln(1/eps): its w R would be far below the left cut. Generous: 8 would do,
+# too, because the nodes beyond the left cut are dropped again.
 LARGEST_SQUEEZE = 80.0
 # Longest ln R whose nodes fit into float64 together with a mass; longer rules are split into segments.
 LOG_RANGE_SEGMENT = 256.0

@@ -214,8 +214,10 @@ LIME_MEAN_SIZE = 10.0
 # and tests/lime/test_rules.py::test_moments_in_exact_arithmetic.
 LIME_MOMENT = 2.0**-70
 # Rounding is relative to sums of moduli, so weights of both signs count as this times their sum: rules with sum |omega|
-# p^k above this times sum omega p^k, k = 0, 1, 2, are not used.
-# Test: tests/lime/test_rules.py::test_rules_whose_weights_cancel_are_never_chosen.
+# p^k above this times sum omega p^k, k = 0, 1, 2, are not used. Any value is safe: a larger one takes more rules and
+# counts for more in the budget.
+# Test: tests/lime/test_rules.py::test_rules_whose_weights_cancel_are_never_chosen
+# and tests/lime/test_rule_bounds.py::test_weights_of_both_signs_count_in_the_rounding.
 LIME_MIXED_SIGNS = 1.25
 # A distant value of the empty coalition, relative to it: 64 ulps, of which CONSTANTS counts 8 at a time.
 # Test: tests/game/engine/test_rounding.py::test_a_constant_is_its_count_of_operations.
@@ -230,7 +232,8 @@ LIME_EMPTY = 8
 EXTREMUM_EXPONENTIAL = 750
 # The sum of the moduli, by which the error of the sum is bounded, and the product with it are rounded, too; another
 # factor of two covers that many times.
-# Test: tests/game/test_extrema.py::test_the_relative_error_has_its_parts.
+# Test: tests/game/test_extrema.py::test_the_relative_error_has_its_parts
+# and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 EXTREMUM_SUM = 2
 # Terms that underflow, relative to the largest |v - theta| (the largest mass is 1): each of d + 1 masses, and each
 # product, loses at most 2^-1022, so this is enough for 10^17 players.
@@ -242,18 +245,22 @@ EXTREMUM_LOST = 1e-290
 EXTREMUM_SLIP = 2.0
 # A value of the game is a sum over players as above, with twice the ulps that it needs; the bias is added and the
 # result rounded: four ulps.
-# Test: tests/reasons/test_heads.py::test_the_error_of_a_value_covers_its_rounding.
+# Test: tests/reasons/test_heads.py::test_the_error_of_a_value_covers_its_rounding
+# and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 VALUE_BIAS = 4
 # H + 2 additions of the heads' bounds and the bias, each of an ulp of the sum of the moduli: twice what is needed. A
 # constructed case loses a third of it.
-# Test: tests/reasons/test_heads.py::test_the_sum_of_the_heads_is_rounded_down.
+# Test: tests/reasons/test_heads.py::test_the_sum_of_the_heads_is_rounded_down
+# and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 HEADS_SUM = 2
 # H + 4 operations between the bounds, the bias, the goal and this slack itself, rounded twice up.
-# Test: tests/reasons/test_heads.py::test_no_goal_above_the_sum_of_the_heads_is_proved.
+# Test: tests/reasons/test_heads.py::test_no_goal_above_the_sum_of_the_heads_is_proved
+# and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 JOINT_GOAL = 2
 # theta_h, rho_h and their sums: fewer than 16 operations, each of an ulp of sum |theta_h| + |bound_h|, rounded twice
 # up; it is taken from rho, added to `highest`, and asked of the result.
-# Test: tests/reasons/test_heads.py::test_the_ranges_of_the_ratios_are_not_too_narrow.
+# Test: tests/reasons/test_heads.py::test_the_ranges_of_the_ratios_are_not_too_narrow
+# and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 JOINT_RATIOS = 32
 # A term of the dual has a mass times mu times a difference, or a quotient by U: eight more roundings. Its sums over
 # both states are at least as large as the sum that they bound. Plain masses are within e^300, so their exponentials

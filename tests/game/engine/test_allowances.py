@@ -11,7 +11,7 @@ from attn_closed_form._legendre import legendre_rule
 from attn_closed_form.game.engine import exponential_sums
 from attn_closed_form.game.engine.bounds import THETA, log_bound
 from attn_closed_form.game.engine.budget import POLE_SHARE, budget, guaranteed_error
-from attn_closed_form.game.engine.evaluate import FIRST, evaluate
+from attn_closed_form.game.engine.evaluate import FIRST, PAIRS, evaluate, row
 from attn_closed_form.game.engine.exponential_sums import (
     EPS_MIN,
     lambda_rule,
@@ -233,3 +233,105 @@ def test_owen_values_have_the_rounding_of_every_group(monkeypatch):
     monkeypatch.setattr(module, "Computation", recorded)
     module.owen(random_game(0, 50, 1, "deleted", 1.0), np.arange(50))
     assert amplifications == [pytest.approx((400 + 8 * 50) / 400)]
+
+
+# --- what is subtracted from the largest known value --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [0.0, 0.5])
+def test_the_scale_is_below_a_value_by_its_whole_rounding(base):
+    """4 (d + 8) ulps of the spread, two of the base and four of the value itself, which half of them is not."""
+    d = 200
+    v = np.where(np.arange(d) < d / 2, 1.0, -1.0)
+    game = PooledGame.from_scores(np.zeros(d), v, bias=base)
+    values = np.abs(game.value(game.extreme_coalitions()))
+    below = (float(values.max()) - math.ldexp(game.scale, game.exponent)) / ULP
+    count = 4 * (d + 8) + 2 * base + 4 * float(values.max())
+    assert abs(below - count) <= 8
+
+
+@pytest.mark.parametrize("link", ["sigmoid", "exp"])
+def test_the_scale_of_a_linked_game_is_below_a_value_by_its_whole_rounding(link):
+    """The rounding of f and of the argument, times the slope of the link, and 16 ulps of the value."""
+    d = 400
+    v = np.where(np.arange(d) < d / 2, 1.0, -1.0)
+    game = PooledGame.from_scores(np.zeros(d), v).through(link)
+    slope = {"sigmoid": 0.25, "exp": math.e}[link]
+    largest = float(np.abs(game.value(game.game.extreme_coalitions())).max())
+    below = (largest - game.scale) / ULP
+    count = slope * (4 * (d + 8) + 4) + 16 * largest
+    assert below == pytest.approx(count, rel=0.01)
+
+
+# --- rounding of masses in a linked game --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("link", ["sigmoid", "exp"])
+def test_masses_of_a_linked_game_have_their_ulps(link, monkeypatch):
+    """Every mass off by 21 ulps, in the direction that moves f: the change of g(f), in ball arithmetic, and its bound."""
+    flint = pytest.importorskip("flint")
+    poles = importlib.import_module("attn_closed_form.game.engine.poles")
+    low = -0.01
+    high = 0.01
+
+    def counted(ulps):
+        monkeypatch.setattr(poles, "MASSES", ulps)
+        game = PooledGame.from_scores([0.0, 0.0], [low, high]).through(link)
+        approximation = game.engine_game(1e-8)
+        return approximation.extra_ulps * float(approximation.half_range.sum())
+
+    allowed = counted(poles.MASSES) - counted(0)
+    flint.ctx.prec = 200
+    delta = flint.arb(21) * ULP
+    g = {"sigmoid": lambda x: 1 / (1 + (-x).exp()), "exp": lambda x: x.exp()}[link]
+    heavy = 1 + delta
+    light = 1 - delta
+    mean = (light * low + heavy * high) / (light + heavy)
+    change = float((g(mean) - g((flint.arb(low) + high) / 2)) / ULP)
+    # A centered mean moves by at most 2 delta times the spread; two equal masses reach a quarter of that.
+    assert allowed / 6 < change <= allowed
+    flint.ctx.prec = 53
+
+
+# --- what a rule for a sector drops -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("angle", [0.3, 1.1])
+def test_dropped_nodes_of_a_sector_leave_room_for_its_steps(angle, monkeypatch):
+    """At w = R e^(i angle) on the left and 1 on the right, where they matter most; the steps have half of eps."""
+    eps = 1e-8
+    log_range = 60.0
+    make = exponential_sums._sector_segments.__wrapped__
+    ((_, lam, _),) = make(log_range, eps, angle)
+    cut = exponential_sums.SECTOR_CUT
+    monkeypatch.setattr(exponential_sums, "SECTOR_CUT", 0.0)
+    ((_, every_lam, every_w),) = make(log_range, eps, angle)
+    low = every_lam < lam.min()
+    high = every_lam > lam.max()
+    # |w| is Re w / cos.
+    left = float(every_w[low].sum()) * math.exp(log_range) / math.cos(angle)
+    right = float((every_w[high] * np.exp(-every_lam[high])).sum()) / math.cos(angle)
+    assert 0.5 * eps + left + right <= eps
+    assert 0.5 + 2 * cut <= 1
+    assert max(left, right) > cut * eps / 20
+
+
+# --- amplifications -----------------------------------------------------------------------------------------------
+
+
+def test_second_differences_have_twice_the_terms_of_first_ones():
+    """An error of every value of a coalition counts by the moduli of the weights: four against two."""
+    of_first = sum(abs(weight) for weight in (1, -1))
+    of_second = sum(abs(weight) for weight in (1, -1, -1, 1))
+    assert FIRST.amplification == 1
+    assert PAIRS.amplification == of_second / of_first
+    assert row(2).amplification == of_second / of_first
+
+
+@pytest.mark.parametrize("amplification", [0.5, 1.0, 7.0])
+def test_the_least_tol_of_poles_gives_them_their_share(amplification):
+    game = random_game(2, 8, 1, "replaced+background", 1.0).through("sigmoid")
+    poles = game.engine_game(1e-7)
+    least = poles.least_tol(amplification)
+    share = POLE_SHARE * least * poles.scale / amplification
+    assert share == pytest.approx(poles.poles.error, rel=1e-12)

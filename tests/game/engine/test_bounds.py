@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from attn_closed_form.game.engine.bounds import THETA, Interval, log_bound
+from attn_closed_form.game.engine.bounds import (
+    THETA,
+    WHOLE,
+    Interval,
+    complex_term_sums,
+    log_bound,
+    term_sums,
+)
 from attn_closed_form.game.engine.budget import budget
 from attn_closed_form.game.engine.terms import terms_of
 from tests.problems import random_game
@@ -88,3 +95,33 @@ def test_the_bound_holds_around_any_interval(kind):
                     )
                     with np.errstate(divide="ignore"):
                         assert (np.log(np.maximum(delta, pair)) <= bound[:, k] + 1e-9).all()
+
+
+def test_three_players_without_a_product_are_allowed_for():
+    """Near p = 1 three players have factors next to 0, and the fourth always has 1.
+
+    A second difference leaves three of them out, two with a change of 1 and one with a numerator of 1, so it is 1 there;
+    the product of all four would be far below.
+    """
+    factor = np.ones((1, 2, 4), dtype=complex)
+    factor[0, 0, :3] = 1e-9
+    T = np.zeros((1, 2, 4), dtype=complex)
+    T[0, 0, 2] = 1.0
+    one = np.ones(1)
+    sums = complex_term_sums(one, 0 * one, factor, T, one, 0 * one, 1.0)
+    interval = Interval(np.array([0.999]), np.array([1.0]))
+    bound = np.exp(log_bound(sums, interval, True, np.array([0.02])))
+    assert 1 <= float(bound[0, 0]) <= 4
+
+
+def test_the_largest_player_of_a_difference_counts():
+    """Nearly equal masses with different values: the first difference is next to 1, and its change of mass to 0."""
+    change = 1e-9
+    factor = np.ones((1, 2, 1))
+    factor[0, 0] = 1 - change
+    T = np.array([[[1.0], [0.0]]])
+    one = np.ones(1)
+    sums = term_sums(one, 0 * one, factor, T, change * one, 0 * one, 1.0)
+    bound = np.exp(log_bound(sums, WHOLE, True, np.array([0.02])))
+    # Twice as much as needed, by design: one sum of both players' numerators would do.
+    assert 1 <= float(bound[0, 0]) <= 2.01
