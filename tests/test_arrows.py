@@ -50,6 +50,10 @@ EXCEPTIONS = {
         "app/show",
     ): "`found.report(...)` and the like are methods of a result",
     (
+        "attn_closed_form/app/explanations/many.py",
+        "app/show",
+    ): "`many.plot_bar(...)` and the like are methods of a result",
+    (
         "attn_closed_form/app/explanations/answers.py",
         "app/show",
     ): "`found.reasons().sentences()` is a method of a result",

@@ -90,7 +90,7 @@ class Certified:
         return bounds(self.game)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Reasons:
     """Certified statements about all coalitions of the players.
 
@@ -143,6 +143,16 @@ class Reasons:
         from ..show.sentences import reasons_sentences
 
         return reasons_sentences(self)
+
+    def __repr__(self) -> str:
+        """Return the sentences, one per line.
+
+        >>> from attn_closed_form import load_demo_model
+        >>> load_demo_model().explain("A fine film", "shapley").reasons()  # doctest: +ELLIPSIS
+        “fine” alone is enough: whichever of the other 2 words are removed, the prediction stays positive (at least 68.0%).
+        Removing “fine” and “film” changes the prediction to negative ...
+        """
+        return "\n".join(self.sentences())
 
     def range_sentence(self) -> str:
         """State the minimum and the maximum prediction over all coalitions in plain English."""

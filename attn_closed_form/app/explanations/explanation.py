@@ -233,6 +233,20 @@ class Explanation(OfEvidence):
             numbers["model_calls"] = plain(self.model_calls)
         return numbers
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Return the scores, so that `np.asarray(explanation)` and NumPy's functions work."""
+        return np.array(self.scores, dtype=dtype, copy=copy)
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per player; needs pandas.
+
+        Its columns are `player` (the name), `score`, `standard_error` (if the method samples), `occurrences`, and `start`
+        and `end` of the first occurrence in the text.
+        """
+        from ..show.exports import frame_of
+
+        return frame_of({"score": self}, self.evidence)
+
     def to_shap(self) -> Any:
         """Convert to a `shap.Explanation`, for shap's plots; needs the `interop` extra."""
         from ..show.exports import to_shap
@@ -348,6 +362,12 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         return self.evidence.cached(
             ("groups", grouping), lambda: group_scores(self.evidence, grouping)
         )
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per player and one column per method; needs pandas."""
+        from ..show.exports import frame_of
+
+        return frame_of(self, self.evidence)
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the report as one HTML page, and write it to `path` if given."""

@@ -29,6 +29,7 @@ from .units import Units
 
 if TYPE_CHECKING:
     from ..explanations.explanation import Explanations
+    from ..explanations.many import ManyExplanations
 
 
 # The reason why a model with a tail lacks a method.
@@ -219,6 +220,14 @@ class Model:
         from ..explanations.explain import explain
 
         return explain(self, raw, methods, **settings)
+
+    def explain_many(
+        self, inputs: Iterable[Any], method: str | None = None, **settings: Any
+    ) -> ManyExplanations:
+        """Explain several inputs by one method; see `attn_closed_form.app.explanations.many.explain_many`."""
+        from ..explanations.many import explain_many
+
+        return explain_many(self, inputs, method, **settings)
 
     def asked(self, raw: Any, output: str | int | None) -> tuple[Model, str | int | None]:
         """Return the model and the output to explain for an input, by default this model and the given output."""

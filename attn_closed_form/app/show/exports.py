@@ -14,7 +14,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,9 @@ import numpy as np
 
 from ..._arrays import positive
 from ...game.interactions import constant_of, interactions
+from ..explanations.evidence import Evidence
 from ..explanations.explanation import Explanation, Explanations
+from ..explanations.many import ManyExplanations
 from ..files.atomic import replacing
 from ..models.protocol import NOT_POOLED, NotPooledError
 from .drawing import package
@@ -257,6 +259,51 @@ def to_shap(explanation: Explanation) -> Any:
         data=np.array(["".join(map(visible, piece)) for piece in pieces], dtype=object),
         feature_names=[visible(explanation.labels[j]) for j in players],
     )
+
+
+def many_to_shap(many: ManyExplanations) -> Any:
+    """Convert to a `shap.Explanation` with one row per text, whose arrays differ in length."""
+    shap = package("shap", "interop")
+    rows = [to_shap(explanation) for explanation in many]
+    values = np.empty(len(rows), dtype=object)
+    data = np.empty(len(rows), dtype=object)
+    for i, row_of_text in enumerate(rows):
+        values[i] = row_of_text.values
+        data[i] = row_of_text.data
+    names = [list(row_of_text.feature_names) for row_of_text in rows]
+    return shap.Explanation(
+        values=values, base_values=many.base_values, data=data, feature_names=names
+    )
+
+
+def frame_of(explanations: Mapping[str, Explanation], evidence: Evidence) -> Any:
+    """Return a pandas DataFrame with one row per player and one column per explanation, named by its key."""
+    pandas = package("pandas")
+    columns: dict[str, Any] = {"player": [visible(name) for name in evidence.names]}
+    for name, explanation in explanations.items():
+        columns[name] = explanation.scores
+        if explanation.standard_error is not None:
+            error = "standard_error" if name == "score" else f"{name}_standard_error"
+            columns[error] = explanation.standard_error
+    if evidence.units.text is not None:
+        columns["occurrences"] = [len(spans) for spans in evidence.spans]
+        columns["start"] = [spans[0][0] for spans in evidence.spans]
+        columns["end"] = [spans[0][1] for spans in evidence.spans]
+    return pandas.DataFrame(columns)
+
+
+def frame_of_many(many: ManyExplanations) -> Any:
+    """Return a pandas DataFrame with one row per input and player; `input` is the number of the input."""
+    pandas = package("pandas")
+    frames = []
+    for number, explanation in enumerate(many):
+        frame = frame_of({"score": explanation}, explanation.evidence)
+        frame.insert(0, "input", number)
+        frame["output"] = explanation.output
+        frame["prediction"] = explanation.prediction
+        frame["base_value"] = explanation.base_value
+        frames.append(frame)
+    return pandas.concat(frames, ignore_index=True)
 
 
 def to_lime(explanation: Explanation) -> Any:

@@ -1,7 +1,7 @@
 """Figures with matplotlib (extra `plots`) of the results of `explain`; each function draws into Axes.
 
-`plot_table` is Figure 1 of Lopardo et al. 2024. The report has the other figures, such as the
-waterfall and the SLALOM plane. No function touches pyplot or changes matplotlib's settings.
+`plot_table` is Figure 1 of Lopardo et al. 2024. The figures of one text for papers are in `text_figures.py`. Titles say
+what is shown, so that no figure needs a legend. No function touches pyplot or changes matplotlib's settings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..explanations.explanation import Explanations
+from ..._types import Array
+from ..explanations.explanation import Explanation, Explanations
+from ..explanations.many import ManyExplanations, word_scores
 from ..explanations.methods import METHODS
 from . import figures
 from .drawing import (
@@ -25,10 +27,18 @@ from .drawing import (
     saved_figure,
     set_names,
 )
-from .effects import EffectChart
+from .effects import EffectChart, effect_chart, effect_range, unit_of_effects
 from .figures import AGAINST, FOR, UNSIGNED
 from .maps import HeatMap, bag_name, heat_maps, shades, slide_size
 from .sanitize import visible
+from .text_figures import (
+    plot_sentences,
+    plot_text,
+    plot_waterfall,
+    sentences_size,
+    text_size,
+    waterfall_size,
+)
 
 # Width of a journal page (175 millimeters) in inches.
 TWO_COLUMNS = 175 / 25.4
@@ -56,21 +66,34 @@ def plot_table(explanations: Explanations, ax: Any) -> None:
     rows = list(explanations.values())
     labels = figures.names(explanations.evidence)
     fit = explanations.fit
+    things = explanations.evidence.target.players
     room = max(4, int(NAMES_PER_INCH * 0.8 * ax.figure.get_figwidth()))
     order = np.sort(figures.strongest_players(explanations, room))
-    if room < len(labels):
-        things = explanations.evidence.target.players
-        ax.set_title(f"the {room} strongest of {len(labels)} {things}", fontsize=8, loc="right")
     gray = color_map(WHITE, UNSIGNED)
     signed = color_map(AGAINST, WHITE, FOR)
     strengths = ((e.info.kind == "signed", e.strength[order]) for e in rows)
     cells = [signed((strength + 1) / 2) if sign else gray(strength) for sign, strength in strengths]
     ax.imshow(np.stack(cells), interpolation="nearest", aspect="auto")
     set_names(ax.xaxis, [labels[j] for j in order], upright=True)
-    set_names(ax.yaxis, [e.title for e in rows])
-    title = [figures.verdict(explanations), explanations.explained]
-    title += [] if fit is None else [f"{fit.name}, error {fit.error:.2g} on held-out samples"]
-    ax.set_title("\n".join(plain_words(title, 80)), fontsize=9, loc="left")
+    # A method that is always computed from the logit says so if another scale is explained.
+    set_names(ax.yaxis, [_titled(e, explanations) for e in rows], longest=34)
+    output = visible(explanations.output)
+    title = [
+        figures.headline(explanations),
+        f"Orange raises {output}, blue lowers it, gray has no sign. Each row is scaled to its strongest value.",
+    ]
+    if room < len(labels):
+        title.append(f"The {room} strongest of {len(labels)} {things}.")
+    if fit is not None:
+        title.append(f"{fit.name}, error {fit.error:.2g} on held-out samples")
+    ax.set_title("\n".join(plain_words(title, 120)), fontsize=8.5, loc="left")
+
+
+def _titled(e: Explanation, explanations: Explanations) -> str:
+    """Return the label of a method, with its scale if that is not the explained one."""
+    if e.scale == explanations.scale:
+        return e.title
+    return f"{e.title} ({e.scale.name})"
 
 
 def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> None:
@@ -87,9 +110,12 @@ def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> Non
     set_names(ax.xaxis, words, upright=True)
     set_names(ax.yaxis, words)
     ax.figure.colorbar(image, ax=ax, label=e.scale.titled("Shapley interaction"), shrink=0.8)
+    what = e.scale.of_output(visible(e.output))
+    title = f"Pairs of words and {what}.\nOrange: more together than the sum of both. Blue: less."
+    ax.set_title(title.replace("$", r"\$"), fontsize=8.5, loc="left")
 
 
-def plot_lime(explanations: Explanations, ax: Any, runs: int = 5, top: int = 40) -> None:
+def plot_lime(explanations: Explanations, ax: Any, runs: int = 50, top: int = 40) -> None:
     """Draw the errors of `runs` runs of sampled LIME (5000 samples) around its exact limit.
 
     There is one dot per run and player, for the `top` players with the largest coefficients. `explanations` must have
@@ -101,20 +127,34 @@ def plot_lime(explanations: Explanations, ax: Any, runs: int = 5, top: int = 40)
     sampled = np.stack([sample.coef for sample in evidence.sampled_lime(runs)])
     errors = exact.scale.unit["factor"] * (sampled - exact.scores)[:, order]
     at = np.tile(np.arange(len(order)), runs)
-    label = f"LIME, {runs} runs of 5000 samples"
-    ax.axhline(0, color=rgb(FOR), label="exact limit")
-    ax.plot(at, errors.ravel(), "o", color=rgb(AGAINST), alpha=0.6, markersize=5, label=label)
-    set_names(ax.xaxis, [figures.names(evidence)[j] for j in order], upright=True)
+    ax.axhline(0, color=rgb(FOR))
+    ax.plot(at, errors.ravel(), "o", color=rgb(AGAINST), alpha=0.35, markersize=3, linewidth=0)
+    words = figures.names(evidence)
+    set_names(ax.xaxis, [words[j] for j in order], upright=True)
     ax.set_ylabel(exact.scale.titled("error of the LIME coefficient"), fontsize=8)
-    ax.legend(fontsize=7, frameon=False)
+    # The order of the five strongest words is what most readers look at.
+    strongest = np.argsort(-np.abs(sampled), axis=1, kind="stable")[:, :5]
+    changed = int((strongest != order[:5]).any(axis=1).sum())
+    title = (
+        f"{runs} runs of sampled LIME (dots) around its exact limit (line). "
+        f"In {changed or 'none'} of them, the five strongest {evidence.target.players} are others, or in another order."
+    )
+    ax.set_title(title, fontsize=8, loc="left", wrap=True)
 
 
 class Plot(NamedTuple):
-    """A plot with its function, the methods that it needs, and its size in inches."""
+    """A plot: its function, the methods that it needs, its width in inches, and its height or a function for its size."""
 
     draw: Callable[[Explanations, Any], None]
     methods: tuple[str, ...]
-    size: tuple[float, float]
+    width: float
+    height: float | Callable[[Explanations, float], tuple[float, float]]
+
+    def size(self, explanations: Explanations) -> tuple[float, float]:
+        """Return the size of the figure in inches."""
+        if callable(self.height):
+            return self.height(explanations, self.width)
+        return self.width, self.height
 
 
 def plot_removal(explanations: Explanations, ax: Any) -> None:
@@ -155,9 +195,13 @@ def plot_removal(explanations: Explanations, ax: Any) -> None:
     what = visible(explanations.scale.of_output(explanations.output)).removeprefix("the ")
     if explanations.scale.in_percent:
         what += " (%)"
-    ax.set(xlabel=f"{evidence.target.players} removed", ylabel=what)
+    things = evidence.target.players
+    ax.set(
+        xlabel=f"{things} removed, highest score first (with all removed: the baseline)",
+        ylabel=what,
+    )
     ax.set_title(
-        "Highest score first. No order reaches the gray area. Shares of the best possible order.",
+        f"The prediction as {things} are removed. 100%: as good as the best order. Gray: no order gets there.",
         fontsize=8,
         loc="left",
     )
@@ -205,12 +249,118 @@ def _ticks(ticks: Sequence[tuple[float, str]]) -> tuple[list[float], list[str]]:
     return [at for at, _ in ticks], [text.replace("-", "\N{MINUS SIGN}") for _, text in ticks]
 
 
+def plot_bar(
+    many: ManyExplanations,
+    path: str | os.PathLike[str] | None = None,
+    n: int = 20,
+    by: str = "total",
+) -> Any:
+    """Draw the mean effects of the n strongest words with 95% intervals, one panel per output."""
+    figure, panels = _panels(many, n)
+    for output, ax in panels.items():
+        effects = many.effects(output, n, by)
+        scale = many.of_output(output)[0].scale
+        chart = effect_chart(effects, scale, by, effect_range(effects, by))
+        label = unit_of_effects(by, scale.in_percent)
+        draw_effects(ax, chart, _title_of_many(many, output), label)
+    return saved_figure(figure, path)
+
+
+def plot_beeswarm(
+    many: ManyExplanations,
+    path: str | os.PathLike[str] | None = None,
+    n: int = 15,
+    by: str = "total",
+) -> Any:
+    """Draw the score of each of the n strongest words in each input as a dot, one panel per output."""
+    figure, panels = _panels(many, n)
+    for output, ax in panels.items():
+        of_output = many.of_output(output)
+        effects = of_output.effects(output, n, by)
+        scale = of_output[0].scale
+        scores = [word_scores(explanation) for explanation in of_output]
+        places = np.arange(len(effects))[::-1].tolist()
+        dots = [
+            scale.unit["factor"]
+            * np.array([each[effect.word] for each in scores if effect.word in each])
+            for effect in effects
+        ]
+        span = float(np.ptp(np.concatenate([np.zeros(1), *dots]))) or 1.0
+        for place, values in zip(places, dots, strict=True):
+            # A row is 0.8 high; dots that would lie upon each other move up and down.
+            heights = place + swarm(values, span / BINS, 0.4)
+            colors = [rgb(FOR) if value >= 0 else rgb(AGAINST) for value in values]
+            ax.scatter(values, heights, s=9, c=colors, alpha=0.75, linewidths=0)
+        words = plain_words(effect.word for effect in effects)
+        counts = (effect.documents for effect in effects)
+        names = [f"{word}  (n = {count:,})" for word, count in zip(words, counts, strict=True)]
+        ax.set_yticks(places, names, fontsize=8)
+        ax.tick_params(axis="y", length=0)
+        ax.tick_params(axis="x", labelsize=8)
+        ax.axvline(0, color="0.3", linewidth=0.8)
+        ax.set_ylim(-0.7, len(effects) - 0.3)
+        for side in ("top", "right", "left"):
+            ax.spines[side].set_visible(False)
+        unit = ", in percentage points" if scale.in_percent else ""
+        ax.set_xlabel(
+            f"effect in one text{unit}; one dot per text; n: texts with the word", fontsize=8
+        )
+        ax.set_title(*plain_words([_title_of_many(many, output)], 100), fontsize=10, loc="left")
+    return saved_figure(figure, path)
+
+
+# Tuning: the number of columns of a beeswarm, about the width of a figure in dots.
+BINS = 110
+
+
+def swarm(values: Array, bin_width: float, most: float) -> Array:
+    """Return an offset for each value, at most `most`, so that values in the same bin do not cover each other.
+
+    The first one of a bin is in the middle, the next ones are above and below it in turn.
+
+    >>> swarm(np.array([0.0, 0.01, 0.02, 5.0]), 1.0, 0.4).tolist()
+    [0.0, 0.08, -0.08, 0.0]
+    """
+    bins = np.floor(values / bin_width).astype(np.int64)
+    offsets = np.zeros(len(values))
+    for number in np.unique(bins).tolist():
+        members = np.flatnonzero(bins == number)
+        ranks = np.arange(len(members))
+        sides = np.where(ranks % 2 == 1, 1, -1)
+        steps = sides * ((ranks + 1) // 2)
+        # A fifth of the height of a row to each next dot, or less if there are many.
+        step = min(most / 5, most / max(1, len(members) // 2))
+        offsets[members] = step * steps
+    return offsets
+
+
+def _panels(many: ManyExplanations, n: int) -> tuple[Any, dict[str, Any]]:
+    """Return a figure with one panel per output, and the panels by output."""
+    outputs = list(dict.fromkeys(many.outputs))
+    # Inches of a row, and of everything else in its panel.
+    heights = [1.1 + 0.27 * len(many.effects(output, n)) for output in outputs]
+    figure = new_figure((TWO_COLUMNS, sum(heights)))
+    axes = figure.subplots(len(outputs), squeeze=False, height_ratios=heights)[:, 0]
+    return figure, dict(zip(outputs, axes, strict=True))
+
+
+def _title_of_many(many: ManyExplanations, output: str) -> str:
+    """State what a figure of several inputs shows."""
+    of_output = many.of_output(output)
+    inputs = "1 text" if len(of_output) == 1 else f"{len(of_output):,} texts"
+    what = of_output[0].scale.of_output(visible(output))
+    return f"Words that raise (orange) or lower (blue) {what}, {inputs}"
+
+
 # The figures by name, as `plot` and `--figure` take them.
 FIGURES: dict[str, Plot] = {
-    "table": Plot(plot_table, (), (TWO_COLUMNS, 4.4)),
-    "lime": Plot(plot_lime, ("lime",), (TWO_COLUMNS, 3.6)),
-    "removal": Plot(plot_removal, (), (TWO_COLUMNS, 3.6)),
-    "interactions": Plot(plot_interactions, ("shapley",), (5.5, 5.0)),
+    "table": Plot(plot_table, (), TWO_COLUMNS, 4.6),
+    "text": Plot(plot_text, (), TWO_COLUMNS, text_size),
+    "waterfall": Plot(plot_waterfall, (), TWO_COLUMNS, waterfall_size),
+    "sentences": Plot(plot_sentences, (), TWO_COLUMNS, sentences_size),
+    "lime": Plot(plot_lime, ("lime",), TWO_COLUMNS, 3.6),
+    "removal": Plot(plot_removal, (), TWO_COLUMNS, 3.6),
+    "interactions": Plot(plot_interactions, ("shapley",), 5.5, 5.2),
 }
 
 
@@ -225,7 +375,7 @@ def make_figure(
         raise ValueError(
             f"figure: expected the method {missing[0]!r} among the explanations, got {', '.join(explanations)}"
         )
-    canvas = new_figure(plot.size)
+    canvas = new_figure(plot.size(explanations))
     plot.draw(explanations, canvas.subplots())
     return saved_figure(canvas, path)
 

@@ -82,6 +82,11 @@ def test_the_table_is_orange_for_and_blue_against(model):
     assert red > blue
     assert cells[0, np.argmin(scores), 2] > cells[0, np.argmin(scores), 0] or scores.min() >= 0
     assert labels(ax.yaxis) == ["Shapley", "α-avg"]
+    linked = axes_of_a_new_figure()
+    plots.plot_table(
+        acf.load_demo_model().explain("A fine film", ["shapley", "alpha-mean"]), linked
+    )
+    assert labels(linked.yaxis) == ["Shapley", "α-avg (logit)"]
 
 
 @pytest.mark.parametrize("figure", FIGURES)
@@ -114,7 +119,7 @@ def test_long_texts_show_the_strongest_and_name_each():
     (ax,) = plots.make_figure(explain(model, text, "alpha-mean")).axes
     shown = labels(ax.xaxis)
     assert 20 < len(shown) < 60 and all(shown)
-    assert f"the {len(shown)} strongest of" in ax.get_title(loc="right")
+    assert f"The {len(shown)} strongest of" in ax.get_title(loc="left")
 
 
 def test_a_figure_whose_method_was_not_run_is_an_error():
