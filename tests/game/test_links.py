@@ -110,6 +110,32 @@ def test_the_error_of_a_ring_is_used_up():
     assert poles.error / 2 < worst <= poles.error
 
 
+@pytest.mark.parametrize("error", [1e-4, 1e-8, 1e-12])
+@pytest.mark.parametrize(("lo", "hi"), [(-0.1, 0.2), (-1.0, 1.0), (-3.0, 2.0)])
+def test_both_parts_of_the_error_of_a_ring_are_counted(lo, hi, error):
+    """The derivation in fifty digits, because a ring is chosen whose bound is small, so that a part that is missing
+    only leads to another ring, whose error is below the wrong bound as well.
+
+    With g(z) = e^z - e^m = sum_k a_k (z - m)^k and |a_k| <= G / r^k, the poles give every power k < n with a relative
+    error of x^n / (1 - x^n), together at most G x^n / ((1 - x) (1 - x^n)), and miss the powers from n on.
+    """
+    poles = LINKS["exp"].poles(lo, hi, error)
+    n = 2 * len(poles.z)
+    with mpmath.workdps(50):
+        middle = (mpmath.mpf(lo) + mpmath.mpf(hi)) / 2
+        half = (mpmath.mpf(hi) - mpmath.mpf(lo)) / 2
+        radius = abs(mpmath.mpc(complex(poles.z[0])) - middle)
+        x = half / radius
+        G = mpmath.exp(middle + radius) + mpmath.exp(middle)
+        aliased = G * x**n / ((1 - x) * (1 - x**n))
+        powers = mpmath.fsum(
+            mpmath.exp(middle) * radius**k / mpmath.factorial(k) for k in range(n, n + 400)
+        )
+        stated = mpmath.mpf(float(poles.error))
+        assert stated >= (aliased + powers / (1 - x)) * (1 - mpmath.mpf(1e-9))
+        assert stated <= (aliased + 2 * powers / (1 - x)) * (1 + mpmath.mpf(1e-9))
+
+
 def test_a_range_beyond_the_table_is_refused_and_named():
     game = PooledGame.from_scores([0.0, 1.0], [-90.0, 80.0])
     with pytest.raises(ToleranceError, match=r"\[-90, 80\].*up to a modulus of 64"):

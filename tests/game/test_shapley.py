@@ -130,13 +130,13 @@ def test_null_player_gets_exactly_nothing():
 
 
 def test_tiny_attribution_keeps_its_digits():
-    """A player of mass 1e-12: its Shapley value is about 1e-12 and right to many digits, not noise."""
+    """A player of mass 1e-12: its Shapley value is about 1e-12 and right to five digits, not noise."""
     game = PooledGame.from_scores(
         [0.0, 0.3, -27.6, 0.1], [1.0, -2.0, 3.0, 0.5], s_background=0.0, v_background=0.0
     )
     exact = enumeration.shapley(game)
     assert abs(exact[2]) < 1e-11
-    assert shapley(game, 1e-11)[2] == pytest.approx(float(exact[2]), rel=1e-6)
+    assert shapley(game, 1e-11)[2] == pytest.approx(float(exact[2]), rel=1e-4, abs=0)
 
 
 def test_heads_add_up():

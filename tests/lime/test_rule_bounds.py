@@ -130,7 +130,7 @@ def test_terms_that_are_left_out_are_below_their_share(allowed):
     for terms in terms_of(game, budget(game, 1e-11)):
         assignment = law.assign(terms, allowed)
         share = allowed * terms.sums.share / terms.sums.weight.size
-        assert assignment.allowed == pytest.approx(share, rel=1e-12)
+        assert assignment.allowed == pytest.approx(share, rel=1e-12, abs=0)
         size = law.total_weight * np.delete(largest_on_reals(terms), assignment.terms)
         assert (size <= share).all()
         largest = max(largest, float(size.max(initial=0.0)) / share)

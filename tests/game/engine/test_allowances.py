@@ -173,7 +173,7 @@ def test_the_poles_and_the_engine_share_tol():
 @pytest.mark.parametrize("size", [1e-100, 1.0, 1e100])
 def test_the_guaranteed_error_is_tol_times_the_largest_value(size):
     game = PooledGame.from_scores([0.0, 0.5], [3 * size, 2 * size])
-    assert guaranteed_error(game, 1e-8) == pytest.approx(3e-8 * size, rel=1e-12)
+    assert guaranteed_error(game, 1e-8) == pytest.approx(3e-8 * size, rel=1e-12, abs=0)
 
 
 def test_the_guaranteed_error_of_a_linked_game():
@@ -334,4 +334,4 @@ def test_the_least_tol_of_poles_gives_them_their_share(amplification):
     poles = game.engine_game(1e-7)
     least = poles.least_tol(amplification)
     share = POLE_SHARE * least * poles.scale / amplification
-    assert share == pytest.approx(poles.poles.error, rel=1e-12)
+    assert share == pytest.approx(poles.poles.error, rel=1e-12, abs=0)
