@@ -55,4 +55,6 @@ def test_the_error_of_the_rule_is_that_of_a_result():
     """The allowed error of every moment, times the factor to a result, is the rule's share of the caller's tol."""
     fit = regression(6, Settings(25.0, 1.0, 50), 6)
     goal = Budget(eps=1e-12, p_error=3e-11, scale=1.0, spread=1.0, precise=False, amplification=7.0)
-    assert allowed_error(goal, fit) * fit.moment_factor() == pytest.approx(7 * 3e-11, rel=1e-12, abs=0)
+    assert allowed_error(goal, fit) * fit.moment_factor() == pytest.approx(
+        7 * 3e-11, rel=1e-12, abs=0
+    )
