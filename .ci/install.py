@@ -1,8 +1,10 @@
-"""Build the sdist, the wheel from it, and use the wheel in an empty environment as a newcomer would.
+"""Build the sdist, the wheel from it, and use the wheel in an empty environment as a newcomer
+would.
 
-`python .ci/install.py` builds both, installs the wheel with NumPy alone, explains a text, asks for the help of `train`
-and sees that training names its extra. Then it adds the extras `train` and `web`, starts the page, asks it once and
-stops it. Everything happens in a temporary folder, from which the repository cannot be imported.
+`python .ci/install.py` builds both, installs the wheel with NumPy alone, explains a text, asks for
+the help of `train` and sees that training names its extra. Then it adds the extras `train` and
+`web`, starts the page, asks it once and stops it. Everything happens in a temporary folder, from
+which the repository cannot be imported.
 """
 
 from __future__ import annotations
@@ -117,7 +119,8 @@ def main() -> None:
         answer = newcomer.serve_once()
         assert "wonderful" in json.dumps(answer), answer
         print(
-            f"{sdist.name}, {wheel.name}: explain, report, train --help and serve work in an empty environment"
+            f"{sdist.name}, {wheel.name}: explain, report, train --help and serve work in an empty "
+            "environment"
         )
 
 

@@ -1,7 +1,9 @@
-"""Ask every https address in the Markdown files whether it is still there; relative links are tests/test_docs.py's.
+"""Ask every https address in the Markdown files whether it is still there; relative links are
+tests/test_docs.py's.
 
-`python .ci/links.py` prints the addresses that answer 404 or 410, or whose host is gone, with the files that have them,
-and ends with status 1 if there are any. Other errors (a site that refuses robots, a slow one) are printed, not counted.
+`python .ci/links.py` prints the addresses that answer 404 or 410, or whose host is gone, with the
+files that have them, and ends with status 1 if there are any. Other errors (a site that refuses
+robots, a slow one) are printed, not counted.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ def main() -> int:
     for address, (gone, why) in answers.items():
         if why:
             print(
-                f"{'gone' if gone else 'unsure'}: {address} ({why}) in {', '.join(sorted(set(files[address])))}"
+                f"{'gone' if gone else 'unsure'}: {address} ({why}) in "
+                f"{', '.join(sorted(set(files[address])))}"
             )
     print(f"{len(files)} addresses, {sum(gone for gone, _ in answers.values())} gone")
     return int(any(gone for gone, _ in answers.values()))

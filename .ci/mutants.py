@@ -1,17 +1,19 @@
 """Choose random changes to the library's code, and report the ones that no test notices.
 
-`python .ci/mutants.py` prints a module and its tests for `make mutants`, a different one every day. Modules are those
-with a test of the same name, such as `attn_closed_form/game/owen.py` with `tests/game/test_owen.py`.
+`python .ci/mutants.py` prints a module and its tests for `make mutants`, a different one every day.
+Modules are those with a test of the same name, such as `attn_closed_form/game/owen.py` with
+`tests/game/test_owen.py`.
 
-`python .ci/mutants.py --sample 300 --seed 0 --out FILE` draws 300 places in the folders of FOLDERS, or in the part of them
-that `--under` names, makes one random cosmic-ray change at each, and runs the tests of the module, the closest ones
-first. Every result is appended to FILE as a line of JSON. Places that are already in FILE are skipped, so an interrupted
-run resumes. `--part 1/2` tries only the changes to every second module, so that two copies can share a sample. The files
-themselves are changed: run it in a copy of the repository (`make mutants-sample`).
+`python .ci/mutants.py --sample 300 --seed 0 --out FILE` draws 300 places in the folders of FOLDERS,
+or in the part of them that `--under` names, makes one random cosmic-ray change at each, and runs
+the tests of the module, the closest ones first. Every result is appended to FILE as a line of JSON.
+Places that are already in FILE are skipped, so an interrupted run resumes. `--part 1/2` tries only
+the changes to every second module, so that two copies can share a sample. The files themselves are
+changed: run it in a copy of the repository (`make mutants-sample`).
 
-`python .ci/mutants.py --page FILE...` stores the results in benchmarks/results/mutants.jsonl and writes
-benchmarks/MUTANTS.md. Every change that no test noticed needs a verdict in .ci/mutants_verdicts.json. Without a FILE
-the page is written anew from the stored results.
+`python .ci/mutants.py --page FILE...` stores the results in benchmarks/results/mutants.jsonl and
+writes benchmarks/MUTANTS.md. Every change that no test noticed needs a verdict in
+.ci/mutants_verdicts.json. Without a FILE the page is written anew from the stored results.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ PRODUCT = [
     for name in ("explanations", "show", "models", "files", "run", "cli", "web")
 ]
 FOLDERS = [*MATHEMATICS, *PRODUCT, "jax_model/training"]
-# Operators in type annotations have no effect at run time. A removed decorator mostly breaks the import.
+# Operators in type annotations have no effect at run time. A removed decorator mostly breaks the
+# import.
 EXCLUDED = re.compile("core/(ReplaceBinaryOperator_BitOr_|RemoveDecorator)")
 VERDICT = {
     "caught since": "A test was added, which fails with the change.",
@@ -73,8 +76,9 @@ OPTIONS = [
     "-W",
     "ignore::pytest.PytestAssertRewriteWarning",
 ]
-# A change may take this much processor time, which does not depend on what else the machine does. A test that waits
-# forever takes none: it ends after so many seconds, and the change counts as "stalled" until somebody looks at it.
+# A change may take this much processor time, which does not depend on what else the machine does. A
+# test that waits forever takes none: it ends after so many seconds, and the change counts as
+# "stalled" until somebody looks at it.
 PROCESSOR_SECONDS = 300
 SECONDS = 2400
 BYTES = 6 << 30
@@ -118,7 +122,9 @@ def of_the_day(day: int) -> str:
 
 
 def tests_of(module: Path) -> list[list[str]]:
-    """The docstring examples with the test of the same name, and the tests of the folder or that import the module."""
+    """The docstring examples with the test of the same name, and the tests of the folder or that
+    import the module.
+    """
     package = ".".join(module.parts[:-1])
     imports = re.compile(rf"\b{re.escape(package)}(\.{module.stem}\b| import .*\b{module.stem}\b)")
     if module.parts[0] == "jax_model":
@@ -134,12 +140,15 @@ def tests_of(module: Path) -> list[list[str]]:
             others.append(test.relative_to(ROOT))
     first = [test for test in others if test == same_name(module)]
     rest = [test for test in others if test not in first]
-    # The module comes last: examples import it a second time, under the name that the tests have already given it.
+    # The module comes last: examples import it a second time, under the name that the tests have
+    # already given it.
     return [[path.as_posix() for path in stage] for stage in ([*first, module], rest) if stage]
 
 
 def run_tests(tests: list[str], keep_bytecode: bool = False) -> tuple[str, str]:
-    """Outcome and output of pytest in a copy of this process, which has imported the large packages already."""
+    """Outcome and output of pytest in a copy of this process, which has imported the large packages
+    already.
+    """
     import pytest  # the module of the day is chosen without it
 
     with tempfile.TemporaryFile() as log:
@@ -256,7 +265,9 @@ def sample(count: int, seed: int, part: tuple[int, int], out: Path, under: str =
 
 
 def page(rows: list[dict[str, Any]], verdicts: dict[str, dict[str, str]]) -> str:
-    """The page about a sample, from its results and a verdict on every change that no test noticed."""
+    """The page about a sample, from its results and a verdict on every change that no test
+    noticed.
+    """
     folders: dict[str, Counter[str]] = {}
     unnoticed: dict[str, list[str]] = {}
     for row in sorted(rows, key=lambda row: row["place"]):
@@ -270,8 +281,10 @@ def page(rows: list[dict[str, Any]], verdicts: dict[str, dict[str, str]]) -> str
             unnoticed.setdefault(verdict["verdict"], []).append(cells)
     total = sum(folders.values(), Counter())
     sentences = [
-        f"{total.total()} changes were tried. {total['killed']} made a test fail, and {total['timeout']} made the tests"
-        f" exceed the processor time of {PROCESSOR_SECONDS} s. {sum(map(len, unnoticed.values()))} were not noticed:",
+        f"{total.total()} changes were tried. {total['killed']} made a test fail, and "
+        f"{total['timeout']} made the tests"
+        f" exceed the processor time of {PROCESSOR_SECONDS} s. {sum(map(len, unnoticed.values()))} "
+        "were not noticed:",
         *(
             f"- {verdict}: {len(unnoticed[verdict])}. {VERDICT[verdict]}"
             for verdict in VERDICT

@@ -1,7 +1,8 @@
 """Print the oldest versions that pyproject.toml allows, as a constraints file for pip.
 
-`python .ci/oldest.py` turns every lower bound of the core and of the extras for users (`all`) into an equality, so that
-`make test-oldest` runs the tests with exactly the versions that are claimed to be enough.
+`python .ci/oldest.py` turns every lower bound of the core and of the extras for users (`all`) into
+an equality, so that `make test-oldest` runs the tests with exactly the versions that are claimed to
+be enough.
 """
 
 import re

@@ -1,14 +1,17 @@
-"""Make every constant of the proof too small, one at a time, and report the changes that no test notices.
+"""Make every constant of the proof too small, one at a time, and report the changes that no test
+notices.
 
-`.ci/proof_changes.toml` is the table: for each change the file, the text that is replaced, and the test that fails, or
-the reason why the change is harmless. It begins with the 84 changes that no test of version 0.3 noticed (`was` is the
-place there); the others are constants and bounds that are new or were noticed. Changes of code that was removed since
-are listed at the end. `--table .ci/other_changes.toml` takes the changes to the rest of the mathematics and around it.
+`.ci/proof_changes.toml` is the table: for each change the file, the text that is replaced, and the
+test that fails, or the reason why the change is harmless. It begins with the 84 changes that no
+test of version 0.3 noticed (`was` is the place there); the others are constants and bounds that are
+new or were noticed. Changes of code that was removed since are listed at the end. `--table
+.ci/other_changes.toml` takes the changes to the rest of the mathematics and around it.
 
-`python .ci/proof_changes.py` runs the named test of every change, which takes some ten minutes, and prints what is not
-noticed. With `--folders` it runs the tests of the whole folder, and prints which of them fails first. `--only TEXT`
-takes the changes whose file or description has this text, and `--out FILE` appends the results to a file and skips
-those that are in it. The files themselves are changed: run it in a copy of the repository (`make mutants-proof`).
+`python .ci/proof_changes.py` runs the named test of every change, which takes some ten minutes, and
+prints what is not noticed. With `--folders` it runs the tests of the whole folder, and prints which
+of them fails first. `--only TEXT` takes the changes whose file or description has this text, and
+`--out FILE` appends the results to a file and skips those that are in it. The files themselves are
+changed: run it in a copy of the repository (`make mutants-proof`).
 """
 
 from __future__ import annotations

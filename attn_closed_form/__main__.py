@@ -1,4 +1,6 @@
-"""`python -m attn_closed_form`: a demonstration without arguments, the command line with arguments."""
+"""`python -m attn_closed_form`: a demonstration without arguments, the command line with
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the 
 
 
 def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
-    """Compute Shapley values by their definition, over all 2^d coalitions, to check those of the demonstration.
+    """Compute Shapley values by their definition, over all 2^d coalitions, to check those of the
+    demonstration.
 
     >>> e = load_demo_model().explain("a slow but fine film", "shapley")["shapley"]
     >>> bool(np.abs(shapley_by_enumeration(e) - e.scores).max() <= e.error)
@@ -28,7 +31,8 @@ def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
     game, d = explanation.game, explanation.game.d
     masks = all_coalitions(d)
     size = masks.sum(axis=1)
-    # A player gains f(S) in every coalition S that it belongs to and loses f(S) in every other one, weighted by size.
+    # A player gains f(S) in every coalition S that it belongs to and loses f(S) in every other one,
+    # weighted by size.
     weight = np.array([*(1 / (d * comb(d - 1, s)) for s in range(d)), 0.0])
     return np.asarray(
         game.value(masks) @ np.where(masks, weight[size - 1, None], -weight[size, None])
@@ -36,7 +40,9 @@ def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
 
 
 def demo() -> int:
-    """Explain a sentence with the shipped model, and check the Shapley values against their definition."""
+    """Explain a sentence with the shipped model, and check the Shapley values against their
+    definition.
+    """
     explanations = load_demo_model().explain(SENTENCE)
     shapley = explanations["shapley"]
     columns = shutil.get_terminal_size((100, 24)).columns
@@ -45,7 +51,8 @@ def demo() -> int:
     gap = np.abs(shapley_by_enumeration(shapley) - shapley.scores).max()
     count = 2 ** len(shapley.labels)
     print(
-        f"\nThe Shapley values are exact: over all {count:,} coalitions, the largest difference is {gap:.1e}."
+        f"\nThe Shapley values are exact: over all {count:,} coalitions, the largest difference is "
+        f"{gap:.1e}."
     )
     print(f'next: {program()} explain "any text" --compare --html report.html')
     return 0

@@ -29,7 +29,8 @@ def softmax(s: Array) -> Array:
 
 
 def numbered(labels: ArrayLike | NDArray[Any]) -> tuple[Ids, Ids]:
-    """Number labels, (n,) or rows (n, k), by first appearance; also return the index where each appears first.
+    """Number labels, (n,) or rows (n, k), by first appearance; also return the index where each
+    appears first.
 
     >>> numbered([5, 7, 5])
     (array([0, 1, 0]), array([0, 1]))
@@ -46,7 +47,8 @@ def numbered(labels: ArrayLike | NDArray[Any]) -> tuple[Ids, Ids]:
 
 
 def run_lengths(starts: Ids, n: int) -> Ids:
-    """Return the lengths of runs of n entries, like `np.diff(starts, append=n)` but several times faster.
+    """Return the lengths of runs of n entries, like `np.diff(starts, append=n)` but several times
+    faster.
 
     >>> run_lengths(np.array([0, 2, 3]), 7)
     array([2, 1, 4])
@@ -107,7 +109,9 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def as_array(value: Any) -> NDArray[Any]:
-    """Convert an array or tensor to a NumPy array of the same type (bfloat16, which NumPy lacks, to float32)."""
+    """Convert an array or tensor to a NumPy array of the same type (bfloat16, which NumPy lacks, to
+    float32).
+    """
     if isinstance(value, np.ma.MaskedArray):
         return value  # `unmasked` rejects it
     if not hasattr(value, "detach"):
@@ -122,7 +126,8 @@ def allow_underflow(function: Callable[Arguments, Result]) -> Callable[Arguments
     """Let numbers underflow to zero inside a function, also in a program that raises errors for it.
 
     NumPy ignores underflow by default, and so does the proof of the error: masses that underflow
-    are smaller than its bounds. A program that calls `np.seterr(all="raise")` must get the same results.
+    are smaller than its bounds. A program that calls `np.seterr(all="raise")` must get the same
+    results.
     """
 
     @functools.wraps(function)
@@ -134,7 +139,8 @@ def allow_underflow(function: Callable[Arguments, Result]) -> Callable[Arguments
 
 
 def did_you_mean(name: object, choices: Iterable[str]) -> str:
-    """Return the end of an error message about an unknown name, which suggests the closest known name if there is one.
+    """Return the end of an error message about an unknown name, which suggests the closest known
+    name if there is one.
 
     >>> did_you_mean("shapely", ["lime", "shapley"]), did_you_mean("x", ["lime"])
     ("; did you mean 'shapley'?", '')
@@ -151,7 +157,8 @@ def did_you_mean(name: object, choices: Iterable[str]) -> str:
 
 
 def check(name: str, holds: bool | np.bool_, expected: str, received: object) -> None:
-    """Raise an error about `name` unless a condition holds: the checker for all that has none of its own.
+    """Raise an error about `name` unless a condition holds: the checker for all that has none of
+    its own.
 
     >>> check("labels", len(["a"]) == 2, "2 names, one per player", "1")
     Traceback (most recent call last):
@@ -218,7 +225,8 @@ def unmasked(name: str, value: Any) -> Any:
 
 
 def real(name: str, value: Any) -> NDArray[Any]:
-    """Return an array of real numbers with its type unchanged; every array of numbers is checked here.
+    """Return an array of real numbers with its type unchanged; every array of numbers is checked
+    here.
 
     Masked arrays, complex numbers, booleans and texts are errors.
     """
@@ -240,7 +248,9 @@ def finite(name: str, value: Any) -> Array:
 
 
 def finite_or_deleted(name: str, value: Any) -> Array:
-    """Return a C-contiguous float64 copy of log-masses: finite numbers, or -inf for what is deleted."""
+    """Return a C-contiguous float64 copy of log-masses: finite numbers, or -inf for what is
+    deleted.
+    """
     array = np.array(real(name, value), dtype=np.float64, order="C")
     fits = np.isfinite(array) | np.isneginf(array)
     _check_entries(name, array, fits, "finite numbers or -inf (deleted)")

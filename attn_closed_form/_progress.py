@@ -15,7 +15,9 @@ PATIENCE = 1.0
 
 
 def rich_progress(always: bool = False) -> Any:
-    """Return a progress bar with counts and times, or None without rich or (unless `always`) without a terminal."""
+    """Return a progress bar with counts and times, or None without rich or (unless `always`)
+    without a terminal.
+    """
     if not (always or sys.stderr.isatty()):
         return None
     try:
@@ -35,10 +37,11 @@ def rich_progress(always: bool = False) -> Any:
 
 @contextmanager
 def stages(title: str, progress: Report | bool | None = None) -> Iterator[Report]:
-    """Provide a function that reports the progress of several stages, by default with bars after a second.
+    """Provide a function that reports the progress of several stages, by default with bars after a
+    second.
 
-    `title` is written before the names of the stages. `progress` is a function, True for bars, False for none, or None
-    for bars on a terminal.
+    `title` is written before the names of the stages. `progress` is a function, True for bars,
+    False for none, or None for bars on a terminal.
     """
     if callable(progress):
         yield progress

@@ -78,7 +78,8 @@ def checked_arrays(
     optional: Collection[str] = (),
     deletable: Collection[str] = (),
 ) -> tuple[dict[str, Array], dict[str, int]]:
-    """Return C-contiguous float64 copies of the arrays of a table, and the size of every named axis.
+    """Return C-contiguous float64 copies of the arrays of a table, and the size of every named
+    axis.
 
     Parameters
     ----------
@@ -108,7 +109,9 @@ def checked_arrays(
 
 
 def set_fields(instance: object, values: Mapping[str, Any]) -> None:
-    """Set fields of a frozen dataclass, in its `__post_init__` or `__setstate__`; arrays become read-only."""
+    """Set fields of a frozen dataclass, in its `__post_init__` or `__setstate__`; arrays become
+    read-only.
+    """
     for name, value in values.items():
         if isinstance(value, np.ndarray):
             value.flags.writeable = False

@@ -1,1 +1,4 @@
-"""Benchmarks, one file per question: run `python -m benchmarks.NAME`. Results are in `results/NAME.json`."""
+"""Benchmarks, one file per question: run `python -m benchmarks.NAME`.
+
+Results are in `results/NAME.json`.
+"""

@@ -1,10 +1,12 @@
-"""How good is the shipped model? Its accuracy on all 25,000 IMDB test reviews, with the NumPy core alone.
+"""How good is the shipped model? Its accuracy on all 25,000 IMDB test reviews, with the NumPy core
+alone.
 
     python -m benchmarks.accuracy --data aclImdb_v1.tar.gz
 
-The data is IMDB's own archive or its unpacked folder. `--model FILE` scores another model. Besides the accuracy on
-whole reviews it prints what is left of it when tokens are deleted at random (with positions: become [UNK]), since such
-reviews are what LIME and Shapley values ask the model about, and the accuracy on short and on long reviews.
+The data is IMDB's own archive or its unpacked folder. `--model FILE` scores another model. Besides
+the accuracy on whole reviews it prints what is left of it when tokens are deleted at random (with
+positions: become [UNK]), since such reviews are what LIME and Shapley values ask the model about,
+and the accuracy on short and on long reviews.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ MASKED = (0.25, 0.5, 0.75)
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.accuracy", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.accuracy", description=__doc__.split("\n\n")[0]
     )
     parser.add_argument("--data", required=True, help="aclImdb_v1.tar.gz or its unpacked folder")
     parser.add_argument("--model", help="model file (default: the shipped one)")

@@ -1,4 +1,5 @@
-"""Make the table of poles for activation functions that `attn_closed_form.game.links` uses on [-R, R].
+"""Make the table of poles for activation functions that `attn_closed_form.game.links` uses on [-R,
+R].
 
 SiLU, softplus and both forms of GELU are x / 2 plus an even function e of x:
 
@@ -6,14 +7,16 @@ SiLU, softplus and both forms of GELU are x / 2 plus an even function e of x:
     softplus  log(2 cosh(x / 2))
     GELU      x erf(x / sqrt(2)) / 2,  or  x tanh(sqrt(2 / pi) (x + 0.044715 x^3)) / 2
 
-e is a function of u = x^2. The AAA algorithm (Nakatsukasa, Sete and Trefethen, 2018) finds poles p of a rational
-approximation on [0, R^2], a fit by least squares their coefficients, and in x they become
+e is a function of u = x^2. The AAA algorithm (Nakatsukasa, Sete and Trefethen, 2018) finds poles p
+of a rational approximation on [0, R^2], a fit by least squares their coefficients, and in x they
+become
 
     a / (x^2 - p) = a / (2 q) [ 1 / (x - q) - 1 / (x + q) ],      q^2 = p.
 
-How the poles are found does not matter: the stored bound of an entry is the one that `proofs_check/links.py` proves in
-ball arithmetic for the float64 numbers that are stored. Run with `python -m benchmarks.activation_poles` (needs SciPy
-and python-flint; some minutes). It writes `attn_closed_form/game/engine/activations.npz`.
+How the poles are found does not matter: the stored bound of an entry is the one that
+`proofs_check/links.py` proves in ball arithmetic for the float64 numbers that are stored. Run with
+`python -m benchmarks.activation_poles` (needs SciPy and python-flint; some minutes). It writes
+`attn_closed_form/game/engine/activations.npz`.
 """
 
 from __future__ import annotations
@@ -54,7 +57,9 @@ class Entry(NamedTuple):
 
 
 def fractions(function: Callable[[Any], Any], R: float, terms: int) -> Entry | None:
-    """Fit the even function on [-R, R] with poles in x; None if AAA finds a pole on or near the range."""
+    """Fit the even function on [-R, R] with poles in x; None if AAA finds a pole on or near the
+    range.
+    """
     from scipy.interpolate import AAA
 
     u = R * R * (1 + np.cos(np.linspace(0, np.pi, POINTS))) / 2
@@ -80,7 +85,8 @@ def fractions(function: Callable[[Any], Any], R: float, terms: int) -> Entry | N
     a[complex_pole] += 1j * solution[1 + upper.size :]
     # A pole on the negative axis of u has its root on the imaginary axis, and an imaginary residue.
     roots = np.where(complex_pole, roots, 1j * roots.imag)
-    # The real part of a / (x - q) / q is a / (x^2 - p) for p < 0; a complex p has the poles q and -q.
+    # The real part of a / (x - q) / q is a / (x^2 - p) for p < 0; a complex p has the poles q and
+    # -q.
     z = np.concatenate([roots, -roots[complex_pole].conj()])
     residue = np.concatenate(
         [

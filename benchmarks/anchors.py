@@ -1,12 +1,15 @@
-"""Anchors (Ribeiro et al., 2018) on the same texts: the answers of the anchor-exp package, and their true precision.
+"""Anchors (Ribeiro et al., 2018) on the same texts: the answers of the anchor-exp package, and
+their true precision.
 
-Its text explainer keeps the words of the anchor and replaces every other one by a mask with probability 1/2, and
-looks for a set whose predictions stay the same in at least 95 % of such samples. We give it the shipped model, a mask
-that is not in the vocabulary (so it becomes [UNK]) and the model's tokens. The *true* precision of its answer
-is computed over all coalitions for short texts, and from many samples, with the standard error, for longer ones. A
-sufficient reason has precision 1 by proof, whatever the replacements' law.
+Its text explainer keeps the words of the anchor and replaces every other one by a mask with
+probability 1/2, and looks for a set whose predictions stay the same in at least 95 % of such
+samples. We give it the shipped model, a mask that is not in the vocabulary (so it becomes [UNK])
+and the model's tokens. The *true* precision of its answer is computed over all coalitions for short
+texts, and from many samples, with the standard error, for longer ones. A sufficient reason has
+precision 1 by proof, whatever the replacements' law.
 
-`alibi` asks for NumPy below 2 and cannot be installed beside the versions that this project is tested with.
+`alibi` asks for NumPy below 2 and cannot be installed beside the versions that this project is
+tested with.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ TEXTS = (
 
 
 def anchor(model: TextClassifier, text: str, seed: int) -> dict[str, Any]:
-    """The package's anchor for a text: positions of its words, its estimate, seconds and model calls."""
+    """The package's anchor for a text: positions of its words, its estimate, seconds and model
+    calls.
+    """
     from anchor.anchor_text import (
         AnchorText,
     )  # pip install --no-deps anchor-exp: its spacy is not used here
@@ -67,7 +72,8 @@ def anchor(model: TextClassifier, text: str, seed: int) -> dict[str, Any]:
 
 
 def precision(game: PooledGame, players: list[int], seed: int) -> tuple[float, float]:
-    """Share of coalitions with these players on the side of the whole, each other one present with probability 1/2.
+    """Share of coalitions with these players on the side of the whole, each other one present with
+    probability 1/2.
 
     Exact, with 0 as its standard error, where few enough can differ.
     """

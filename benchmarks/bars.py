@@ -1,6 +1,8 @@
-"""The table of benchmarks with targets, BARS.md, from the benchmarks' JSON files: `python -m benchmarks.bars`.
+"""The table of benchmarks with targets, BARS.md, from the benchmarks' JSON files: `python -m
+benchmarks.bars`.
 
-One row per target ("bar") that a benchmark measured. Nothing in it is typed by hand; a test fails when it is stale.
+One row per target ("bar") that a benchmark measured. Nothing in it is typed by hand; a test fails
+when it is stale.
 """
 
 from __future__ import annotations
@@ -87,7 +89,8 @@ def bars_page(folder: Path = RESULTS) -> str:
             missed = "" if bar["met"] else " (missed)"
             name = quantity(bar["name"]).replace("|", r"\|")
             lines.append(
-                f"| `{path.stem}` | {name} | {number(bar['measured'])}{missed} | {sign} {bar['limit']:,g} |"
+                f"| `{path.stem}` | {name} | {number(bar['measured'])}{missed} | {sign} "
+                f"{bar['limit']:,g} |"
             )
     return HEAD + "\n".join(lines) + "\n"
 

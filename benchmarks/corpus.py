@@ -1,18 +1,20 @@
-"""Many inputs: the rate of `corpus run` against official lime, its faults in seconds, and a Dask cluster.
+"""Many inputs: the rate of `corpus run` against official lime, its faults in seconds, and a Dask
+cluster.
 
     python -m benchmarks.corpus --data aclImdb_v1.tar.gz   # IMDB's test reviews, against lime
     python -m benchmarks.corpus --faults                   # kills and signals at a run of 3,000 short texts
     python -m benchmarks.corpus --cluster 1000000          # as many short texts on a scheduler with two workers
 
-**Rate.** Documents per second of Shapley values: of logits with one and with two workers, and of probabilities, the
-default scale, for a tenth of the reviews; the memory of all processes together; and in the same run the rate of lime at
-its default 5,000 samples, in one process, with the model's own prediction as classifier, for every 625th review. Times
-include the start of the workers and the writing of the files; the rate of the last three quarters of the rows, which
-excludes the start, is a separate column. On two quiet cores the whole takes two minutes;
-`python -m benchmarks.corpus_page` then puts the numbers into docs/corpus.md.
-**Faults** (the table of docs/corpus.md). Seconds from the signal until the main process is gone and until its last
-worker is; after the same command was given again, rows that are lost or doubled.
-**Cluster.** Texts per second, memory of scheduler and client, processor time of the workers per text, the overhead of a
+**Rate.** Documents per second of Shapley values: of logits with one and with two workers, and of
+probabilities, the default scale, for a tenth of the reviews; the memory of all processes together;
+and in the same run the rate of lime at its default 5,000 samples, in one process, with the model's
+own prediction as classifier, for every 625th review. Times include the start of the workers and the
+writing of the files; the rate of the last three quarters of the rows, which excludes the start, is
+a separate column. On two quiet cores the whole takes two minutes; `python -m
+benchmarks.corpus_page` then puts the numbers into docs/corpus.md. **Faults** (the table of
+docs/corpus.md). Seconds from the signal until the main process is gone and until its last worker
+is; after the same command was given again, rows that are lost or doubled. **Cluster.** Texts per
+second, memory of scheduler and client, processor time of the workers per text, the overhead of a
 part, and what a billion texts would cost by these numbers.
 """
 
@@ -56,7 +58,9 @@ BILLION = 10**9
 
 
 class Memory(threading.Thread):
-    """Largest resident memory of a process, with its children or alone, sampled ten times a second, in MB."""
+    """Largest resident memory of a process, with its children or alone, sampled ten times a second,
+    in MB.
+    """
 
     def __init__(self, pid: int | None = None, alone: bool = False) -> None:
         super().__init__(daemon=True)
@@ -96,8 +100,8 @@ def resident(pid: int) -> float:
 
 
 class Measured(NamedTuple):
-    """One run: seconds, rows per second after the first quarter, parts, the last progress, memory of all processes and
-    of the largest, in MB.
+    """One run: seconds, rows per second after the first quarter, parts, the last progress, memory
+    of all processes and of the largest, in MB.
     """
 
     seconds: float
@@ -254,7 +258,9 @@ def write_texts(path: Path, count: int) -> Path:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[tuple[str, list[int]]]:
-    """Address of a scheduler with WORKERS workers, and the process ids of all, the scheduler's first."""
+    """Address of a scheduler with WORKERS workers, and the process ids of all, the scheduler's
+    first.
+    """
     info = folder / "scheduler.json"
     log = (folder / "dask.log").open("wb")
 

@@ -1,7 +1,8 @@
-"""The measured numbers of docs/corpus.md, from the JSON files of the benchmarks: `python -m benchmarks.corpus_page`.
+"""The measured numbers of docs/corpus.md, from the JSON files of the benchmarks: `python -m
+benchmarks.corpus_page`.
 
-`benchmarks.corpus --data` and `benchmarks.million` write the files. The part between the two marks of the page is
-rendered from them; a test fails when it is stale.
+`benchmarks.corpus --data` and `benchmarks.million` write the files. The part between the two marks
+of the page is rendered from them; a test fails when it is stale.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def _rates(record: dict[str, Any]) -> str:
     machine = record["machine"]
     bars = {bar["name"]: bar["measured"] for bar in record["bars"]}
     lines = [
-        f"IMDB's test reviews, with the shipped model, on {machine['cores']} cores ({machine['processor']}):\n",
+        f"IMDB's test reviews, with the shipped model, on {machine['cores']} cores "
+        f"({machine['processor']}):\n",
         "| what | reviews | per second | per second after the start |",
         "|---|---|---|---|",
     ]

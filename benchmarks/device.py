@@ -1,11 +1,14 @@
-"""Documents per second: prediction, gradient, Shapley values and their derivative, and a training step, on each device.
+"""Documents per second: prediction, gradient, Shapley values and their derivative, and a training
+step, on each device.
 
-`make bench-device` runs it. One of each kind of device that JAX finds is measured and has a separate file,
-`results/device-KIND.json`; devices without a file were not measured, which `benchmarks/DEVICES.md` states. Every row of
-a device has the largest difference from the NumPy core, relative to the core's largest number, and the time by which
-the first call is longer than a later one, which is the compilation. The core explains one document after the other.
+`make bench-device` runs it. One of each kind of device that JAX finds is measured and has a
+separate file, `results/device-KIND.json`; devices without a file were not measured, which
+`benchmarks/DEVICES.md` states. Every row of a device has the largest difference from the NumPy
+core, relative to the core's largest number, and the time by which the first call is longer than a
+later one, which is the compilation. The core explains one document after the other.
 
-A run with `--quick` uses fewer documents and writes to `results/quick`, so that it never replaces stored results.
+A run with `--quick` uses fewer documents and writes to `results/quick`, so that it never replaces
+stored results.
 
     python -m benchmarks.device [--data aclImdb_v1.tar.gz] [--quick]
 """
@@ -89,7 +92,9 @@ def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Calla
 def device_rows(
     place: Any, documents: Sequence[NDArray[np.intp]], core: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """All tasks on one device, in float64 and in float32; `core` has the results of the core by task."""
+    """All tasks on one device, in float64 and in float32; `core` has the results of the core by
+    task.
+    """
     weights, _ = benchmark_model(SEED)
     name = f"{place.platform}: {place.device_kind}"
     games = [pooled_game(weights, document, "words") for document in documents]
@@ -131,7 +136,9 @@ def device_rows(
 
 @jax.jit
 def _derivative(batch: device.Games, rule: device.Rule) -> jax.Array:
-    """The derivative of the sum of squares of all Shapley values, as a penalty in training needs it."""
+    """The derivative of the sum of squares of all Shapley values, as a penalty in training needs
+    it.
+    """
 
     def loss(v: jax.Array) -> jax.Array:
         return (device.shapley(batch._replace(v=v), rule) ** 2).sum()
@@ -155,7 +162,9 @@ def difference(results: Any, core: Sequence[Any]) -> float:
 def core_rows(
     documents: Sequence[NDArray[np.intp]],
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The NumPy core, and the gradient of the twin's plain model by autodiff: rows, and the core's results by task."""
+    """The NumPy core, and the gradient of the twin's plain model by autodiff: rows, and the core's
+    results by task.
+    """
     weights, _ = benchmark_model(SEED)
     params = params_from_weights(weights)
 

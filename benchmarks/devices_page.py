@@ -1,7 +1,8 @@
-"""The page of devices, DEVICES.md, from the benchmarks' JSON files: `python -m benchmarks.devices_page`.
+"""The page of devices, DEVICES.md, from the benchmarks' JSON files: `python -m
+benchmarks.devices_page`.
 
-A device is on the page when it has a file of results. Nothing on the page is typed by hand; a test fails when it is
-stale.
+A device is on the page when it has a file of results. Nothing on the page is typed by hand; a test
+fails when it is stale.
 """
 
 from __future__ import annotations

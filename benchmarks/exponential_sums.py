@@ -1,18 +1,22 @@
-"""Make the table of short sums of exponentials that `attn_closed_form.game.engine.exponential_sums` uses for 1/x on [1, R].
+"""Make the table of short sums of exponentials that `attn_closed_form.game.engine.exponential_sums`
+uses for 1/x on [1, R].
 
-The best sums of k exponentials reach an error of about 16 exp(-pi^2 k / ln(8 R)) (Braess and Hackbusch, 2005). A sum
-that is nearly as good comes without an exchange algorithm. Take a long and very accurate sum, the trapezoidal rule of
-`game/engine/exponential_sums.py` in 50 digits, as the impulse response sum_i b_i^2 e^(-lam_i (x - 1)), b_i^2 = w_i
-e^(-lam_i), of a symmetric linear system. Its Gramian over [1, R],
+The best sums of k exponentials reach an error of about 16 exp(-pi^2 k / ln(8 R)) (Braess and
+Hackbusch, 2005). A sum that is nearly as good comes without an exchange algorithm. Take a long and
+very accurate sum, the trapezoidal rule of `game/engine/exponential_sums.py` in 50 digits, as the
+impulse response sum_i b_i^2 e^(-lam_i (x - 1)), b_i^2 = w_i e^(-lam_i), of a symmetric linear
+system. Its Gramian over [1, R],
 
     P_ij = b_i b_j int_1^R e^(-(lam_i + lam_j)(x - 1)) dx,
 
-says which directions of the state carry energy. Project diag(lam) on the k leading eigenvectors of P: the eigenvalues
-of the projected matrix are the new nodes, the squared projections of b, times e^lam, the new weights. All are positive.
+says which directions of the state carry energy. Project diag(lam) on the k leading eigenvectors of
+P: the eigenvalues of the projected matrix are the new nodes, the squared projections of b, times
+e^lam, the new weights. All are positive.
 
-The stored bound of an entry is the one that `proofs_check.exponential_sums.py` proves in ball arithmetic for the
-very float64 numbers that are stored. Run with `python -m benchmarks.exponential_sums` (needs mpmath and python-flint;
-about twenty minutes). It writes `attn_closed_form/game/engine/exponential_sums.npz`.
+The stored bound of an entry is the one that `proofs_check.exponential_sums.py` proves in ball
+arithmetic for the very float64 numbers that are stored. Run with `python -m
+benchmarks.exponential_sums` (needs mpmath and python-flint; about twenty minutes). It writes
+`attn_closed_form/game/engine/exponential_sums.npz`.
 """
 
 from __future__ import annotations
@@ -42,7 +46,9 @@ DIGITS = 50
 
 
 def long_sum(log_range: Any, eps: Any) -> tuple[list[Any], list[Any]]:
-    """Nodes and weights of the trapezoidal rule of `game/engine/exponential_sums.py`, in many digits."""
+    """Nodes and weights of the trapezoidal rule of `game/engine/exponential_sums.py`, in many
+    digits.
+    """
     import mpmath as mp
 
     h = mp.pi**2 / mp.log(520 / eps)
@@ -116,7 +122,8 @@ def main() -> int:
                 count = count + 1
         seconds = time.perf_counter() - start
         print(
-            f"ln R = {log_range:5.2f}: {count} sums, best bound {entries[-1][2]:.1e}, {seconds:.0f} s",
+            f"ln R = {log_range:5.2f}: {count} sums, best bound {entries[-1][2]:.1e}, "
+            f"{seconds:.0f} s",
             flush=True,
         )
     log_ranges, sizes, bounds = (np.array(column) for column in zip(*entries, strict=True))

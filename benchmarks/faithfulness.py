@@ -1,17 +1,22 @@
-"""How good is an explanation? The measures of P2, section 6 and appendices E.3, F.3 and F.4. NumPy alone.
+"""How good is an explanation? The measures of P2, section 6 and appendices E.3, F.3 and F.4.
 
-*Removal.* Tokens are taken away in the order of their scores (`deletion_curve`) or put back into nothing
-(`insertion_curve`); the area over the curve, `aopc`, is the mean fall of the output. *Strict fidelity.* An explanation
-that claims to predict the model must predict what happens when a few tokens go (`strict_fidelity`). *Agreement* with
-Naive Bayes scores (`naive_bayes_scores`, `ranks.spearman`) and with the words that people chose (`ranks.auroc`).
+NumPy alone.
 
-Whatever is removed from is either a `PooledGame`, whose curves come from running sums in O(d log d) without one call
-of a model, or a function of masks, (n, d) bool -> (n,), such as `removal(f, tokens)` for any black box f.
+*Removal.* Tokens are taken away in the order of their scores (`deletion_curve`) or put back into
+nothing (`insertion_curve`); the area over the curve, `aopc`, is the mean fall of the output.
+*Strict fidelity.* An explanation that claims to predict the model must predict what happens when a
+few tokens go (`strict_fidelity`). *Agreement* with Naive Bayes scores (`naive_bayes_scores`,
+`ranks.spearman`) and with the words that people chose (`ranks.auroc`).
+
+Whatever is removed from is either a `PooledGame`, whose curves come from running sums in O(d log d)
+without one call of a model, or a function of masks, (n, d) bool -> (n,), such as `removal(f,
+tokens)` for any black box f.
 
 Where this departs from P2:
 
-- Eq. 82's w(tau) is printed as a ratio of counts; the score that adds up to log-odds is its logarithm. Ranks of signed
-  scores do not see the difference, ranks of |w| (P2's comparison with importances) do: the ratio is never negative.
+- Eq. 82's w(tau) is printed as a ratio of counts; the score that adds up to log-odds is its
+  logarithm. Ranks of signed scores do not see the difference, ranks of |w| (P2's comparison with
+  importances) do: the ratio is never negative.
 - The caption of Table 1c says deletion; its text and its numbers are those of insertion.
 """
 
@@ -109,16 +114,19 @@ def _ask(value: Value, steps: Masks, order: Ids) -> Array:
 
 
 def aopc(curve: ArrayLike, full: float | None = None, at: Sequence[float] | None = None) -> float:
-    """Area over a perturbation curve: mean of f(document) - curve[k], k = 1..d (DeYoung et al., 2020; P2, F.4).
+    """Area over a perturbation curve: mean of f(document) - curve[k], k = 1..d (DeYoung et al.,
+    2020; P2, F.4).
 
-    High is good for a deletion curve and low is good for an insertion curve. P2's curves are probabilities of the
-    predicted class: see `class_probability`.
+    High is good for a deletion curve and low is good for an insertion curve. P2's curves are
+    probabilities of the predicted class: see `class_probability`.
 
     Parameters
     ----------
     curve : (d+1,) of `deletion_curve` or `insertion_curve`
-    full : output of the whole document; by default curve[0], right for deletion. For insertion give curve[-1]
-    at : only these shares of the tokens, such as ERASER's (0.01, 0.05, 0.1, 0.2, 0.5), at least one token each
+    full : output of the whole document; by default curve[0], right for deletion. For insertion give
+        curve[-1]
+    at : only these shares of the tokens, such as ERASER's (0.01, 0.05, 0.1, 0.2, 0.5), at least one
+        token each
 
     Examples
     --------
@@ -159,14 +167,16 @@ def strict_fidelity(
     samples: int = 100,
     seed: int | np.random.Generator = 0,
 ) -> Array:
-    """MSE of predicted against true changes of the output when 1 to 10 random tokens go (P2, section 6.3, Fig. 6).
+    """MSE of predicted against true changes of the output when 1 to 10 random tokens go (P2,
+    section 6.3, Fig. 6).
 
     Parameters
     ----------
     model : PooledGame, or a function of (n, d) masks
     d : number of tokens
-    predictions : surrogates, each a function of (n, d) masks to (n,) outputs; only differences from its output for the
-        whole document count. `linear_surrogate` and `slalom_surrogate` make them of scores
+    predictions : surrogates, each a function of (n, d) masks to (n,) outputs; only differences from
+        its output for the whole document count. `linear_surrogate` and `slalom_surrogate` make them
+        of scores
     removals : how many tokens go; each at most d
     samples : random sets of tokens for each number; all surrogates see the same ones
     seed : a number or a Generator
@@ -226,7 +236,8 @@ def slalom_surrogate(slalom: Slalom, tokens: Tokens) -> Value:
 def naive_bayes_scores(
     documents: Sequence[Tokens], labels: ArrayLike, D: int, alpha: float = 40.0
 ) -> Array:
-    """Linear score of each token, w = log((n_1 + alpha)/(n_0 + alpha)) (P2 below Eq. 82, with the logarithm).
+    """Linear score of each token, w = log((n_1 + alpha)/(n_0 + alpha)) (P2 below Eq. 82, with the
+    logarithm).
 
     Parameters
     ----------

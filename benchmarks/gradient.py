@@ -1,8 +1,10 @@
-"""Is the closed-form gradient (P1 Theorem 4.1, with the [CLS] term) faster than autodiff, and equal to it?
+"""Is the closed-form gradient (P1 Theorem 4.1, with the [CLS] term) faster than autodiff, and equal
+to it?
 
-Opponents, jitted, float64, warmed up: the twin as the paper writes it, with full T_max x T_max attention; and a
-leaner model that computes the [CLS] row alone, which is the best that autodiff gets without knowing the collapse.
-The closed form starts from the token ids and pays for checking and padding them; the opponents get padded ids.
+Opponents, jitted, float64, warmed up: the twin as the paper writes it, with full T_max x T_max
+attention; and a leaner model that computes the [CLS] row alone, which is the best that autodiff
+gets without knowing the collapse. The closed form starts from the token ids and pays for checking
+and padding them; the opponents get padded ids.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from .harness import Bar, best_of, relative_error, report
 SEED = 0
 SIZES = {"D": 20_000, "K": 6, "T_max": 256, "d_e": 128, "d_att": 64, "d_out": 64}
 DOCUMENTS = 1000
-# Documents per call of the batched autodiff, which returns every gradient of the batch: keeps it near 10 MB.
+# Documents per call of the batched autodiff, which returns every gradient of the batch: keeps it
+# near 10 MB.
 BATCH = 40
 
 
@@ -118,7 +121,9 @@ def main() -> int:
 def largest_errors(
     weights: AttentionWeights, params: Params, documents: list[Any], batches: list[jax.Array]
 ) -> tuple[list[float], list[float]]:
-    """Relative error of each document's gradient against the twin: the closed form's, the lean model's."""
+    """Relative error of each document's gradient against the twin: the closed form's, the lean
+    model's.
+    """
     closed = []
     lean = []
     rest = iter(documents)

@@ -1,20 +1,24 @@
-"""Does |error| <= tol * max|f|, or ToleranceError, hold? An attack with random and adversarial games.
+"""Does |error| <= tol * max|f|, or ToleranceError, hold? An attack with random and adversarial
+games.
 
-Every game goes through one of the functions at a random tolerance, and the answer is compared with an oracle in higher
-precision. Where the function refuses, the tolerance that its error names is tried too, and must work. Counted are
-answers outside of the guarantee, crashes (anything but ToleranceError), NaN, and named tolerances that do not work: all
-must be zero. There are three attacks and a search:
+Every game goes through one of the functions at a random tolerance, and the answer is compared with
+an oracle in higher precision. Where the function refuses, the tolerance that its error names is
+tried too, and must work. Counted are answers outside of the guarantee, crashes (anything but
+ToleranceError), NaN, and named tolerances that do not work: all must be zero. There are three
+attacks and a search:
 
-- small games (`guarantee_games.py`), up to eight players of any kind, against an enumeration of all coalitions
-  (`guarantee_oracle.py`);
+- small games (`guarantee_games.py`), up to eight players of any kind, against an enumeration of all
+  coalitions (`guarantee_oracle.py`);
 - `--links`, the same with one head and a link;
-- `--types`, games of 10 to 5,000 players of few types (`guarantee_type_games.py`), with and without a link, against an
-  enumeration of how many players of each type are present (`guarantee_types.py`);
-- `--search`, which changes games of few types step by step to make their errors larger (`guarantee_search.py`).
+- `--types`, games of 10 to 5,000 players of few types (`guarantee_type_games.py`), with and without
+  a link, against an enumeration of how many players of each type are present
+  (`guarantee_types.py`);
+- `--search`, which changes games of few types step by step to make their errors larger
+  (`guarantee_search.py`).
 
-Run with `python -m benchmarks.guarantee [--types | --links | --search] [--games 100000] [--seed 0] [--processes 2]
-[--only "lime, odd settings"]`. Numbers go to `guarantee.json`, `guarantee_links.json`, `guarantee_types.json` and
-`guarantee_search.json`.
+Run with `python -m benchmarks.guarantee [--types | --links | --search] [--games 100000] [--seed 0]
+[--processes 2] [--only "lime, odd settings"]`. Numbers go to `guarantee.json`,
+`guarantee_links.json`, `guarantee_types.json` and `guarantee_search.json`.
 """
 
 from __future__ import annotations
@@ -65,7 +69,7 @@ class Attack(NamedTuple):
     ratio: Callable[[str, Trial, Array, tuple[Any, ...]], float]
 
 
-# --- the oracles --------------------------------------------------------------------------------------------------
+# --- the oracles ----------------------------------------------------------------------------------
 
 
 def ratio_by_coalitions(what: str, trial: Trial, ours: Array, settings: tuple[Any, ...]) -> float:
@@ -92,7 +96,7 @@ def ratio_by_types(what: str, trial: Trial, ours: Array, settings: tuple[Any, ..
     return guarantee_types.largest_ratio(what, trial.game, link, ours, trial.tol, settings)
 
 
-# --- questions ------------------------------------------------------------------------------------------------------
+# --- questions ------------------------------------------------------------------------------------
 
 
 def _small_question(rng: np.random.Generator, only: str | None, links: bool) -> Question:
@@ -123,17 +127,21 @@ ATTACKS = {
 
 
 def random_question(seed: int, k: int, only: str | None = None, attack: str = "games") -> Question:
-    """Game k of a part of the attack: the function, the game with its tolerance, and the settings."""
+    """Game k of a part of the attack: the function, the game with its tolerance, and the
+    settings.
+    """
     return ATTACKS[attack].question(np.random.default_rng([seed, k]), only)
 
 
-# --- verdicts -------------------------------------------------------------------------------------------------------
+# --- verdicts -------------------------------------------------------------------------------------
 
 
 def judge(
     what: str, trial: Trial, settings: tuple[Any, ...], attack: str = "games"
 ) -> tuple[str, float]:
-    """Verdict (GOOD, outside, not a number, crash: ..., or named tol: ...) and the ratio if it is known."""
+    """Verdict (GOOD, outside, not a number, crash: ..., or named tol: ...) and the ratio if it is
+    known.
+    """
     verdict, ratio = _try(what, trial, settings, attack)
     if verdict != "refused":
         return verdict, ratio
@@ -188,7 +196,7 @@ def run_part(
     return findings
 
 
-# --- a run ----------------------------------------------------------------------------------------------------------
+# --- a run ----------------------------------------------------------------------------------------
 
 
 def main(argv: list[str] | None = None) -> int:

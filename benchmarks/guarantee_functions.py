@@ -1,4 +1,6 @@
-"""The questions of the attack on the guarantee: the functions, their frequencies, and their settings."""
+"""The questions of the attack on the guarantee: the functions, their frequencies, and their
+settings.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ SHARES = {
     "owen": 4,
     "index": 3,
 }
-# LIME's kernel widths, ridges and numbers of samples, and whether some players are left out of the surrogate model.
+# LIME's kernel widths, ridges and numbers of samples, and whether some players are left out of the
+# surrogate model.
 LIME = (
     (25.0, 10.0, 5.0, 3.0, 2.0, 1.5, 1.0, float("inf")),
     (1.0, 0.0, 0.01, 1e-12, 1e-250, 1e9),

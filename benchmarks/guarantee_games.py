@@ -1,4 +1,6 @@
-"""Random and adversarial games for the attack on the guarantee: the families, and the questions about each game."""
+"""Random and adversarial games for the attack on the guarantee: the families, and the questions
+about each game.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def random_trial(rng: np.random.Generator, most_players: int = 8) -> Trial:
 
 
 def random_linked_trial(rng: np.random.Generator, most_players: int = 8) -> Trial:
-    """One game with one head through a random link: ranges of up to 30, and some beyond, tol from 1e-10 to 1e-3."""
+    """One game with one head through a random link: ranges of up to 30, and some beyond, tol from
+    1e-10 to 1e-3.
+    """
     family = str(
         rng.choice(
             [

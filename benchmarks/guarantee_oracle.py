@@ -1,9 +1,10 @@
-"""Explanations of small games by enumeration in high precision, from a game's arrays alone: imports nothing of the
-core.
+"""Explanations of small games by enumeration in high precision, from a game's arrays alone: imports
+nothing of the core.
 
-Two precisions: the platform's long double, fast, with an estimate of its own error, is a screen; ball arithmetic
-(python-flint), slow and beyond doubt, decides where the screen cannot. f of every coalition comes first; every
-explanation is a linear map of it, written down from the definition in fractions or balls.
+Two precisions: the platform's long double, fast, with an estimate of its own error, is a screen;
+ball arithmetic (python-flint), slow and beyond doubt, decides where the screen cannot. f of every
+coalition comes first; every explanation is a linear map of it, written down from the definition in
+fractions or balls.
 """
 
 from __future__ import annotations
@@ -180,7 +181,9 @@ def size_rows(d: int, weights: Sequence[Any]) -> list[list[Any]]:
 
 
 def beta_shapley_rows(d: int, alpha: float, beta: float) -> list[list[Any]]:
-    """Beta Shapley (Kwon and Zou, 2022): C(d-1, s) B(s + beta, d - 1 - s + alpha) / B(alpha, beta) on size s."""
+    """Beta Shapley (Kwon and Zou, 2022): C(d-1, s) B(s + beta, d - 1 - s + alpha) / B(alpha, beta)
+    on size s.
+    """
     from flint import arb
 
     def log_beta(a: Any, b: Any) -> Any:
@@ -211,7 +214,9 @@ def semivalue_rows(d: int, *weights: float) -> list[list[Fraction]]:
 
 
 def owen_rows(d: int, *numbers: int) -> list[list[Fraction]]:
-    """Owen values: other groups are there as wholes, by Shapley weights, and other members of the own one likewise."""
+    """Owen values: other groups are there as wholes, by Shapley weights, and other members of the
+    own one likewise.
+    """
     groups = [[j for j in range(d) if numbers[j] == number] for number in sorted(set(numbers))]
     outer = shapley_weights(len(groups))
     rows = [[Fraction(0)] * (1 << d) for _ in range(d)]
@@ -231,7 +236,9 @@ def owen_rows(d: int, *numbers: int) -> list[list[Fraction]]:
 
 
 def index_rows(d: int, index: str) -> list[list[Fraction]]:
-    """Singles, then pairs i < j, of an interaction index, from the Moebius coefficients of the game."""
+    """Singles, then pairs i < j, of an interaction index, from the Moebius coefficients of the
+    game.
+    """
     sets = [[1 << j] for j in range(d)] + [
         [1 << i, 1 << j] for i in range(d) for j in range(i + 1, d)
     ]
@@ -255,10 +262,12 @@ def index_rows(d: int, index: str) -> list[list[Fraction]]:
 
 
 def _moebius_weight(index: str, order: int, t: int) -> Fraction:
-    """What the Moebius coefficient of a set of t players adds to each of its members, or pairs of members.
+    """What the Moebius coefficient of a set of t players adds to each of its members, or pairs of
+    members.
 
-    STII (Sundararajan et al., 2020) leaves the singles what they are and shares out larger sets among their pairs.
-    FSII and FBII (Tsai et al., 2023) are the best fits of order two; their coefficients are those of the papers.
+    STII (Sundararajan et al., 2020) leaves the singles what they are and shares out larger sets
+    among their pairs. FSII and FBII (Tsai et al., 2023) are the best fits of order two; their
+    coefficients are those of the papers.
     """
     if index == "BII":
         return Fraction(1, 1 << (t - order))
@@ -279,14 +288,17 @@ def _moebius_weight(index: str, order: int, t: int) -> Fraction:
 def lime_rows(
     d: int, kernel_width: float, ridge: float, n: int | None, features: tuple[int, ...] = ()
 ) -> list[list[Any]]:
-    """LIME's coefficients and intercept from the normal equations of the weighted ridge regression, in balls.
+    """LIME's coefficients and intercept from the normal equations of the weighted ridge regression,
+    in balls.
 
-    Samples: the document itself with weight 1/n, and every coalition with s = 1..d players removed with the probability
-    (n-1)/(n d) / C(d, s) times the kernel. Without n the document's own row and the ridge vanish, but for d = 1.
+    Samples: the document itself with weight 1/n, and every coalition with s = 1..d players removed
+    with the probability (n-1)/(n d) / C(d, s) times the kernel. Without n the document's own row
+    and the ridge vanish, but for d = 1.
     """
     from flint import arb, arb_mat, ctx
 
-    # Twice the bits of the ratios of the weights that decide the coefficients, those of up to two players absent.
+    # Twice the bits of the ratios of the weights that decide the coefficients, those of up to two
+    # players absent.
     largest = (100 * (1 - math.sqrt(1 - min(2, d) / d)) / kernel_width) ** 2
     ctx.prec = BITS + int(3 * largest)
     if d == 1 and n is None:

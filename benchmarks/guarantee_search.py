@@ -1,10 +1,11 @@
-"""The largest error over its bound: a search over games of few types, for every function of the library.
+"""The largest error over its bound: a search over games of few types, for every function of the
+library.
 
 Random games use up little of what `tol` allows. A climb starts from the best of some random recipes
-(`guarantee_type_games.py`) and changes it step by step: players from type to type, scores, values, the background, the
-empty coalition, the tolerance and the settings of the function. A change is kept if the ratio of the error to tol max|f|
-does not fall. If a tolerance is refused, the climb goes on with the smallest possible one, where every part of the error
-budget is at its smallest.
+(`guarantee_type_games.py`) and changes it step by step: players from type to type, scores, values,
+the background, the empty coalition, the tolerance and the settings of the function. A change is
+kept if the ratio of the error to tol max|f| does not fall. If a tolerance is refused, the climb
+goes on with the smallest possible one, where every part of the error budget is at its smallest.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Climb(NamedTuple):
     defects: tuple[str, ...]  # crashes, answers that are not numbers, tolerances that do not work
 
 
-# --- the ratio of one recipe ----------------------------------------------------------------------------------------
+# --- the ratio of one recipe ----------------------------------------------------------------------
 
 
 class Score(NamedTuple):
@@ -71,7 +72,9 @@ class Score(NamedTuple):
 
 
 def score_of(recipe: Recipe, again: bool = True) -> Score:
-    """Compute the ratio of a recipe; if its tolerance is refused, that of the smallest possible one."""
+    """Compute the ratio of a recipe; if its tolerance is refused, that of the smallest possible
+    one.
+    """
     what, trial, settings = recipe.question()
     try:
         ours = answer(what, trial.asked, trial.tol, settings)
@@ -98,7 +101,7 @@ def score_of(recipe: Recipe, again: bool = True) -> Score:
     return Score(recipe, decided_ratio(question, trial.game, link, ours, trial.tol))
 
 
-# --- changes --------------------------------------------------------------------------------------------------------
+# --- changes --------------------------------------------------------------------------------------
 
 
 def changed(rng: np.random.Generator, recipe: Recipe) -> Recipe:
@@ -137,7 +140,9 @@ def _other_counts(rng: np.random.Generator, recipe: Recipe) -> Recipe:
 
 
 def _moved(rng: np.random.Generator, x: Array) -> Array:
-    """Change one number by a step of random size, or set it to its neighbor or to a round number."""
+    """Change one number by a step of random size, or set it to its neighbor or to a round
+    number.
+    """
     x = x.copy()
     h = int(rng.integers(x.shape[0]))
     t = int(rng.integers(x.shape[1]))
@@ -227,7 +232,7 @@ def _other_lime_options(
     return width, ridge, number, chosen
 
 
-# --- climbs ---------------------------------------------------------------------------------------------------------
+# --- climbs ---------------------------------------------------------------------------------------
 
 
 def climb(rng: np.random.Generator, what: str, evaluations: int) -> Climb:
@@ -272,11 +277,13 @@ def call_of(recipe: Recipe) -> str:
     return f"Recipe({', '.join(fields)})"
 
 
-# --- a run ----------------------------------------------------------------------------------------------------------
+# --- a run ----------------------------------------------------------------------------------------
 
 
 def run(games: int, seed: int, processes: int, only: str | None = None) -> int:
-    """Climb until this many games were evaluated, shared out like the random ones; report the largest ratios."""
+    """Climb until this many games were evaluated, shared out like the random ones; report the
+    largest ratios.
+    """
     shares = SHARES if only is None else {only: 100}
     tasks = []
     for what, share in shares.items():

@@ -1,13 +1,16 @@
-"""Explanations as linear functionals of moments by size: their weights, from the definitions, in ball arithmetic.
+"""Explanations as linear functionals of moments by size: their weights, from the definitions, in
+ball arithmetic.
 
-The moments of a game, for m = 0..d players present, are those of `guarantee_types.py`: mean(m), present_t(m) for a player
-of type t, both_tu(m) for one of each of two types, and chosen(m), the sum of present over the players in LIME's surrogate
-model. A `Row` has the weights of one number of an answer.
+The moments of a game, for m = 0..d players present, are those of `guarantee_types.py`: mean(m),
+present_t(m) for a player of type t, both_tu(m) for one of each of two types, and chosen(m), the sum
+of present over the players in LIME's surrogate model. A `Row` has the weights of one number of an
+answer.
 
-*Semivalues.* With the probability q_s that s others are present, a coalition of m players that contains j is one of
-C(d-1, m-1), so phi_j = sum_m q_{m-1} d/m present(m) - q_m d/(d-m) (mean(m) - present(m)). *Indices of pairs* follow the
-same way from second differences. *LIME* is the solution of its normal equations, which players that are exchanged leave
-as they are, so that the matrix has one number on its diagonal and one off it.
+*Semivalues.* With the probability q_s that s others are present, a coalition of m players that
+contains j is one of C(d-1, m-1), so phi_j = sum_m q_{m-1} d/m present(m) - q_m d/(d-m)
+(mean(m) - present(m)). *Indices of pairs* follow the same way from second differences. *LIME* is
+the solution of its normal equations, which players that are exchanged leave as they are, so that
+the matrix has one number on its diagonal and one off it.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ LONG = np.longdouble
 LONG_EPS = float(np.finfo(LONG).eps)
 # Numbers as long doubles, or as balls in an array of objects.
 Numbers = NDArray[Any]
-# Bits of the balls from which weights are rounded to long doubles, beyond those that cancel in them.
+# Bits of the balls from which weights are rounded to long doubles, beyond those that cancel in
+# them.
 WEIGHT_BITS = 400
 # Binary digits of the integer that becomes a long double.
 LONG_BITS = 64
@@ -55,7 +59,9 @@ def rows_of(
     settings: tuple[Any, ...],
     bits: int | None,
 ) -> tuple[list[Row], NDArray[np.intp]]:
-    """Return the different numbers of an answer, and for each number of the answer which of them it is."""
+    """Return the different numbers of an answer, and for each number of the answer which of them it
+    is.
+    """
     d = types.d
     T = len(types.counts)
     if what == "by size":
@@ -97,7 +103,9 @@ def _lime_row(weights: dict[str, Numbers], t: int, chosen: bool, d: int, k: int)
 def _pair_rows(
     what: str, types: Types, settings: tuple[Any, ...], bits: int | None
 ) -> tuple[list[Row], NDArray[np.intp]]:
-    """Return the rows of singles (for "index") and pairs, and which of them every entry of the triangle is."""
+    """Return the rows of singles (for "index") and pairs, and which of them every entry of the
+    triangle is.
+    """
     d = types.d
     T = len(types.counts)
     index = settings[0] if settings else "SII"
@@ -124,7 +132,9 @@ def _pair_rows(
 
 
 def _moduli(weights: dict[str, Numbers], d: int, k: int = 0) -> float:
-    """Bound a functional of moments of |f| <= 1: present(m) is at most m/d, and chosen(m) at most k m/d."""
+    """Bound a functional of moments of |f| <= 1: present(m) is at most m/d, and chosen(m) at most k
+    m/d.
+    """
     share = np.arange(d + 1) / d
     bounds = {"mean": np.ones(d + 1), "present": share, "both": share, "chosen": k * share}
     factor = {"present": 2.0} if "both" in weights else {}
@@ -135,7 +145,7 @@ def _moduli(weights: dict[str, Numbers], d: int, k: int = 0) -> float:
     return total
 
 
-# --- weights in balls -----------------------------------------------------------------------------------------------
+# --- weights in balls -----------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=32)
@@ -160,7 +170,9 @@ def _converted(
 
 
 def _cancelling_bits(d: int, width: float, ridge: float, n: int | None, k: int) -> int:
-    """Return a generous number of bits that LIME's weights lose, from the ratio of the kernel's first weights."""
+    """Return a generous number of bits that LIME's weights lose, from the ratio of the kernel's
+    first weights.
+    """
     log_ratio = (100 * (1 - math.sqrt(1 - min(2, d) / d)) / width) ** 2 / 2
     return int(5 * log_ratio) + (3 * n.bit_length() if n else 0)
 
@@ -190,7 +202,9 @@ def _balls(what: str, d: int, settings: tuple[Any, ...]) -> Weights:
 
 
 def _single_weights(d: int, q: Sequence[Any]) -> Weights:
-    """Turn probabilities (d,) of the number of others that are present into the weights of a semivalue."""
+    """Turn probabilities (d,) of the number of others that are present into the weights of a
+    semivalue.
+    """
     from flint import arb
 
     joined = [arb(0)] + [q[m - 1] * d / m for m in range(1, d + 1)]
@@ -202,7 +216,9 @@ def _single_weights(d: int, q: Sequence[Any]) -> Weights:
 
 
 def _pair_weights(d: int, q: Sequence[Any]) -> Weights:
-    """Do the same for second differences, with probabilities (d-1,) of the number of others of a pair."""
+    """Do the same for second differences, with probabilities (d-1,) of the number of others of a
+    pair.
+    """
     from flint import arb
 
     both = [arb(0)] * (d + 1)
@@ -222,7 +238,9 @@ def _pair_weights(d: int, q: Sequence[Any]) -> Weights:
 
 
 def size_probabilities(what: str, d: int, settings: tuple[Any, ...]) -> list[Any]:
-    """Return the weights (d,) of s = 0..d-1 others in a value, or in the single players of an index."""
+    """Return the weights (d,) of s = 0..d-1 others in a value, or in the single players of an
+    index.
+    """
     from flint import arb
 
     index = what.removeprefix("singles ")
@@ -274,7 +292,9 @@ def _binomial(n: int, p: Any) -> list[Any]:
 
 
 def beta_probabilities(d: int, alpha: int, beta: int) -> list[Any]:
-    """Return C(d-1, s) B(s + beta, d - 1 - s + alpha) / B(alpha, beta) for s = 0..d-1 (Kwon and Zou, 2022)."""
+    """Return C(d-1, s) B(s + beta, d - 1 - s + alpha) / B(alpha, beta) for s = 0..d-1 (Kwon and
+    Zou, 2022).
+    """
     from flint import arb
 
     # Successive quotients, beginning with B(beta, d - 1 + alpha) / B(alpha, beta).
@@ -302,10 +322,12 @@ def kernel_weights(d: int, width: float) -> list[Any]:
 
 
 def lime_weights(d: int, width: float, ridge: float, n: int | None, k: int) -> Weights:
-    """Return the weights of LIME's coefficients and intercept with k of d > 1 features, for f relative to f(all).
+    """Return the weights of LIME's coefficients and intercept with k of d > 1 features, for f
+    relative to f(all).
 
-    The normal equations have the weights q_s of samples with s players absent: 1/n for the document, (n-1)/(n d) pi(s)
-    for s = 1..d. With A = sum q, a = E[Z_i], b = E[Z_i Z_j] for i != j, all times A, and rho = ridge/n,
+    The normal equations have the weights q_s of samples with s players absent: 1/n for the
+    document, (n-1)/(n d) pi(s) for s = 1..d. With A = sum q, a = E[Z_i], b = E[Z_i Z_j] for i != j,
+    all times A, and rho = ridge/n,
 
         (a - b + rho) coef_i + (b - a^2/A) sum coef = E[q Z_i f] - a/A E[q f],   intercept = E[q f]/A - a/A sum coef.
     """

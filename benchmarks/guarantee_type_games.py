@@ -1,7 +1,7 @@
 """Random games of few types of players for the attack on the guarantee, with 10 to 5,000 players.
 
-A `Recipe` has the numbers of each type once, so that a search can change it; `question` makes the game and the settings
-that `guarantee_functions.answer` takes.
+A `Recipe` has the numbers of each type once, so that a search can change it; `question` makes the
+game and the settings that `guarantee_functions.answer` takes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from attn_closed_form.game.links import Link
 from .guarantee_functions import BETAS, INDICES, LIME, PROBABILITIES
 from .guarantee_games import Trial
 
-# How the games are shared out, in percent: LIME has the longest chain of rules, and its defaults are what people use.
+# How the games are shared out, in percent: LIME has the longest chain of rules, and its defaults
+# are what people use.
 SHARES = {
     "lime": 34,
     "lime, odd settings": 20,
@@ -47,8 +48,8 @@ FAMILIES = (
     "mixed absence",
     "huge empty value",
 )
-# Numbers of players, the part of the games with at most as many, and the lengths of longer games: few, because LIME's
-# rules depend on the length and take up to a second to make.
+# Numbers of players, the part of the games with at most as many, and the lengths of longer games:
+# few, because LIME's rules depend on the length and take up to a second to make.
 LENGTHS = ((10, 30, 0.15), (30, 120, 0.65), (120, 300, 0.13))
 LONG_LENGTHS = (400, 500, 700, 1000, 1428, 2000, 3000, 5000)
 # The longest game of each function, plain and linked: those with O(d^2) steps take seconds beyond.
@@ -62,12 +63,14 @@ LONGEST = {
     "owen": (400, 200),
 }
 LONGEST_OTHERS = (5000, 1000)
-# From this length on, LIME's default tolerance leaves only its slow route for some games, which takes up to a minute.
+# From this length on, LIME's default tolerance leaves only its slow route for some games, which
+# takes up to a minute.
 LONGEST_OF_LIME_BY_DEFAULT = 1000
 # Most counts of all types that the oracle goes through.
 MOST_COUNTS = 30_000
 DEFAULT_TOL = 1e-10
-# Links: the even parts of activations that hidden layers use, and the largest arguments of each link.
+# Links: the even parts of activations that hidden layers use, and the largest arguments of each
+# link.
 EVEN_PARTS = ("x tanh", "log cosh", "x erf", "x tanh cubic")
 REACHES = {"sigmoid": (0.5, 2.0, 5.0, 15.0, 40.0), "exp": (0.3, 1.0, 3.0, 8.0)}
 REACH_OF_EVEN_PARTS = (0.5, 2.0, 5.0, 12.0)
@@ -75,7 +78,9 @@ WIDTHS = (*LIME[0], 8.0, 15.0, 40.0, 60.0, 100.0, 400.0)
 
 
 class Recipe(NamedTuple):
-    """A question about a game of T types with H heads; log-masses of -inf are those of deleted players."""
+    """A question about a game of T types with H heads; log-masses of -inf are those of deleted
+    players.
+    """
 
     what: str
     family: str
@@ -156,7 +161,9 @@ def random_recipe(
 
 
 def _counts(rng: np.random.Generator, family: str, longest: int) -> tuple[int, ...]:
-    """Draw the players of each type: up to two single ones, and up to three groups of equal ones."""
+    """Draw the players of each type: up to two single ones, and up to three groups of equal
+    ones.
+    """
     while True:
         d = _length(rng, longest)
         singles = int(rng.integers(0, 3))
@@ -268,7 +275,9 @@ def _linked(rng: np.random.Generator, recipe: Recipe) -> Recipe:
 
 
 def random_options(rng: np.random.Generator, what: str, T: int) -> tuple[Any, ...]:
-    """Draw the settings of a function: for LIME types in the surrogate model, for Owen values the group of each type."""
+    """Draw the settings of a function: for LIME types in the surrogate model, for Owen values the
+    group of each type.
+    """
     if what == "lime":
         return 25.0, 1.0, 5000, ()
     if what.startswith("lime"):

@@ -1,18 +1,22 @@
-"""Explanations of games with few types of players, by counting them: an oracle for games of thousands of players.
+"""Explanations of games with few types of players, by counting them: an oracle for games of
+thousands of players.
 
-Players with equal scores and values, present and absent, are of one type, and f of a coalition depends on how many of
-each type are present. There are prod (n_t + 1) such counts c, few enough to enumerate where 2^d coalitions are not. With
-h(c) = prod C(n_t, c_t) / C(d, m), the share of c among the coalitions of m = sum c_t present players,
+Players with equal scores and values, present and absent, are of one type, and f of a coalition
+depends on how many of each type are present. There are prod (n_t + 1) such counts c, few enough to
+enumerate where 2^d coalitions are not. With h(c) = prod C(n_t, c_t) / C(d, m), the share of c among
+the coalitions of m = sum c_t present players,
 
     mean(m)       = E[f | m present]                    = sum_c h(c) f(c)
     present_t(m)  = E[f, j present | m present]         = sum_c h(c) c_t / n_t f(c)                  j of type t
     both_tu(m)    = E[f, i and j present | m present],    c_t c_u / (n_t n_u), or c_t (c_t - 1) / (n_t (n_t - 1)),
 
-and every explanation is a linear functional of these moments, whose weights only depend on d and the settings
-(`guarantee_sizes.py`). Owen values are Shapley values of the members of a group, averaged over the other groups.
+and every explanation is a linear functional of these moments, whose weights only depend on d and
+the settings (`guarantee_sizes.py`). Owen values are Shapley values of the members of a group,
+averaged over the other groups.
 
-Everything is computed twice by the same formulas: in the platform's long double, with a bound of its error, and in ball
-arithmetic (python-flint) where that bound does not decide. Nothing of the core is imported: a game is its arrays.
+Everything is computed twice by the same formulas: in the platform's long double, with a bound of
+its error, and in ball arithmetic (python-flint) where that bound does not decide. Nothing of the
+core is imported: a game is its arrays.
 """
 
 from __future__ import annotations
@@ -29,11 +33,13 @@ from numpy.typing import ArrayLike, NDArray
 from .guarantee_oracle import shapley_weights
 from .guarantee_sizes import LONG, LONG_EPS, Numbers, long_doubles, rows_of
 
-# Precisions of the balls that are tried in turn, in bits. The last one is for kernels whose weights fall like e^-1000.
+# Precisions of the balls that are tried in turn, in bits. The last one is for kernels whose weights
+# fall like e^-1000.
 BITS = (320, 960, 4800, 24_000)
 # The ratio of the error to its bound must be known this well.
 RESOLUTION = 1e-3
-# A screen accepts results with at most this share of the allowed error; balls decide about all others.
+# A screen accepts results with at most this share of the allowed error; balls decide about all
+# others.
 SCREENED = 0.25
 # Scores further apart than this underflow in long double.
 LARGEST_SPREAD = 10_000.0
@@ -75,7 +81,8 @@ class Values(NamedTuple):
 
 
 def types_of(game: Any, marks: ArrayLike | None = None) -> Types:
-    """Find the types of a game's players; players with different `marks` (d,) are of different types.
+    """Find the types of a game's players; players with different `marks` (d,) are of different
+    types.
 
     >>> from attn_closed_form import PooledGame
     >>> types_of(PooledGame.from_scores([0.5, 2.0, 0.5, 0.5], [1.0, 3.0, 1.0, 1.0])).counts
@@ -91,7 +98,7 @@ def types_of(game: Any, marks: ArrayLike | None = None) -> Types:
     return Types(tuple(counts.tolist()), first, member.reshape(-1))
 
 
-# --- f of all counts ----------------------------------------------------------------------------------------------
+# --- f of all counts ------------------------------------------------------------------------------
 
 
 def numbers_of(x: ArrayLike, bits: int | None) -> Numbers:
@@ -107,10 +114,11 @@ def numbers_of(x: ArrayLike, bits: int | None) -> Numbers:
 
 
 def values_by_counts(game: Any, types: Types, link: Link | None, bits: int | None = None) -> Values:
-    """Compute f of all counts, in balls of this precision or, by default, in long double with a bound of its error.
+    """Compute f of all counts, in balls of this precision or, by default, in long double with a
+    bound of its error.
 
-    Long doubles: a mass e^(s - top) has a relative error of |s - top| + 5 roundings, a sum over T types another 2 T + 2,
-    so a mean of values has an error of twice that, times the largest value.
+    Long doubles: a mass e^(s - top) has a relative error of |s - top| + 5 roundings, a sum over T
+    types another 2 T + 2, so a mean of values has an error of twice that, times the largest value.
     """
     if bits is not None:
         from flint import ctx
@@ -138,7 +146,9 @@ def values_by_counts(game: Any, types: Types, link: Link | None, bits: int | Non
 
 
 def _head(game: Any, h: int, types: Types, bits: int | None) -> tuple[Numbers, float, float]:
-    """Return the mean of one head for all counts, its largest value, and the roundings of the mean."""
+    """Return the mean of one head for all counts, its largest value, and the roundings of the
+    mean.
+    """
     state = {
         "present": (game.s[h, types.first], game.v[h, types.first]),
         "absent": (game.s_absent[h, types.first], game.v_absent[h, types.first]),
@@ -148,7 +158,8 @@ def _head(game: Any, h: int, types: Types, bits: int | None) -> tuple[Numbers, f
     all_values = np.concatenate([v for _, v in state.values()])
     with_mass = all_scores > -np.inf
     top = float(all_scores[with_mass].max())
-    # Values are taken relative to one of them, so that a constant head is a number without an error.
+    # Values are taken relative to one of them, so that a constant head is a number without an
+    # error.
     base = float(all_values[with_mass][0])
     mass = {}
     moment = {}
@@ -170,7 +181,9 @@ def _head(game: Any, h: int, types: Types, bits: int | None) -> tuple[Numbers, f
 
 
 def _sum_over_types(each: dict[str, Numbers], types: Types) -> Numbers:
-    """Add c_t times what a present player of type t contributes, n_t - c_t times an absent one, and the background."""
+    """Add c_t times what a present player of type t contributes, n_t - c_t times an absent one, and
+    the background.
+    """
     total: Numbers = each["background"][0]
     T = len(types.counts)
     for t, n in enumerate(types.counts):
@@ -238,7 +251,8 @@ def _x_tanh_cubic(x: Numbers) -> Numbers:
     return x * np.tanh(root * (x + 44715 * x * x * x / 10**6)) / 2
 
 
-# Links by their names: probabilities, risks, and the even parts of activations, which hidden layers use.
+# Links by their names: probabilities, risks, and the even parts of activations, which hidden layers
+# use.
 LINKS: dict[str, Callable[[Numbers], Numbers]] = {
     "sigmoid": _sigmoid,
     "exp": np.exp,
@@ -249,7 +263,7 @@ LINKS: dict[str, Callable[[Numbers], Numbers]] = {
 }
 
 
-# --- moments by size ------------------------------------------------------------------------------------------------
+# --- moments by size ------------------------------------------------------------------------------
 
 
 class Sizes(NamedTuple):
@@ -307,7 +321,9 @@ Moments = dict[tuple[Any, ...], Numbers]
 def moments_by_size(
     f: Numbers, counts: tuple[int, ...], bits: int | None, pairs: bool = False
 ) -> Moments:
-    """Return ("mean",), ("present", t) and, with `pairs`, ("both", t, u) for t <= u, each (d+1,) over m = 0..d."""
+    """Return ("mean",), ("present", t) and, with `pairs`, ("both", t, u) for t <= u, each (d+1,)
+    over m = 0..d.
+    """
     sizes = sizes_of(counts, bits)
 
     def by_size(x: Numbers) -> Numbers:
@@ -328,7 +344,8 @@ def moments_by_size(
 def owen_moments(
     f: Numbers, types: Types, groups: Sequence[int], bits: int | None
 ) -> list[Moments]:
-    """Return the moments of the members of each group, averaged over which other groups are present.
+    """Return the moments of the members of each group, averaged over which other groups are
+    present.
 
     `groups` has the number of the group of every type, 0..M-1.
     """
@@ -352,11 +369,13 @@ def owen_moments(
     return out
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 class Question(NamedTuple):
-    """A function of `guarantee_functions.py` with its settings, asked about the players of a game by type."""
+    """A function of `guarantee_functions.py` with its settings, asked about the players of a game
+    by type.
+    """
 
     what: str  # without what follows a comma
     settings: tuple[Any, ...]
@@ -388,7 +407,8 @@ def largest_ratio(
     tol: float,
     settings: tuple[Any, ...],
 ) -> float:
-    """Return the largest error over tol max|f|, rounded up; it is decided in balls unless it is safely small.
+    """Return the largest error over tol max|f|, rounded up; it is decided in balls unless it is
+    safely small.
 
     >>> from attn_closed_form import PooledGame, shapley
     >>> game = PooledGame.from_scores([0.5] + 40 * [0.1], [1.0] + 40 * [-2.0])
@@ -415,11 +435,13 @@ class Estimate(NamedTuple):
 def estimated_ratio(
     question: Question, game: Any, link: Link | None, ours: NDArray[Any], tol: float
 ) -> Estimate:
-    """Return the ratio in long double; the bound of its error is infinite if they do not have the digits.
+    """Return the ratio in long double; the bound of its error is infinite if they do not have the
+    digits.
 
-    A moment of size m is a sum of products of relative errors T + 6, so with the error e of f it is wrong by at most
-    e + (n_m + T + 8) roundings of max|f|, n_m the number of counts of that size; a functional of them multiplies that
-    by the sum of its weights' moduli (`Row.norm`) and adds d + 4 roundings.
+    A moment of size m is a sum of products of relative errors T + 6, so with the error e of f it is
+    wrong by at most e + (n_m + T + 8) roundings of max|f|, n_m the number of counts of that size; a
+    functional of them multiplies that by the sum of its weights' moduli (`Row.norm`) and adds d + 4
+    roundings.
     """
     T = len(question.types.counts)
     with np.errstate(all="ignore"):
@@ -477,7 +499,9 @@ def exact_answers(
 def _answers(
     question: Question, f: Numbers, bits: int | None
 ) -> tuple[Numbers, NDArray[Any], NDArray[np.intp]]:
-    """Return the different numbers of an answer, their norms (`Row.norm`), and which of them each number is."""
+    """Return the different numbers of an answer, their norms (`Row.norm`), and which of them each
+    number is.
+    """
     types = question.types
     # Everything but means by size is a difference, so f is taken relative to the grand coalition.
     everyone = f.reshape(-1)[-1]
@@ -509,7 +533,8 @@ def _owen_answers(
         rows, _ = rows_of("shapley", group_types, (), (), bits)
         for t, row in zip(inside, rows, strict=True):
             exact[t] = row.apply(moments)
-            # An average over 2^(M-1) sets of groups costs a rounding for each of them, far below those of the sums.
+            # An average over 2^(M-1) sets of groups costs a rounding for each of them, far below
+            # those of the sums.
             norms[t] = 4 * row.norm
     return _array(exact, bits), norms, types.member
 

@@ -1,12 +1,15 @@
-"""Functions that all benchmarks share: a timer, an error measure, and a report that keeps error and time together.
+"""Functions that all benchmarks share: a timer, an error measure, and a report that keeps error and
+time together.
 
-A benchmark makes a list of rows (plain dictionaries), a few bars, and calls `report`, which prints the table, writes
-`results/NAME.json` with the machine, the versions and the seed, and returns whether every bar was met:
+A benchmark makes a list of rows (plain dictionaries), a few bars, and calls `report`, which prints
+the table, writes `results/NAME.json` with the machine, the versions and the seed, and returns
+whether every bar was met:
 
     rows = [{"case": "one document", "method": "closed form", "error": 1e-15, "seconds": best_of(run).best}]
     report("gradient", rows, bars=[Bar("speed-up", 40.0, ">=", 10.0)], seed=0, settings={"K": 6})
 
-Column names that mean something: `seconds` is printed in a unit that fits, `error` in scientific notation.
+Column names that mean something: `seconds` is printed in a unit that fits, `error` in scientific
+notation.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ Row = Mapping[str, Any]
 
 
 class Timing(NamedTuple):
-    """Seconds per call: the best of the repeats (the least disturbed one), their median, and how many there were."""
+    """Seconds per call: the best of the repeats (the least disturbed one), their median, and how
+    many there were.
+    """
 
     best: float
     median: float
@@ -60,14 +65,17 @@ class Bar(NamedTuple):
 
 
 def module_of(name: str) -> str:
-    """Return the module that writes `results/NAME.json`: an experiment of the papers, or a benchmark of ours."""
+    """Return the module that writes `results/NAME.json`: an experiment of the papers, or a
+    benchmark of ours.
+    """
     if (Path(__file__).parent / "papers" / f"{name}.py").is_file():
         return f"benchmarks.papers.{name}"
     return f"benchmarks.{name}"
 
 
 def best_of(function: Callable[[], Any], repeats: int = 7, warm_up: int = 1) -> Timing:
-    """Time of `function()`: best of `repeats`, after `warm_up` calls that are not counted (compilation, caches).
+    """Time of `function()`: best of `repeats`, after `warm_up` calls that are not counted
+    (compilation, caches).
 
     JAX returns before it has computed, so a JAX result is waited for inside the measured time.
     """
@@ -91,7 +99,9 @@ def best_of(function: Callable[[], Any], repeats: int = 7, warm_up: int = 1) -> 
 
 
 def _waiting(function: Callable[[], Any]) -> Callable[[], Any]:
-    """`function`, returning only when its JAX results are there; other results pass at the cost of one type test."""
+    """`function`, returning only when its JAX results are there; other results pass at the cost of
+    one type test.
+    """
     import jax
 
     def run() -> Any:
@@ -159,7 +169,8 @@ def machine() -> dict[str, Any]:
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
-        # Runnable processes in the last minute: well above the cores, and the times are those of a busy machine.
+        # Runnable processes in the last minute: well above the cores, and the times are those of a
+        # busy machine.
         "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),

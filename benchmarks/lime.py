@@ -1,11 +1,12 @@
 """LIME's limit against the official lime package: `python -m benchmarks.lime`.
 
-The package explains a document of 106 words with 1,000, 5,000 and 50,000 samples, its default kernel and ridge,
-`bow=False` and a mask, all features; `classifier_fn` is the model's own prediction, or `game.value` on the mask, which
-is as cheap as a classifier gets. The error is the largest deviation from the limit over the largest coefficient; the
-limit here comes by the recursion over sizes, a route that the fast path does not share. The spread is the same between
-two runs. The ratio is the smaller one of wall-clock times and of processor times: on a busy machine a long run waits
-more often than a short one, and the first alone would flatter us.
+The package explains a document of 106 words with 1,000, 5,000 and 50,000 samples, its default
+kernel and ridge, `bow=False` and a mask, all features; `classifier_fn` is the model's own
+prediction, or `game.value` on the mask, which is as cheap as a classifier gets. The error is the
+largest deviation from the limit over the largest coefficient; the limit here comes by the recursion
+over sizes, a route that the fast path does not share. The spread is the same between two runs. The
+ratio is the smaller one of wall-clock times and of processor times: on a busy machine a long run
+waits more often than a short one, and the first alone would flatter us.
 """
 
 from __future__ import annotations
@@ -174,7 +175,9 @@ def official(
     num_samples: int,
     runs: int,
 ) -> tuple[float, float, list[Array]]:
-    """Seconds of the fastest run of the package by the clock and by the processor, and the coefficients of each."""
+    """Seconds of the fastest run of the package by the clock and by the processor, and the
+    coefficients of each.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from lime.lime_text import LimeTextExplainer
@@ -204,7 +207,9 @@ def official(
 
 
 def large_games() -> dict[str, PooledGame]:
-    """One head, 1,000 players: replaced by [UNK], or deleted with nothing else there, which needs the most nodes."""
+    """One head, 1,000 players: replaced by [UNK], or deleted with nothing else there, which needs
+    the most nodes.
+    """
     rng = np.random.default_rng(SEED)
     s, v, s_absent, v_absent = rng.normal(size=(4, 1000))
     return {

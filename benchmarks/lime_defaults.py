@@ -1,14 +1,17 @@
-"""Is `lime_limit` what the lime package converges to with every default, on the probability of a real classifier?
+"""Is `lime_limit` what the lime package converges to with every default, on the probability of a
+real classifier?
 
-`LimeTextExplainer().explain_instance(text, predict_proba)` deletes words (`bow=True`), explains the probability, weighs
-5,000 samples with a kernel of width 25 and refits on ten features. For a model of one head without positions all of
-that has an exact limit: the game of words, deleted, through the logistic function. Here the package runs 24 times on
-each of 20 texts with the shipped model. Counted are the words whose mean coefficient is within four standard errors of
-the limit, and how many of the ten words that the package chooses most often are among the ten of the limit. Words with
-nearly equal coefficients change places from run to run: the table has how often the package chose the same ten itself.
+`LimeTextExplainer().explain_instance(text, predict_proba)` deletes words (`bow=True`), explains the
+probability, weighs 5,000 samples with a kernel of width 25 and refits on ten features. For a model
+of one head without positions all of that has an exact limit: the game of words, deleted, through
+the logistic function. Here the package runs 24 times on each of 20 texts with the shipped model.
+Counted are the words whose mean coefficient is within four standard errors of the limit, and how
+many of the ten words that the package chooses most often are among the ten of the limit. Words with
+nearly equal coefficients change places from run to run: the table has how often the package chose
+the same ten itself.
 
-The texts are lower case because the package tells "Film" from "film", which the model does not. Run with `python -m
-benchmarks.lime_defaults`; it needs the extra interop.
+The texts are lower case because the package tells "Film" from "film", which the model does not. Run
+with `python -m benchmarks.lime_defaults`; it needs the extra interop.
 """
 
 from __future__ import annotations
@@ -57,7 +60,9 @@ STANDARD_ERRORS = 4.0
 
 
 def word_game(model: TextClassifier, text: str) -> tuple[LinkedGame, list[str]]:
-    """The probability of the second class as a game of the distinct words of a text, deleted; and the words."""
+    """The probability of the second class as a game of the distinct words of a text, deleted; and
+    the words.
+    """
     words = text.split()
     game = pooled_game(model.weights, model.read(text).data, players="words", absent="deleted")
     return game.through("sigmoid", scale=1 / model.temperature), list(dict.fromkeys(words))
@@ -66,7 +71,9 @@ def word_game(model: TextClassifier, text: str) -> tuple[LinkedGame, list[str]]:
 def package_runs(
     model: TextClassifier, text: str, words: list[str], runs: int, features: int
 ) -> tuple[Array, list[frozenset[str]]]:
-    """Coefficients (runs, d) of the package with its defaults; and its sets of chosen features, one per run."""
+    """Coefficients (runs, d) of the package with its defaults; and its sets of chosen features, one
+    per run.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from lime.lime_text import LimeTextExplainer

@@ -1,14 +1,17 @@
-"""Make the table of simple fractions that `attn_closed_form.game.links` uses for the logistic function on [-R, R].
+"""Make the table of simple fractions that `attn_closed_form.game.links` uses for the logistic
+function on [-R, R].
 
-h(x) = tanh(sqrt(x)/2) / (2 sqrt(x)) is a Stieltjes function, so a rational function of type [M-1/M] that equals it at
-2M positive points has negative poles -y_m^2 and positive residues r_m, whatever the points are. Multiplied by f, with
-x = f^2, it is an odd approximation of the logistic function less 1/2:
+h(x) = tanh(sqrt(x)/2) / (2 sqrt(x)) is a Stieltjes function, so a rational function of type [M-1/M]
+that equals it at 2M positive points has negative poles -y_m^2 and positive residues r_m, whatever
+the points are. Multiplied by f, with x = f^2, it is an odd approximation of the logistic function
+less 1/2:
 
     1/(1 + e^-f) = 1/2 + sum_m r_m f / (f^2 + y_m^2) + error.
 
-The points are moved until the errors between them are about equal, which is what the best approximation has. The
-stored bound of an entry is the one that `proofs_check/links.py` proves in ball arithmetic for the very float64 numbers
-that are stored. Run with `python -m benchmarks.link_poles` (needs mpmath and python-flint; about a minute). It writes
+The points are moved until the errors between them are about equal, which is what the best
+approximation has. The stored bound of an entry is the one that `proofs_check/links.py` proves in
+ball arithmetic for the very float64 numbers that are stored. Run with `python -m
+benchmarks.link_poles` (needs mpmath and python-flint; about a minute). It writes
 `attn_closed_form/game/engine/links.npz`.
 """
 
@@ -46,7 +49,8 @@ RANGES = (
     50.0,
     64.0,
 )
-# An entry is kept if its error lies between these; smaller ones would be lost in the rounding of the float64 numbers.
+# An entry is kept if its error lies between these; smaller ones would be lost in the rounding of
+# the float64 numbers.
 WORST = 0.05
 BEST = 5e-15
 # The proof chooses its degree from the bound, so that repeating it gives a slightly different one.
@@ -56,7 +60,9 @@ ROUNDS = 25
 
 
 def interpolate(points: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The y and r of the fraction in x = f^2 that equals h at the squares of 2M points, by rising y."""
+    """The y and r of the fraction in x = f^2 that equals h at the squares of 2M points, by rising
+    y.
+    """
     import mpmath as mp
 
     n = len(points)

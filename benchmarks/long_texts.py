@@ -2,12 +2,14 @@
 
     python -m benchmarks.long_texts
 
-Explains texts of 10 to 20,000 different words with every default, each in a process of its own, whose memory is
-measured. A page explains the same texts while a second client asks about a short one again and again: how long does
-the second client wait at most? Then 300 random texts of hostile shape are explained: long runs of one character,
-punctuation, combining characters, right-to-left marks, and lines of a megabyte.
+Explains texts of 10 to 20,000 different words with every default, each in a process of its own,
+whose memory is measured. A page explains the same texts while a second client asks about a short
+one again and again: how long does the second client wait at most? Then 300 random texts of hostile
+shape are explained: long runs of one character, punctuation, combining characters, right-to-left
+marks, and lines of a megabyte.
 
-The model has one head and no positions, as the table model of `train` has, and 20,000 words with random numbers.
+The model has one head and no positions, as the table model of `train` has, and 20,000 words with
+random numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from .harness import Bar, report
 from .web import post, server
 
 SEED = 0
-#: Different words of a text, and the seconds that its default explanation may take (the bars of issue 41).
+#: Different words of a text, and the seconds that its default explanation may take (the bars of
+#: issue 41).
 LIMITS = {10: 0.05, 100: 0.1, 1_000: 1.0, 5_000: 5.0, 20_000: 20.0}
 MEGABYTES = 500
 WAIT = 0.2  # seconds that another client of the page may wait
@@ -47,7 +50,8 @@ SHAPES = (
 
 
 def main() -> int:
-    # Thousands of random words have values that cancel: 1e-9 is guaranteed there, and the result says so.
+    # Thousands of random words have values that cancel: 1e-9 is guaranteed there, and the result
+    # says so.
     warnings.simplefilter("ignore", ToleranceWarning)
     if sys.argv[1:2] == ["--one"]:
         return explain_one(sys.argv[2], int(sys.argv[3]))
@@ -76,7 +80,9 @@ def main() -> int:
 
 
 def random_model() -> TextClassifier:
-    """A model like that of `train`: one head without positions, whose log-masses range over some ten e-folds."""
+    """A model like that of `train`: one head without positions, whose log-masses range over some
+    ten e-folds.
+    """
     names = ["[CLS]", "[UNK]", *(f"word{i}" for i in range(max(LIMITS)))]
     weights = random_weights(
         seed=SEED, D=len(names), T_max=None, K=1, d_e=16, d_att=8, d_out=8, score_scale=2.0
@@ -92,7 +98,9 @@ def text_of(words: int) -> str:
 
 
 def explain_one(path: str, words: int) -> int:
-    """Explain one text with every default, the second time with a clock; print seconds and megabytes."""
+    """Explain one text with every default, the second time with a clock; print seconds and
+    megabytes.
+    """
     model = load_model(path)
     text = text_of(words)
     model.explain("word1 word2 word3")
@@ -118,7 +126,9 @@ def measured(path: str, words: int) -> dict[str, Any]:
 
 
 def waiting(path: str, words: int) -> dict[str, Any]:
-    """How long a client of the page waits at most for a short text, while another one has asked for a long one."""
+    """How long a client of the page waits at most for a short text, while another one has asked for
+    a long one.
+    """
     ended = threading.Event()
     status: list[int] = []
 

@@ -1,13 +1,15 @@
-"""A million rows: IMDB's 50,000 reviews repeated twenty times, two workers, three kills in the middle.
+"""A million rows: IMDB's 50,000 reviews repeated twenty times, two workers, three kills in the
+middle.
 
     python -m benchmarks.million --data aclImdb_v1.tar.gz                # 1,000,000 rows; minutes with both cores
     python -m benchmarks.million --data aclImdb_v1.tar.gz --rows 20000   # a trial
 
-`corpus run` explains logits by Shapley values of the shipped model, in a process of its own that starts a Dask cluster
-of two workers. When a quarter, a half and three quarters of the rows are done, the process is killed (`kill -9`), and
-the same command resumes. Measured: rows per second of all runs together, resident memory of each process over time,
-bytes on disk, rows lost or doubled, and whether a review has the same values in each of its rows. What a billion rows
-would cost follows from these numbers alone.
+`corpus run` explains logits by Shapley values of the shipped model, in a process of its own that
+starts a Dask cluster of two workers. When a quarter, a half and three quarters of the rows are
+done, the process is killed (`kill -9`), and the same command resumes. Measured: rows per second of
+all runs together, resident memory of each process over time, bytes on disk, rows lost or doubled,
+and whether a review has the same values in each of its rows. What a billion rows would cost follows
+from these numbers alone.
 """
 
 from __future__ import annotations
@@ -33,12 +35,15 @@ KILLS = (0.25, 0.5, 0.75)
 MEMORY_BAR = 700.0
 # Of the memory of a process in the last quarter of a run over that in its second quarter.
 GROWTH_BAR = 1.1
-# Looks at a process, two per second, before its growth is judged: it has read its model and compiled its code by then.
+# Looks at a process, two per second, before its growth is judged: it has read its model and
+# compiled its code by then.
 LEAST_LOOKS = 80
 
 
 def write_reviews(path: Path, data: str, rows: int) -> int:
-    """A table of `rows` reviews with their numbers, all 50,000 again and again; returns how many are different."""
+    """A table of `rows` reviews with their numbers, all 50,000 again and again; returns how many
+    are different.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -67,7 +72,10 @@ class Run:
         self.busy = 0.0
 
     def until(self, parts: int | None) -> float:
-        """Wait until so many parts are done, or for the end; then kill what is left. Returns the seconds of the run."""
+        """Wait until so many parts are done, or for the end; then kill what is left.
+
+        Returns the seconds of the run.
+        """
         while self.process.poll() is None:
             pids = [self.process.pid, *children(self.process.pid)]
             for pid in pids:
@@ -85,7 +93,9 @@ class Run:
         return [sizes for pid, sizes in self.memory.items() if (pid == self.process.pid) == main]
 
     def growth(self, main: bool) -> float:
-        """Memory in the last quarter of a process's time over that in the second quarter, the worst process."""
+        """Memory in the last quarter of a process's time over that in the second quarter, the worst
+        process.
+        """
         found = []
         for sizes in self.sizes(main):
             quarter = len(sizes) // 4

@@ -1,8 +1,10 @@
-"""The classifier that benchmarks explain: P1's where it has been trained, else seeded Gaussian weights of its size.
+"""The classifier that benchmarks explain: P1's where it has been trained, else seeded Gaussian
+weights of its size.
 
     python -m benchmarks.papers.retrained --data PATH     # trains it
 
-The shipped model has one head and no positions; what the papers say, and how long six heads take, is measured here.
+The shipped model has one head and no positions; what the papers say, and how long six heads take,
+is measured here.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ def benchmark_model(seed: int) -> tuple[AttentionWeights, str]:
 
 
 def random_document(weights: AttentionWeights, length: int, seed: int) -> NDArray[np.intp]:
-    """Ids drawn like words: the k-th word of the vocabulary with probability proportional to 1/k (Zipf)."""
+    """Ids drawn like words: the k-th word of the vocabulary with probability proportional to 1/k
+    (Zipf).
+    """
     rank = np.arange(1, weights.D - 1)
     rng = np.random.default_rng(seed)
     return 2 + rng.choice(rank.size, size=length, p=(1 / rank) / (1 / rank).sum())

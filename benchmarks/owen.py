@@ -1,10 +1,11 @@
-"""Owen values of a review's sentences and semivalues: their cost beside Shapley values, and shap's partition explainer.
+"""Owen values of a review's sentences and semivalues: their cost beside Shapley values, and shap's
+partition explainer.
 
-The document has 240 words in 12 sentences; absent words become [UNK]. shap's PartitionExplainer gets the same
-function (`game.value`, the cheapest there is) and a binary tree over the words: pairs of neighbors up to the
-sentence, then pairs of sentences. Its values are Owen values along that tree, cut off at `max_evals`, so its
-sentences differ from ours by definition (a tree of pairs is no list of 12 sentences) and by the cut-off; we print
-both.
+The document has 240 words in 12 sentences; absent words become [UNK]. shap's PartitionExplainer
+gets the same function (`game.value`, the cheapest there is) and a binary tree over the words: pairs
+of neighbors up to the sentence, then pairs of sentences. Its values are Owen values along that
+tree, cut off at `max_evals`, so its sentences differ from ours by definition (a tree of pairs is no
+list of 12 sentences) and by the cut-off; we print both.
 
     python -m benchmarks.owen [--quick]
 """
@@ -56,7 +57,9 @@ def sentence_tree(numbers: Ids) -> Array:
 def partition_rows(
     game: PooledGame, numbers: Ids, exact: Array, ours: float
 ) -> list[dict[str, Any]]:
-    """Shap's partition explainer with its default number of evaluations and with forty times as many."""
+    """Shap's partition explainer with its default number of evaluations and with forty times as
+    many.
+    """
     import shap
 
     calls = 0
@@ -95,7 +98,7 @@ def partition_rows(
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.owen", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.owen", description=__doc__.split("\n\n")[0]
     )
     parser.add_argument("--quick", action="store_true", help="without shap")
     args = parser.parse_args(argv)

@@ -1,7 +1,8 @@
 """Permutation sampling of Shapley values: the plain method that `shapley_sample` is compared with.
 
-Random orders of the players are walked forward and backward (Castro, Gomez and Tejada 2009; antithetic pairs, Mitchell
-et al. 2022). The spread over the pairs of walks gives the standard error.
+Random orders of the players are walked forward and backward (Castro, Gomez and Tejada 2009;
+antithetic pairs, Mitchell et al. 2022). The spread over the pairs of walks gives the standard
+error.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ MIN_ORDERS = 2
 def permutation_sample(
     game: Playable, num_calls: int, seed: int | None = None, link: str | Link | None = None
 ) -> ShapleySample:
-    """Shapley values from random orders: two calls, and d - 1 for each order, at least four orders."""
+    """Shapley values from random orders: two calls, and d - 1 for each order, at least four
+    orders.
+    """
     d = game.d
     rng = np.random.default_rng(seed)
     function = Link(link) if isinstance(link, str) else link
@@ -31,13 +34,17 @@ def permutation_sample(
 
 
 def _ranks(rng: np.random.Generator, pairs: int, d: int) -> Ids:
-    """(2 pairs, d) when each player comes, in random orders and their reverses, one after the other."""
+    """(2 pairs, d) when each player comes, in random orders and their reverses, one after the
+    other.
+    """
     forward = np.argsort(rng.random((pairs, d)), axis=1)
     return np.argsort(np.stack([forward, forward[:, ::-1]], axis=1).reshape(-1, d), axis=1)
 
 
 def _walk(values: Array, rank: Ids) -> tuple[Array, Array]:
-    """Mean changes and their standard errors (d,), from values of nobody, of everybody, and along each order."""
+    """Mean changes and their standard errors (d,), from values of nobody, of everybody, and along
+    each order.
+    """
     orders, d = rank.shape
     path = np.empty((orders, d + 1))
     path[:, 0], path[:, -1] = values[:2]

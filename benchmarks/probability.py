@@ -1,13 +1,15 @@
-"""What do exact Shapley values on the probability scale cost, beside the logit's and beside what others sample?
+"""What do exact Shapley values on the probability scale cost, beside the logit's and beside what
+others sample?
 
 Three questions, all in one run:
 
-1. The probability against the logit, one head, d = 106, tol 1e-8: replaced and deleted players, ranges of the
-   logit from 1 to 30. The poles of the logistic function and the nodes of each pole set the price, and both grow with
-   the range.
+1. The probability against the logit, one head, d = 106, tol 1e-8: replaced and deleted players,
+   ranges of the logit from 1 to 30. The poles of the logistic function and the nodes of each pole
+   set the price, and both grow with the range.
 2. Many players: 10,000 and 100,000 deleted ones.
-3. The shipped model on a text: shap's KernelExplainer with 20,000 samples and the lime package with 5,000 on the same
-   probability, time and error. The error of LIME is that against its own exact limit.
+3. The shipped model on a text: shap's KernelExplainer with 20,000 samples and the lime package with
+   5,000 on the same probability, time and error. The error of LIME is that against its own exact
+   limit.
 
 Run with `python -m benchmarks.probability`; it needs the extra interop.
 """
@@ -35,7 +37,9 @@ ORDINARY = 4.0
 
 
 def random_game(rng: np.random.Generator, d: int, kind: str, reach: float) -> PooledGame:
-    """One head; log-masses as those of a text, and values such that the logit ranges over about +-reach."""
+    """One head; log-masses as those of a text, and values such that the logit ranges over about
+    +-reach.
+    """
     s = 1.3 * rng.normal(size=d)
     v = rng.uniform(-1, 1, d)
     if kind == "deleted":

@@ -131,7 +131,7 @@ def bounds_rows(games: list[PooledGame]) -> list[dict[str, Any]]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.reasons", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.reasons", description=__doc__.split("\n\n")[0]
     )
     parser.add_argument(
         "--data", type=Path, metavar="PATH", help="where aclImdb_v1.tar.gz or its folder is"

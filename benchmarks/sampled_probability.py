@@ -1,10 +1,12 @@
-"""Probability of a model with six heads: how much variance do the control variates of `shapley_sample` remove?
+"""Probability of a model with six heads: how much variance do the control variates of
+`shapley_sample` remove?
 
-The probability of a model with several heads has no exact Shapley values here, so they are sampled: `shapley_sample`
-with fitted games as control variates, next to plain paired permutation sampling at the same number of model calls. The
-model is P1's (one layer, six heads, positions), the texts are test reviews of IMDB, and the variance is measured, not
-estimated by the method itself: each method runs several times with different seeds, and the variance between the runs
-is summed over the words. The same runs show whether the reported standard errors are right.
+The probability of a model with several heads has no exact Shapley values here, so they are sampled:
+`shapley_sample` with fitted games as control variates, next to plain paired permutation sampling at
+the same number of model calls. The model is P1's (one layer, six heads, positions), the texts are
+test reviews of IMDB, and the variance is measured, not estimated by the method itself: each method
+runs several times with different seeds, and the variance between the runs is summed over the words.
+The same runs show whether the reported standard errors are right.
 
     python -m benchmarks.papers.retrained --data FOLDER            # trains the model first
     python -m benchmarks.sampled_probability --data aclImdb_v1.tar.gz
@@ -42,7 +44,9 @@ REDUCTION = 100.0
 def variances(
     game: PooledGame, calls: int, runs: int, method: Callable[..., ShapleySample]
 ) -> dict[str, float]:
-    """Variance between runs and mean squared standard error, both summed over the players, and calls of one run."""
+    """Variance between runs and mean squared standard error, both summed over the players, and
+    calls of one run.
+    """
     samples = [method(game, calls, seed=SEED + run, link="sigmoid") for run in range(runs)]
     return {
         "variance": float(np.var([sample.values for sample in samples], axis=0, ddof=1).sum()),
@@ -79,7 +83,8 @@ def measure(games: list[PooledGame], runs: int) -> list[dict[str, Any]]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.sampled_probability", description=(__doc__ or "").splitlines()[0]
+        prog="python -m benchmarks.sampled_probability",
+        description=(__doc__ or "").split("\n\n")[0],
     )
     parser.add_argument("--data", required=True, help="aclImdb_v1.tar.gz or its unpacked folder")
     parser.add_argument(
@@ -96,7 +101,8 @@ def main(argv: list[str] | None = None) -> int:
     rows = measure(games, args.runs)
     ratios = [row["variance ratio"] for row in rows]
     median = float(np.median(ratios))
-    # Summed over the words, the variance between a few runs scatters by some ten percent, and its median less.
+    # Summed over the words, the variance between a few runs scatters by some ten percent, and its
+    # median less.
     honest = float(np.median([row["reported over measured variance"] for row in rows]))
     bars = [
         Bar(

@@ -1,18 +1,22 @@
-"""Make the table of short sums of exponentials that `attn_closed_form.game.engine.exponential_sums` uses for 1/w in sectors.
+"""Make the table of short sums of exponentials that `attn_closed_form.game.engine.exponential_sums`
+uses for 1/w in sectors.
 
-For |arg w| <= angle and 1 <= Re w <= R, find nodes lam_i and weights c_i, all positive, that make the largest of
+For |arg w| <= angle and 1 <= Re w <= R, find nodes lam_i and weights c_i, all positive, that make
+the largest of
 
     |w sum_i c_i e^(-lam_i w) - 1|
 
-small. By the maximum principle the boundary of this region is enough, and by symmetry half of it. A sum starts from the
-two sums before it, as far beyond the last as that is beyond the one before; or else from the last sum, stretched; or
-from a long trapezoidal rule, reduced by projecting diag(lam) on the leading directions of its impulse response over the
-boundary. Steps of the Levenberg-Marquardt method then lower the squared error, and weights on the points of the
-boundary (Lawson's) even it out. How a sum was found does not matter: its stored bound is the one that
-`proofs_check.exponential_sums` proves in ball arithmetic for the float64 numbers that are stored. A sum is
-stored once, for the largest angle and range that it was proved for. The shipped table was filled by this search, by a
-second pass over projections of its longer sums, and by an earlier search over 1 <= |w| <= R, a larger region, so a run
-of this module does not reproduce it entry by entry.
+small. By the maximum principle the boundary of this region is enough, and by symmetry half of it. A
+sum starts from the two sums before it, as far beyond the last as that is beyond the one before; or
+else from the last sum, stretched; or from a long trapezoidal rule, reduced by projecting diag(lam)
+on the leading directions of its impulse response over the boundary. Steps of the
+Levenberg-Marquardt method then lower the squared error, and weights on the points of the boundary
+(Lawson's) even it out. How a sum was found does not matter: its stored bound is the one that
+`proofs_check.exponential_sums` proves in ball arithmetic for the float64 numbers that are stored. A
+sum is stored once, for the largest angle and range that it was proved for. The shipped table was
+filled by this search, by a second pass over projections of its longer sums, and by an earlier
+search over 1 <= |w| <= R, a larger region, so a run of this module does not reproduce it entry by
+entry.
 
 Run with `python -m benchmarks.sector_sums [--processes 2]`, which needs python-flint. It writes
 `attn_closed_form/game/engine/sector_sums.npz`.
@@ -34,7 +38,8 @@ from proofs_check.exponential_sums import proved_moduli, proved_sector_bound
 TABLE = Path(__file__).parent.parent / "attn_closed_form" / "game" / "engine" / "sector_sums.npz"
 DEGREES = (8, 16, 24, 31, 38, 44, 50, 55, 60, 64, 67, 70, 72, 74, 76, 78, 81)
 LOG_RANGES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.25, 5.0, 6.0, 7.5, 9.0, 11.0)
-# An entry is kept if its error lies between these, and if it is this much better than the one before.
+# An entry is kept if its error lies between these, and if it is this much better than the one
+# before.
 WORST = 2e-4
 BEST = 5e-14
 STEP = 5.0
@@ -44,7 +49,8 @@ PATIENCE = 6
 ROOM = 1.02
 # Largest modulus of a term's sum over what the integral has; see `PoleGame.extra_ulps`.
 MODULI = 1.1
-# Largest sum of weights: nodes of a heavier tier count for nothing at a lighter one (`game/engine/pieces.py`).
+# Largest sum of weights: nodes of a heavier tier count for nothing at a lighter one
+# (`game/engine/pieces.py`).
 LARGEST_SUM = 100.0
 LEAST_SQUARES_STEPS = 25
 LAWSON_STEPS = 15
@@ -64,7 +70,9 @@ def boundary(angle: float, log_range: float, n: int) -> np.ndarray:
 def reduced(
     angle: float, log_range: float, w: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The long rule's nodes, square roots of its weights at Re w = 1, and the directions, in order."""
+    """The long rule's nodes, square roots of its weights at Re w = 1, and the directions, in
+    order.
+    """
     ((_, lam, c),) = _sector_segments(log_range, 2e-14, angle)
     b = np.sqrt(c * np.exp(-lam))
     X = np.exp(-np.outer(w - 1, lam)) * b * np.sqrt(np.abs(w))[:, None]
@@ -93,7 +101,9 @@ def stretch(lam: np.ndarray, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndar
 
 
 def polish(lam: np.ndarray, c: np.ndarray, w: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """The best sum with positive weights on the way: its largest error on the points w, nodes and weights."""
+    """The best sum with positive weights on the way: its largest error on the points w, nodes and
+    weights.
+    """
     x = np.concatenate([np.log(lam), np.log(c)])
     k = lam.size
     weight = np.ones(w.size)
@@ -140,7 +150,9 @@ def polish(lam: np.ndarray, c: np.ndarray, w: np.ndarray) -> tuple[float, np.nda
 
 
 def sums_for(degrees: float, log_range: float) -> list[tuple[float, np.ndarray, np.ndarray]]:
-    """Sums (error, lam, c) by rising length, each at least STEP times better than the one before."""
+    """Sums (error, lam, c) by rising length, each at least STEP times better than the one
+    before.
+    """
     angle = float(np.radians(degrees))
     kept = []
     last = WORST * STEP

@@ -1,9 +1,10 @@
 """How far are sampled Shapley values from the exact ones, and how long do they take?
 
-Opponents from the `shap` package, as a user would call them on a document: KernelExplainer (2,048 + 2d and 20,000
-samples, no feature selection) and PermutationExplainer (10 and 50 rounds), once through the model (`predict_many`
-on masked documents) and once through `game.value`, the cheapest function that there is. Then our own growth with d,
-with the memory of a fresh process. Run with `python -m benchmarks.shapley` (`--quick`: the 106 tokens alone).
+Opponents from the `shap` package, as a user would call them on a document: KernelExplainer
+(2,048 + 2d and 20,000 samples, no feature selection) and PermutationExplainer (10 and 50 rounds),
+once through the model (`predict_many` on masked documents) and once through `game.value`, the
+cheapest function that there is. Then our own growth with d, with the memory of a fresh process. Run
+with `python -m benchmarks.shapley` (`--quick`: the 106 tokens alone).
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def our_seconds(d: int) -> float:
 
 
 def document_rows(d: int, ours: float) -> tuple[list[dict[str, Any]], list[Bar]]:
-    """Every method on one document of d tokens, [UNK] in place of what is absent; `ours` are our seconds."""
+    """Every method on one document of d tokens, [UNK] in place of what is absent; `ours` are our
+    seconds.
+    """
     weights, _ = benchmark_model(SEED)
     tokens = random_document(weights, d, SEED + d)
     game = pooled_game(weights, tokens)
@@ -144,7 +147,9 @@ def measure_one(d: int) -> None:
 
 
 def peak_memory() -> float:
-    """Largest resident memory of this process, in MB; getrusage would count what the parent had before."""
+    """Largest resident memory of this process, in MB; getrusage would count what the parent had
+    before.
+    """
     with open("/proc/self/status", encoding="utf-8") as status:
         line = next(line for line in status if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
@@ -197,7 +202,8 @@ def main(argv: list[str] | None = None) -> int:
     weights, name = benchmark_model(SEED)
     rows: list[dict[str, Any]] = []
     bars: list[Bar] = []
-    # Ours first: shap leaves threads and compiled code behind that slow down whatever runs after it.
+    # Ours first: shap leaves threads and compiled code behind that slow down whatever runs after
+    # it.
     ours = {d: our_seconds(d) for d in ((106,) if args.quick else LENGTHS)}
     for d, seconds in ours.items():
         more_rows, more_bars = document_rows(d, seconds)

@@ -1,17 +1,18 @@
-"""SLALOM fits against the authors' package, slalom-explanations 0.1.2: on a black box that is a SLALOM, and on a model.
+"""SLALOM fits against the authors' package, slalom-explanations 0.1.2: on a black box that is a
+SLALOM, and on a model.
 
-Both sides get the same black box and the same number of samples: 500, the package's default (it asks for a few more,
-in batches of 16), and on the toy also 5000, the paper's number. The package is called as its user calls it, on the
-CPU, in one thread. Two things need care:
+Both sides get the same black box and the same number of samples: 500, the package's default (it
+asks for a few more, in batches of 16), and on the toy also 5000, the paper's number. The package is
+called as its user calls it, on the CPU, in one thread. Two things need care:
 
-- it hard-codes BERT's special tokens 101 and 102 around every sequence, so its black box ignores those ids, and the
-  ids of the documents lie above them
-- its SLALOM-fidel (`sampling_strategy="deletion", fit_sgd=False`) cannot run, because it passes an argument that its
-  own function does not take; the table shows the error. Two rows stand in for it: the same samples with SGD, and a
-  direct call of the function in question.
+- it hard-codes BERT's special tokens 101 and 102 around every sequence, so its black box ignores
+  those ids, and the ids of the documents lie above them
+- its SLALOM-fidel (`sampling_strategy="deletion", fit_sgd=False`) cannot run, because it passes an
+  argument that its own function does not take; the table shows the error. Two rows stand in for it:
+  the same samples with SGD, and a direct call of the function in question.
 
-A toy's error is the largest one in v or s. `mse` is the mean squared error of the surrogate against the black box when
-1 to 10 random tokens of the document are removed (P2, Fig. 6).
+A toy's error is the largest one in v or s. `mse` is the mean squared error of the surrogate against
+the black box when 1 to 10 random tokens of the document are removed (P2, Fig. 6).
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ Box = Callable[[list[Ids]], NDArray[np.float64]]
 
 
 class TorchBox(torch.nn.Module):
-    """A black box on id arrays as the package wants it: padded ids and a mask to one log-odds each."""
+    """A black box on id arrays as the package wants it: padded ids and a mask to one log-odds
+    each.
+    """
 
     def __init__(self, f: Box) -> None:
         super().__init__()

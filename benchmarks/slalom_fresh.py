@@ -1,20 +1,23 @@
-"""SLALOM fits on subsets that were not fitted: ours at its defaults against slalom-explanations 0.1.2 at its best.
+"""SLALOM fits on subsets that were not fitted: ours at its defaults against slalom-explanations
+0.1.2 at its best.
 
-The black box is P1's model, the documents are a text of 28 tokens and test reviews of IMDB. Every fit is asked
-for the same fresh subsets of each document: with 1 to 5 random tokens deleted, and with any number of them deleted.
-The package samples deletions and trains by Adam; its best is, for each document and each kind of subset, the smallest
-error of all its numbers of epochs, so that it may choose after the fact, and differently for the two kinds. Ours has
-one fit per document for both. Both get the same number of samples: 1,000 on reviews, on the text 1,000 and 5,000.
+The black box is P1's model, the documents are a text of 28 tokens and test reviews of IMDB. Every
+fit is asked for the same fresh subsets of each document: with 1 to 5 random tokens deleted, and
+with any number of them deleted. The package samples deletions and trains by Adam; its best is, for
+each document and each kind of subset, the smallest error of all its numbers of epochs, so that it
+may choose after the fact, and differently for the two kinds. Ours has one fit per document for
+both. Both get the same number of samples: 1,000 on reviews, on the text 1,000 and 5,000.
 
-The package's epochs are trained by its loop in NumPy (`slalom_package.py`), and on some of the reviews by the package
-itself as well: a row says how far the errors of the two are apart, and another compares the processor time of the fits.
-On the text there are five seeds of ours, because there the two errors can only be traded for each other: see the rows
-"front", in which the weight of the subsets of any size is varied.
+The package's epochs are trained by its loop in NumPy (`slalom_package.py`), and on some of the
+reviews by the package itself as well: a row says how far the errors of the two are apart, and
+another compares the processor time of the fits. On the text there are five seeds of ours, because
+there the two errors can only be traded for each other: see the rows "front", in which the weight of
+the subsets of any size is varied.
 
     python -m benchmarks.slalom_fresh --data FOLDER [--work FOLDER] [--documents 200]
 
-With `--work` the errors are kept in that folder, and a run that was cut off goes on from there; ours under a name that
-changes with the code of the fit.
+With `--work` the errors are kept in that folder, and a run that was cut off goes on from there;
+ours under a name that changes with the code of the fit.
 """
 
 from __future__ import annotations
@@ -268,7 +271,9 @@ def summary(
 
 
 def review_bars(packages: list[Any], mine: list[Any], checks: dict[int, list[Any]]) -> list[Bar]:
-    """The promises: smaller errors than the package's best for both kinds of subsets, values of a sensible size."""
+    """The promises: smaller errors than the package's best for both kinds of subsets, values of a
+    sensible size.
+    """
     bars = []
     ratios = {
         kind: np.array(
@@ -318,7 +323,7 @@ def review_bars(packages: list[Any], mine: list[Any], checks: dict[int, list[Any
 
 
 def main(argv: list[str] | None = None) -> int:
-    command = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    command = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     command.add_argument("--data", type=Path, required=True, help="folder with aclImdb_v1.tar.gz")
     command.add_argument("--documents", type=int, default=200)
     command.add_argument("--work", type=Path, help="folder that keeps the errors of the package")

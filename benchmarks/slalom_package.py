@@ -1,8 +1,10 @@
-"""slalom-explanations 0.1.2 fitted on deletions: the package itself, and its training loop in NumPy for long runs.
+"""slalom-explanations 0.1.2 fitted on deletions: the package itself, and its training loop in NumPy
+for long runs.
 
-The package trains importances and values by Adam (learning rate 0.005, batches of 128 samples in a fixed order). 3,000
-epochs of it take about 40 s of a processor for one review, most of it overhead of small tensors. `trained` has the same
-loop on a table of counts, in float32, from the package's own samples; it takes 0.6 s. `agreement` compares the two.
+The package trains importances and values by Adam (learning rate 0.005, batches of 128 samples in a
+fixed order). 3,000 epochs of it take about 40 s of a processor for one review, most of it overhead
+of small tensors. `trained` has the same loop on a table of counts, in float32, from the package's
+own samples; it takes 0.6 s. `agreement` compares the two.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ EPSILON = 1e-8
 
 
 class PackageSamples(NamedTuple):
-    """What the package trains on: ids of the document, counts (n, V), outputs (n,), the first value, model calls."""
+    """What the package trains on: ids of the document, counts (n, V), outputs (n,), the first
+    value, model calls.
+    """
 
     ids: Ids
     counts: NDArray[np.float32]
@@ -90,7 +94,9 @@ def package_samples(f: Box, document: Ids, samples: int) -> PackageSamples:
 
 
 def trained(samples: PackageSamples, epochs: list[int]) -> dict[int, Slalom]:
-    """The package's training loop in NumPy: the SLALOM after each of the given numbers of epochs."""
+    """The package's training loop in NumPy: the SLALOM after each of the given numbers of
+    epochs.
+    """
     V = samples.ids.size
     x = np.r_[np.zeros(V), np.full(V, samples.first_value)].astype(np.float32)
     first = np.zeros_like(x)

@@ -1,13 +1,15 @@
 """Train three small transformers on IMDB from random weights, for `transformer_values`.
 
 - `bert`: an encoder, trained on the labels only;
-- `bert-pretrained`: the same encoder after masked language modeling on the training reviews without their labels;
-- `llama`: a decoder (rotary positions, root-mean-square norms, gated units) that classifies at the last token.
+- `bert-pretrained`: the same encoder after masked language modeling on the training reviews without
+  their labels;
+- `llama`: a decoder (rotary positions, root-mean-square norms, gated units) that classifies at the
+  last token.
 
-All have four layers, 128 dimensions and four heads, and share a WordPiece vocabulary that is learned from the training
-reviews. They read 64 tokens of a review, the first 32 and the last 32. Recipe, checkpoints and resuming are those of
-`finetune_minilm`. Each model is written to OUT/NAME in Hugging
-Face's layout.
+All have four layers, 128 dimensions and four heads, and share a WordPiece vocabulary that is
+learned from the training reviews. They read 64 tokens of a review, the first 32 and the last 32.
+Recipe, checkpoints and resuming are those of `finetune_minilm`. Each model is written to OUT/NAME
+in Hugging Face's layout.
 
     python -m benchmarks.small_transformers --data aclImdb_v1.tar.gz --out FOLDER
 """
@@ -50,7 +52,9 @@ RECIPES = {
 
 
 def word_pieces(texts: Sequence[str], folder: Path, size: int = VOCABULARY) -> Any:
-    """A WordPiece tokenizer learned from texts, [CLS] text [SEP]; read from the folder if it is there."""
+    """A WordPiece tokenizer learned from texts, [CLS] text [SEP]; read from the folder if it is
+    there.
+    """
     from tokenizers import (
         Tokenizer,
         decoders,
@@ -117,7 +121,9 @@ def new_model(name: str, tokenizer: Any, seed: int) -> Any:
 def trained(
     name: str, train: Reviews, folder: Path, tokenizer: Any, quick: int = 0
 ) -> tuple[Any, dict[str, Any]]:
-    """The trained model and what its training took; `quick` reviews instead of all of them for a trial."""
+    """The trained model and what its training took; `quick` reviews instead of all of them for a
+    trial.
+    """
     from transformers import BertForSequenceClassification
 
     changes: dict[str, Any] = {"reviews": quick, "epochs": 1} if quick else {}
@@ -140,7 +146,7 @@ def trained(
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.small_transformers", description=(__doc__ or "").splitlines()[0]
+        prog="python -m benchmarks.small_transformers", description=(__doc__ or "").split("\n\n")[0]
     )
     parser.add_argument("--data", required=True, help="aclImdb_v1.tar.gz or its unpacked folder")
     parser.add_argument("--out", required=True, type=Path, help="folder for one folder per model")

@@ -1,14 +1,19 @@
-"""Layers after the pooling: standard errors and time of orders, their honesty, and the time of one exact hidden layer.
+"""Layers after the pooling: standard errors and time of orders, their honesty, and the time of one
+exact hidden layer.
 
-Three questions about random networks (`attn_closed_form/game/tails.py`, `orders.py`, `hidden_layer.py`):
+Three questions about random networks (`attn_closed_form/game/tails.py`, `orders.py`,
+`hidden_layer.py`):
 
-1. How small is the standard error after 200 orders for a LayerNorm, a cosine, ReLU layers and a SigLIP head, with
-   1,000 instances of 64 numbers, and how long does that take? With and without the exact direction as a control.
-2. Do the errors have the stated size? Over 50 networks of ten instances, the error in units of the standard error, where
-   the truth is an enumeration of all coalitions.
-3. How long does one hidden layer of 32 units take exactly, and is it within its tolerance for ten instances?
+1. How small is the standard error after 200 orders for a LayerNorm, a cosine, ReLU layers and a
+   SigLIP head, with 1,000 instances of 64 numbers, and how long does that take? With and without
+   the exact direction as a control.
+2. Do the errors have the stated size? Over 50 networks of ten instances, the error in units of the
+   standard error, where the truth is an enumeration of all coalitions.
+3. How long does one hidden layer of 32 units take exactly, and is it within its tolerance for ten
+   instances?
 
-With `--model FILE --data CSV` a fourth: the probability of the predicted class of 100 texts at the default settings.
+With `--model FILE --data CSV` a fourth: the probability of the predicted class of 100 texts at the
+default settings.
 
     python -m benchmarks.tails [--quick] [--model r8.npz --data r8-test.csv]
 """

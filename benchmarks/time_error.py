@@ -1,10 +1,12 @@
-"""How long does an explanation take, and how large is its error? A comparison with lime, KernelSHAP and partition SHAP.
+"""How long does an explanation take, and how large is its error? A comparison with lime, KernelSHAP
+and partition SHAP.
 
-One document of 106 words and P1's model with six heads, whose absent words are replaced by [UNK]. Each rival gets more
-and more samples, as a user would call it: KernelSHAP and the lime package through the model's prediction, shap's
-partition explainer (its default for texts) on the text. The error is the largest deviation over the largest value, from
-exact Shapley values for both explainers of shap, from the limit of LIME for lime. Partition SHAP only averages over
-orders that respect a tree of adjacent words, so it converges to Owen values.
+One document of 106 words and P1's model with six heads, whose absent words are replaced by [UNK].
+Each rival gets more and more samples, as a user would call it: KernelSHAP and the lime package
+through the model's prediction, shap's partition explainer (its default for texts) on the text. The
+error is the largest deviation over the largest value, from exact Shapley values for both explainers
+of shap, from the limit of LIME for lime. Partition SHAP only averages over orders that respect a
+tree of adjacent words, so it converges to Owen values.
 
     python -m benchmarks.time_error     # results/time_error.json, docs/time-error.png and the table of README.md
 """
@@ -68,7 +70,9 @@ LABELS = {
 
 
 def timed(run: Callable[[], Array], repeats: int = 2) -> tuple[float, Array]:
-    """Seconds of the fastest of some runs, and what the last one found; the first one warms caches and compiles."""
+    """Seconds of the fastest of some runs, and what the last one found; the first one warms caches
+    and compiles.
+    """
     seconds = np.inf
     found = np.zeros(0)
     for _ in range(repeats):
@@ -112,7 +116,8 @@ def measure() -> list[dict[str, Any]]:
         rows.append({"method": method, "setting": setting, "seconds": seconds, "error": error})
         print(f"  {method}, {setting:g}: {show_seconds(seconds)}, {error:.1e}", file=sys.stderr)
 
-    # Ours first: shap leaves threads and compiled code behind that slow down whatever runs after it.
+    # Ours first: shap leaves threads and compiled code behind that slow down whatever runs after
+    # it.
     for tol in TOLERANCES:
         seconds = best_of(partial(our_shapley, weights, tokens, tol), repeats=60).best
         add(OURS_SHAPLEY, tol, seconds, relative_error(our_shapley(weights, tokens, tol), exact))

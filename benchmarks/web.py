@@ -2,10 +2,10 @@
 
     python -m benchmarks.web
 
-Starts `attn-closed-form serve` on a free loopback port. One client asks about random texts of 100 different tokens,
-every text new, and waits for each answer. The same process explains the same texts without the server in turns, so the
-ratio of both times depends little on what else the machine does. The error column compares one answer of each kind
-with the library.
+Starts `attn-closed-form serve` on a free loopback port. One client asks about random texts of 100
+different tokens, every text new, and waits for each answer. The same process explains the same
+texts without the server in turns, so the ratio of both times depends little on what else the
+machine does. The error column compares one answer of each kind with the library.
 """
 
 from __future__ import annotations

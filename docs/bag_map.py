@@ -1,7 +1,9 @@
-"""Draw docs/bag-map.png, a slide of digits with attention and signed scores: `python docs/bag_map.py`.
+"""Draw docs/bag-map.png, a slide of digits with attention and signed scores: `python
+docs/bag_map.py`.
 
-Slides are positive if more of their tiles show a nine than a three. A gated-attention network learns that from labels
-of whole slides. Attention finds nines and threes alike; exact Shapley values tell them apart.
+Slides are positive if more of their tiles show a nine than a three. A gated-attention network
+learns that from labels of whole slides. Attention finds nines and threes alike; exact Shapley
+values tell them apart.
 """
 
 from pathlib import Path

@@ -1,8 +1,8 @@
 """Make the pictures of the documentation: `python docs/pictures.py`.
 
-Writes the report of the README's sentence (report.png), the live page (live-page.png) and the gallery of figures
-(gallery/*.png). Needs Chromium, Playwright and the extras `web` and `plots`. `docs/theory_figures.py` draws the figures
-of the theory, `docs/bag_map.py` the map of a bag.
+Writes the report of the README's sentence (report.png), the live page (live-page.png) and the
+gallery of figures (gallery/*.png). Needs Chromium, Playwright and the extras `web` and `plots`.
+`docs/theory_figures.py` draws the figures of the theory, `docs/bag_map.py` the map of a bag.
 """
 
 from __future__ import annotations

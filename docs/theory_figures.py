@@ -207,7 +207,9 @@ def integrand() -> None:
 
 
 def evaluations(d: int, seed: int = 0) -> int:
-    """How often the engine evaluates a player's factor for all Shapley values of a random game with d players."""
+    """How often the engine evaluates a player's factor for all Shapley values of a random game with
+    d players.
+    """
     rng = np.random.default_rng(seed)
     s, v = rng.normal(size=(2, d))
     game = PooledGame.from_scores(

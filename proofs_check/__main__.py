@@ -1,4 +1,6 @@
-"""``python -m proofs_check``: run the statements, print a table, exit with 1 if a verdict is not the recorded one."""
+"""``python -m proofs_check``: run the statements, print a table, exit with 1 if a verdict is not
+the recorded one.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ def row(result: Result) -> str:
     else:
         seconds = ""
     return (
-        f"{mark:2} {entry.ref:36} {entry.verdict:21} {number(error):>8} {number(printed):>8} {number(tolerance):>9} "
+        f"{mark:2} {entry.ref:36} {entry.verdict:21} {number(error):>8} {number(printed):>8} "
+        f"{number(tolerance):>9} "
         f"{seconds:>7}"
     ).rstrip()
 
@@ -135,7 +138,8 @@ def summary(results: Sequence[Result]) -> str:
     failed = [result.statement.key for result in results if not result.verdict_reproduced]
     seconds = sum(result.seconds for result in results)
     text = (
-        f"{len(results)} statements: {counts[HOLDS]} hold, {counts[CORRECTED]} fail as printed and hold if corrected, "
+        f"{len(results)} statements: {counts[HOLDS]} hold, {counts[CORRECTED]} fail as printed and "
+        "hold if corrected, "
         f"{counts[NOT_CHECKABLE]} not machine-checkable; {seconds:.1f} s"
     )
     if failed:
@@ -198,7 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps([record(result) for result in results], indent=1, allow_nan=False))
     else:
         print(
-            "\nerror: of the right form; printed: of the form in the paper, where it differs; --verbose says more"
+            "\nerror: of the right form; printed: of the form in the paper, where it differs; "
+            "--verbose says more"
         )
         print(summary(results))
     if all(result.verdict_reproduced for result in results):

@@ -1,14 +1,16 @@
-"""Enumeration over subsets in exact rational arithmetic, against which the statements of the papers are checked.
+"""Enumeration over subsets in exact rational arithmetic, against which the statements of the papers
+are checked.
 
 `tests/proofs_check/test_against_the_core.py` compares the library's closed forms with it as well.
 
-Plain loops over the 2^d subsets with ``fractions.Fraction``, in the papers' own indexing: words are 1, ..., d,
-positions 1, ..., T_max, and S is the set of *removed* words (P1, section 5.1). Nothing here is fast, nothing is shared
-with the rest of the project, and there is nothing to import but the standard library.
+Plain loops over the 2^d subsets with ``fractions.Fraction``, in the papers' own indexing: words are
+1, ..., d, positions 1, ..., T_max, and S is the set of *removed* words (P1, section 5.1). Nothing
+here is fast, nothing is shared with the rest of the project, and there is nothing to import but the
+standard library.
 
-Symbols: xi[t] the word at position t (None: padding, which is never removed), g[t] and v[t] the exponential of the
-attention logit and the value of the token there, g_h[t] and v_h[t] those of [UNK] in its place (P1, Eq. 18 and 26).
-Position t is item t - 1 of a list.
+Symbols: xi[t] the word at position t (None: padding, which is never removed), g[t] and v[t] the
+exponential of the attention logit and the value of the token there, g_h[t] and v_h[t] those of
+[UNK] in its place (P1, Eq. 18 and 26). Position t is item t - 1 of a list.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ def subsets(d: int) -> Iterator[Removed]:
 
 
 def sampling_law(d: int) -> dict[Removed, Fraction]:
-    """P(S) of P1, section 5.1: s uniform in {1, ..., d}, then S uniform among the subsets of size s.
+    """P(S) of P1, section 5.1: s uniform in {1, ..., d}, then S uniform among the subsets of size
+    s.
 
     Examples
     --------
@@ -145,7 +148,8 @@ def lime_limit(
     intercept: bool = True,
     law: dict[Removed, Fraction] | None = None,
 ) -> Vector:
-    """Minimizer of E[pi (f - beta_0 - beta.Z)^2] + ridge |beta|^2: P1, Eq. 16 over all samples at once.
+    """Minimizer of E[pi (f - beta_0 - beta.Z)^2] + ridge |beta|^2: P1, Eq. 16 over all samples at
+    once.
 
     Parameters
     ----------
@@ -202,8 +206,8 @@ def shapley(d: int, value: Value) -> Vector:
 def shapley_interaction(d: int, value: Value, i: int, j: int) -> Fraction:
     """Shapley interaction index of the players i and j; `value` takes the set of *absent* players.
 
-    The mean over the sizes 0, ..., d - 2, and over all coalitions of that size without i and j, of what the two
-    gain by joining together beyond what each gains alone.
+    The mean over the sizes 0, ..., d - 2, and over all coalitions of that size without i and j, of
+    what the two gain by joining together beyond what each gains alone.
 
     Examples
     --------

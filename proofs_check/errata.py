@@ -1,7 +1,9 @@
-"""Write ``ERRATA.md`` from the registry: the printed and the corrected form, a counterexample, and the consequences.
+"""Write ``ERRATA.md`` from the registry: the printed and the corrected form, a counterexample, and
+the consequences.
 
-Nothing in the file is typed by hand but the frame below; a test compares the file with :func:`generate`. No times and
-no unrounded measurements go in, so that the same text comes out everywhere.
+Nothing in the file is typed by hand but the frame below; a test compares the file with
+:func:`generate`. No times and no unrounded measurements go in, so that the same text comes out
+everywhere.
 """
 
 from __future__ import annotations
@@ -114,7 +116,8 @@ def erratum(result: Result) -> str:
     if entry.method == "growth rate" and "exponent" in outcome.detail:
         parts.append(f"*Measured.* {escaped(outcome.detail)}")
     parts.append(
-        f'*Checked by* {entry.method}: `python -m proofs_check --paper {entry.paper} --only "{entry.ref}"`'
+        f"*Checked by* {entry.method}: `python -m proofs_check --paper {entry.paper} --only "
+        f'"{entry.ref}"`'
     )
     return "\n\n".join(parts)
 
@@ -166,7 +169,8 @@ def chapter(paper: str) -> str:
     counts = {verdict: len(group) for verdict, group in by_verdict.items()}
     parts = [
         f"## {paper}: {PAPERS[paper]}",
-        f"{len(entries)} statements: {counts[HOLDS]} hold, {counts[CORRECTED]} fail as printed and hold if corrected, "
+        f"{len(entries)} statements: {counts[HOLDS]} hold, {counts[CORRECTED]} fail as printed and "
+        "hold if corrected, "
         f"{counts[NOT_CHECKABLE]} cannot be checked by a machine.",
     ]
     if paper == "P1":

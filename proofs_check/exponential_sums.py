@@ -1,20 +1,23 @@
-"""A proof, in ball arithmetic, that a sum of exponentials is 1/x to a stated relative error on [1, R].
+"""A proof, in ball arithmetic, that a sum of exponentials is 1/x to a stated relative error on [1,
+R].
 
-Cover [1, R] by intervals [a, b] with b <= 2a. On each, e(x) = x sum_i w_i e^(-lam_i x) - 1 is entire. On the Bernstein
-ellipse with cosh(theta) = 5/2 the real part of x stays above (a+b)/2 - 5/4 (b-a) > 0 and |x| below (a+b)/2 + 5/4
-(b-a), so |e| <= M, the product of the second with the sum at the first, plus 1. Its Chebyshev expansion cut after
-degree n leaves at most r = 2 M e^(-n theta) / (e^theta - 1). A polynomial of degree n that is at most B in modulus at
-N > n Chebyshev points is at most B / cos(pi n / (2 N)) between them (Ehlich and Zeller, 1964). Hence
+Cover [1, R] by intervals [a, b] with b <= 2a. On each, e(x) = x sum_i w_i e^(-lam_i x) - 1 is
+entire. On the Bernstein ellipse with cosh(theta) = 5/2 the real part of x stays above (a+b)/2 - 5/4
+(b-a) > 0 and |x| below (a+b)/2 + 5/4 (b-a), so |e| <= M, the product of the second with the sum at
+the first, plus 1. Its Chebyshev expansion cut after degree n leaves at most r = 2 M e^(-n theta) /
+(e^theta - 1). A polynomial of degree n that is at most B in modulus at N > n Chebyshev points is at
+most B / cos(pi n / (2 N)) between them (Ehlich and Zeller, 1964). Hence
 
     max |e| <= (max_i |e(x_i)| + r) / cos(pi n / (2 N)) + r,
 
 where the right-hand side is evaluated in balls.
 
-**Sectors.** For |arg w| <= angle and 1 <= Re w <= R the error e(w) is largest on the boundary of that region, and its
-conjugate has the same modulus. The boundary is made of a ray and of two vertical sides. On the ray w = e^zeta with zeta
-from 0 to ln R beside -ln cos(angle) + i angle. Pieces of half length h = 0.35 (pi/2 - angle), or less, keep the
-ellipse, which reaches 5/2 h along the line and sinh(theta) h < 2.3 h across it, where |arg w| <= angle + 2.3 h < pi/2.
-A side at Re w = r is cut into pieces of half length h = 0.35 r, or less, whose ellipses stay at real parts above
+**Sectors.** For |arg w| <= angle and 1 <= Re w <= R the error e(w) is largest on the boundary of
+that region, and its conjugate has the same modulus. The boundary is made of a ray and of two
+vertical sides. On the ray w = e^zeta with zeta from 0 to ln R beside -ln cos(angle) + i angle.
+Pieces of half length h = 0.35 (pi/2 - angle), or less, keep the ellipse, which reaches 5/2 h along
+the line and sinh(theta) h < 2.3 h across it, where |arg w| <= angle + 2.3 h < pi/2. A side at Re
+w = r is cut into pieces of half length h = 0.35 r, or less, whose ellipses stay at real parts above
 r - 2.3 h > 0. Hence |e| <= M there with the largest |w| and the smallest real part.
 
 Imports nothing from the package.
@@ -29,8 +32,8 @@ from itertools import pairwise
 # Bits of the balls, and Chebyshev points per degree.
 PRECISION = 96
 OVERSAMPLING = 3
-# Half length of a piece of a sector's boundary, as a part of what is left of pi/2; and the ratio of neighbors in a
-# grid of real numbers.
+# Half length of a piece of a sector's boundary, as a part of what is left of pi/2; and the ratio of
+# neighbors in a grid of real numbers.
 PIECE = 0.35
 RATIO = 1.02
 
@@ -38,9 +41,11 @@ RATIO = 1.02
 def proved_bound(
     lam: Sequence[float], w: Sequence[float], log_range: float, expected: float = 1e-15
 ) -> float:
-    """Upper bound, proved, of |x sum w e^(-lam x) - 1| for x in [1, e^log_range]; lam, w are exact float64 numbers.
+    """Upper bound, proved, of |x sum w e^(-lam x) - 1| for x in [1, e^log_range]; lam, w are exact
+    float64 numbers.
 
-    `expected` is a guess at the bound, which sets the degree; a wrong one makes the bound larger, not wrong.
+    `expected` is a guess at the bound, which sets the degree; a wrong one makes the bound larger,
+    not wrong.
     """
     from flint import arb, ctx
 
@@ -90,9 +95,11 @@ def proved_sector_bound(
     angle: float,
     expected: float = 1e-15,
 ) -> float:
-    """Upper bound, proved, of |z sum w e^(-lam z) - 1| for |arg z| <= angle and 1 <= Re z <= e^log_range.
+    """Upper bound, proved, of |z sum w e^(-lam z) - 1| for |arg z| <= angle and 1 <= Re
+    z <= e^log_range.
 
-    `expected` is a guess at the bound, which sets the degree; a wrong one makes the bound larger, not wrong.
+    `expected` is a guess at the bound, which sets the degree; a wrong one makes the bound larger,
+    not wrong.
     """
     from flint import acb, arb, ctx
 
@@ -107,7 +114,8 @@ def proved_sector_bound(
         points = [(arb.pi() * (2 * i + 1) / (2 * count)).cos() for i in range(count)]
         along = arb(5) / 2
         across = arb(23) / 10
-        # Points z of every piece of the boundary, and the smallest real part and the largest modulus on its ellipse.
+        # Points z of every piece of the boundary, and the smallest real part and the largest
+        # modulus on its ellipse.
         boundary: list[tuple[list[acb], arb, arb]] = []
         pieces = max(1, math.ceil(log_range / (2 * PIECE * (math.pi / 2 - angle))))
         half = arb(log_range) / (2 * pieces)
@@ -146,9 +154,11 @@ def proved_sector_bound(
 
 
 def proved_moduli(lam: Sequence[float], w: Sequence[float], log_range: float) -> float:
-    """Upper bound, proved, of x sum w e^(-lam x) and x^2 sum w lam e^(-lam x), x real in [1, e^log_range].
+    """Upper bound, proved, of x sum w e^(-lam x) and x^2 sum w lam e^(-lam x), x real in [1,
+    e^log_range].
 
-    Both sums fall in x, so x is taken from the right end of an interval and the sums from the left one.
+    Both sums fall in x, so x is taken from the right end of an interval and the sums from the left
+    one.
     """
     from flint import arb, ctx
 

@@ -1,12 +1,14 @@
-"""A proof, in ball arithmetic, that a sum of simple fractions is the logistic function to a stated error on [-R, R].
+"""A proof, in ball arithmetic, that a sum of simple fractions is the logistic function to a stated
+error on [-R, R].
 
-Both 1/(1 + e^-f) - 1/2 and sum_m r_m f / (f^2 + y_m^2) are odd, so [0, R] is enough. Cover it by intervals of half
-length at most 1. On each, the difference e(f) is analytic inside the Bernstein ellipse with cosh(theta) = 5/2, whose
-points have |Im f| <= 2.3 < pi. There |tanh(f/2)| <= tan(1.15) where that is above 1, and |f^2 + y^2| >= (y - 2.3)^2,
-so |e| <= M. The rest of the argument is that of `exponential_sums.py`: the Chebyshev expansion cut after degree n
-leaves at most r = 2 M e^(-n theta) / (e^theta - 1), and a polynomial of degree n that is at most B in modulus at N > n
-Chebyshev points is at most B / cos(pi n / (2 N)) between them (Ehlich and Zeller, 1964). Imports nothing from the
-package.
+Both 1/(1 + e^-f) - 1/2 and sum_m r_m f / (f^2 + y_m^2) are odd, so [0, R] is enough. Cover it by
+intervals of half length at most 1. On each, the difference e(f) is analytic inside the Bernstein
+ellipse with cosh(theta) = 5/2, whose points have |Im f| <= 2.3 < pi. There |tanh(f/2)| <= tan(1.15)
+where that is above 1, and |f^2 + y^2| >= (y - 2.3)^2, so |e| <= M. The rest of the argument is that
+of `exponential_sums.py`: the Chebyshev expansion cut after degree n leaves at most r = 2 M e^(-n
+theta) / (e^theta - 1), and a polynomial of degree n that is at most B in modulus at N > n Chebyshev
+points is at most B / cos(pi n / (2 N)) between them (Ehlich and Zeller, 1964). Imports nothing from
+the package.
 """
 
 from __future__ import annotations
@@ -17,16 +19,19 @@ from typing import Any
 
 from .exponential_sums import OVERSAMPLING, PRECISION
 
-# Half axis of the ellipse in the imaginary direction, at half length 1: sinh(theta) = sqrt(21)/2, rounded up.
+# Half axis of the ellipse in the imaginary direction, at half length 1: sinh(theta) = sqrt(21)/2,
+# rounded up.
 HEIGHT = 2.3
 
 
 def proved_sigmoid_bound(
     y: Sequence[float], r: Sequence[float], R: float, expected: float = 1e-15
 ) -> float:
-    """Upper bound, proved, of |1/(1 + e^-f) - 1/2 - sum r f / (f^2 + y^2)| on [-R, R]; y, r are exact float64 numbers.
+    """Upper bound, proved, of |1/(1 + e^-f) - 1/2 - sum r f / (f^2 + y^2)| on [-R, R]; y, r are
+    exact float64 numbers.
 
-    `expected` is a guess at the bound, which sets the degree; a wrong one makes the bound larger, not wrong.
+    `expected` is a guess at the bound, which sets the degree; a wrong one makes the bound larger,
+    not wrong.
     """
     from flint import arb, ctx
 
@@ -62,8 +67,9 @@ def proved_sigmoid_bound(
         ctx.prec = before
 
 
-# Half length of the intervals on which an even part of an activation is compared with its fractions: short enough that
-# the ellipse stays below the poles and below the singularities of the function, which are at least 0.8 from the line.
+# Half length of the intervals on which an even part of an activation is compared with its
+# fractions: short enough that the ellipse stays below the poles and below the singularities of the
+# function, which are at least 0.8 from the line.
 EVEN_HALF_LENGTH = 0.25
 # Arcs that cover a quarter of an ellipse, each enclosed in one ball.
 ARCS = 24
@@ -93,11 +99,13 @@ def proved_even_bound(
     R: float,
     expected: float = 1e-15,
 ) -> float:
-    """Upper bound, proved, of |even part - constant - Re sum residue / (x - z)| on [-R, R], for exact float64 numbers.
+    """Upper bound, proved, of |even part - constant - Re sum residue / (x - z)| on [-R, R], for
+    exact float64 numbers.
 
-    The argument is that of `proved_sigmoid_bound`, with shorter intervals, and with M from balls that cover the ellipse.
-    The fractions have to be even, too, which is so if poles come in pairs z, -conj(z) with residues r, -conj(r), or lie
-    on the imaginary axis with imaginary residues; both are checked.
+    The argument is that of `proved_sigmoid_bound`, with shorter intervals, and with M from balls
+    that cover the ellipse. The fractions have to be even, too, which is so if poles come in pairs
+    z, -conj(z) with residues r, -conj(r), or lie on the imaginary axis with imaginary residues;
+    both are checked.
     """
     from flint import acb, arb, ctx
 
@@ -139,7 +147,9 @@ def proved_even_bound(
 
 
 def _largest_on_ellipse(kind: str, middle: Any, half: Any, cosh_theta: Any, sinh_theta: Any) -> Any:
-    """A bound on the even part on an ellipse around the interval, from balls that cover its boundary."""
+    """A bound on the even part on an ellipse around the interval, from balls that cover its
+    boundary.
+    """
     from flint import acb, arb
 
     largest = arb(0)

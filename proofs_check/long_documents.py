@@ -1,14 +1,15 @@
 """Exact LIME limits of long documents whose words come in a few kinds.
 
-P1's asymptotic statements need documents of hundreds or thousands of distinct words, far beyond enumeration. If the
-words fall into C kinds with n_c words each, words of a kind having the same (g, v, g_h, v_h), then f(X) depends on S
-only through the numbers r_c of removed words of each kind, and with s = sum_c r_c uniform in {1, ..., d}
+P1's asymptotic statements need documents of hundreds or thousands of distinct words, far beyond
+enumeration. If the words fall into C kinds with n_c words each, words of a kind having the same (g,
+v, g_h, v_h), then f(X) depends on S only through the numbers r_c of removed words of each kind, and
+with s = sum_c r_c uniform in {1, ..., d}
 
     P(r) = (1/d) prod_c binom(n_c, r_c) / binom(d, s)
 
-(multivariate hypergeometric): a sum over prod (n_c + 1) terms is exact, without integral representation and without
-sampling. The words stay distinct as P1 asks: different words may have equal scores. Padding is one kind that never
-moves.
+(multivariate hypergeometric): a sum over prod (n_c + 1) terms is exact, without integral
+representation and without sampling. The words stay distinct as P1 asks: different words may have
+equal scores. Padding is one kind that never moves.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class LongDocument:
         return self.N_A / self.A
 
     def removals(self) -> tuple[Array, Array]:
-        """Every vector r of numbers of removed words per kind, and P(r): (C, M) and (M,); r = 0 is never drawn."""
+        """Every vector r of numbers of removed words per kind, and P(r): (C, M) and (M,); r = 0 is
+        never drawn.
+        """
         axes = [np.arange(count + 1) for count in self.n]
         r = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")])[:, 1:]
         log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.d + 1)))])
@@ -93,7 +96,8 @@ class LongDocument:
         log_p = log_factorial[s] + log_factorial[self.d - s] - log_factorial[self.d]
         for count, removed in zip(self.n, r, strict=True):
             log_p += log_factorial[count] - log_factorial[removed] - log_factorial[count - removed]
-        # The logs of factorials carry an error that grows with d; the law of s is known, so restore it exactly.
+        # The logs of factorials carry an error that grows with d; the law of s is known, so restore
+        # it exactly.
         p = np.exp(log_p)
         by_size = np.bincount(s, weights=p, minlength=self.d + 1)
         return r.astype(np.float64), p / by_size[s] / self.d
@@ -108,7 +112,9 @@ class LongDocument:
         return (self.N_A + gain @ r) / self.denominator(r)
 
     def summand(self, r: Array, kind: int, among: int | None = None) -> Array:
-        """E[A_t V_t | r] for a word t of `kind`, of which `among` words (default: all) share the r removals."""
+        """E[A_t V_t | r] for a word t of `kind`, of which `among` words (default: all) share the r
+        removals.
+        """
         share = r[kind] / (self.n[kind] if among is None else among)
         kept = self.g[kind] * self.v[kind]
         replaced = self.g_h[kind] * self.v_h[kind]
@@ -130,7 +136,9 @@ def given_present(document: LongDocument, r: Array, p: Array, kind: int) -> Arra
 
 
 def limit_from_means(document: LongDocument, E_present: Array, E: float) -> Array:
-    """Least-squares coefficients from E[f | j present] for each kind, and E[f]: P1's Eq. 17, corrected."""
+    """Least-squares coefficients from E[f | j present] for each kind, and E[f]: P1's Eq. 17,
+    corrected.
+    """
     d = document.d
     mean = np.dot(document.n, E_present) / d
     return 3 * (d - 1) / (d + 1) * (E_present - mean) + 6 / (d + 1) * (mean - E)
@@ -141,7 +149,8 @@ def lime_limit(document: LongDocument) -> Array:
 
     Examples
     --------
-    A linear model, whose coefficients least squares must return: equal masses, so f is the mean of the values.
+    A linear model, whose coefficients least squares must return: equal masses, so f is the mean of
+    the values.
 
     >>> document = LongDocument(n=[2, 3], g=[1, 1], v=[5.0, -1.0], g_h=[1, 1], v_h=[0.0, 0.0], padding=5)
     >>> lime_limit(document).round(12)
@@ -171,7 +180,9 @@ def printed_theorem(document: LongDocument, factor: float = 1.5) -> Array:
 
 
 def integral_form(document: LongDocument, factor: float = 1.0) -> Array:
-    """Mean-field form c_1 (g v - g_h v_h) - c_2 (g - g_h) for each kind: (C,); see :func:`mean_field_constants`."""
+    """Mean-field form c_1 (g v - g_h v_h) - c_2 (g - g_h) for each kind: (C,); see
+    :func:`mean_field_constants`.
+    """
     g, v, g_h, v_h = map(np.asarray, (document.g, document.v, document.g_h, document.v_h))
     c_1, c_2 = mean_field_constants(document)
     return factor * (c_1 * (g * v - g_h * v_h) - c_2 * (g - g_h))
@@ -180,8 +191,9 @@ def integral_form(document: LongDocument, factor: float = 1.0) -> Array:
 def mean_field_constants(document: LongDocument) -> tuple[float, float]:
     """c_1 = 6 I_1/A and c_2 = 6 [N_A J_2 + (N_B - N_A) J_3]/A^2 with r = B/A - 1.
 
-    I_1, J_2, J_3 are the integrals over x in [0, 1], the fraction of removed words, of x (1-x)/(1+rx),
-    x (1-x)/(1+rx)^2 and x^2 (1-x)/(1+rx)^2; 64 Gauss-Legendre nodes leave no error for r >= -0.99.
+    I_1, J_2, J_3 are the integrals over x in [0, 1], the fraction of removed words, of x
+    (1-x)/(1+rx), x (1-x)/(1+rx)^2 and x^2 (1-x)/(1+rx)^2; 64 Gauss-Legendre nodes leave no error
+    for r >= -0.99.
     """
     nodes, weights = np.polynomial.legendre.leggauss(64)
     x = (nodes + 1) / 2
@@ -195,7 +207,8 @@ def mean_field_constants(document: LongDocument) -> tuple[float, float]:
 
 
 def growth_exponent(sizes: Sequence[float], errors: Sequence[float]) -> float:
-    """Slope of log(error) against log(size) over the last three sizes, where the leading power rules.
+    """Slope of log(error) against log(size) over the last three sizes, where the leading power
+    rules.
 
     Examples
     --------
@@ -209,7 +222,9 @@ def growth_exponent(sizes: Sequence[float], errors: Sequence[float]) -> float:
 def growing_documents(
     eps: float, sizes: Sequence[int], **scores: Sequence[float]
 ) -> list[LongDocument]:
-    """Documents with d = T = T_max^eps: the sizes d, words spread over the kinds, T_max = d^(1/eps) rounded."""
+    """Documents with d = T = T_max^eps: the sizes d, words spread over the kinds, T_max = d^(1/eps)
+    rounded.
+    """
     kinds = len(scores["g"])
     documents = []
     for d in sizes:

@@ -1,17 +1,19 @@
 """The registry: one entry per statement, with its location, its check and the recorded verdict.
 
-A check is a function ``check(perturb=0.0) -> Outcome`` under the decorator :func:`statement`. ``perturb`` is multiplied
-into the formula under test (its leading constant times ``1 + perturb``): a check that still passes with
-``perturb=0.01`` does not test its formula, and ``tests/proofs_check/test_proofs.py`` demands of every check that it
-fails then.
+A check is a function ``check(perturb=0.0) -> Outcome`` under the decorator :func:`statement`.
+``perturb`` is multiplied into the formula under test (its leading constant times ``1 + perturb``):
+a check that still passes with ``perturb=0.01`` does not test its formula, and
+``tests/proofs_check/test_proofs.py`` demands of every check that it fails then.
 
 The verdict on record is reproduced if
 
 - "holds": ``error <= tolerance``, the error being that of the printed statement;
-- "holds if corrected": ``error <= tolerance < printed_error``: the corrected form passes, the printed form fails;
+- "holds if corrected": ``error <= tolerance < printed_error``: the corrected form passes, the
+  printed form fails;
 - "not machine-checkable": there is nothing to run, the entry carries the reason.
 
-A NaN error is a failure. The order of the table is the order of registration, P1 first, our own last.
+A NaN error is a failure. The order of the table is the order of registration, P1 first, our own
+last.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ MISPRINT = "misprint"
 SLIP = "slip without consequence"
 CONDITION = "wrong constant or missing condition"
 WRONG = "wrong as stated"
-#: The kinds of corrections, from the most harmless to the one that says something else, with what each means.
+#: The kinds of corrections, from the most harmless to the one that says something else, with what
+#: each means.
 KINDS = {
     MISPRINT: "the intended form is clear, and often correct elsewhere in the paper or in the authors' code",
     SLIP: "a step is wrong, but no conclusion of the paper depends on it",
@@ -70,11 +73,13 @@ class Outcome:
     Attributes
     ----------
     error : float
-        Largest error of the statement that is claimed right: the printed one if it holds, else the corrected one.
+        Largest error of the statement that is claimed right: the printed one if it holds, else the
+        corrected one.
     tolerance : float
         `error` must not exceed it.
     printed_error : float or None
-        Error of the printed form, measured like `error`; must exceed `tolerance` for a corrected statement.
+        Error of the printed form, measured like `error`; must exceed `tolerance` for a corrected
+        statement.
     counterexample : str
         Numbers that a reader can put into a calculator; required for a corrected statement.
     detail : str
@@ -163,7 +168,8 @@ def statement(
     kind : str
         One of :data:`KINDS`; required for "holds if corrected", and for nothing else.
     changes : str
-        The result of the paper that changes with the correction, in one or two sentences; empty if none does.
+        The result of the paper that changes with the correction, in one or two sentences; empty if
+        none does.
     """
     if paper not in SOURCES:
         raise ValueError(f"paper must be one of {sorted(SOURCES)}, got {paper!r}")
@@ -201,7 +207,8 @@ def statement(
         known = _REGISTRY.get(entry.key)
         if known is not None and known.check.__qualname__ != check.__qualname__:
             raise ValueError(
-                f"{entry.key} is registered twice: {known.check.__qualname__} and {check.__qualname__}"
+                f"{entry.key} is registered twice: {known.check.__qualname__} and "
+                f"{check.__qualname__}"
             )
         _REGISTRY[entry.key] = entry
         return check
@@ -210,10 +217,11 @@ def statement(
 
 
 def statements(paper: str | None = None, only: str | None = None) -> list[Statement]:
-    """All entries in the order of the papers; `only` keeps those whose key contains it as whole words.
+    """All entries in the order of the papers; `only` keeps those whose key contains it as whole
+    words.
 
-    "Eq. 1" finds Eq. 1 and not Eq. 13, "Theorem 5.1" finds the theorem and its parts; if no key has the whole words,
-    any key that contains the text will do. Case does not matter.
+    "Eq. 1" finds Eq. 1 and not Eq. 13, "Theorem 5.1" finds the theorem and its parts; if no key has
+    the whole words, any key that contains the text will do. Case does not matter.
 
     Examples
     --------
@@ -254,7 +262,9 @@ def one_plus(perturb: float) -> Fraction:
 
 
 def run(entry: Statement, perturb: float = 0.0) -> Result:
-    """Run one check; an exception in it is a verdict not reproduced, with the exception's text as the failure."""
+    """Run one check; an exception in it is a verdict not reproduced, with the exception's text as
+    the failure.
+    """
     if entry.verdict == NOT_CHECKABLE:
         return Result(entry, True, 0.0, None)
     start = time.perf_counter()

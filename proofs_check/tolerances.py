@@ -15,7 +15,8 @@ AUTODIFF = 1e-11
 #: Sums of thousands of float64 terms, or an iteration that stops at rounding.
 SUMMATION = 1e-9
 
-#: A fitted exponent of a growth law over sizes that double; the next order bends the line this much at the most.
+#: A fitted exponent of a growth law over sizes that double; the next order bends the line this much
+#: at the most.
 EXPONENT = 0.15
 
 #: An inequality: the error is the largest violation, and rounding may violate by this.

@@ -1,26 +1,28 @@
-"""A proof, in ball arithmetic, of the error of the trapezoidal rule for 1/x (`game/engine/exponential_sums.py`).
+"""A proof, in ball arithmetic, of the error of the trapezoidal rule for 1/x
+(`game/engine/exponential_sums.py`).
 
 With t -> t - ln x the integrand depends on the one number c = e^(1/2) x/R in (0, e^(1/2)]:
 
     g(t) = phi' e^(-phi),   phi(t) = exp(t - c e^(-t)),   int g = 1,
 
-an entire function. Let N(a, c) be the integral of |g| along Im t = a = pi/2 - delta. The trapezoidal rule with step h
-errs by at most 2 N / (e^(2 pi a / h) - 1) (Trefethen and Weideman, 2014, theorem 5.1). With u = c e^(-x), at t = x + i
-a,
+an entire function. Let N(a, c) be the integral of |g| along Im t = a = pi/2 - delta. The
+trapezoidal rule with step h errs by at most 2 N / (e^(2 pi a / h) - 1) (Trefethen and Weideman,
+2014, theorem 5.1). With u = c e^(-x), at t = x + i a,
 
     |phi| = exp(x - u sin delta),   Re phi = |phi| sin(delta - u cos delta),
     |g|   = |phi| sqrt(1 + 2 u sin delta + u^2) e^(-Re phi).
 
-The integral over a middle part is enclosed by Arb for c in small balls that cover (0, e^(1/2)]. Left of it, -Re phi <=
-c, so
+The integral over a middle part is enclosed by Arb for c in small balls that cover (0, e^(1/2)].
+Left of it, -Re phi <= c, so
 
     int |g| <= e^c e^(-z) (e^x + c ln(1 + 1/z)),   z = c e^(-x) sin delta   (from E_1(z) <= e^(-z) ln(1 + 1/z));
 
-right of it u is below some small number and int |g| <= (1 + u) e^(-kappa e^x) / kappa, kappa = e^(-u) sin(delta - u).
+right of it u is below some small number and int |g| <= (1 + u) e^(-kappa e^x) / kappa,
+kappa = e^(-u) sin(delta - u).
 
-The rule is used with eps = 10^(-k/8), k = 8..110, and h = pi^2 / ln(1400 / eps). `step_bound` proves the step error
-for one k; `ends_bound` bounds what is dropped at both ends. `python -m proofs_check.trapezoid` does all of them (about
-a minute).
+The rule is used with eps = 10^(-k/8), k = 8..110, and h = pi^2 / ln(1400 / eps). `step_bound`
+proves the step error for one k; `ends_bound` bounds what is dropped at both ends. `python -m
+proofs_check.trapezoid` does all of them (about a minute).
 """
 
 from __future__ import annotations
@@ -98,7 +100,9 @@ def line_integral(delta: Any, lo: float, hi: float) -> Any:
 
 
 def step_bound(k: int) -> float:
-    """Proved upper bound of the step error over eps = 10^(-k/8), for every range and every x in it."""
+    """Proved upper bound of the step error over eps = 10^(-k/8), for every range and every x in
+    it.
+    """
     from flint import arb, ctx
 
     before = ctx.prec
@@ -118,9 +122,10 @@ def step_bound(k: int) -> float:
 def ends_bound(k: int) -> tuple[float, float]:
     """Upper bounds, over eps, of what is dropped at the right and at the left end.
 
-    Right: lam x > cut. The first dropped term is at most h cut (1 + squeeze) e^(-cut), squeeze <= e^(1/2) / cut, and
-    the rest is below the integral, e^(-cut). Left: w R = h e^(1/2) (1 + 1/y) e^(-y) <= eps/16 with y = e^(t0 - t),
-    which every step to the left multiplies by e^h; the terms are summed until they vanish.
+    Right: lam x > cut. The first dropped term is at most h cut (1 + squeeze) e^(-cut),
+    squeeze <= e^(1/2) / cut, and the rest is below the integral, e^(-cut). Left: w R = h e^(1/2)
+    (1 + 1/y) e^(-y) <= eps/16 with y = e^(t0 - t), which every step to the left multiplies by e^h;
+    the terms are summed until they vanish.
     """
     from flint import arb, ctx
 
@@ -132,7 +137,8 @@ def ends_bound(k: int) -> tuple[float, float]:
         cut = (8 / eps).log()
         cut = cut + cut.log()
         right = (h * cut * (1 + arb(0.5).exp() / cut) + 1) * (-cut).exp() / eps
-        # The y with w R = eps/16 is at least ln(16 h / eps), since (1 + 1/y) e^(1/2) > 1; larger y give smaller terms.
+        # The y with w R = eps/16 is at least ln(16 h / eps), since (1 + 1/y) e^(1/2) > 1; larger y
+        # give smaller terms.
         y = (16 * h / eps).log()
         left = arb(1) / 16
         term = arb(1)
@@ -154,7 +160,8 @@ def main() -> int:
         total = error + right + left
         good &= total <= 0.9
         print(
-            f"eps = 10^-{k / 8:.3f}: steps {error:.3f}, right end {right:.3f}, left end {left:.3f}, in all {total:.3f}"
+            f"eps = 10^-{k / 8:.3f}: steps {error:.3f}, right end {right:.3f}, left end "
+            f"{left:.3f}, in all {total:.3f}"
         )
     return 0 if good else 1
 

@@ -1,6 +1,8 @@
-"""Comparisons of a NumPy result with the twin, each with a bound from the sizes of the terms that enter.
+"""Comparisons of a NumPy result with the twin, each with a bound from the sizes of the terms that
+enter.
 
-Every `check_*` takes the value to be judged, so that `test_oracles_can_fail.py` can hand it a wrong one.
+Every `check_*` takes the value to be judged, so that `test_oracles_can_fail.py` can hand it a wrong
+one.
 """
 
 from typing import NamedTuple
@@ -28,7 +30,9 @@ def places(weights):
 
 
 def magnitudes(weights):
-    """Bounds over all documents: of a logit of any query, of a head's output, of an entry of the gradient."""
+    """Bounds over all documents: of a logit of any query, of a head's output, of an entry of the
+    gradient.
+    """
     w = weights
     e = np.abs(w.W_e).max(axis=0) + np.abs(places(w)).max(axis=0)
     q, k, v = (
@@ -73,7 +77,8 @@ def check_attention_matrices(weights, tokens, got):
 def gradient_terms(weights, tokens, output):
     """Theorem 4.1 and the [CLS] term with every term replaced by its absolute value, (T_max, d_e).
 
-    A token without attention has no gradient, so that there is one bound per position: the attention is a factor of it.
+    A token without attention has no gradient, so that there is one bound per position: the
+    attention is a factor of it.
     """
     w = weights
     params, ids = twin(weights, tokens)
@@ -101,7 +106,9 @@ def check_gradient(weights, tokens, output, got):
 
 
 def _check_token_scores(weights, tokens, output, got, reduce):
-    """`reduce` makes scores of a gradient and, monotone on non-negative terms, a bound of the bound."""
+    """`reduce` makes scores of a gradient and, monotone on non-negative terms, a bound of the
+    bound.
+    """
     own = slice(1, 1 + len(tokens))
     expected = np.asarray(oracle.gradient(*twin(weights, tokens), output))[own]
     terms = gradient_terms(weights, tokens, output)[own]
@@ -154,7 +161,9 @@ def check_relevance(weights, tokens, output, got):
 
 
 class Question(NamedTuple):
-    """A game of a document: what `pooled_game` is asked for, and the function of the prediction that is explained."""
+    """A game of a document: what `pooled_game` is asked for, and the function of the prediction
+    that is explained.
+    """
 
     weights: object
     tokens: list
@@ -191,7 +200,9 @@ DEFINITIONS = {
 
 
 def check_game(name, question, got, tol=None):
-    """A function of the game, to `tol` times the largest prediction; algebraically equal if `tol` is None."""
+    """A function of the game, to `tol` times the largest prediction; algebraically equal if `tol`
+    is None.
+    """
     f, rounding = enumerated(question)
     define, factor = DEFINITIONS[name]
     assert_guaranteed(

@@ -1,7 +1,9 @@
-"""Settings for every test: float64 in JAX, compiled programs that are kept, and how much hypothesis tries.
+"""Settings for every test: float64 in JAX, compiled programs that are kept, and how much hypothesis
+tries.
 
-With LONGDOUBLE=float64 in the environment the tests run as on platforms whose long double has no more digits than a
-double (macOS on arm64, Windows): NumPy's is replaced before anything else is imported. The package itself needs none.
+With LONGDOUBLE=float64 in the environment the tests run as on platforms whose long double has no
+more digits than a double (macOS on arm64, Windows): NumPy's is replaced before anything else is
+imported. The package itself needs none.
 """
 
 import os
@@ -26,8 +28,8 @@ ROOT = Path(__file__).parents[1]
 
 jax.config.update("jax_enable_x64", True)
 
-# Compiling is most of what tests of JAX do. Programs are shared by the workers, the processes that tests start (which
-# read the environment) and the next run. JAX 0.4.35 crashes when it reads them.
+# Compiling is most of what tests of JAX do. Programs are shared by the workers, the processes that
+# tests start (which read the environment) and the next run. JAX 0.4.35 crashes when it reads them.
 if jax.__version_info__ >= (0, 5):
     for option, value in {
         "jax_compilation_cache_dir": str(ROOT / "build" / "jax_cache"),
@@ -52,8 +54,9 @@ COMMON = {
 KEPT = DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples")
 # At a desk: the same examples on every run.
 settings.register_profile("dev", max_examples=30, derandomize=True, database=None, **COMMON)
-# Others on every run. What fails is printed as a line that repeats it, and is tried first until it passes. Then keep it
-# for good: as an `@example` of its test, or in a table of explicit examples (`KEPT` in tests/jax_model/test_oracle.py).
+# Others on every run. What fails is printed as a line that repeats it, and is tried first until it
+# passes. Then keep it for good: as an `@example` of its test, or in a table of explicit examples
+# (`KEPT` in tests/jax_model/test_oracle.py).
 settings.register_profile(
     "ci", max_examples=100, derandomize=False, print_blob=True, database=KEPT, **COMMON
 )

@@ -1,7 +1,8 @@
-"""Brute force over all 2^d coalitions, in extended precision: the oracle of the game's closed forms.
+"""Brute force over all 2^d coalitions, in extended precision: the oracle of the game's closed
+forms.
 
-Reads a game's raw arrays and nothing else of the library. Each coalition is shifted by its own largest log-mass, so
-scores of 1e4 are no trouble.
+Reads a game's raw arrays and nothing else of the library. Each coalition is shifted by its own
+largest log-mass, so scores of 1e4 are no trouble.
 """
 
 from __future__ import annotations
@@ -99,7 +100,9 @@ def semivalue(game, q):
 
 
 def owen_by_orders(game, groups):
-    """Mean change over all orders of the groups and of the members within them: what Owen's value is defined as."""
+    """Mean change over all orders of the groups and of the members within them: what Owen's value
+    is defined as.
+    """
     f = values(game)
     total = np.zeros(game.d, dtype=LD)
     orders = 0

@@ -1,4 +1,6 @@
-"""Games for the tests of LIME, of any size: [UNK], deletion over a background, deletion to nothing."""
+"""Games for the tests of LIME, of any size: [UNK], deletion over a background, deletion to
+nothing.
+"""
 
 import numpy as np
 

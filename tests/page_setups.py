@@ -1,4 +1,6 @@
-"""What a page takes for granted: small files and names of the reader's own, made before its code runs."""
+"""What a page takes for granted: small files and names of the reader's own, made before its code
+runs.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Blocks, outputs, commands, links and headings of the Markdown pages.
 
-A page's Python blocks run one after the other in one namespace. What a block prints, and the value of the expression
-that it ends with, appears below it in a block that starts with ```text title="Output". A shell block has an output if
-such a block follows it. A block below `<!-- needs: PACKAGE -->` is left as it is where the package is not installed.
-`python -m tests.pages` (`make outputs`) writes all outputs into the pages, or into those that are named; the tests
-compare them.
+A page's Python blocks run one after the other in one namespace. What a block prints, and the value
+of the expression that it ends with, appears below it in a block that starts with ```text
+title="Output". A shell block has an output if such a block follows it. A block below `<!-- needs:
+PACKAGE -->` is left as it is where the package is not installed. `python -m tests.pages` (`make
+outputs`) writes all outputs into the pages, or into those that are named; the tests compare them.
 """
 
 import ast
@@ -70,7 +70,9 @@ def blocks(markdown, *languages):
 
 
 def run(code, line, source, namespace):
-    """What a block prints, and the value of the expression that it ends with, as a notebook shows it."""
+    """What a block prints, and the value of the expression that it ends with, as a notebook shows
+    it.
+    """
     tree = ast.parse("\n" * (line - 1) + code, str(source))
     if tree.body and isinstance(tree.body[-1], ast.Expr):
         last = tree.body.pop()
@@ -108,7 +110,9 @@ def run_commands(code):
 
 
 def run_page(markdown, source, namespace=None):
-    """Run a page's blocks in order: the namespace of the Python blocks, and the page with every output up to date."""
+    """Run a page's blocks in order: the namespace of the Python blocks, and the page with every
+    output up to date.
+    """
     namespace = {"__name__": "__page__", **(namespace or {})}
     pieces = []
     done = 0
@@ -143,7 +147,9 @@ def outputs(markdown):
 
 
 def same_output(one, other):
-    """Whether two outputs agree: numbers to a unit of their last digit, rounding errors below 1e-8 in any case."""
+    """Whether two outputs agree: numbers to a unit of their last digit, rounding errors below 1e-8
+    in any case.
+    """
     if NUMBER.sub("#", one).split() != NUMBER.sub("#", other).split():
         return False
     return all(map(_close, NUMBER.findall(one), NUMBER.findall(other)))
@@ -181,7 +187,8 @@ def indented(markdown):
 def commands(markdown):
     """(line number, words) of each simple command: no prompts, comments, pipes or redirections.
 
-    All lines of fenced shell blocks are commands; of indented ones, those that start with a program that we know.
+    All lines of fenced shell blocks are commands; of indented ones, those that start with a program
+    that we know.
     """
     yield from _commands(blocks(markdown, "sh", "bash", "shell", "console"))
     for line, words in _commands(indented(markdown)):
@@ -257,7 +264,9 @@ def without_code(markdown):
 
 
 def anchors(markdown):
-    """Anchors of the headings, as Python-Markdown and code hosts both make them for plain headings."""
+    """Anchors of the headings, as Python-Markdown and code hosts both make them for plain
+    headings.
+    """
     headings = re.findall(r"^#+ +(.+?) *$", BLOCK.sub("", markdown), re.MULTILINE)
     plain = [
         re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "]", heading)).strip().lower()
@@ -292,7 +301,9 @@ def broken_links(path, markdown=None):
 
 @contextlib.contextmanager
 def reader(name):
-    """A reader of the page `name`: an empty folder with the files and names that the page assumes, a plain terminal."""
+    """A reader of the page `name`: an empty folder with the files and names that the page assumes,
+    a plain terminal.
+    """
     from tests.page_setups import NEEDS, SETUPS
 
     if "matplotlib" in NEEDS.get(name, ()):
@@ -320,7 +331,9 @@ def reader(name):
 
 
 def update(path):
-    """Write the outputs of a page's blocks into the page; whether something changed that `same_output` notices."""
+    """Write the outputs of a page's blocks into the page; whether something changed that
+    `same_output` notices.
+    """
     markdown = path.read_text(encoding="utf-8")
     with reader(name_of(path)) as names:
         _, made = run_page(markdown, path, names)

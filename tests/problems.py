@@ -1,4 +1,6 @@
-"""The table of games that every closed form is tried on: the ordinary ones and the edges, by name."""
+"""The table of games that every closed form is tried on: the ordinary ones and the edges, by
+name.
+"""
 
 from __future__ import annotations
 

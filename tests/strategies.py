@@ -1,14 +1,17 @@
-"""Hypothesis strategies for models and documents: mostly ordinary documents, and every edge case by name.
+"""Hypothesis strategies for models and documents: mostly ordinary documents, and every edge case by
+name.
 
-A drawn problem is *ordinary* unless a named edge case is drawn: two or more different words with room for them, under
-an attention that is neither uniform nor one-hot. Edge cases of the model (`SHAPES`, `SCORES`) and of the document
-(`DOCUMENTS`) are drawn independently, so that they also meet. `cases` names what a problem shows, and
-`tests/test_strategies.py` counts the names and fails when ordinary problems become rare.
+A drawn problem is *ordinary* unless a named edge case is drawn: two or more different words with
+room for them, under an attention that is neither uniform nor one-hot. Edge cases of the model
+(`SHAPES`, `SCORES`) and of the document (`DOCUMENTS`) are drawn independently, so that they also
+meet. `cases` names what a problem shows, and `tests/test_strategies.py` counts the names and fails
+when ordinary problems become rare.
 
-Hypothesis prefers the first and the smallest of what it may draw, and copies parts of earlier draws. Therefore lists
-that are drawn from begin with the ordinary, and numbers and words come from one drawn seed, which cannot be "small".
-Shapes come from a short list, since the twin is compiled once per shape. The list has sizes that are all different
-primes (a transposed axis cannot pass), one head, one dimension, several outputs, and room for a single token.
+Hypothesis prefers the first and the smallest of what it may draw, and copies parts of earlier
+draws. Therefore lists that are drawn from begin with the ordinary, and numbers and words come from
+one drawn seed, which cannot be "small". Shapes come from a short list, since the twin is compiled
+once per shape. The list has sizes that are all different primes (a transposed axis cannot pass),
+one head, one dimension, several outputs, and room for a single token.
 """
 
 from collections import Counter
@@ -44,7 +47,8 @@ SCORES = [1.0, 4.0, 0.0, 30.0, 1e4]
 ORDINARY_SCORES = (1.0, 4.0)
 # The ordinary ones are drawn this many times as often as each edge case.
 ORDINARY = 8
-# Kind of a document and how often it is drawn. "full", "words repeated" and "special ids" have several words, too.
+# Kind of a document and how often it is drawn. "full", "words repeated" and "special ids" have
+# several words, too.
 DOCUMENTS = {
     "several words": 10,
     "words repeated": 4,
@@ -61,7 +65,9 @@ LEAST_RATIO = 1.05
 
 
 def make_weights(shape, seed, top_score=1.0, biases=True, positions="sinusoidal", cls=0, unk=1):
-    """Seeded weights whose largest possible attention logit is `top_score`; `positions` may be an array or None."""
+    """Seeded weights whose largest possible attention logit is `top_score`; `positions` may be an
+    array or None.
+    """
     rng = np.random.default_rng(seed)
     D, d_e, T_max, K, d_att, d_out, C = shape
     arrays = {
@@ -101,7 +107,8 @@ def _ordinary_first(choices, ordinary):
 def weights(draw, shapes=tuple(SHAPES), scores=tuple(SCORES), padded=False):
     """Models of every shape, score size, with and without biases, positions and the usual ids.
 
-    A model may have positions, positions that are all alike, or none at all, unless `padded` asks for a limited length.
+    A model may have positions, positions that are all alike, or none at all, unless `padded` asks
+    for a limited length.
     """
     shape = draw(_ordinary_first(shapes, lambda shape: shape.T_max > 3))
     last = shape.D - 1
@@ -121,7 +128,9 @@ def weights(draw, shapes=tuple(SHAPES), scores=tuple(SCORES), padded=False):
 
 @st.composite
 def documents(draw, weights, min_size=0, max_size=None):
-    """Documents of a model, of a kind in `DOCUMENTS`; a kind that does not fit becomes the nearest that does."""
+    """Documents of a model, of a kind in `DOCUMENTS`; a kind that does not fit becomes the nearest
+    that does.
+    """
     room = (PRIMES.T_max if weights.T_max is None else weights.T_max) - 1
     if max_size is not None:
         room = min(max_size, room)
@@ -167,7 +176,9 @@ def problems(draw, shapes=tuple(SHAPES), scores=tuple(SCORES), min_size=0, max_s
 
 
 def is_ordinary(problem):
-    """Two or more different words other than [UNK], under heads that are neither uniform nor one-hot."""
+    """Two or more different words other than [UNK], under heads that are neither uniform nor
+    one-hot.
+    """
     model, tokens, _ = problem
     alpha = _attention(model, tokens)
     largest = alpha.max(axis=1)
@@ -177,7 +188,9 @@ def is_ordinary(problem):
 
 
 def cases(problem):
-    """Names of what a problem shows, "ordinary" or edges: what `tests/test_strategies.py` counts."""
+    """Names of what a problem shows, "ordinary" or edges: what `tests/test_strategies.py`
+    counts.
+    """
     model, tokens, output = problem
     alpha = _attention(model, tokens)
     counts = Counter(tokens)

@@ -92,7 +92,9 @@ def imports(path):
 
 
 def folder_of(parts):
-    """The folder, or the module of the package itself, that a path or a dotted name belongs to; None for the root."""
+    """The folder, or the module of the package itself, that a path or a dotted name belongs to;
+    None for the root.
+    """
     for name in ("/".join(parts[:2]), parts[0] if parts else ""):
         if name in LEVELS:
             return name
@@ -206,7 +208,9 @@ def test_the_package_loads_the_mathematics_alone():
 
 
 def entered(function):
-    """The modules of the package whose functions are called, without the small helpers that all folders share."""
+    """The modules of the package whose functions are called, without the small helpers that all
+    folders share.
+    """
     rooms = set()
 
     def profile(frame, event, argument):

@@ -1,4 +1,6 @@
-"""Every page: its Python runs from the first line to the last, its commands exist, its links lead somewhere."""
+"""Every page: its Python runs from the first line to the last, its commands exist, its links lead
+somewhere.
+"""
 
 import re
 import shlex

@@ -43,7 +43,9 @@ def page(browser, stored):  # noqa: F811
 
 
 def texts():
-    """Fifty texts: one word to 100 different ones, repeated and unknown words, tags, ratings, marks and capitals."""
+    """Fifty texts: one word to 100 different ones, repeated and unknown words, tags, ratings, marks
+    and capitals.
+    """
     model = load_demo_model()
     rng = np.random.default_rng(0)
     words = [word for word in model.vocabulary if word.isalpha()]

@@ -1,4 +1,6 @@
-"""Each of the five kinds of users gets from a clone to a result with at most three commands of the README."""
+"""Each of the five kinds of users gets from a clone to a result with at most three commands of the
+README.
+"""
 
 import json
 import shlex
@@ -129,6 +131,6 @@ def test_a_text_file_needs_no_training(tmp_path, monkeypatch, capsys):
 def test_the_readme_and_the_demonstration_explain_one_sentence():
     assert SENTENCE in blocks(README, "python")[0][1]
     assert (
-        f"all {2 ** len(load_demo_model().explain(SENTENCE, 'shapley')['shapley'].labels):,} coalitions"
-        in README
+        f"all {2 ** len(load_demo_model().explain(SENTENCE, 'shapley')['shapley'].labels):,} "
+        "coalitions" in README
     )

@@ -1,4 +1,6 @@
-"""Every comparison of the tests, handed a wrong value, must fail: an oracle that cannot fail proves nothing."""
+"""Every comparison of the tests, handed a wrong value, must fail: an oracle that cannot fail proves
+nothing.
+"""
 
 import numpy as np
 import pytest
@@ -35,7 +37,8 @@ TOKENS = [3, 5, 8, 5]
 QUESTION = comparisons.Question(MODEL, TOKENS, 1)
 GAME = pooled_game(MODEL, TOKENS, output=1)
 
-# comparison, the right value for the model above, and how large an error it must notice, relative to the value
+# comparison, the right value for the model above, and how large an error it must notice, relative
+# to the value
 COMPARISONS = {
     "value": (
         lambda got: comparisons.check_value(MODEL, TOKENS, got),

@@ -1,4 +1,6 @@
-"""What the wheel holds and what the extras install, read from pyproject.toml: cheap, and right in every environment."""
+"""What the wheel holds and what the extras install, read from pyproject.toml: cheap, and right in
+every environment.
+"""
 
 import ast
 import datetime
@@ -104,7 +106,8 @@ def test_extras_install_what_the_packages_import():
 
 def test_extras_install_what_tests_and_benchmarks_import():
     assert not missing(third_party("tests", "proofs_check") - SKIPPED_WITHOUT, installs("dev"))
-    # Installed by hand: anchor-exp without its dependencies (benchmarks/anchors.py), and pydvl, which needs NumPy 1.
+    # Installed by hand: anchor-exp without its dependencies (benchmarks/anchors.py), and pydvl,
+    # which needs NumPy 1.
     assert not missing(third_party("benchmarks") - {"anchor", "pydvl"}, installs("bench"))
 
 

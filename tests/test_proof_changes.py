@@ -1,6 +1,8 @@
-"""The tables of changes by hand (`make mutants-proof`): every constant of the proof has a test that exists.
+"""The tables of changes by hand (`make mutants-proof`): every constant of the proof has a test that
+exists.
 
-`.ci/proof_changes.py` makes the changes and runs the tests. Here the tables are read alone: what they say must be there.
+`.ci/proof_changes.py` makes the changes and runs the tests. Here the tables are read alone: what
+they say must be there.
 """
 
 import tomllib

@@ -1,4 +1,6 @@
-"""What the strategies draw, measured: a property that is tried on empty documents alone shows nothing."""
+"""What the strategies draw, measured: a property that is tried on empty documents alone shows
+nothing.
+"""
 
 from collections import Counter
 

@@ -1,4 +1,6 @@
-"""The mathematics in odd surroundings: the same results to the last bit, whatever the host program has set."""
+"""The mathematics in odd surroundings: the same results to the last bit, whatever the host program
+has set.
+"""
 
 import hashlib
 import multiprocessing

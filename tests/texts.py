@@ -1,4 +1,6 @@
-"""Texts for the tests of explanations, ordinary and hostile, and small models that know their words."""
+"""Texts for the tests of explanations, ordinary and hostile, and small models that know their
+words.
+"""
 
 import numpy as np
 
@@ -38,7 +40,9 @@ def model_for(*texts, seed=3, T_max=64, K=2, unknown=("zyx", "wvu", "tsr"), **si
 
 
 def six_heads():
-    """A model of P1's kind and size, six heads and 256 positions, with random weights and the shipped vocabulary."""
+    """A model of P1's kind and size, six heads and 256 positions, with random weights and the
+    shipped vocabulary.
+    """
     vocabulary = load_demo_model().vocabulary
     weights = random_weights(
         seed=6, D=len(vocabulary), d_e=128, T_max=256, K=6, d_att=64, d_out=64, score_scale=2.0

@@ -42,7 +42,9 @@ def word_pieces(**options):
 
 
 def byte_pairs(special=None, **options):
-    """A byte-level BPE tokenizer as GPT-2's, without special tokens around a text unless they are given."""
+    """A byte-level BPE tokenizer as GPT-2's, without special tokens around a text unless they are
+    given.
+    """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -160,7 +162,9 @@ def gpt2_words():
 
 
 def llama_words():
-    """A Llama that predicts the next token; its tokenizer puts special tokens on both sides of a text."""
+    """A Llama that predicts the next token; its tokenizer puts special tokens on both sides of a
+    text.
+    """
     from transformers import LlamaConfig, LlamaForCausalLM
 
     sizes = {
@@ -182,7 +186,9 @@ def llama_words():
 
 
 def trained(model, tokenizer, texts, labels=None, steps=80, rate=5e-3):
-    """The model after some steps on all texts: on their labels, or without labels on their next tokens."""
+    """The model after some steps on all texts: on their labels, or without labels on their next
+    tokens.
+    """
     import torch
 
     rows = dict(tokenizer(texts, padding=True, return_tensors="pt"))
@@ -208,7 +214,9 @@ SIGNS = {"good": 1, "fast": 1, "wonderful": 1, "bad": -1, "slow": -1, "boring": 
 
 
 def trained_bert():
-    """A BERT that has learned reviews of random words, each labeled by the majority of its judgments."""
+    """A BERT that has learned reviews of random words, each labeled by the majority of its
+    judgments.
+    """
     rng = np.random.default_rng(0)
     texts = []
     labels = []

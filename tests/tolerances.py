@@ -1,15 +1,18 @@
-"""Every tolerance of the tests: one name, one reason, one assertion each. The numbers are never shared.
+"""Every tolerance of the tests: one name, one reason, one assertion each.
 
-- ALGEBRAIC: two ways to write the same real number. The difference is rounding alone, so it is a few ulps of the
-  *largest term that entered*, times how much the formula amplifies rounding (`condition`). Softmax of scores of size
-  S has condition 1 + S: rounding a score by S ulps changes its exponential by S ulps.
-- QUADRATURE: the default `tol` of the package. A rule that is right to `tol` is off by at most 2 tol times the size
-  of the function (see `quadrature.py` and DESIGN).
-- GUARANTEED: the package promises |error| <= tol max|f|, and nothing more is allowed but the rounding of the side that
-  it is compared with.
+The numbers are never shared.
+
+- ALGEBRAIC: two ways to write the same real number. The difference is rounding alone, so it is a
+  few ulps of the *largest term that entered*, times how much the formula amplifies rounding
+  (`condition`). Softmax of scores of size S has condition 1 + S: rounding a score by S ulps changes
+  its exponential by S ulps.
+- QUADRATURE: the default `tol` of the package. A rule that is right to `tol` is off by at most 2
+  tol times the size of the function (see `quadrature.py` and DESIGN).
+- GUARANTEED: the package promises |error| <= tol max|f|, and nothing more is allowed but the
+  rounding of the side that it is compared with.
 - STATISTICAL: how many standard errors an average of samples, drawn with a fixed seed, may be off.
-- DIFFERENCE: fourth-order central differences in extended precision: step^4 = 1e-12 of truncation times the
-  derivatives of a softmax of order one, and 1e-19/step of rounding.
+- DIFFERENCE: fourth-order central differences in extended precision: step^4 = 1e-12 of truncation
+  times the derivatives of a softmax of order one, and 1e-19/step of rounding.
 """
 
 import numpy as np
@@ -32,13 +35,17 @@ def _assert_within(got, expected, bound, name):
     if (error > bound).any():
         worst = np.unravel_index(np.argmax(error - bound), got.shape)
         raise AssertionError(
-            f"{name}: at {tuple(map(int, worst))} got {got[worst]!r}, expected {expected[worst]!r}, "
+            f"{name}: at {tuple(map(int, worst))} got {got[worst]!r}, expected "
+            f"{expected[worst]!r}, "
             f"difference {error[worst]:.3e}, allowed {bound[worst]:.3e}"
         )
 
 
 def assert_algebraic(got, expected, scale=None, condition=1.0):
-    """Equal but for rounding. `scale` is the size of the largest term; by default that of the expected entries."""
+    """Equal but for rounding.
+
+    `scale` is the size of the largest term; by default that of the expected entries.
+    """
     if scale is None:
         scale = np.max(np.abs(expected), initial=0.0)
     _assert_within(got, expected, ALGEBRAIC * condition * scale, "algebraic")

@@ -1,1 +1,3 @@
-"""The experiments of the two papers: `python -m benchmarks.papers.NAME`; `reproduce` runs all of them."""
+"""The experiments of the two papers: `python -m benchmarks.papers.NAME`; `reproduce` runs all of
+them.
+"""

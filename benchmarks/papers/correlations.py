@@ -25,13 +25,16 @@ def spearman(scores: Array) -> Array:
 
 
 def pool_words(scores: Array, ids: NDArray[np.intp]) -> Array:
-    """Scores (..., T) of positions added up by word: (..., d), words in order of first appearance."""
+    """Scores (..., T) of positions added up by word: (..., d), words in order of first
+    appearance.
+    """
     place, first = numbered(ids)
     return np.asarray(scores) @ np.eye(len(first))[place]
 
 
 def auroc(chosen: ArrayLike, scores: ArrayLike) -> float:
-    """Area under the ROC curve of scores that predict a choice (P2, E.3): P(score of a chosen > of another), ties half.
+    """Area under the ROC curve of scores that predict a choice (P2, E.3): P(score of a chosen > of
+    another), ties half.
 
     Parameters
     ----------

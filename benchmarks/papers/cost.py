@@ -1,8 +1,9 @@
-"""The cost of an explanation, P2 Tables 2 and 13: seconds per method, six-layer transformer and P1's classifier.
+"""The cost of an explanation, P2 Tables 2 and 13: seconds per method, six-layer transformer and
+P1's classifier.
 
-The transformer has random weights, as the time does not depend on them. Each method runs once to compile, then it is
-timed on other documents, in processor seconds, which other work on the machine disturbs least; ratios carry over
-to other machines.
+The transformer has random weights, as the time does not depend on them. Each method runs once to
+compile, then it is timed on other documents, in processor seconds, which other work on the machine
+disturbs least; ratios carry over to other machines.
 
     python -m benchmarks.papers.cost [--quick]
 """
@@ -106,7 +107,8 @@ def main(argv: list[str] | None = None) -> int:
             "SHAP is the slowest",
             [s["SHAP"] >= max(s.values()) for s in encoder],
             OWN,
-            "SLALOM-fidel is fitted to its optimum here, and KernelSHAP's own regression is small at 60 tokens",
+            "SLALOM-fidel is fitted to its optimum here, and KernelSHAP's own regression is small "
+            "at 60 tokens",
             "timings",
         ),
         claim(

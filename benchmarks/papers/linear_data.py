@@ -1,8 +1,9 @@
 """Do transformers learn a linear model, and which surrogate describes what they learn instead?
 
-P2 Fig. 3, 4 (a, b), 7 and Table 6. Sequences of ten words whose weights add up to the log-odds of the label (Table 3)
-train transformers and a feed-forward network, five of each kind; then they are asked about repetitions of one word, and
-linear, additive (GAM) and SLALOM surrogates are fitted to their outputs on fresh sequences.
+P2 Fig. 3, 4 (a, b), 7 and Table 6. Sequences of ten words whose weights add up to the log-odds of
+the label (Table 3) train transformers and a feed-forward network, five of each kind; then they are
+asked about repetitions of one word, and linear, additive (GAM) and SLALOM surrogates are fitted to
+their outputs on fresh sequences.
 
     python -m benchmarks.papers.linear_data [--quick]
 """
@@ -40,7 +41,8 @@ PROBABILITY = np.array([1 / 6] * 4 + [1 / 15, 1 / 20, 1 / 20, 1 / 15, 1 / 20, 1 
 LONGEST = 30
 CLS = len(WORDS)
 PERFECT = WORDS.index("perfect")
-# P2 Table 6: MSE x 100 of linear model, GAM, SLALOM, each with its standard error, by kind and number of layers.
+# P2 Table 6: MSE x 100 of linear model, GAM, SLALOM, each with its standard error, by kind and
+# number of layers.
 TABLE_6 = {
     ("decoder", 1): ((20.31, 2.02), (48.78, 2.70), (16.92, 1.33)),
     ("decoder", 2): ((24.81, 3.11), (54.33, 3.26), (22.17, 1.98)),
@@ -122,7 +124,9 @@ def train_dense(seed: int, steps: int, size: int) -> Any:
 def surrogates(
     rng: np.random.Generator, f: Any, n: int, repeated: Documents
 ) -> dict[str, dict[str, float]]:
-    """MSE x 100 of surrogates fitted to n outputs f: on fresh sequences, and on repetitions of a word (Fig. 4a, b)."""
+    """MSE x 100 of surrogates fitted to n outputs f: on fresh sequences, and on repetitions of a
+    word (Fig. 4a, b).
+    """
     from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
     fitted = draw(rng, n)[0]
@@ -150,7 +154,9 @@ def surrogates(
 def transformer_part(
     kind: str, L: int, seed: int, steps: int, size: int, sample: int
 ) -> dict[str, Any]:
-    """One training: outputs on repetitions of one word and on nothing, and the surrogates' errors."""
+    """One training: outputs on repetitions of one word and on nothing, and the surrogates'
+    errors.
+    """
     first = (CLS,) if kind == "encoder" else ()
     config = Config(
         len(WORDS) + 1, d=32, L=L, H=4, d_ff=64, T_max=LONGEST + 2, causal=kind == "decoder"
@@ -216,7 +222,9 @@ def shapley_of_each(one: dict[str, Any], k: int) -> float:
 
 
 def figures_3_and_7(run: Run, found: dict[str, list[dict[str, Any]]]) -> None:
-    """Slope of F by the number of repetitions, and the Shapley value of one repetition (all alike, by symmetry)."""
+    """Slope of F by the number of repetitions, and the Shapley value of one repetition (all alike,
+    by symmetry).
+    """
     slopes = {
         name: [np.polyfit(LENGTHS, one["curve"], 1)[0] for one in many]
         for name, many in found.items()
@@ -248,7 +256,9 @@ def figures_3_and_7(run: Run, found: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def proposition_4_1(run: Run) -> None:
-    """Without [CLS] and positions, repetitions cannot change the output at all, whatever the weights."""
+    """Without [CLS] and positions, repetitions cannot change the output at all, whatever the
+    weights.
+    """
     worst = 0.0
     for causal in (False, True):
         config = Config(len(WORDS), d=32, L=6, H=4, causal=causal, positions=False)
@@ -282,7 +292,9 @@ def proposition_4_1(run: Run) -> None:
 
 
 def table_6(run: Run, found: dict[str, list[dict[str, Any]]]) -> None:
-    """Errors of the surrogates: Table 6 on fresh sequences, Fig. 4 (a, b) on repetitions of one word."""
+    """Errors of the surrogates: Table 6 on fresh sequences, Fig. 4 (a, b) on repetitions of one
+    word.
+    """
     trained = [one for name, many in found.items() if name != DENSE for one in many]
     for name, many in found.items():
         if name == DENSE:

@@ -1,9 +1,11 @@
-"""P2's comparisons on a real pre-trained transformer: MiniLM, fine-tuned on IMDB (`finetune_minilm.py`).
+"""P2's comparisons on a real pre-trained transformer: MiniLM, fine-tuned on IMDB
+(`finetune_minilm.py`).
 
-P2 Tables 1, 2, 9, 10, 11, 13 and Fig. 6 with 100 documents each: deletion and insertion AOPC, fidelity under removals,
-rank correlation with Naive Bayes, agreement with human attention (Yelp-HAT), and cost in model calls and processor
-seconds. Every method that asks the model gets the same budget of model calls (`minilm_rivals.py`). What has been
-measured is kept in the folder `--work`, shared with `minilm_fit`, whose fits are used here too.
+P2 Tables 1, 2, 9, 10, 11, 13 and Fig. 6 with 100 documents each: deletion and insertion AOPC,
+fidelity under removals, rank correlation with Naive Bayes, agreement with human attention
+(Yelp-HAT), and cost in model calls and processor seconds. Every method that asks the model gets the
+same budget of model calls (`minilm_rivals.py`). What has been measured is kept in the folder
+`--work`, shared with `minilm_fit`, whose fits are used here too.
 
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.papers.minilm --model FOLDER --data FOLDER --work FOLDER
 """
@@ -106,7 +108,9 @@ def all_scores(found: dict[str, Found], document: Document) -> dict[str, Array]:
 def areas(
     transformer: Transformer, found: dict[str, Found], document: Document
 ) -> dict[str, list[float]]:
-    """Deletion and insertion AOPC of the scores that have a sign, in the probability of the predicted class."""
+    """Deletion and insertion AOPC of the scores that have a sign, in the probability of the
+    predicted class.
+    """
     every = Memo(removal(transformer.f, document.ids))
     positive = bool(every(np.ones((1, len(document.ids)), dtype=bool))[0] > 0)
     value = thinned(every)

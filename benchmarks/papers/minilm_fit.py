@@ -1,12 +1,14 @@
-"""SLALOM-fidel on a real transformer: our fit against slalom-explanations 0.1.2, with the same budget of model calls.
+"""SLALOM-fidel on a real transformer: our fit against slalom-explanations 0.1.2, with the same
+budget of model calls.
 
-Both fit the same document of MiniLM, fine-tuned on IMDB (`finetune_minilm.py`), and are asked for the same fresh
-subsets of it: 1 to 5 random tokens deleted, which is what the package's samples have, and any number deleted. The
-package runs as its user runs it, on deletions with Adam (`slalom.py` says why not with its alternation). Both are at
-their defaults. A constant, the output for the whole document, stands beside them.
+Both fit the same document of MiniLM, fine-tuned on IMDB (`finetune_minilm.py`), and are asked for
+the same fresh subsets of it: 1 to 5 random tokens deleted, which is what the package's samples
+have, and any number deleted. The package runs as its user runs it, on deletions with Adam
+(`slalom.py` says why not with its alternation). Both are at their defaults. A constant, the output
+for the whole document, stands beside them.
 
-The time of a fit is what it takes without the model, in processor seconds of one thread, so that other work on the
-machine disturbs it little.
+The time of a fit is what it takes without the model, in processor seconds of one thread, so that
+other work on the machine disturbs it little.
 
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.papers.minilm_fit --model FOLDER --data FOLDER --work FOLDER
 """
@@ -44,7 +46,9 @@ def subsets(tokens: Ids, count: int, most: int, rng: np.random.Generator) -> lis
 def measure(
     transformer: Transformer, number: int, document: Document, samples: int, fresh: int
 ) -> dict[str, Found]:
-    """Both fits of one document and their errors on `fresh` small subsets and half as many of any size."""
+    """Both fits of one document and their errors on `fresh` small subsets and half as many of any
+    size.
+    """
     tokens = document.ids
     rng = np.random.default_rng([1, number])
     near = subsets(tokens, fresh, min(FEW, tokens.size - 1), rng)

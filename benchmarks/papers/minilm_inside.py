@@ -1,15 +1,18 @@
-"""Explanations from the inside of a BERT-like classifier: attention, gradients, integrated gradients, LRP. Needs torch.
+"""Explanations from the inside of a BERT-like classifier: attention, gradients, integrated
+gradients, LRP. Needs torch.
 
-Everything explains the log-odds of class 1 against class 0 of one unpadded document, and gives one score per token
-between the special ones, which stay as they are.
+Everything explains the log-odds of class 1 against class 0 of one unpadded document, and gives one
+score per token between the special ones, which stay as they are.
 
-- *Attention*: the last layer's attention of [CLS], mean over heads. *Rollout*: Abnar and Zuidema (2020), the product
-  over the layers of (identity + mean over heads)/2, its row of [CLS]. Both are without sign.
-- *Grad x input* and *IG* (captum's `IntegratedGradients`, 32 steps) with respect to the word embeddings; IG starts from
-  [PAD] in place of every token.
-- *LRP*: captum's has no rules for layer norm, softmax and GELU and refuses the model. This is AttnLRP (Achtibat et al.,
-  2024), the version that P2 compares with, by the rules of `transformers/lrp.py`: gradient times input of a
-  copy of the model that has the same values and other derivatives.
+- *Attention*: the last layer's attention of [CLS], mean over heads. *Rollout*: Abnar and Zuidema
+  (2020), the product over the layers of (identity + mean over heads)/2, its row of [CLS]. Both are
+  without sign.
+- *Grad x input* and *IG* (captum's `IntegratedGradients`, 32 steps) with respect to the word
+  embeddings; IG starts from [PAD] in place of every token.
+- *LRP*: captum's has no rules for layer norm, softmax and GELU and refuses the model. This is
+  AttnLRP (Achtibat et al., 2024), the version that P2 compares with, by the rules of
+  `transformers/lrp.py`: gradient times input of a copy of the model that has the same values and
+  other derivatives.
 """
 
 from __future__ import annotations
@@ -73,7 +76,9 @@ def relevance_attention(
     scaling: float | None = None,
     **rest: Any,
 ) -> tuple[Any, None]:
-    """Attention with AttnLRP's rule for products; one document without padding, so that there is no mask."""
+    """Attention with AttnLRP's rule for products; one document without padding, so that there is no
+    mask.
+    """
     weights = (_half(query, key.transpose(2, 3)) * (scaling or query.size(-1) ** -0.5)).softmax(
         dim=-1
     )
@@ -81,7 +86,9 @@ def relevance_attention(
 
 
 def relevance_model(model: Any) -> Any:
-    """A copy of a BERT classifier with the same outputs, whose gradient times input is the relevance."""
+    """A copy of a BERT classifier with the same outputs, whose gradient times input is the
+    relevance.
+    """
     AttentionInterface.register(RELEVANT, relevance_attention)
     new = copy.deepcopy(model).eval()
     new.set_attn_implementation(RELEVANT)

@@ -1,11 +1,13 @@
-"""The fine-tuned transformer as the benchmarks `minilm_*` see it, the documents that they explain, and a store.
+"""The fine-tuned transformer as the benchmarks `minilm_*` see it, the documents that they explain,
+and a store.
 
-The black box is `attn_closed_form`'s own `TransformerClassifier`: ids in, log-odds of class 1 against class 0 out,
-special tokens put around them by the tokenizer. Every sequence that it reads is counted, and the seconds that it takes.
+The black box is `attn_closed_form`'s own `TransformerClassifier`: ids in, log-odds of class 1
+against class 0 out, special tokens put around them by the tokenizer. Every sequence that it reads
+is counted, and the seconds that it takes.
 
-Documents are the first whole sentences of IMDB's test reviews, and Yelp-HAT's reviews, of at most 60 tokens. Model
-calls are what costs here, so each document's measurements are written as soon as they are there, one JSON line each,
-and a run that was stopped goes on behind the last one.
+Documents are the first whole sentences of IMDB's test reviews, and Yelp-HAT's reviews, of at most
+60 tokens. Model calls are what costs here, so each document's measurements are written as soon as
+they are there, one JSON line each, and a run that was stopped goes on behind the last one.
 """
 
 from __future__ import annotations
@@ -80,7 +82,9 @@ def as_transformer(model: Any, tokenizer: Any) -> Transformer:
 
 
 class Document(NamedTuple):
-    """A text to explain: its ids without special ones, their spans in it, its label, and what people chose."""
+    """A text to explain: its ids without special ones, their spans in it, its label, and what
+    people chose.
+    """
 
     text: str
     ids: Ids
@@ -138,7 +142,9 @@ def yelp_documents(path: Path, tokenizer: Any, count: int, seed: int = 0) -> lis
 
 
 def kept(file: Path | None, make: Callable[[], list[Document]]) -> list[Document]:
-    """Documents from a file, else made and written there: reading the archives takes half a minute."""
+    """Documents from a file, else made and written there: reading the archives takes half a
+    minute.
+    """
     if file is None:
         return make()
     if not file.exists():

@@ -1,10 +1,12 @@
-"""Every explanation of P2's comparison for one document of a real transformer, with what each costs.
+"""Every explanation of P2's comparison for one document of a real transformer, with what each
+costs.
 
-All methods that ask the black box get the same budget of model calls. SLALOM is fitted by this library and by the
-authors' package, slalom-explanations 0.1.2, whose deletions are fitted by Adam, because its own alternation cannot be
-reached through its explainer (`slalom.py`). LIME is the lime package's regression on token masks, SHAP is shap's
-partition explainer with its own masker (a token becomes [MASK]); everywhere else a removed token is deleted. The rest
-comes from the inside (`minilm_inside.py`).
+All methods that ask the black box get the same budget of model calls. SLALOM is fitted by this
+library and by the authors' package, slalom-explanations 0.1.2, whose deletions are fitted by Adam,
+because its own alternation cannot be reached through its explainer (`slalom.py`). LIME is the lime
+package's regression on token masks, SHAP is shap's partition explainer with its own masker (a token
+becomes [MASK]); everywhere else a removed token is deleted. The rest comes from the inside
+(`minilm_inside.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from .lime_runs import lime_by_masks
 from .minilm_inside import IG_STEPS, Inside
 from .minilm_model import Counted, Document, Transformer
 
-# What a method costs in model calls if it does not ask the black box; a backward pass counts as two calls.
+# What a method costs in model calls if it does not ask the black box; a backward pass counts as two
+# calls.
 INSIDE_CALLS = {"attention": 1, "rollout": 1, "Grad": 3, "IG": 3 * IG_STEPS, "LRP": 3}
 PACKAGE = "slalom-explanations"
 FITS = ("SLALOM-fidel", "SLALOM-eff", f"{PACKAGE} fidel", f"{PACKAGE} eff")
@@ -38,7 +41,9 @@ Found = dict[str, Any]
 
 
 def timed(f: Counted, run: Callable[[], Found]) -> Found:
-    """What `run` finds, with its model calls, its processor seconds, and those of them that were not the model's."""
+    """What `run` finds, with its model calls, its processor seconds, and those of them that were
+    not the model's.
+    """
     calls = f.calls
     asked = f.seconds
     quiet = io.StringIO()
@@ -142,7 +147,9 @@ def rivals(
 
 
 def scores_of(name: str, found: Found, tokens: Ids) -> dict[str, Array]:
-    """Token scores of what a method found: of a SLALOM its values, importances, P2's linearization and the true one."""
+    """Token scores of what a method found: of a SLALOM its values, importances, P2's linearization
+    and the true one.
+    """
     if "slalom" not in found:
         return {name: np.asarray(found["scores"], dtype=float)}
     slalom = from_record(found)

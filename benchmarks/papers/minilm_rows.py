@@ -1,7 +1,8 @@
-"""The rows of RESULTS.md on MiniLM: numbers with standard errors, and P2's claims as paired differences.
+"""The rows of RESULTS.md on MiniLM: numbers with standard errors, and P2's claims as paired
+differences.
 
-A claim is tested on differences within each document: it holds for the model if their mean is positive, and the mean
-stands beside it with its standard error.
+A claim is tested on differences within each document: it holds for the model if their mean is
+positive, and the mean stands beside it with its standard error.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ FAR = 0.1
 
 @dataclass
 class Measured:
-    """What `minilm.py` measured, one entry per document; names of methods are those of `minilm_rivals.py`."""
+    """What `minilm.py` measured, one entry per document; names of methods are those of
+    `minilm_rivals.py`.
+    """
 
     found: list[dict[str, Found]]
     samples: int
@@ -83,7 +86,8 @@ def best(
 
 
 def for_model(result: str, text: str, margins: ArrayLike, why: str) -> Row:
-    """A claim of the paper for this model: it holds if the mean of the margins, one per document, is positive.
+    """A claim of the paper for this model: it holds if the mean of the margins, one per document,
+    is positive.
 
     With fewer than `DECIDES` documents the margin stands there as a number, and nothing is decided.
     """

@@ -1,4 +1,5 @@
-"""Does SLALOM explain a model that is no transformer? P2 Table 12: a feed-forward network on TF-IDF, trained on IMDB.
+"""Does SLALOM explain a model that is no transformer? P2 Table 12: a feed-forward network on
+TF-IDF, trained on IMDB.
 
 python -m benchmarks.papers.other_model --data PATH [--quick]
 """
@@ -30,7 +31,9 @@ OWN = "reviews of 32 to 63 tokens, 500 samples per surrogate (paper: 5,000); net
 
 
 def tf_idf(documents: list[Ids], idf: Array) -> tuple[Ids, Array]:
-    """Distinct ids of the documents, (V,), and their normalised TF-IDF features, (n, V); an empty document is zero."""
+    """Distinct ids of the documents, (V,), and their normalised TF-IDF features, (n, V); an empty
+    document is zero.
+    """
     sizes = [len(document) for document in documents]
     ids, column = np.unique(
         np.concatenate([*documents, np.zeros(0, np.intp)]).astype(np.intp), return_inverse=True
@@ -153,7 +156,8 @@ def main(argv: list[str] | None = None) -> int:
     run.rows.append(
         claim(
             "P2 Table 12",
-            "linearized SLALOM-eff is at least as good as LIME and as SHAP (0.005), deletion and insertion",
+            "linearized SLALOM-eff is at least as good as LIME and as SHAP (0.005), deletion and "
+            "insertion",
             [
                 better
                 for name in ("LIME", "SHAP")

@@ -1,13 +1,16 @@
-"""P2's own loops for SLALOM, Algorithms 1 and 2 as printed: solvers to compare the library's optimum with.
+"""P2's own loops for SLALOM, Algorithms 1 and 2 as printed: solvers to compare the library's
+optimum with.
 
 They are handed over as `fit_slalom(..., solver=Sgd())` and `solver=Alternation()`.
 
-`Sgd` is the loop of Algorithm 1, plain gradient steps on minibatches. The paper names its learning rate, batch size
-and number of steps but not their values; the defaults here are ours. (The authors' package replaces SGD by Adam.)
+`Sgd` is the loop of Algorithm 1, plain gradient steps on minibatches. The paper names its learning
+rate, batch size and number of steps but not their values; the defaults here are ours. (The authors'
+package replaces SGD by Adam.)
 
-`Alternation` is Algorithm 2 by way of Eq. 74 to 79. Its s-step (Eq. 77) minimizes residuals times their denominators,
-over masses a >= 0 that sum to |V|: a non-negative least squares problem, and not the MSE that Algorithm 2 names, so
-that the MSE may rise; the loop ends there, with the better of the two, as the authors' code does.
+`Alternation` is Algorithm 2 by way of Eq. 74 to 79. Its s-step (Eq. 77) minimizes residuals times
+their denominators, over masses a >= 0 that sum to |V|: a non-negative least squares problem, and
+not the MSE that Algorithm 2 names, so that the MSE may rise; the loop ends there, with the better
+of the two, as the authors' code does.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ MASS_FLOOR = 1e-8
 
 @dataclass(frozen=True)
 class Sgd:
-    """Algorithm 1: `steps` gradient steps from s = v = 0, each on `batch_size` samples drawn from the pool."""
+    """Algorithm 1: `steps` gradient steps from s = v = 0, each on `batch_size` samples drawn from
+    the pool.
+    """
 
     learning_rate: float = 0.5
     batch_size: int = 128
@@ -54,14 +59,17 @@ class Sgd:
             v = v - self.learning_rate * 2.0 / self.batch_size * dv
             if not (np.isfinite(s).all() and np.isfinite(v).all()):
                 raise ValueError(
-                    f"learning_rate: expected one for which SGD converges, got {self.learning_rate} (it diverged)"
+                    "learning_rate: expected one for which SGD converges, got "
+                    f"{self.learning_rate} (it diverged)"
                 )
         return Solution(problem, s - s.mean(), v, problem.residuals(s, v), self.steps, False)
 
 
 @dataclass(frozen=True)
 class Alternation:
-    """Algorithm 2: Eq. 74 (values by least squares) and Eq. 77 to 79 (masses) in turn, until the MSE stops falling."""
+    """Algorithm 2: Eq. 74 (values by least squares) and Eq. 77 to 79 (masses) in turn, until the
+    MSE stops falling.
+    """
 
     rounds: int = 20
 

@@ -1,9 +1,10 @@
 """Do seven explainers disagree about one sentence, and how different are the six heads?
 
-P1 Fig. 1 colors one sentence by seven methods and draws three conclusions; here signs and ranks say whether they hold,
-under one model and under others that differ in the seed of their training (`retrained.py`). P1 Fig. 3 shows
-that heads look at different words; here the distance between their rows of [CLS], on the same sentence and on test
-reviews. How far another training changes the order of the words is a number of its own.
+P1 Fig. 1 colors one sentence by seven methods and draws three conclusions; here signs and ranks say
+whether they hold, under one model and under others that differ in the seed of their training
+(`retrained.py`). P1 Fig. 3 shows that heads look at different words; here the distance between
+their rows of [CLS], on the same sentence and on test reviews. How far another training changes the
+order of the words is a number of its own.
 
     python -m benchmarks.papers.paper1_examples --data PATH [--quick]
 """
@@ -53,7 +54,9 @@ def rank(scores: Array, j: int) -> int:
 
 
 def total_variation(alpha: Array) -> Array:
-    """Half the L1 distance of every pair of heads' attention (K, T_max): (K (K-1) / 2,), 0 alike, 1 disjoint."""
+    """Half the L1 distance of every pair of heads' attention (K, T_max): (K (K-1) / 2,), 0 alike, 1
+    disjoint.
+    """
     return np.array(
         [np.abs(alpha[i] - alpha[j]).sum() / 2 for i, j in combinations(range(len(alpha)), 2)]
     )
@@ -91,7 +94,8 @@ def figure_1(run: Run, models: dict[str, TextClassifier]) -> None:
     every = {name: scores_of(model) for name, model in models.items()}
     shipped, vocabulary = every[FIRST], models[FIRST].vocabulary
     place = WORDS.index(WORD)
-    # A word outside the vocabulary is [UNK] to the model: its removal changes nothing, so LIME gives it zero.
+    # A word outside the vocabulary is [UNK] to the model: its removal changes nothing, so LIME
+    # gives it zero.
     unknown = [word for word in WORDS if vocabulary.id(word) == vocabulary.unk_id]
     note = OTHER_MODEL + (f"; not in its vocabulary: {', '.join(unknown)}" if unknown else "")
     one: dict[str, Any] = {"n": 1, "of": "sentence"}
@@ -154,7 +158,9 @@ def figure_1(run: Run, models: dict[str, TextClassifier]) -> None:
 
 
 def orders(run: Run, models: dict[str, TextClassifier], documents: list[NDArray[np.intp]]) -> None:
-    """How far two trainings agree on the order of a review's tokens: rank correlations, by method."""
+    """How far two trainings agree on the order of a review's tokens: rank correlations, by
+    method.
+    """
     if (
         len(
             {
@@ -188,7 +194,9 @@ def _shapley(weights: AttentionWeights, ids: NDArray[np.intp]) -> Array:
 def figure_3(
     run: Run, models: dict[str, TextClassifier], documents: list[NDArray[np.intp]]
 ) -> None:
-    """Rows of how different the heads are, for the first model in full and for the others as counts."""
+    """Rows of how different the heads are, for the first model in full and for the others as
+    counts.
+    """
     for training, model in models.items():
         cases = {
             "the sentence of Fig. 1": [model.vocabulary.encode(SENTENCE)],
@@ -256,7 +264,8 @@ def main(argv: list[str] | None = None) -> int:
     for i, (ax, matrix) in enumerate(
         zip(axes.ravel(), attention_matrices(model.weights, ids), strict=True), 1
     ):
-        # Only the [CLS] query is trained to be sharp; without a power law the other rows would be blank.
+        # Only the [CLS] query is trained to be sharp; without a power law the other rows would be
+        # blank.
         ax.imshow(matrix[shown, shown] ** 0.4, cmap="gray_r", interpolation="nearest")
         ax.set_xticks(range(len(words)), words, rotation=75, ha="right", fontsize=8)
         ax.set_yticks(range(len(words)), words, fontsize=8)

@@ -1,10 +1,11 @@
 """Is Theorem 4.1 the gradient, and does attention follow the gradient?
 
-P1 Fig. 5 shows the theorem beside autodiff as two pictures; here the largest difference of a review is a number, for
-200 reviews under the first model and 100 under one with the d_e = 80 of that figure (`retrained.py`).
-Comment (i) of section 4.2 says that alpha-avg is correlated with G-avg and G-l1 but not with alpha-max and G-l2,
-comment (ii) that a token with attention can have a negative gradient; here both are measured on test reviews, under
-the first model and under others that differ in the seed of their training.
+P1 Fig. 5 shows the theorem beside autodiff as two pictures; here the largest difference of a review
+is a number, for 200 reviews under the first model and 100 under one with the d_e = 80 of that
+figure (`retrained.py`). Comment (i) of section 4.2 says that alpha-avg is correlated with G-avg and
+G-l1 but not with alpha-max and G-l2, comment (ii) that a token with attention can have a negative
+gradient; here both are measured on test reviews, under the first model and under others that differ
+in the seed of their training.
 
     python -m benchmarks.papers.paper1_gradients --data PATH [--quick]
 """
@@ -62,7 +63,9 @@ def theorem_4_1(weights: AttentionWeights, ids: NDArray[np.intp]) -> Array:
 
 
 def token_scores(alpha: Array, slope: Array) -> Array:
-    """Attention (K, T) and gradient (T, d_e) of a document's tokens -> (6, T), in the order of `SCORES`."""
+    """Attention (K, T) and gradient (T, d_e) of a document's tokens -> (6, T), in the order of
+    `SCORES`.
+    """
     mean = slope.mean(axis=1)
     norms = np.abs(slope).sum(axis=1), np.linalg.norm(slope, axis=1)
     return np.stack([alpha.mean(axis=0), alpha.max(axis=0), mean, np.abs(mean), *norms])
@@ -119,7 +122,9 @@ def figure_5(
 
 
 def measure(weights: AttentionWeights, documents: list[NDArray[np.intp]]) -> dict[str, Any]:
-    """Correlations of the reviews' scores, (n, 6, 6), and what is negative: shares of the tokens and of attention."""
+    """Correlations of the reviews' scores, (n, 6, 6), and what is negative: shares of the tokens
+    and of attention.
+    """
     out: dict[str, list[Any]] = {"Pearson": [], "Spearman": [], "negative": [], "mass": []}
     for ids in documents:
         own = slice(1, 1 + len(ids))
@@ -185,7 +190,8 @@ def comment_ii(run: Run, name: str, found: dict[str, Any]) -> None:
     """Rows of comment (ii)."""
     for text, key in (
         (
-            "share of a review's tokens with a negative mean of the gradient (attention is positive)",
+            "share of a review's tokens with a negative mean of the gradient (attention is "
+            "positive)",
             "negative",
         ),
         ("share of the attention that is on such tokens", "mass"),

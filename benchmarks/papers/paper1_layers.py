@@ -1,9 +1,9 @@
 """Is LIME related to the attention of a model with six layers and six heads?
 
-P1 appendix E, Fig. 6: a classifier with six layers and six heads is trained on IMDB (82.22 % there), and the weights
-that the lime package gives the words of one review are correlated with the attention of its first layer. Here the same
-for many reviews (`layers_model.py` trains the model), with gradients as a third explanation, and for the shipped model
-of one layer beside it.
+P1 appendix E, Fig. 6: a classifier with six layers and six heads is trained on IMDB (82.22 %
+there), and the weights that the lime package gives the words of one review are correlated with the
+attention of its first layer. Here the same for many reviews (`layers_model.py` trains the model),
+with gradients as a third explanation, and for the shipped model of one layer beside it.
 
     python -m benchmarks.papers.paper1_layers --data PATH [--quick]
 """
@@ -57,15 +57,19 @@ PAIRS = [
 PAIRS += [("G-l2", "alpha-avg"), ("LIME", "G-avg"), ("|LIME|", "G-l2")]
 PAPER = {("LIME", "alpha-avg"): LIME_ALPHA, ("|LIME|", "alpha-avg"): ABS_LIME_ALPHA}
 SIX = (
-    f"d_e = {WIDTH}, six heads of {HEAD_WIDTH}, layer norm and feed-forward, T_max = {T_MAX}, from scratch (paper: 128 "
-    f"and 64; the rest is not stated); {FULL.windows} steps on windows of 63 words, then {FULL.reviews} on "
+    f"d_e = {WIDTH}, six heads of {HEAD_WIDTH}, layer norm and feed-forward, T_max = {T_MAX}, from "
+    "scratch (paper: 128 "
+    f"and 64; the rest is not stated); {FULL.windows} steps on windows of 63 words, then "
+    f"{FULL.reviews} on "
     f"{FULL.review_batch} whole reviews each, to save processor time"
 )
 MINUTES = 60  # that the training may take on two cores
 
 
 def table_of_scores(lime: Array, alpha: Array, slope: Array, ids: Ids) -> Array:
-    """Scores of the words, (6, d), in the order of `METHODS`: LIME (d,), attention (T,) and gradient (T, d_e) given."""
+    """Scores of the words, (6, d), in the order of `METHODS`: LIME (d,), attention (T,) and
+    gradient (T, d_e) given.
+    """
     positions = np.stack(
         [alpha, slope.mean(axis=1), np.abs(slope).sum(axis=1), np.linalg.norm(slope, axis=1)]
     )
@@ -73,7 +77,9 @@ def table_of_scores(lime: Array, alpha: Array, slope: Array, ids: Ids) -> Array:
 
 
 def six_layers(params: Tree, config: Config, ids: Ids, samples: int, unk: int, seed: int) -> Array:
-    """`table_of_scores` of the transformer, LIME by the package with the authors' deletion of words."""
+    """`table_of_scores` of the transformer, LIME by the package with the authors' deletion of
+    words.
+    """
     padded = np.full(T_MAX, PAD, dtype=np.int32)
     padded[: len(ids) + 1] = [0, *ids]
     own = slice(1, len(ids) + 1)
@@ -84,7 +90,9 @@ def six_layers(params: Tree, config: Config, ids: Ids, samples: int, unk: int, s
 
 
 def one_layer(weights: AttentionWeights, reviews: list[Ids]) -> tuple[list[Array], list[bool]]:
-    """`table_of_scores` of the model of one layer and whether it finds the review positive, for each review."""
+    """`table_of_scores` of the model of one layer and whether it finds the review positive, for
+    each review.
+    """
     tables = []
     positive = []
     for ids in reviews:
@@ -177,7 +185,9 @@ def correlations(
     differs: str,
     paper: dict[Any, float],
 ) -> None:
-    """Rows of Pearson's correlations over reviews, and the paper's two sentences about them as counts."""
+    """Rows of Pearson's correlations over reviews, and the paper's two sentences about them as
+    counts.
+    """
     rho = np.stack([pearson(table) for table in tables])
     pair = {(a, b): rho[:, METHODS.index(a), METHODS.index(b)] for a, b in PAIRS}
     for names, values in pair.items():
@@ -214,7 +224,8 @@ def correlations(
             f"{model}: the sign of LIME's correlation with attention is that of the prediction",
             right.tolist(),
             differs,
-            f"holds for {counts[0]} reviews with a negative prediction, {counts[1]} with a positive prediction",
+            f"holds for {counts[0]} reviews with a negative prediction, {counts[1]} with a "
+            "positive prediction",
             of="test reviews",
         ),
         claim(
@@ -228,7 +239,9 @@ def correlations(
 
 
 def figure(run: Run, table: Array, tables: list[Array], one: list[Array]) -> None:
-    """Left P1's Fig. 6 for the most negative review, right the correlations of |LIME| with attention of all reviews."""
+    """Left P1's Fig. 6 for the most negative review, right the correlations of |LIME| with
+    attention of all reviews.
+    """
     drawn, (left, right) = run.figure(ncols=2, figsize=(9, 3.6))
     left.scatter(table[METHODS.index("alpha-avg")], table[METHODS.index("LIME")], s=14)
     left.axhline(0, color="0.7", linewidth=0.8)

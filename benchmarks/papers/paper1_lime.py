@@ -1,9 +1,11 @@
-"""How far is LIME, as the lime package runs it, from Theorem 5.1, from its corrections and from its exact limit?
+"""How far is LIME, as the lime package runs it, from Theorem 5.1, from its corrections and from its
+exact limit?
 
-P1 Fig. 4, section 6 and appendix B.1: the norm of the difference between the package's weights and the theorem's, which
-the paper gives as 0.808 +- 0.219 on its test set. LIME is run in two ways: as the authors did, deleting words, with the
-package's draws and regression (`lime_runs.lime_by_masks`, equal to the package to rounding), and with [UNK] in the
-place of a token, which is what the theorem speaks of (`lime_sample`, the same estimator on other draws).
+P1 Fig. 4, section 6 and appendix B.1: the norm of the difference between the package's weights and
+the theorem's, which the paper gives as 0.808 +- 0.219 on its test set. LIME is run in two ways: as
+the authors did, deleting words, with the package's draws and regression (`lime_runs.lime_by_masks`,
+equal to the package to rounding), and with [UNK] in the place of a token, which is what the theorem
+speaks of (`lime_sample`, the same estimator on other draws).
 
     python -m benchmarks.papers.paper1_lime --data PATH [--quick]
 """
@@ -29,7 +31,8 @@ from .lime_runs import Ids, lime_by_masks, lime_package, words_deleted
 from .reproduction import Row, Run, claim, mean_row
 from .retrained import first_model
 
-# P1 section 6 and appendix B.1: mean and standard deviation over the test set of the norm-2 error of Theorem 5.1.
+# P1 section 6 and appendix B.1: mean and standard deviation over the test set of the norm-2 error
+# of Theorem 5.1.
 ERROR = 0.808
 DEVIATION = 0.219
 # P1 Fig. 4: tokens, different words, runs of LIME.
@@ -111,7 +114,9 @@ def measure(
     repeats: int,
     first: int,
 ) -> list[dict[str, Any]]:
-    """One dictionary per review: for each form the errors of one run, of the mean of the runs, and from the limit."""
+    """One dictionary per review: for each form the errors of one run, of the mean of the runs, and
+    from the limit.
+    """
     out = []
     for n, ids in enumerate(documents, start=first):
         seeds = range(RUNS * n, RUNS * n + repeats)
@@ -264,9 +269,12 @@ def without_noise(run: Run, found: list[dict[str, Any]]) -> None:
         mean_row(SECTION, case, [one["scaled"] for one in found], None, note, OF),
     ]
     why = (
-        "the first order is the derivative at the whole review, for reviews that hold little of the attention; here "
-        f"they hold {np.mean([one['held'] for one in found]):.0%}, LIME looks at half-empty ones, where a word that is "
-        f"left weighs {np.mean(slope):.2f} times as much, and the printed factor 3/2, which should be 1, happens to be "
+        "the first order is the derivative at the whole review, for reviews that hold little of "
+        "the attention; here "
+        f"they hold {np.mean([one['held'] for one in found]):.0%}, LIME looks at half-empty ones, "
+        "where a word that is "
+        f"left weighs {np.mean(slope):.2f} times as much, and the printed factor 3/2, which should "
+        "be 1, happens to be "
         "near that"
     )
     worse = [one[FIRST]["limit"] > one[PRINTED]["limit"] for one in found]
@@ -279,7 +287,9 @@ def without_noise(run: Run, found: list[dict[str, Any]]) -> None:
 def against_the_package(
     run: Run, weights: AttentionWeights, documents: list[Ids], samples: int
 ) -> float:
-    """The largest difference of a coefficient from the package's own, relative to the review's largest."""
+    """The largest difference of a coefficient from the package's own, relative to the review's
+    largest.
+    """
 
     def compare() -> float:
         worst = 0.0

@@ -1,4 +1,5 @@
-"""Numbers printed in P2 (Leemann et al.), with their standard errors, for the models that ours stand beside.
+"""Numbers printed in P2 (Leemann et al.), with their standard errors, for the models that ours
+stand beside.
 
 BERT for our encoder, GPT-2 for our decoder. Keys are the names of `rivals.py`.
 """

@@ -1,10 +1,12 @@
-"""Can a SLALOM be recovered from a transformer that was trained on data of one? P2 Fig. 4 (c, d), 8, Tables 7 and 8.
+"""Can a SLALOM be recovered from a transformer that was trained on data of one? P2 Fig. 4 (c, d),
+8, Tables 7 and 8.
 
-Sequences of words whose label has the log-odds of a SLALOM train a transformer; a SLALOM is fitted to its outputs.
-Table 7 compares the fitted SLALOM's outputs with the true ones, Table 8 its parameters; as in the paper, each number is
-the mean of five runs, here each with words of its own. P2's values are twice the Naive Bayes scores of IMDB words,
-importances follow Eq. 81; that is undefined for negative values, so |v| is ours. Without `--data` the
-scores are drawn from a Laplace distribution of the same spread.
+Sequences of words whose label has the log-odds of a SLALOM train a transformer; a SLALOM is fitted
+to its outputs. Table 7 compares the fitted SLALOM's outputs with the true ones, Table 8 its
+parameters; as in the paper, each number is the mean of five runs, here each with words of its own.
+P2's values are twice the Naive Bayes scores of IMDB words, importances follow Eq. 81; that is
+undefined for negative values, so |v| is ours. Without `--data` the scores are drawn from a Laplace
+distribution of the same spread.
 
     python -m benchmarks.papers.recovery [--data PATH] [--quick]
 """
@@ -37,7 +39,8 @@ from ..faithfulness import naive_bayes_scores
 from .reproduction import Row, Run, claim, mean_row
 
 LONGEST = 30
-# The standard deviation of the Naive Bayes scores of IMDB's words, and how many of them are drawn without the data.
+# The standard deviation of the Naive Bayes scores of IMDB's words, and how many of them are drawn
+# without the data.
 SCORE_SPREAD = 0.249
 SCORES = 4000
 # P2 Tables 7 and 8, x 100: (mean, standard error) by kind and number of layers; BERT and GPT-2.
@@ -62,7 +65,8 @@ TABLE_8: dict[tuple[str, int], tuple[float, float] | float] = {
 LOSSES: dict[Config, Any] = {}
 
 Key = tuple[str, int, str]  # kind, layers, labels
-# What a model is trained on: drawn labels, labels' probabilities, or as many labels as the paper has.
+# What a model is trained on: drawn labels, labels' probabilities, or as many labels as the paper
+# has.
 NOISE = "noise"
 FREE = "free"
 MANY = "many"
@@ -78,7 +82,9 @@ FLOOR = "; larger: the labels' noise, see the minimum possible MSE in Table 7, a
 
 
 def word_scores(run: Run) -> Array:
-    """Naive Bayes scores of the words that occur in IMDB often enough, by P2's formula (E.3); drawn without data."""
+    """Naive Bayes scores of the words that occur in IMDB often enough, by P2's formula (E.3); drawn
+    without data.
+    """
     if not run.has_data:
         return np.random.default_rng(0).laplace(scale=SCORE_SPREAD / np.sqrt(2), size=SCORES)
     vocabulary = load_demo_model().vocabulary
@@ -172,7 +178,8 @@ def main(argv: list[str] | None = None) -> int:
     source = {"values from": "IMDB" if run.has_data else "a Laplace distribution"}
     scores = np.array(run.part("scores", source, lambda: word_scores(run).tolist()))
     found: dict[Key, list[dict[str, Any]]] = {}
-    # Without noise and with more labels only the smallest model: that is enough to see what the labels' chance does.
+    # Without noise and with more labels only the smallest model: that is enough to see what the
+    # labels' chance does.
     cases = [(kind, L, NOISE) for kind in ("encoder", "decoder") for L in layers]
     others = (FREE,) if run.quick else (FREE, MANY)
     cases += [(kind, layers[0], labels) for labels in others for kind in ("encoder", "decoder")]
@@ -237,7 +244,8 @@ def tables_7_and_8(run: Run, found: dict[Key, list[dict[str, Any]]], n: int, V: 
     run.rows += [
         Row(
             "P2 Table 7",
-            f"(ours) minimum MSE x 100 of an unbiased estimator from {labels:,} labels, {words} words",
+            f"(ours) minimum MSE x 100 of an unbiased estimator from {labels:,} labels, {words} "
+            "words",
             100 * 4 * (2 * words - 1) / labels,
             None,
             "4 (2 V - 1) / n, Cramer-Rao at even odds; " + note,

@@ -3,9 +3,10 @@
     python -m benchmarks.papers.reproduce --data PATH            # the size of RESULTS.md; hours, but it can be killed
     python -m benchmarks.papers.reproduce --data PATH --quick    # minutes, into results/quick
 
-A full run leaves out what is done: modules that left a stamp in the work folder, and within a module every part that
-the folder holds. Delete the work folder to begin anew. The wall time of each module, over all its parts, is in
-`results/reproduce.json`. `--record` keeps the times of a small run in `results/reproduce_quick.json`.
+A full run leaves out what is done: modules that left a stamp in the work folder, and within a
+module every part that the folder holds. Delete the work folder to begin anew. The wall time of each
+module, over all its parts, is in `results/reproduce.json`. `--record` keeps the times of a small
+run in `results/reproduce_quick.json`.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def run_module(name: str, data: Path, quick: bool, work: Path) -> float:
 
 
 def times(results: Path) -> list[dict[str, Any]]:
-    """One row per module: seconds and processor seconds over all its parts, as its own file says."""
+    """One row per module: seconds and processor seconds over all its parts, as its own file
+    says.
+    """
     rows = []
     for name in MODULES:
         file = results / f"{name}.json"
@@ -79,7 +82,7 @@ def times(results: Path) -> list[dict[str, Any]]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.papers.reproduce", description=__doc__.splitlines()[0]
+        prog="python -m benchmarks.papers.reproduce", description=__doc__.split("\n\n")[0]
     )
     parser.add_argument(
         "--data",

@@ -1,13 +1,15 @@
-"""What the reproductions of the papers' tables share: a row with both numbers, the command line, where things go.
+"""What the reproductions of the papers' tables share: a row with both numbers, the command line,
+where things go.
 
-A reproduction is a benchmark whose rows say which published result they belong to, how many documents (or trainings,
-or runs) a number is of, and how far chance may move it. `results_page.py` makes `RESULTS.md` of all of them, so a
-number is written down once, by the run that measured it:
+A reproduction is a benchmark whose rows say which published result they belong to, how many
+documents (or trainings, or runs) a number is of, and how far chance may move it. `results_page.py`
+makes `RESULTS.md` of all of them, so a number is written down once, by the run that measured it:
 
     mean_row("P2 Table 6", "encoder, L = 1, SLALOM", errors, paper=(7.34, 0.70), of="trainings")
 
-`--quick` runs a smaller size into `results/quick/`, which is not kept. A full run can be killed: `Run.part` keeps every
-part that is done in `results/work/`, and the next run begins with the first part that is not there.
+`--quick` runs a smaller size into `results/quick/`, which is not kept. A full run can be killed:
+`Run.part` keeps every part that is done in `results/work/`, and the next run begins with the first
+part that is not there.
 """
 
 from __future__ import annotations
@@ -45,8 +47,9 @@ class Row(NamedTuple):
     paper, paper_pm : what is printed there; None where the paper has a picture or nothing
     differs : what is different in the set-up; where the outcome is different, that, and why
     n, of : how many of what were measured, such as 100 "test reviews"
-    statistic : "mean" of a sample of n, "count" of those that have a property, "largest" of them; "exact" where
-        nothing was drawn; "once" where chance plays a part and one draw was taken, which `differs` then explains
+    statistic : "mean" of a sample of n, "count" of those that have a property, "largest" of them;
+        "exact" where nothing was drawn; "once" where chance plays a part and one draw was taken,
+        which `differs` then explains
     quantiles : 5 %, 50 % and 95 % of the n, where they were kept
     """
 
@@ -71,7 +74,9 @@ def mean_row(
     differs: str = "",
     of: str = "documents",
 ) -> Row:
-    """Mean, standard error and quantiles of samples; `paper` is a number or (number, its standard error)."""
+    """Mean, standard error and quantiles of samples; `paper` is a number or (number, its standard
+    error).
+    """
     x = np.asarray(samples, dtype=float)
     x = x[np.isfinite(x)]
     pm = float(x.std(ddof=1) / np.sqrt(x.size)) if x.size > 1 else None
@@ -91,9 +96,11 @@ def claim(
     if_not: str = "",
     of: str = "documents",
 ) -> Row:
-    """A sentence of the paper as a count of the cases in which it holds here; `if_not` says why where some fail.
+    """A sentence of the paper as a count of the cases in which it holds here; `if_not` says why
+    where some fail.
 
-    A text that starts with "(ours)" is no claim of the paper. The standard error is that of the share.
+    A text that starts with "(ours)" is no claim of the paper. The standard error is that of the
+    share.
     """
     good = int(np.sum(holds))
     n = len(holds)
@@ -169,7 +176,9 @@ class Run:
         return archive if archive.exists() else self.data
 
     def wanted(self, n: int) -> int:
-        """How many of n planned documents, trainings or runs to take: n, or fewer if `--at-most` says so."""
+        """How many of n planned documents, trainings or runs to take: n, or fewer if `--at-most`
+        says so.
+        """
         return n if self.at_most is None else min(n, self.at_most)
 
     def say(self, text: str) -> None:
@@ -181,7 +190,8 @@ class Run:
         )
 
     def part(self, name: str, settings: dict[str, Any], compute: Callable[[], Any]) -> Any:
-        """What `compute()` returns (plain numbers, lists, dictionaries), from the work folder if it is there.
+        """What `compute()` returns (plain numbers, lists, dictionaries), from the work folder if it
+        is there.
 
         A part with other `settings` is computed again. A quick run keeps nothing.
         """

@@ -1,7 +1,9 @@
-"""P1's classifier of one layer, six heads and positions: several seeds, and the d_e = 80 of P1's Fig. 5.
+"""P1's classifier of one layer, six heads and positions: several seeds, and the d_e = 80 of P1's
+Fig. 5.
 
-What P1 shows of one model may be an accident of its training. The claims that depend on a model are therefore counted
-over the first of these and the others, which differ from it in their seed alone, or in the size of the embeddings too.
+What P1 shows of one model may be an accident of its training. The claims that depend on a model are
+therefore counted over the first of these and the others, which differ from it in their seed alone,
+or in the size of the embeddings too.
 
     python -m benchmarks.papers.retrained --data PATH     # the reproductions train them where they need to
 """

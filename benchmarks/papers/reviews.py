@@ -1,8 +1,10 @@
-"""How good are explanations of models of real reviews? P2 Tables 1 (a, b, c), 9, 10, 11, 14 and Fig. 6.
+"""How good are explanations of models of real reviews? P2 Tables 1 (a, b, c), 9, 10, 11, 14 and
+Fig. 6.
 
-Two transformers are trained on IMDB; they and the shipped classifier of P1 are explained by every method that P2
-compares, on 100 test reviews of IMDB and 100 of Yelp-HAT. Each explanation is then measured in four ways: rank
-correlation with Naive Bayes scores, agreement with human attention, deletion and insertion, and strict fidelity.
+Two transformers are trained on IMDB; they and the shipped classifier of P1 are explained by every
+method that P2 compares, on 100 test reviews of IMDB and 100 of Yelp-HAT. Each explanation is then
+measured in four ways: rank correlation with Naive Bayes scores, agreement with human attention,
+deletion and insertion, and strict fidelity.
 
     python -m benchmarks.papers.reviews --data PATH [--quick]
 """
@@ -149,7 +151,9 @@ def measure(
 def table_14(
     subject: Subject, documents: list[Ids], sizes: tuple[int, ...], start: int, stop: int
 ) -> list[dict[str, float]]:
-    """Deletion AOPC of SLALOM-eff (lin.) by the number of samples, and of KernelSHAP at its default, per review."""
+    """Deletion AOPC of SLALOM-eff (lin.) by the number of samples, and of KernelSHAP at its
+    default, per review.
+    """
     out = []
     for number, tokens in enumerate(documents[start:stop], start=start):
         areas: dict[str, float] = {}
@@ -204,7 +208,9 @@ def in_parts(
 
 
 class Corpus(NamedTuple):
-    """Reviews to explain: of IMDB with Naive Bayes scores of the words, of Yelp with what annotators chose."""
+    """Reviews to explain: of IMDB with Naive Bayes scores of the words, of Yelp with what
+    annotators chose.
+    """
 
     imdb: list[Ids]
     nb: Array

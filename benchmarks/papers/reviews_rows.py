@@ -1,4 +1,6 @@
-"""Rows, claims and the picture of `reviews.py`: what was measured on 100 reviews beside what P2 prints."""
+"""Rows, claims and the picture of `reviews.py`: what was measured on 100 reviews beside what P2
+prints.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ LINEAR = ("LIME", "SHAP", "IG", "Grad", "LRP")
 OWN = "small transformer from scratch, whole words, reviews of 32 to 63 tokens (paper: fine-tuned, reviews of any length)"
 P1_OWN = "not in the paper: P1's classifier, a removed token becomes [UNK]"
 NO_BACKGROUND = (
-    "a SLALOM lacks what always gets attention ([CLS], padding), which matters more as more tokens are removed; "
+    "a SLALOM lacks what always gets attention ([CLS], padding), which matters more as more tokens "
+    "are removed; "
     "compare SLALOM-fidel + background"
 )
 BACKGROUND = "not in the paper: SLALOM with one additional token that is always present"
@@ -207,13 +210,15 @@ SENTENCES = (
         "P2 Tables 1c, 11",
         "IG bad",
         "IG is far worse than LIME and SHAP (deletion, by 0.1)",
-        "from a document of [UNK]s, IG is a good explanation of these models; the paper names no baseline",
+        "from a document of [UNK]s, IG is a good explanation of these models; the paper names no "
+        "baseline",
     ),
     (
         "P2 Tables 1c, 11",
         "Grad bad",
         "Grad is far worse than LIME and SHAP (deletion, by 0.1)",
-        "one layer of attention is close to linear in its values, so that its gradient already ranks the tokens",
+        "one layer of attention is close to linear in its values, so that its gradient already "
+        "ranks the tokens",
     ),
     (
         "P2 Fig. 6",

@@ -1,7 +1,9 @@
-"""Every explanation that P2 compares, for one document of one model, with the packages that people use.
+"""Every explanation that P2 compares, for one document of one model, with the packages that people
+use.
 
-LIME is the lime package's own regression on its own draws (`lime_runs.py`); KernelSHAP is shap's. Both see a document
-as masks, so that they explain any model; a removed token is deleted, or [UNK] in P1's classifier (`text_models.py`).
+LIME is the lime package's own regression on its own draws (`lime_runs.py`); KernelSHAP is shap's.
+Both see a document as masks, so that they explain any model; a removed token is deleted, or [UNK]
+in P1's classifier (`text_models.py`).
 """
 
 from __future__ import annotations
@@ -25,21 +27,26 @@ from .text_models import Ids, Subject
 
 
 class Explanation(NamedTuple):
-    """Scores of the tokens, the output that they predict for a mask (None: none), and processor seconds."""
+    """Scores of the tokens, the output that they predict for a mask (None: none), and processor
+    seconds.
+    """
 
     scores: Array
     surrogate: Value | None
     seconds: float
 
 
-# The id of a token that is always there: [CLS] and padding get attention too, and P2's SLALOM has nothing for them.
+# The id of a token that is always there: [CLS] and padding get attention too, and P2's SLALOM has
+# nothing for them.
 BACKGROUND = -1
 
 
 def slalom_fidel(
     value: Value, tokens: Ids, samples: int, seed: int, background: bool = False
 ) -> Slalom:
-    """SLALOM-fidel under any kind of removal: Algorithm 2's samples, outputs from a function of masks."""
+    """SLALOM-fidel under any kind of removal: Algorithm 2's samples, outputs from a function of
+    masks.
+    """
     keep = deletions(len(tokens), samples, 5, "balanced", np.random.default_rng(seed))
     more = [BACKGROUND] if background else []
     sequences = [np.concatenate([tokens[row], more]).astype(np.intp) for row in keep]

@@ -1,8 +1,10 @@
-"""The models that the reproductions on real text explain: transformers trained here, and the shipped classifier.
+"""The models that the reproductions on real text explain: transformers trained here, and the
+shipped classifier.
 
-P2 fine-tunes BERT, DistilBERT and GPT-2; ours are small, start from nothing, and have whole words for tokens: an
-encoder beside BERT and a decoder beside GPT-2, both with a [CLS] in front (the decoder's stands for an empty text).
-Random windows and random deletions in training keep shortened reviews in distribution.
+P2 fine-tunes BERT, DistilBERT and GPT-2; ours are small, start from nothing, and have whole words
+for tokens: an encoder beside BERT and a decoder beside GPT-2, both with a [CLS] in front (the
+decoder's stands for an empty text). Random windows and random deletions in training keep shortened
+reviews in distribution.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ class Subject:
 def train_batch(
     documents: Documents, cls: int, size: int, rng: np.random.Generator, step: int
 ) -> tuple[Any, Any]:
-    """Random windows of random reviews; of half of them, a random share of the tokens is deleted."""
+    """Random windows of random reviews; of half of them, a random share of the tokens is
+    deleted.
+    """
     rows = rng.integers(documents.size, size=size)
     spare = np.maximum(np.diff(documents.starts)[rows] - (T_MAX - 1), 0)
     ids = pad_rows(documents, rows, T_MAX, cls, PAD, rng.integers(spare + 1))
@@ -147,7 +151,9 @@ def transformer_subject(
 
 
 def classifier(weights: AttentionWeights) -> Subject:
-    """P1's classifier as shipped: [UNK] takes the place of a removed token, and curves need no model call."""
+    """P1's classifier as shipped: [UNK] takes the place of a removed token, and curves need no
+    model call.
+    """
     return Subject(
         f"classifier of P1, {weights.K} heads",
         None,

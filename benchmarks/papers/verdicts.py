@@ -1,7 +1,9 @@
-"""One verdict per claim of the two papers, from `proofs_check` and the result files: the table on top of RESULTS.md.
+"""One verdict per claim of the two papers, from `proofs_check` and the result files: the table on
+top of RESULTS.md.
 
-A claim is tied to statements of the registry, whose verdicts the tests reproduce, and to rows "claim: ..." of the
-result files, which count the cases in which a sentence holds. The verdict is the worst of the two:
+A claim is tied to statements of the registry, whose verdicts the tests reproduce, and to rows
+"claim: ..." of the result files, which count the cases in which a sentence holds. The verdict is
+the worst of the two:
 
     statement that holds                                  holds
     misprint, slip, wrong constant, missing condition     fails as printed; a corrected form holds
@@ -37,8 +39,8 @@ class Claim(NamedTuple):
     where : paper and place
     text : the claim, in a sentence
     proofs : keys of the registry
-    rows : (result, part of the row's case, short name): the counts that decide; those of all rows that fit one place,
-        such as those of several trainings, are added up
+    rows : (result, part of the row's case, short name): the counts that decide; those of all rows
+        that fit one place, such as those of several trainings, are added up
     mended : the same for counts with our correction; they decide if `rows` fail
     untried : why nothing was tried, where nothing was
     """
@@ -67,7 +69,9 @@ class Count(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of a claim: the verdict, the numbers that decide, how many of what, and the modules."""
+    """What became of a claim: the verdict, the numbers that decide, how many of what, and the
+    modules.
+    """
 
     claim: Claim
     verdict: str
@@ -85,7 +89,8 @@ CLAIMS = (
     ),
     Claim(
         "P1 Fig. 1",
-        "All seven explainers rank 'questionable' high, only LIME and G×I find it negative, and attention ranks "
+        "All seven explainers rank 'questionable' high, only LIME and G×I find it negative, and "
+        "attention ranks "
         "'popular' first.",
         rows=(
             ("P1 Fig. 1", "two strongest", "strong"),
@@ -108,7 +113,8 @@ CLAIMS = (
     ),
     Claim(
         "P1 sec. 4.2 (i)",
-        "The mean attention is not correlated with the maximum over the heads and the L2 norm of the gradient.",
+        "The mean attention is not correlated with the maximum over the heads and the L2 norm of "
+        "the gradient.",
         ("P1 Section 4.2, comment (i)",),
         (
             ("P1 sec. 4.2 (i)", "is not correlated with alpha-max", "maximum"),
@@ -145,7 +151,8 @@ CLAIMS = (
     ),
     Claim(
         "P1 App. E",
-        "With six layers, |LIME| and attention are correlated, and LIME's correlation with attention has the sign of "
+        "With six layers, |LIME| and attention are correlated, and LIME's correlation with "
+        "attention has the sign of "
         "the prediction.",
         rows=(
             ("P1 App. E", "six layers: |LIME|", "relation"),
@@ -159,7 +166,8 @@ CLAIMS = (
     ),
     Claim(
         "P2 Fig. 3, 7",
-        "Transformers do not learn a linear model: they overestimate short sequences and underestimate long ones.",
+        "Transformers do not learn a linear model: they overestimate short sequences and "
+        "underestimate long ones.",
         rows=(
             ("P2 Fig. 3", "claim: ", "slope"),
             ("P2 Fig. 7", "claim: ", "over- and underestimated"),
@@ -214,7 +222,8 @@ CLAIMS = (
     ),
     Claim(
         "P2 Tables 2, 13a",
-        "SLALOM-eff is the fastest surrogate, SHAP the slowest, and gradients cost far less than either.",
+        "SLALOM-eff is the fastest surrogate, SHAP the slowest, and gradients cost far less than "
+        "either.",
         rows=(
             ("P2 Tables 2, 13", "fastest", "SLALOM-eff"),
             ("P2 Tables 2, 13", "slowest", "SHAP"),
@@ -324,7 +333,8 @@ def tally(found: list[Verdict]) -> str:
     else:
         fail = "do not hold"
     return (
-        f"{n[HOLDS]} {hold[HOLDS]}, {n[CORRECTED]} {'fails' if n[CORRECTED] == 1 else 'fail'} as printed and "
+        f"{n[HOLDS]} {hold[HOLDS]}, {n[CORRECTED]} {'fails' if n[CORRECTED] == 1 else 'fail'} as "
+        "printed and "
         f"{hold[CORRECTED]} in a corrected form, {n[FAILS]} {fail}, and "
         f"{n[UNTRIED]} could not be tested"
     )
@@ -333,8 +343,10 @@ def tally(found: list[Verdict]) -> str:
 def verdict_table(found: list[Verdict]) -> list[str]:
     """The table in Markdown, and above it how often each verdict is given."""
     lines = [
-        f"Of {len(found)} claims, {tally(found)}. Counts give the number of cases in which a claim is true. A claim "
-        f"holds if it is true in at least {100 * ENOUGH:.0f} % of the cases. `proofs_check/ERRATA.md` has the "
+        f"Of {len(found)} claims, {tally(found)}. Counts give the number of cases in which a claim "
+        "is true. A claim "
+        f"holds if it is true in at least {100 * ENOUGH:.0f} % of the cases. "
+        "`proofs_check/ERRATA.md` has the "
         "corrected forms of the statements that are wrong as stated.\n",
         "| place | claim | verdict | numbers | sample | module |\n|---|---|---|---|---|---|",
     ]

@@ -1,7 +1,8 @@
 """Human attention on Yelp reviews (Sen et al., 2020; P2 appendix E.3), in its original format.
 
-`load_yelp_hat` reads `ham_part*.csv`: one row per annotator, the chosen words in HTML spans. Nothing is downloaded: an
-error names the file that is expected and its address. `jax_model/training/imdb.py` reads IMDB's reviews.
+`load_yelp_hat` reads `ham_part*.csv`: one row per annotator, the chosen words in HTML spans.
+Nothing is downloaded: an error names the file that is expected and its address.
+`jax_model/training/imdb.py` reads IMDB's reviews.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class HatReview(NamedTuple):
 
     text : the review; label : 1 = positive; words : n words, as the annotators saw them;
     spans : n pairs (start, end), each word's place in `text`;
-    chosen : (annotators, n) bool; answers : what each annotator took the sentiment for ("yes" = positive, "no", "idk").
+    chosen : (annotators, n) bool; answers : what each annotator took the sentiment for
+        ("yes" = positive, "no", "idk").
     """
 
     text: str
@@ -41,7 +43,8 @@ class HatReview(NamedTuple):
         return np.asarray(self.chosen.all(axis=0))
 
     def at_spans(self, spans: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
-        """Consensus at other spans of the text: true where a span meets a chosen word (P2 appendix E.3).
+        """Consensus at other spans of the text: true where a span meets a chosen word (P2 appendix
+        E.3).
 
         Parameters
         ----------
@@ -61,9 +64,9 @@ class HatReview(NamedTuple):
 def load_yelp_hat(path: str | os.PathLike[str]) -> list[HatReview]:
     r"""Human attention on Yelp reviews (Sen et al., 2020), from its CSV files.
 
-    Rows are grouped by review; the annotators' words are matched with the review's own, so that extra markup which
-    some browsers left in the answers does no harm. Annotators whose answer has other words than the review are left
-    out, and a review without annotators too.
+    Rows are grouped by review; the annotators' words are matched with the review's own, so that
+    extra markup which some browsers left in the answers does no harm. Annotators whose answer has
+    other words than the review are left out, and a review without annotators too.
 
     Parameters
     ----------
@@ -112,7 +115,8 @@ def _hat_file(file: Path) -> Iterator[HatReview]:
                 label, text, answer, html = (row[name] for name in HAT_COLUMNS)
                 if label not in ("0", "1") or text is None or html is None:
                     raise ValueError(
-                        f"{file}: line {reader.line_num}: expected a label 0 or 1 and four columns, got {row}"
+                        f"{file}: line {reader.line_num}: expected a label 0 or 1 and four "
+                        f"columns, got {row}"
                     )
                 rows.setdefault((text, label), []).append((answer, html))
     except (UnicodeDecodeError, csv.Error) as error:
@@ -149,7 +153,9 @@ def _hat_words(html: str) -> tuple[list[str], list[bool]]:
 
 
 class _SpanReader(HTMLParser):
-    """Words of `<span>` elements and whether each is of class "active"; other elements are transparent."""
+    """Words of `<span>` elements and whether each is of class "active"; other elements are
+    transparent.
+    """
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)

@@ -1,8 +1,8 @@
 """The shipped model for the page that explains a text in the browser (`assets/exact-explainer.js`).
 
-The build writes `assets/demo-model.js`: the mass and the value of every word, the background, and the simple fractions
-that make the logistic function on the range of the model. It is a script and not JSON, because a site that is opened
-from a file must not fetch.
+The build writes `assets/demo-model.js`: the mass and the value of every word, the background, and
+the simple fractions that make the logistic function on the range of the model. It is a script and
+not JSON, because a site that is opened from a file must not fetch.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ def on_files(files: Files, config: Any, **others: Any) -> Files:
 
 
 def demo_model() -> dict[str, Any]:
-    """Masses and values of the shipped model's words, whose mean is the log-odds of the second class."""
+    """Masses and values of the shipped model's words, whose mean is the log-odds of the second
+    class.
+    """
     model = load_demo_model()
     weights = model.weights
     ids = np.arange(weights.D)
     game = pooled_game(weights, ids, absent="deleted")
-    # The bias and the temperature belong to every value: the mean of (v + bias) / temperature is the log-odds.
+    # The bias and the temperature belong to every value: the mean of (v + bias) / temperature is
+    # the log-odds.
     values = (game.v[0] + game.bias) / model.temperature
     background = (float(game.v_background[0]) + game.bias) / model.temperature
     largest = float(max(np.abs(values).max(), abs(background)))

@@ -1,7 +1,7 @@
 """Formulas become MathML when the site is built: no script and no network is needed to read them.
 
-`pymdownx.arithmatex` finds `$...$` and `$$...$$`, latex2mathml translates them. A formula that it does not understand
-ends the build.
+`pymdownx.arithmatex` finds `$...$` and `$$...$$`, latex2mathml translates them. A formula that it
+does not understand ends the build.
 """
 
 from __future__ import annotations

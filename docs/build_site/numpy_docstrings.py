@@ -1,7 +1,8 @@
-"""A Griffe extension: read `name : what it is` as a description, and take the type from the signature.
+"""A Griffe extension: read `name : what it is` as a description, and take the type from the
+signature.
 
-The docstrings of this project say what a parameter is on the line of its name. Griffe, as the NumPy style has it, reads
-that as the type. A single word (`PooledGame`) stays a type.
+The docstrings of this project say what a parameter is on the line of its name. Griffe, as the NumPy
+style has it, reads that as the type. A single word (`PooledGame`) stays a type.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class OneLineEntries(griffe.Extension):
 
 
 def rewritten(docstring: str) -> str:
-    """The docstring with `name : text` written as `name`, and the text below it, where the text is no type."""
+    """The docstring with `name : text` written as `name`, and the text below it, where the text is
+    no type.
+    """
     lines: list[str] = []
     inside = False
     for line in docstring.split("\n"):

@@ -1,7 +1,9 @@
-"""Reference pages list every public name: `[names: attn_closed_form.lime]` becomes one entry per name defined there.
+"""Reference pages list every public name: `[names: attn_closed_form.lime]` becomes one entry per
+name defined there.
 
-A name that is added to the library appears on the page of its family automatically. `[commands]` becomes the output of
-`attn-closed-form COMMAND --help`, for every command. An entry or a command without content ends the build.
+A name that is added to the library appears on the page of its family automatically. `[commands]`
+becomes the output of `attn-closed-form COMMAND --help`, for every command. An entry or a command
+without content ends the build.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Pages of the site from files outside docs/, the links between all pages, and a site that works from a file.
+"""Pages of the site from files outside docs/, the links between all pages, and a site that works
+from a file.
 
-On disk and on a code host, a link points to the file itself. On the site, it points to the page made from the file. A
-file that is not a page is named without a link.
+On disk and on a code host, a link points to the file itself. On the site, it points to the page
+made from the file. A file that is not a page is named without a link.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
-"""The gated-attention network of bags and its training, with one label per bag and any number of instances.
+"""The gated-attention network of bags and its training, with one label per bag and any number of
+instances.
 
     h_i = relu(L x_i + l),   s_i = w . (tanh(V h_i + v) * sigmoid(U h_i + u)),   f = W sum_i softmax(s)_i h_i + b
 
-This is the network of Ilse, Tomczak and Welling (2018), "Attention-based deep multiple instance learning", with one
-embedding layer. f is one log-odds for two classes and one logit per class for more. Its state dict has the names and
-shapes of CLAM's single-branch network, so that every reader of such files can read it. The instances of a batch of bags
-are stored in one long array with the number of the bag of each, so that no bag is padded to the longest one.
+This is the network of Ilse, Tomczak and Welling (2018), "Attention-based deep multiple instance
+learning", with one embedding layer. f is one log-odds for two classes and one logit per class for
+more. Its state dict has the names and shapes of CLAM's single-branch network, so that every reader
+of such files can read it. The instances of a batch of bags are stored in one long array with the
+number of the bag of each, so that no bag is padded to the longest one.
 
-Departures from the paper: AdamW and a running average of the weights (EMA), which is validated and kept;
-features are standardized with the training instances, which is folded into the first layer afterwards; and in
-training a random share of each bag's instances is dropped, which regularizes and keeps the sub-bags that explanations
-evaluate in distribution.
+Departures from the paper: AdamW and a running average of the weights (EMA), which is validated and
+kept; features are standardized with the training instances, which is folded into the first layer
+afterwards; and in training a random share of each bag's instances is dropped, which regularizes and
+keeps the sub-bags that explanations evaluate in distribution.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from .config import check_settings
 from .loop import Optimizer, cross_entropy, fit
 
 Params = dict[str, jax.Array]
-# Minimum padded number of instances in a batch; larger sizes double, so that few shapes are compiled.
+# Minimum padded number of instances in a batch; larger sizes double, so that few shapes are
+# compiled.
 BLOCK = 64
 
 
@@ -62,7 +65,9 @@ class BagConfig:
 
 
 class Packed(NamedTuple):
-    """Concatenated bags: `x` (N, D) float32 and `bag` (N,), the bag of each row; padding rows belong to bag `bags`."""
+    """Concatenated bags: `x` (N, D) float32 and `bag` (N,), the bag of each row; padding rows
+    belong to bag `bags`.
+    """
 
     x: NDArray[np.float32]
     bag: NDArray[np.int32]
@@ -102,9 +107,11 @@ def bag_logits(
     dropout: Any = 0.0,
     instance_dropout: Any = 0.0,
 ) -> jax.Array:
-    """Return (count, C) logits of bags from standardized instances x (N, D) and their bags (N,); `count` marks padding.
+    """Return (count, C) logits of bags from standardized instances x (N, D) and their bags (N,);
+    `count` marks padding.
 
-    Weights are named as in the formula above. With a `key`, features and instances are dropped at the two rates.
+    Weights are named as in the formula above. With a `key`, features and instances are dropped at
+    the two rates.
 
     >>> params = start_params(D=3, C=2, config=BagConfig(hidden=5, attention=4))
     >>> x = jnp.ones((3, 3))
@@ -141,7 +148,9 @@ def _drop(key: jax.Array, x: jax.Array, rate: Any) -> jax.Array:
 
 
 def _kept(keys: jax.Array, bag: jax.Array, count: int, most: Any) -> jax.Array:
-    """Return a mask of instances to keep; each bag draws a rate up to `most`, and keeps at least one instance."""
+    """Return a mask of instances to keep; each bag draws a rate up to `most`, and keeps at least
+    one instance.
+    """
     draw = jax.random.uniform(keys[0], bag.shape)
     rate = jax.random.uniform(keys[1], (count + 1,), maxval=most)
     return (draw >= rate[bag]) | (draw >= jax.ops.segment_max(draw, bag, count + 1)[bag])
@@ -169,7 +178,9 @@ def pack(bags: Sequence[NDArray[Any]], count: int | None = None) -> Packed:
 def standardization(
     bags: Sequence[NDArray[Any]],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean and standard deviation of each feature over all instances; 1 for a constant feature."""
+    """Return the mean and standard deviation of each feature over all instances; 1 for a constant
+    feature.
+    """
     total = sum(len(bag) for bag in bags)
     mean = sum(np.sum(bag, axis=0, dtype=np.float64) for bag in bags) / total
     square = (
@@ -180,7 +191,9 @@ def standardization(
 
 
 class BagTraining(NamedTuple):
-    """A trained network: parameters for standardized features, the standardization, and one record per epoch."""
+    """A trained network: parameters for standardized features, the standardization, and one record
+    per epoch.
+    """
 
     params: Params
     mean: NDArray[np.float64]
@@ -196,10 +209,12 @@ def fit_bags(
     held_out: tuple[Sequence[NDArray[Any]], NDArray[np.int64]] | None = None,
     class_weight: NDArray[Any] | None = None,
 ) -> BagTraining:
-    """Train on bags (n_i, D) with class numbers (B,) and, if given, a weight (classes,) of each class in the loss.
+    """Train on bags (n_i, D) with class numbers (B,) and, if given, a weight (classes,) of each
+    class in the loss.
 
-    With held-out bags and labels, the epoch with the smallest loss on them is kept, and training stops
-    `config.patience` epochs after it. On one machine, the same arguments give the same result, bit by bit.
+    With held-out bags and labels, the epoch with the smallest loss on them is kept, and training
+    stops `config.patience` epochs after it. On one machine, the same arguments give the same
+    result, bit by bit.
     """
     mean, scale = standardization(bags)
     ready = [
@@ -270,7 +285,9 @@ def bag_loss(
     target: Any,
     weight: Any,
 ) -> jax.Array:
-    """Compute the weighted mean cross-entropy of bags; bags that fill up the batch have weight 0."""
+    """Compute the weighted mean cross-entropy of bags; bags that fill up the batch have weight
+    0.
+    """
     logits = bag_logits(params, x, bag, len(target), key, dropout, instance_dropout)
     return jnp.sum(weight * cross_entropy(logits, target)) / jnp.maximum(jnp.sum(weight), 1e-6)
 
@@ -292,7 +309,8 @@ def predict_bags(
     return np.concatenate(logits).astype(np.float64)
 
 
-#: The options of the layout "clam" for the network of `bag_logits`, which its weights alone do not tell.
+#: The options of the layout "clam" for the network of `bag_logits`, which its weights alone do not
+#: tell.
 BAG_OPTIONS: dict[str, Any] = {
     "activation": "tanh",
     "gate": "sigmoid",
@@ -302,7 +320,9 @@ BAG_OPTIONS: dict[str, Any] = {
 
 
 def state_dict(training: BagTraining) -> dict[str, NDArray[np.float64]]:
-    """Return the weights under the names of CLAM's single-branch network, including the standardization."""
+    """Return the weights under the names of CLAM's single-branch network, including the
+    standardization.
+    """
     p = {name: np.asarray(array, dtype=np.float64) for name, array in training.params.items()}
     first = p["L"] / training.scale
     return {

@@ -1,15 +1,17 @@
 """Ragged documents, and batches that only depend on (seed, epoch, step).
 
-A document that is too long is cropped to a random window (`crop`). Each document draws a rate, uniform in
-[0, max_unk], at which it loses single tokens (`unk_by` "tokens") or all occurrences of a word together
-("words"). Lost tokens become [UNK] in a model with positions and are deleted in one without. This is a regularizer,
-and it keeps the masked documents that Shapley values and LIME evaluate in distribution. A batch is a pure function of
-(seed, epoch, step): an interrupted run resumes with the same batches, and every host of a cluster makes the same ones
-without communication.
+A document that is too long is cropped to a random window (`crop`). Each document draws a rate,
+uniform in [0, max_unk], at which it loses single tokens (`unk_by` "tokens") or all occurrences of a
+word together ("words"). Lost tokens become [UNK] in a model with positions and are deleted in one
+without. This is a regularizer, and it keeps the masked documents that Shapley values and LIME
+evaluate in distribution. A batch is a pure function of (seed, epoch, step): an interrupted run
+resumes with the same batches, and every host of a cluster makes the same ones without
+communication.
 
-With positions a row has T_max ids, [UNK] at its end. Without positions, a row is as long as the longest document of the
-batch, rounded up to a power of two so that few shapes are compiled; NOTHING (no token, no mass) fills it up. Documents
-are not sorted by length: the length of a text depends on its class, and sorted batches would mix few classes.
+With positions a row has T_max ids, [UNK] at its end. Without positions, a row is as long as the
+longest document of the batch, rounded up to a power of two so that few shapes are compiled; NOTHING
+(no token, no mass) fills it up. Documents are not sorted by length: the length of a text depends on
+its class, and sorted batches would mix few classes.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ SHORTEST_ROW = 32
 
 
 class Documents(NamedTuple):
-    """n documents of any lengths: concatenated ids (N,), document i at starts[i] : starts[i+1], and classes (n,)."""
+    """n documents of any lengths: concatenated ids (N,), document i at starts[i] : starts[i+1], and
+    classes (n,).
+    """
 
     ids: IntArray
     starts: NDArray[np.int64]
@@ -73,7 +77,9 @@ def pad_rows(
     filler: int,
     skip: NDArray[np.int64] | None = None,
 ) -> IntArray:
-    """Return (B, length) ids of some documents: [CLS], at most length - 1 tokens from `skip` on, then `filler`."""
+    """Return (B, length) ids of some documents: [CLS], at most length - 1 tokens from `skip` on,
+    then `filler`.
+    """
     start = documents.starts[rows] + (0 if skip is None else skip)
     place = start[:, None] + np.arange(length - 1)
     inside = place < documents.starts[rows + 1][:, None]
@@ -93,7 +99,9 @@ class Batches(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """The number of batches per epoch; documents of an incomplete batch are used in other epochs."""
+        """The number of batches per epoch; documents of an incomplete batch are used in other
+        epochs.
+        """
         return self.documents.size // self.config.batch_size
 
     @property
@@ -116,7 +124,9 @@ class Batches(NamedTuple):
     def step_batch(
         self, epoch: int, step: int, order: NDArray[np.intp]
     ) -> tuple[IntArray, IntArray]:
-        """Return the ids (B, L) and labels (B,) of one step, with random windows and lost tokens."""
+        """Return the ids (B, L) and labels (B,) of one step, with random windows and lost
+        tokens.
+        """
         c = self.config
         rng = np.random.default_rng([self.config.seed, epoch, step])
         rows = order[step * c.batch_size : (step + 1) * c.batch_size]
@@ -137,9 +147,11 @@ class Batches(NamedTuple):
 
 
 def _by_word(ids: IntArray, key: NDArray[np.uint32]) -> NDArray[np.float32]:
-    """Return pseudorandom numbers in [0, 1) that are equal for equal words of a row, by hashing word and row.
+    """Return pseudorandom numbers in [0, 1) that are equal for equal words of a row, by hashing
+    word and row.
 
-    A table of random numbers would need B x D of them for every step. The mixing is the finalizer of MurmurHash3.
+    A table of random numbers would need B x D of them for every step. The mixing is the finalizer
+    of MurmurHash3.
     """
     h = ids.astype(np.uint32) * np.uint32(0x9E3779B1) + key
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):

@@ -1,12 +1,13 @@
 """The command `attn-closed-form train DATA --out model.npz`: from a table to a model file.
 
-The options are in `attn_closed_form/app/cli/train.py`, which lists them without JAX. The table model (`train_tables.py`) is
-the default and needs no JAX; `--model attention`, or an option that only the attention model has, trains the classifier of
-Lopardo et al. with heads and positions (`train.py`).
+The options are in `attn_closed_form/app/cli/train.py`, which lists them without JAX. The table
+model (`train_tables.py`) is the default and needs no JAX; `--model attention`, or an option that
+only the attention model has, trains the classifier of Lopardo et al. with heads and positions
+(`train.py`).
 
-DATA is a table of texts and labels, a folder with a training part (and a held-out and a test part) of tables, or IMDB
-as its authors publish it. The scores that are printed and stored in the file are those on
-held-out texts; a test part is scored once.
+DATA is a table of texts and labels, a folder with a training part (and a held-out and a test part)
+of tables, or IMDB as its authors publish it. The scores that are printed and stored in the file are
+those on held-out texts; a test part is scored once.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ SHARED = ("D", "validation", "class_weight", "seed", "refit")
 
 
 class Data(NamedTuple):
-    """The contents of DATA: training texts, those that the user holds out, test texts, and a split of IMDB by film."""
+    """The contents of DATA: training texts, those that the user holds out, test texts, and a split
+    of IMDB by film.
+    """
 
     training: Labelled
     held_out: Labelled | None
@@ -47,7 +50,9 @@ class Data(NamedTuple):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train with the parsed arguments, write the model, print its scores and return the exit status."""
+    """Train with the parsed arguments, write the model, print its scores and return the exit
+    status.
+    """
     out = Path(args.out)
     if out.suffix not in (".npz", ".safetensors"):
         raise ValueError(
@@ -80,7 +85,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def chosen_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings that the user chose: those of the file `--config`, and the options, which come first."""
+    """Return the settings that the user chose: those of the file `--config`, and the options, which
+    come first.
+    """
     names = {field.name for field in fields(Config)}
     chosen: dict[str, Any] = {}
     if args.config:
@@ -124,7 +131,9 @@ def train_words(data: Data, changes: Mapping[str, Any]) -> Result:
 def train_attention(
     args: argparse.Namespace, data: Data, changes: dict[str, Any], checkpoint: Path
 ) -> Result | None:
-    """Train the attention model with JAX; None on the hosts of a cluster that do not write the model."""
+    """Train the attention model with JAX; None on the hosts of a cluster that do not write the
+    model.
+    """
     import jax
 
     from .devices import device_mesh, join_cluster
@@ -185,7 +194,9 @@ def read_data(
 
 
 def summary(result: Result, texts: Sequence[str], out: Path) -> str:
-    """Format the final output: scores, how the model was made, its baseline beside the prior, and the next command."""
+    """Format the final output: scores, how the model was made, its baseline beside the prior, and
+    the next command.
+    """
     model = result.model
     card = model.card or {}
     lines = []
@@ -201,7 +212,8 @@ def summary(result: Result, texts: Sequence[str], out: Path) -> str:
     if "refit" in card:
         again = card["refit"]
         lines.append(
-            f"Then trained once more, on all {again['texts']:,} texts, for {again['epochs']} epochs."
+            f"Then trained once more, on all {again['texts']:,} texts, for {again['epochs']} "
+            "epochs."
         )
     if "final_texts" in card:
         lines.append(f"Then trained with the chosen settings on {card['final_texts']:,} texts.")
@@ -214,7 +226,9 @@ def summary(result: Result, texts: Sequence[str], out: Path) -> str:
 
 
 def baseline_line(result: Result) -> str:
-    """Return the prediction for a text without words beside the share of that class among the training texts."""
+    """Return the prediction for a text without words beside the share of that class among the
+    training texts.
+    """
     model = result.model
     baseline = model.predict_proba([""])[0]
     largest = int(baseline.argmax())

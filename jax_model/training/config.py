@@ -1,12 +1,13 @@
 """Settings of a training run, their meaning, and values that suit the data.
 
-`Config()` has the settings of the shipped model (MODEL_CARD.md), and `P1` has those of the paper's model, which has six
-heads and positions. `automatic` derives settings from the texts: the batch size, the length of the training and, with
-positions, the number of words that the model reads. Its other values were chosen on held-out texts of Reuters R8, R52
-and 20 newsgroups (`benchmarks/texts.py`).
+`Config()` has the settings of the shipped model (MODEL_CARD.md), and `P1` has those of the paper's
+model, which has six heads and positions. `automatic` derives settings from the texts: the batch
+size, the length of the training and, with positions, the number of words that the model reads. Its
+other values were chosen on held-out texts of Reuters R8, R52 and 20 newsgroups
+(`benchmarks/texts.py`).
 
-Every default has one head. Without positions a model reads a text to its end, and deleting a word has no other effect;
-that is the default for long texts, where it costs no accuracy.
+Every default has one head. Without positions a model reads a text to its end, and deleting a word
+has no other effect; that is the default for long texts, where it costs no accuracy.
 """
 
 from __future__ import annotations
@@ -54,19 +55,23 @@ P1: dict[str, Any] = {
 }
 # Tuning: `automatic` looks at the lengths of this many texts; more do not change the mean.
 SAMPLE = 1000
-# Tuning: mean number of words from which positions do not help (IMDB and 20 newsgroups, against R8 and R52).
+# Tuning: mean number of words from which positions do not help (IMDB and 20 newsgroups, against R8
+# and R52).
 LONG = 150
-# Tuning: limits of T_max with positions. Longer texts are read to this length, and shorter rows save no time.
+# Tuning: limits of T_max with positions. Longer texts are read to this length, and shorter rows
+# save no time.
 LONGEST = 512
 # Tuning: shorter rows save no time.
 SHORTEST = 32
-# Tuning: steps of a training. Half of them do not learn the rare classes of R52, and twice as many make R8 worse.
+# Tuning: steps of a training. Half of them do not learn the rare classes of R52, and twice as many
+# make R8 worse.
 STEPS = 1000
 # Tuning: limits of the epochs that make so many steps.
 FEWEST_EPOCHS = 8
 # Tuning: the upper limit of the epochs.
 MOST_EPOCHS = 60
-# Tuning: values of `automatic` for all texts, chosen on held-out texts of R8, R52 and 20 newsgroups.
+# Tuning: values of `automatic` for all texts, chosen on held-out texts of R8, R52 and 20
+# newsgroups.
 AUTOMATIC: dict[str, Any] = {
     "D": 30_000,
     "d_e": 64,
@@ -86,7 +91,9 @@ AUTOMATIC: dict[str, Any] = {
 def check_settings(
     config: Any, least: Mapping[str, int], shares: Sequence[str], positive: Sequence[str]
 ) -> None:
-    """Raise unless the settings named in `least` are at least that, `shares` in 0..1, and `positive` above zero."""
+    """Raise unless the settings named in `least` are at least that, `shares` in 0..1, and
+    `positive` above zero.
+    """
     for name, smallest in least.items():
         if not getattr(config, name) >= smallest:
             raise ValueError(f"{name}: expected at least {smallest}, got {getattr(config, name)}")
@@ -180,16 +187,17 @@ class Config:
 def automatic(texts: Sequence[str], **changes: Any) -> Config:
     """Return settings for training texts; `changes` are settings chosen by the caller.
 
-    Long texts (150 words or more on average) need no positions: on IMDB and 20 newsgroups, the held-out accuracy
-    without them is as good or better. Short texts need them: R8 and R52 lose 0.3 and 0.8 points without. With
-    positions, T_max is such that 19 of 20 texts (of a sample of a thousand) are read to their end, in steps of 32 and
-    at most 512.
+    Long texts (150 words or more on average) need no positions: on IMDB and 20 newsgroups, the
+    held-out accuracy without them is as good or better. Short texts need them: R8 and R52 lose 0.3
+    and 0.8 points without. With positions, T_max is such that 19 of 20 texts (of a sample of a
+    thousand) are read to their end, in steps of 32 and at most 512.
 
-    A batch has 64 texts, or fewer below 1,280 texts, so that an epoch has about 20 steps. Training takes 1,000 steps:
-    with half of them, rare classes are not learned (R52); with twice as many, R8 gets worse.
+    A batch has 64 texts, or fewer below 1,280 texts, so that an epoch has about 20 steps. Training
+    takes 1,000 steps: with half of them, rare classes are not learned (R52); with twice as many, R8
+    gets worse.
 
-    All words start with equal weights (`query_scale`), and padding starts with little (`unk_start`). Otherwise it takes
-    one to four epochs until attention has found the words.
+    All words start with equal weights (`query_scale`), and padding starts with little
+    (`unk_start`). Otherwise it takes one to four epochs until attention has found the words.
 
     >>> config = automatic(["a fine film"] * 100, K=2)
     >>> config.positions, config.T_max, config.batch_size, config.epochs, config.K

@@ -1,7 +1,9 @@
-"""The devices of a run and the placement of arrays: data parallelism over all devices that JAX finds.
+"""The devices of a run and the placement of arrays: data parallelism over all devices that JAX
+finds.
 
-Parameters are copied to every device, batches are split by document, and XLA sums the gradients. Several hosts run
-the same command with three more options: `--coordinator HOST:PORT --processes N --process-id I`.
+Parameters are copied to every device, batches are split by document, and XLA sums the gradients.
+Several hosts run the same command with three more options: `--coordinator HOST:PORT --processes N
+--process-id I`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ def join_cluster(coordinator: str | None, processes: int | None, process_id: int
         return
     if missing:
         raise ValueError(
-            f"coordinator, processes and process_id: expected all three, missing {' and '.join(missing)}"
+            "coordinator, processes and process_id: expected all three, missing "
+            f"{' and '.join(missing)}"
         )
     # CPUs of several hosts communicate through gloo, which older versions of JAX need as an option.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -63,7 +66,9 @@ def on_every_device(mesh: Mesh | None, tree: Any) -> Any:
 
 
 def cut_by_document(mesh: Mesh | None, array: NDArray[Any]) -> jax.Array:
-    """Split an array along its first axis; every host has all of it and passes its devices their parts."""
+    """Split an array along its first axis; every host has all of it and passes its devices their
+    parts.
+    """
     return _place(mesh, PartitionSpec(AXIS), array)
 
 

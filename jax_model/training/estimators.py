@@ -1,9 +1,10 @@
-"""scikit-learn estimators: `AttentionTextClassifier` for texts and `AttentionBagClassifier` for bags of instances.
+"""scikit-learn estimators: `AttentionTextClassifier` for texts and `AttentionBagClassifier` for
+bags of instances.
 
-`cross_val_score`, `GridSearchCV` and `Pipeline` accept them like any other classifier, and both explain their
-predictions exactly. The text classifier trains as `attn-closed-form train` does, with the same settings under the same
-names. The bag classifier takes a list of arrays, one per bag, and one label per bag; its network is
-that of `bags.py`.
+`cross_val_score`, `GridSearchCV` and `Pipeline` accept them like any other classifier, and both
+explain their predictions exactly. The text classifier trains as `attn-closed-form train` does, with
+the same settings under the same names. The bag classifier takes a list of arrays, one per bag, and
+one label per bag; its network is that of `bags.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ Bags = Sequence[NDArray[Any]]
 
 
 class _AttentionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Base class for the labels and predictions of both estimators, which implement `_logits(X)`."""
+    """Base class for the labels and predictions of both estimators, which implement
+    `_logits(X)`.
+    """
 
     classes_: NDArray[Any]
 
@@ -76,7 +79,8 @@ class _AttentionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y: expected at least two classes, got one class only, {self.classes_[:1].tolist()}"
+                "y: expected at least two classes, got one class only, "
+                f"{self.classes_[:1].tolist()}"
             )
         return codes.astype(np.int64)
 
@@ -94,24 +98,27 @@ class _AttentionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 class AttentionTextClassifier(_AttentionClassifier):
     """Classify texts by softmax attention over words, with exact explanations.
 
-    The default is the table model: one mass per word and one value per word and class, fitted in seconds. `heads`,
-    `positions`, `max_length`, `embedding_size` or `settings` select the attention model of Lopardo et al. (2024), which is
-    trained by gradient steps. The parameters are those of `attn-closed-form train`.
+    The default is the table model: one mass per word and one value per word and class, fitted in
+    seconds. `heads`, `positions`, `max_length`, `embedding_size` or `settings` select the attention
+    model of Lopardo et al. (2024), which is trained by gradient steps. The parameters are those of
+    `attn-closed-form train`.
 
     Parameters
     ----------
     vocabulary_size : maximum number of words, by default 30,000
-    validation : share of every class that is held out to choose the settings and to calibrate. The table model
-        cross-validates up to 4,000 texts instead
+    validation : share of every class that is held out to choose the settings and to calibrate. The
+        table model cross-validates up to 4,000 texts instead
     class_weight : None, or "balanced" to weight classes inversely to their frequency
     seed : int; the same seed and texts give the same model
-    tokenizer : a function from a text to its tokens, such as `attn_closed_form.app.models.text.Token`; None is the tokenizer
-        of this library, which reads scripts without spaces character by character
+    tokenizer : a function from a text to its tokens, such as
+        `attn_closed_form.app.models.text.Token`; None is the tokenizer of this library, which reads
+        scripts without spaces character by character
     heads : number of attention heads
     positions : "none" or "sinusoidal"
     max_length : maximum number of words that the attention model reads
     embedding_size : size of a word's embedding in the attention model
-    settings : further settings of the attention model by name, such as {"epochs": 20} (`jax_model.training.config`)
+    settings : further settings of the attention model by name, such as {"epochs": 20}
+        (`jax_model.training.config`)
     device : "auto", "cpu" or "gpu", for the attention model
     verbose : whether to show the progress on standard error
 
@@ -223,7 +230,10 @@ class AttentionTextClassifier(_AttentionClassifier):
     def explain(
         self, text: str, methods: str | Iterable[str] | None = None, **settings: Any
     ) -> Explanations:
-        """Explain the prediction for one text; `output` may be a label. See `attn_closed_form.explain`."""
+        """Explain the prediction for one text; `output` may be a label.
+
+        See `attn_closed_form.explain`.
+        """
         check_is_fitted(self)
         output = settings.get("output")
         if output is not None and not str(output).startswith(MARGIN):
@@ -233,7 +243,9 @@ class AttentionTextClassifier(_AttentionClassifier):
         return self.model_.explain(text, methods, **settings)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Save the model to one `.npz` or `.safetensors` file for `load_model` and the command line."""
+        """Save the model to one `.npz` or `.safetensors` file for `load_model` and the command
+        line.
+        """
         check_is_fitted(self)
         self.model_.save(path, dtype=np.float32)
 
@@ -241,7 +253,9 @@ class AttentionTextClassifier(_AttentionClassifier):
         return self.model_.predict_logits(_texts(X, "X"))
 
     def predict_proba(self, X: Iterable[str]) -> NDArray[np.float64]:
-        """Return the (n, classes) probabilities, bit-identical to the saved model, in the order of `classes_`."""
+        """Return the (n, classes) probabilities, bit-identical to the saved model, in the order of
+        `classes_`.
+        """
         check_is_fitted(self)
         return self.model_.predict_proba(_texts(X, "X"))
 
@@ -250,11 +264,13 @@ class AttentionTextClassifier(_AttentionClassifier):
         labels = np.asarray(y)
         if y is None or labels.shape != (len(texts),):
             raise ValueError(
-                f"y_val: expected {len(texts)} labels, one per text of X_val, got shape {labels.shape}"
+                f"y_val: expected {len(texts)} labels, one per text of X_val, got shape "
+                f"{labels.shape}"
             )
         if not np.isin(labels, self.classes_).all():
             raise ValueError(
-                f"y_val: expected labels that occur in y, got {set(labels.tolist()) - set(self.classes_)}"
+                "y_val: expected labels that occur in y, got "
+                f"{set(labels.tolist()) - set(self.classes_)}"
             )
         return Labelled(texts, np.searchsorted(self.classes_, labels), classes)
 
@@ -266,18 +282,21 @@ class AttentionTextClassifier(_AttentionClassifier):
 
 
 class AttentionBagClassifier(_AttentionClassifier):
-    """Classify bags (lists of instances) by gated attention (Ilse et al., 2018), with exact explanations.
+    """Classify bags (lists of instances) by gated attention (Ilse et al., 2018), with exact
+    explanations.
 
     Parameters
     ----------
     hidden, attention : widths of the embedding and of the gates
     dropout : share of features and of embedding units that is dropped in training
     instance_dropout : every bag in training loses a random share of its instances, up to this one
-    learning_rate, weight_decay, epochs, batch_size : settings of AdamW; a batch has `batch_size` bags
+    learning_rate, weight_decay, epochs, batch_size : settings of AdamW; a batch has `batch_size`
+        bags
     ema : decay of the running average of the weights, which is the saved model
-    early_stopping : hold out `validation_fraction` of the bags (stratified), keep the epoch that predicts them best,
-        and stop `patience` epochs after it. Off by default, as in scikit-learn: with a hundred bags, a tenth of them is
-        a small sample, and averaging and the falling learning rate make the last epoch a good one.
+    early_stopping : hold out `validation_fraction` of the bags (stratified), keep the epoch that
+        predicts them best, and stop `patience` epochs after it. Off by default, as in scikit-learn:
+        with a hundred bags, a tenth of them is a small sample, and averaging and the falling
+        learning rate make the last epoch a good one.
     class_weight : None, or "balanced" to weight classes inversely to their frequency
     random_state : int; the same seed and data give the same model
 
@@ -354,7 +373,9 @@ class AttentionBagClassifier(_AttentionClassifier):
         return self
 
     def state_dict(self) -> dict[str, NDArray[np.float64]]:
-        """Return the weights for `BagClassifier.from_state_dict`, including the standardization of features."""
+        """Return the weights for `BagClassifier.from_state_dict`, including the standardization of
+        features.
+        """
         check_is_fitted(self)
         return state_dict(self._training)
 
@@ -371,8 +392,8 @@ class AttentionBagClassifier(_AttentionClassifier):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the network as `.npz` or `.safetensors`, without pickle.
 
-        `BagClassifier.from_state_dict(path)` and the command `attn-closed-form bag` read it; the file includes the
-        class names.
+        `BagClassifier.from_state_dict(path)` and the command `attn-closed-form bag` read it; the
+        file includes the class names.
         """
         texts = {
             "outputs": self.classes_.astype(str),
@@ -389,7 +410,8 @@ class AttentionBagClassifier(_AttentionClassifier):
             return np.zeros(len(codes), dtype=bool)
         if not 0 < self.validation_fraction < 1:
             raise ValueError(
-                f"validation_fraction: expected a number between 0 and 1, got {self.validation_fraction}"
+                "validation_fraction: expected a number between 0 and 1, got "
+                f"{self.validation_fraction}"
             )
         rng = np.random.default_rng([seed, 2])
         held_out, single = stratified(codes, len(self.classes_), self.validation_fraction, rng)
@@ -402,7 +424,9 @@ class AttentionBagClassifier(_AttentionClassifier):
 
 
 def _keep_arguments(estimator: Any, arguments: dict[str, Any]) -> None:
-    """Set the arguments of a constructor as attributes, which is all that scikit-learn allows it to do."""
+    """Set the arguments of a constructor as attributes, which is all that scikit-learn allows it to
+    do.
+    """
     for name, value in arguments.items():
         if name != "self":
             setattr(estimator, name, value)
@@ -427,14 +451,17 @@ def _texts(X: Any, name: str) -> list[str]:
 
 
 def check_bags(bags: Any, features: int | None = None) -> list[NDArray[Any]]:
-    """Return bags as finite arrays (n_i, D) with the same D, or raise an error that names the bag."""
+    """Return bags as finite arrays (n_i, D) with the same D, or raise an error that names the
+    bag.
+    """
     arrays = [np.asarray(getattr(bag, "features", bag)) for bag in bags]
     if not arrays:
         raise ValueError("X: expected at least one bag, got none")
     for i, bag in enumerate(arrays):
         if bag.ndim != 2 or not len(bag) or bag.dtype.kind not in "fiub":
             raise ValueError(
-                f"X[{i}]: expected numbers of shape (instances, features) with at least one instance, "
+                f"X[{i}]: expected numbers of shape (instances, features) with at least one "
+                "instance, "
                 f"got shape {bag.shape} of {bag.dtype}"
             )
         if features is None:

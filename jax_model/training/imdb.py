@@ -1,14 +1,17 @@
 """IMDB's reviews (Maas et al., 2011) in their original format, and a split that keeps films apart.
 
-`load_imdb` reads `aclImdb_v1.tar.gz` or the folder that it unpacks to, `{train,test}/{pos,neg}/*.txt`. Nothing is
-downloaded: an error names the file that is expected and its address.
+`load_imdb` reads `aclImdb_v1.tar.gz` or the folder that it unpacks to,
+`{train,test}/{pos,neg}/*.txt`. Nothing is downloaded: an error names the file that is expected and
+its address.
 
-P1 (appendix F) trains on 20,000 reviews and validates on 5,000, and does not specify which. In aclImdb the reviews of
-one film have neighboring numbers (neighbors share a hundred times as many rare words as random pairs), and no film is
-in both train and test. A random split therefore validates on films that the model has seen: the same settings reached
-88.7 % with a random split and 85.4 % with this split, which takes the last fifth of the numbers of each class, so that
-validation matches the test set. For the same reason the vocabulary counts a word once per group of
-`FILM_NUMBERS` neighbors: a hero's name, frequent in the reviews of one film, is not informative for others.
+P1 (appendix F) trains on 20,000 reviews and validates on 5,000, and does not specify which. In
+aclImdb the reviews of one film have neighboring numbers (neighbors share a hundred times as many
+rare words as random pairs), and no film is in both train and test. A random split therefore
+validates on films that the model has seen: the same settings reached 88.7 % with a random split and
+85.4 % with this split, which takes the last fifth of the numbers of each class, so that validation
+matches the test set. For the same reason the vocabulary counts a word once per group of
+`FILM_NUMBERS` neighbors: a hero's name, frequent in the reviews of one film, is not informative for
+others.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 class Reviews(NamedTuple):
-    """Labelled texts: `texts` (n strings), `labels` (n,) int64, 1 = positive, `names` (n file names)."""
+    """Labelled texts: `texts` (n strings), `labels` (n,) int64, 1 = positive, `names` (n file
+    names).
+    """
 
     texts: list[str]
     labels: NDArray[np.int64]
@@ -50,10 +55,12 @@ class Reviews(NamedTuple):
 
 
 def load_imdb(path: str | os.PathLike[str], split: str = "train") -> Reviews:
-    """Load the reviews of one part, "train" or "test", in the order of their file names, negative ones first.
+    """Load the reviews of one part, "train" or "test", in the order of their file names, negative
+    ones first.
 
-    `path` is the archive, the folder `aclImdb`, or a folder that contains `aclImdb`. A missing file is
-    a FileNotFoundError; a damaged archive, one without reviews, or a review that is not UTF-8 is a ValueError.
+    `path` is the archive, the folder `aclImdb`, or a folder that contains `aclImdb`. A missing file
+    is a FileNotFoundError; a damaged archive, one without reviews, or a review that is not UTF-8 is
+    a ValueError.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -73,14 +80,16 @@ def load_imdb(path: str | os.PathLike[str], split: str = "train") -> Reviews:
         files = _imdb_archive(path, split)
     else:
         raise FileNotFoundError(
-            f"{path}: no such file or folder; expected aclImdb_v1.tar.gz or the folder aclImdb that it unpacks to, "
+            f"{path}: no such file or folder; expected aclImdb_v1.tar.gz or the folder aclImdb "
+            "that it unpacks to, "
             f"from {IMDB_HOME}"
         )
     found = sorted(files)
     counts = {label: sum(name.split("/")[1] == label for name, _ in found) for label in _LABELS}
     if not all(counts.values()):
         raise ValueError(
-            f"{path}: expected reviews aclImdb/{split}/pos/*.txt and aclImdb/{split}/neg/*.txt, got "
+            f"{path}: expected reviews aclImdb/{split}/pos/*.txt and aclImdb/{split}/neg/*.txt, "
+            "got "
             f"{counts['pos']} and {counts['neg']}; the original is at {IMDB_HOME}"
         )
     texts = []
@@ -107,7 +116,8 @@ def _imdb_archive(path: Path, split: str) -> Iterator[tuple[str, bytes]]:
     with path.open("rb") as raw:
         if raw.read(2) != _GZIP_MAGIC:
             raise ValueError(
-                f"{path}: expected the gzip archive aclImdb_v1.tar.gz from {IMDB_HOME}, got another format"
+                f"{path}: expected the gzip archive aclImdb_v1.tar.gz from {IMDB_HOME}, got "
+                "another format"
             )
     try:
         with gzip.open(path) as stream:
@@ -119,7 +129,8 @@ def _imdb_archive(path: Path, split: str) -> Iterator[tuple[str, bytes]]:
                         if len(data) != member.size:
                             raise EOFError(f"{member.name} is cut short")
                         yield name, data
-            # tarfile stops quietly at a broken header; reading on to the end makes gzip check length and checksum.
+            # tarfile stops quietly at a broken header; reading on to the end makes gzip check
+            # length and checksum.
             while stream.read(1 << 20):
                 pass
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
@@ -159,7 +170,8 @@ def split_by_film(reviews: Reviews, share: float = 0.2) -> Split:
         count = round(share * len(members))
         if not 0 < count < len(members):
             raise ValueError(
-                f"validation: expected a fraction that leaves reviews of label {label} on both sides, "
+                f"validation: expected a fraction that leaves reviews of label {label} on both "
+                "sides, "
                 f"got {share} of {len(members)}"
             )
         held_out[members[np.argsort(numbers[members], kind="stable")][len(members) - count :]] = (

@@ -1,12 +1,13 @@
 """The training loop: AdamW, a running average of the weights, validation, checkpoints and progress.
 
-A run is `epochs` epochs of `steps` steps, and every batch is a function of the step. So a run is a function of its
-start, its settings and its batches: the same ones give the same bits, even if the run is interrupted and
-resumed. The running average of the weights (EMA) is validated and kept.
+A run is `epochs` epochs of `steps` steps, and every batch is a function of the step. So a run is a
+function of its start, its settings and its batches: the same ones give the same bits, even if the
+run is interrupted and resumed. The running average of the weights (EMA) is validated and kept.
 
-A checkpoint is the whole state of a run in one `.npz` file, which is replaced atomically. The leaves of the state's
-pytree are stored in order, and the notes (the history and the settings) as JSON. The structure comes from the
-run that resumes, so no pickle is needed, and a file that does not match is an error.
+A checkpoint is the whole state of a run in one `.npz` file, which is replaced atomically. The
+leaves of the state's pytree are stored in order, and the notes (the history and the settings) as
+JSON. The structure comes from the run that resumes, so no pickle is needed, and a file that does
+not match is an error.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from attn_closed_form.app.files.atomic import replacing
 from .devices import on_every_device
 
 PathLike = str | os.PathLike[str]
-# b2 is below the usual 0.999, because with a few thousand steps the second moment must forget the start.
+# b2 is below the usual 0.999, because with a few thousand steps the second moment must forget the
+# start.
 ADAM = optax.scale_by_adam(b2=0.99)
 # Seconds without output on stderr after which a step writes a line.
 SILENCE = 30.0
@@ -49,7 +51,8 @@ Rates = tuple[np.float32, np.float32, np.float32]
 class Optimizer:
     """Settings of AdamW and of the average.
 
-    learning_rate : the maximum, after a linear warm-up of `warmup_steps`; a cosine decays to 2 % of it
+    learning_rate : the maximum, after a linear warm-up of `warmup_steps`; a cosine decays to 2 % of
+        it
     weight_decay : decay of all arrays, or only of matrices if `decay_biases` is False
     ema : decay of the running average of the weights, which is kept; 0 keeps the last weights
     """
@@ -69,7 +72,8 @@ class Optimizer:
         warmup = min(self.warmup_steps, steps // 2)
         descent = 0.02 + 0.49 * (1 + np.cos(np.pi * (step - warmup) / (steps - warmup)))
         rate = self.learning_rate * (step / warmup if step < warmup else descent)
-        # The average forgets faster at first; otherwise the random start would remain in it for hundreds of steps.
+        # The average forgets faster at first; otherwise the random start would remain in it for
+        # hundreds of steps.
         ema = min(self.ema, (1 + step) / (10 + step))
         return np.float32(rate), np.float32(self.weight_decay), np.float32(ema)
 
@@ -98,7 +102,9 @@ class State(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The weights that are kept, one record per epoch, the record of the epoch that is kept, and the time spent."""
+    """The weights that are kept, one record per epoch, the record of the epoch that is kept, and
+    the time spent.
+    """
 
     params: Any
     history: list[dict[str, Any]]
@@ -153,12 +159,13 @@ def fit(
 
     Parameters
     ----------
-    loss : takes the parameters and the arrays of a batch and returns a scalar; compiled once per function
+    loss : takes the parameters and the arrays of a batch and returns a scalar; compiled once per
+        function
     params : pytree of arrays
     batches : the arrays of a step, which is counted from 0 over all epochs
     steps : number of steps per epoch
-    validate : takes the average and returns entries of the epoch's record, including "validation_loss"; the epoch with
-        the smallest one is kept. None keeps the last epoch.
+    validate : takes the average and returns entries of the epoch's record, including
+        "validation_loss"; the epoch with the smallest one is kept. None keeps the last epoch.
     patience : stop after this many epochs in a row without a smaller validation loss
     mesh : devices that hold the state; `batches` places its arrays on them
     checkpoint : file of the state, written after every epoch and every `every` steps
@@ -185,7 +192,8 @@ def fit(
     if checkpoint is not None and Path(checkpoint).exists():
         if not resume:
             raise ValueError(
-                f"{checkpoint}: a checkpoint of an unfinished run; resume it (--resume), or delete it to start again"
+                f"{checkpoint}: a checkpoint of an unfinished run; resume it (--resume), or delete "
+                "it to start again"
             )
         state, saved = load_checkpoint(checkpoint, state)
         _check_same_run(checkpoint, saved.get("about", {}), settings)
@@ -251,7 +259,8 @@ def _check_same_run(path: PathLike, saved: Mapping[str, Any], current: Mapping[s
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return the (B,) cross-entropy of logits (B, C) and class numbers, or of log-odds (B,), (B, 1) and labels 0..1.
+    """Return the (B,) cross-entropy of logits (B, C) and class numbers, or of log-odds (B,), (B, 1)
+    and labels 0..1.
 
     >>> [round(float(x), 4) for x in cross_entropy(jnp.array([[0.0], [2.0]]), jnp.array([0, 1]))]
     [0.6931, 0.1269]
@@ -263,7 +272,9 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def save_checkpoint(path: PathLike, state: Any, notes: dict[str, Any]) -> None:
-    """Write a pytree of arrays and JSON-able notes; an interrupted write leaves the previous file intact."""
+    """Write a pytree of arrays and JSON-able notes; an interrupted write leaves the previous file
+    intact.
+    """
     leaves: dict[str, Any] = {
         f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))
     }
@@ -300,10 +311,11 @@ def load_checkpoint(path: PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
 
 
 class Progress:
-    """Progress of a run on stderr: a bar on a terminal if rich is installed, otherwise one line per epoch.
+    """Progress of a run on stderr: a bar on a terminal if rich is installed, otherwise one line per
+    epoch.
 
-    `log` is called with one line per epoch; None means stderr, where steps also write a line after a long silence.
-    `name` is the word for an epoch.
+    `log` is called with one line per epoch; None means stderr, where steps also write a line after
+    a long silence. `name` is the word for an epoch.
 
     >>> with Progress(epochs=1, steps=2, log=print) as progress:
     ...     progress.step(0, 1)

@@ -1,10 +1,12 @@
-"""Scores of a classifier: loss, accuracy, F1 per class, and the temperature that calibrates its probabilities.
+"""Scores of a classifier: loss, accuracy, F1 per class, and the temperature that calibrates its
+probabilities.
 
-Everything takes the model's outputs, (n, C). One output is a binary logit of two classes, the second
-against the first; `class_logits` writes it as two. With a temperature T, probabilities are softmax(logits / T): one
-number, fitted on held-out texts (Guo et al., On Calibration of Modern Neural Networks, 2017). It changes no
-prediction, and an explanation of a logit stays exact. Departure: the target of a text is not 1 for its class but
-1 - 1/(n + 2), as in Platt's scaling; otherwise a held-out part without errors would give T = 0.
+Everything takes the model's outputs, (n, C). One output is a binary logit of two classes, the
+second against the first; `class_logits` writes it as two. With a temperature T, probabilities are
+softmax(logits / T): one number, fitted on held-out texts (Guo et al., On Calibration of Modern
+Neural Networks, 2017). It changes no prediction, and an explanation of a logit stays exact.
+Departure: the target of a text is not 1 for its class but 1 - 1/(n + 2), as in Platt's scaling;
+otherwise a held-out part without errors would give T = 0.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ def log_probabilities(logits: Floats, temperature: float = 1.0) -> NDArray[np.fl
 def validation_scores(
     logits: Floats, labels: Labels, weights: Floats | None = None
 ) -> dict[str, float]:
-    """Return loss (cross-entropy, optionally weighted by text) and accuracy of outputs (n, C) for class numbers (n,).
+    """Return loss (cross-entropy, optionally weighted by text) and accuracy of outputs (n, C) for
+    class numbers (n,).
 
     >>> scores = validation_scores(np.float32([[0.0], [3.0]]), np.array([0, 1]))
     >>> scores["validation_accuracy"], round(scores["validation_loss"], 4)
@@ -62,7 +65,8 @@ def validation_scores(
 
 
 def balanced_weights(labels: Labels, classes: int) -> NDArray[np.float32]:
-    """Return (classes,) weights inversely proportional to the class frequency, with mean 1 over the texts.
+    """Return (classes,) weights inversely proportional to the class frequency, with mean 1 over the
+    texts.
 
     >>> balanced_weights(np.array([0, 1, 1, 1, 1]), 2).tolist()
     [2.5, 0.625]
@@ -105,10 +109,11 @@ def fit_temperature(logits: Floats, labels: Labels) -> float:
 def report(
     logits: Floats, labels: Labels, classes: tuple[str, ...], temperature: float = 1.0
 ) -> dict[str, Any]:
-    """Return accuracy, macro-F1, calibrated loss, and precision, recall, F1 and number of texts of every class.
+    """Return accuracy, macro-F1, calibrated loss, and precision, recall, F1 and number of texts of
+    every class.
 
-    Macro-F1 is the mean over the classes that occur among the labels; the precision of a class that is never predicted
-    is 0.
+    Macro-F1 is the mean over the classes that occur among the labels; the precision of a class that
+    is never predicted is 0.
 
     >>> found = report(np.array([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([0, 1, 1]), ("ham", "spam"))
     >>> round(found["accuracy"], 4), round(found["macro_f1"], 4), found["classes"]["ham"]["precision"]

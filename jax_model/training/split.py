@@ -1,7 +1,7 @@
 """Training and held-out texts: a share of every class is held out at random, with a seed.
 
-The only text of a class is used for training and cannot be held out; a `TableWarning` names the class. `imdb.py` splits
-by film.
+The only text of a class is used for training and cannot be held out; a `TableWarning` names the
+class. `imdb.py` splits by film.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from attn_closed_form.app.files.tables import Labelled, TableWarning
 
 
 class Split(NamedTuple):
-    """Training texts, held-out texts, and groups of the former for counting words (None counts every occurrence)."""
+    """Training texts, held-out texts, and groups of the former for counting words (None counts
+    every occurrence).
+    """
 
     training: Labelled
     held_out: Labelled
@@ -45,7 +47,9 @@ def together(split: Split) -> Split:
 def stratified(
     labels: NDArray[Any], classes: int, share: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.bool_], list[int]]:
-    """Return a (n,) mask of examples to hold out, some but never all of a class, and the classes with only one."""
+    """Return a (n,) mask of examples to hold out, some but never all of a class, and the classes
+    with only one.
+    """
     held_out = np.zeros(len(labels), dtype=bool)
     single = []
     for c in range(classes):
@@ -74,12 +78,14 @@ def split_stratified(data: Labelled, share: float = 0.1, seed: int = 0) -> Split
             " and others" if len(single) > 5 else ""
         )
         warnings.warn(
-            f"only one text of class {shown}: it is used for training and not for the held-out scores",
+            f"only one text of class {shown}: it is used for training and not for the held-out "
+            "scores",
             TableWarning,
             stacklevel=2,
         )
     if not held_out.any():
         raise ValueError(
-            f"validation: expected a class with at least two texts, got {len(data.texts)} single ones"
+            f"validation: expected a class with at least two texts, got {len(data.texts)} single "
+            "ones"
         )
     return Split(data.take(np.flatnonzero(~held_out)), data.take(np.flatnonzero(held_out)))

@@ -1,11 +1,14 @@
-"""The text classifier in JAX for training: initial arrays, loss, and forward pass of P1's Eq. 1 to 9, multiplied out.
+"""The text classifier in JAX for training: initial arrays, loss, and forward pass of P1's Eq. 1 to
+9, multiplied out.
 
-A token enters a prediction through its attention logit and its C values, per head (DESIGN section 4). With few classes,
-a step makes one table with K (1 + C) columns and one row per word, and gathers from it. With many classes, the
-embeddings are gathered and pooled, and the C values are computed from the K pooled vectors. In both cases no matrix
-product per document is left, and an epoch of IMDB takes seconds on two cores. `witness/model.py` remains the naive
-reference implementation; `tests/jax_model/test_text_model.py` compares their values and gradients. An id below zero is
-not a token: it has no mass, and fills up the shorter documents of a batch if the model has no padding.
+A token enters a prediction through its attention logit and its C values, per head (DESIGN section
+4). With few classes, a step makes one table with K (1 + C) columns and one row per word, and
+gathers from it. With many classes, the embeddings are gathered and pooled, and the C values are
+computed from the K pooled vectors. In both cases no matrix product per document is left, and an
+epoch of IMDB takes seconds on two cores. `witness/model.py` remains the naive reference
+implementation; `tests/jax_model/test_text_model.py` compares their values and gradients. An id
+below zero is not a token: it has no mass, and fills up the shorter documents of a batch if the
+model has no padding.
 """
 
 from __future__ import annotations
@@ -37,13 +40,14 @@ Trained = dict[str, jax.Array]
 def start_arrays(
     config: Config, D: int, C: int, cls: int, unk: int
 ) -> tuple[dict[str, Any], Trained]:
-    """Draw the initial fixed and trained arrays, distributed as in the twin except for scaled embeddings and positions.
+    """Draw the initial fixed and trained arrays, distributed as in the twin except for scaled
+    embeddings and positions.
 
     With small embeddings, rare words start, and stay, close to neutral. [CLS] keeps its size, as it
-    determines the query. If [UNK] is also the padding, it starts at the attention logit `unk_start` in every head:
-    below zero, padding does not dominate a short text while the heads learn to ignore it (with one head and
-    `unk_start` 0, some runs never did). NumPy draws the numbers, without compilation and equally under every
-    version of JAX.
+    determines the query. If [UNK] is also the padding, it starts at the attention logit `unk_start`
+    in every head: below zero, padding does not dominate a short text while the heads learn to
+    ignore it (with one head and `unk_start` 0, some runs never did). NumPy draws the numbers,
+    without compilation and equally under every version of JAX.
     """
     c = config
     rng = np.random.default_rng(c.seed)
@@ -91,7 +95,9 @@ def text_loss(
 
 @functools.lru_cache(maxsize=4)
 def _predict_function(mesh: Mesh) -> Callable[..., jax.Array]:
-    """Compile the forward pass: (trained, fixed, cls, ids (B, L)) -> (B, C), whole on every device and host."""
+    """Compile the forward pass: (trained, fixed, cls, ids (B, L)) -> (B, C), whole on every device
+    and host.
+    """
 
     @functools.partial(jax.jit, out_shardings=NamedSharding(mesh, PartitionSpec()))
     def predict(trained: Trained, fixed: Any, cls: jax.Array, ids: jax.Array) -> jax.Array:
@@ -133,7 +139,9 @@ def collapsed_forward(params: Params, ids: jax.Array, cls: Any = 0) -> jax.Array
 
 
 def _directions(p: Params, cls: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return the directions of keys (K, d_e) and values (K, C, d_e) of an embedding, and the constants."""
+    """Return the directions of keys (K, d_e) and values (K, C, d_e) of an embedding, and the
+    constants.
+    """
     q = p.W_q @ (p.W_e[cls] if p.W_p is None else p.W_e[cls] + p.W_p[0]) + p.b_q
     scale = p.W_k.shape[1] ** -0.5
     keys = jnp.einsum("kae,ka->ke", p.W_k, q) * scale

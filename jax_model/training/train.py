@@ -1,17 +1,21 @@
-"""Train the attention classifier on texts with classes: split, vocabulary, steps, the best weights, a temperature.
+"""Train the attention classifier on texts with classes: split, vocabulary, steps, the best weights,
+a temperature.
 
-P1 (appendix F) trains on 20,000 reviews and validates on 5,000, with AdamW and cross-entropy (`config.P1`).
-Departures: any number of classes (two share one logit, as in the paper; C have C outputs and a softmax), the collapsed
-forward pass (`text_model.py`), random windows and random deletion of words (`batches.py`), a cosine schedule, a running
-average of the weights (EMA), which is validated and kept, early stopping when the validation loss no longer falls, and
-a temperature fitted on the held-out texts (`scores.py`). As in the paper, the inner biases stay zero, and the positions
-of a model that has them stay those of Eq. 3, here times `scale`, to match the size of the embeddings.
+P1 (appendix F) trains on 20,000 reviews and validates on 5,000, with AdamW and cross-entropy
+(`config.P1`). Departures: any number of classes (two share one logit, as in the paper; C have C
+outputs and a softmax), the collapsed forward pass (`text_model.py`), random windows and random
+deletion of words (`batches.py`), a cosine schedule, a running average of the weights (EMA), which
+is validated and kept, early stopping when the validation loss no longer falls, and a temperature
+fitted on the held-out texts (`scores.py`). As in the paper, the inner biases stay zero, and the
+positions of a model that has them stay those of Eq. 3, here times `scale`, to match the size of the
+embeddings.
 
-With `refit` "all", a second model is trained on all texts, for the best number of epochs, over which its learning
-rate falls. This model is kept, with the temperature of the first one; the scores on the held-out texts are those of
-the first one.
+With `refit` "all", a second model is trained on all texts, for the best number of epochs, over
+which its learning rate falls. This model is kept, with the temperature of the first one; the scores
+on the held-out texts are those of the first one.
 
-`loop.py` has the loop, `command.py` has the command line, and `estimators.py` has the scikit-learn interface.
+`loop.py` has the loop, `command.py` has the command line, and `estimators.py` has the scikit-learn
+interface.
 """
 
 from __future__ import annotations
@@ -54,15 +58,18 @@ def train(
     log: Callable[[str], None] | None = None,
     test: Labelled | None = None,
 ) -> Result:
-    """Train on texts, and keep the averaged weights of the best epoch or of a second training on all texts.
+    """Train on texts, and keep the averaged weights of the best epoch or of a second training on
+    all texts.
 
     Parameters
     ----------
     split : the texts to train on and those held out (`split.py`)
     device : "auto", "cpu" or "gpu"; all devices of the kind share the work
-    checkpoint : a file to write the state to after every epoch (and every `checkpoint_steps` steps); or None
+    checkpoint : a file to write the state to after every epoch (and every `checkpoint_steps`
+        steps); or None
     resume : whether to resume from `checkpoint` if it exists
-    log : called with one line per epoch; None shows a progress bar on a terminal and prints lines otherwise
+    log : called with one line per epoch; None shows a progress bar on a terminal and prints lines
+        otherwise
     test : test texts, which are only scored once, with the final model
     """
     mesh = device_mesh(device)
@@ -106,7 +113,9 @@ def train(
 
 
 def refit_checkpoint(checkpoint: PathLike) -> Path:
-    """Return the checkpoint file of the training on all texts, next to that of the first training."""
+    """Return the checkpoint file of the training on all texts, next to that of the first
+    training.
+    """
     return Path(f"{checkpoint}.all")
 
 
@@ -134,7 +143,8 @@ class Run(NamedTuple):
         held_out = encode_documents(vocabulary, split.held_out.texts, split.held_out.labels)
         if documents.size < c.batch_size:
             raise ValueError(
-                f"batch_size: expected at most the {documents.size} training texts, got {c.batch_size}"
+                f"batch_size: expected at most the {documents.size} training texts, got "
+                f"{c.batch_size}"
             )
         batches = Batches(documents, c, cls_id, unk)
         if len(training.classes) == 2:
@@ -143,7 +153,8 @@ class Run(NamedTuple):
             outputs = len(training.classes)
         fixed, start = start_arrays(c, len(vocabulary), outputs, cls_id, unk)
         run = cls(c, mesh, vocabulary, training.classes, batches, held_out, fixed, start)
-        # The bias starts at the classes' shares: otherwise attention learns them first, from [CLS], and stays there.
+        # The bias starts at the classes' shares: otherwise attention learns them first, from [CLS],
+        # and stays there.
         mass = run.class_weights(documents.labels) * np.bincount(
             documents.labels, minlength=len(run.classes)
         )
@@ -212,7 +223,9 @@ class Run(NamedTuple):
 def _result(
     run: Run, trained: Trained, temperature: float, card: dict[str, Any], metrics: dict[str, Any]
 ) -> Result:
-    """Return the model with its card, which contains nothing that differs between runs, and the metrics."""
+    """Return the model with its card, which contains nothing that differs between runs, and the
+    metrics.
+    """
     card["settings"] = asdict(run.config)
     card["versions"] = {
         "attn_closed_form": __version__,

@@ -1,8 +1,10 @@
-"""Train the table model on texts with classes: tokens, folds, selection, fit, scores and the model with its card.
+"""Train the table model on texts with classes: tokens, folds, selection, fit, scores and the model
+with its card.
 
-Up to CROSS_VALIDATED texts, the settings are chosen in cross-validation, and the printed scores are those on the texts
-that each fold leaves out. Beyond, and if the user names held-out texts, one part is held out. The fit itself is in
-`word_tables.py`. Nothing here imports JAX, whose start and compilation take longer than the fit of a thousand texts.
+Up to CROSS_VALIDATED texts, the settings are chosen in cross-validation, and the printed scores are
+those on the texts that each fold leaves out. Beyond, and if the user names held-out texts, one part
+is held out. The fit itself is in `word_tables.py`. Nothing here imports JAX, whose start and
+compilation take longer than the fit of a thousand texts.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from . import word_tables
 from .scores import Labels, balanced_weights, log_probabilities, report
 from .split import stratified
 
-# Tuning: up to this many texts, the settings are chosen in cross-validation. A tenth of more texts is enough to tell
-# settings apart, and one fit takes seconds.
+# Tuning: up to this many texts, the settings are chosen in cross-validation. A tenth of more texts
+# is enough to tell settings apart, and one fit takes seconds.
 CROSS_VALIDATED = 4000
 # Tuning: folds below 500 texts, where every text matters for the fit, and above.
 FEW_TEXTS = 500
@@ -69,7 +71,8 @@ def train_tables(
     training : the texts to train on, of at least two classes
     options : TableOptions
     held_out : texts to choose the settings on; None uses folds or a share of the training texts
-    refit : whether the final fit also uses the texts of `held_out`; parts of the training texts are always used
+    refit : whether the final fit also uses the texts of `held_out`; parts of the training texts are
+        always used
     test : test texts, which are only scored once, with the final model
     progress : whether to show a progress bar; None shows one on a terminal
 
@@ -160,7 +163,8 @@ def choose_folds(
 ) -> list[word_tables.Fold]:
     """Return the folds: the given held-out texts, cross-validation, or a share of every class.
 
-    The first `training_texts` of the texts are for training; the others are the held-out ones that the user gave.
+    The first `training_texts` of the texts are for training; the others are the held-out ones that
+    the user gave.
     """
     n = len(labels)
     rows = np.arange(n)
@@ -187,7 +191,8 @@ def choose_folds(
 
 
 def all_integers(classes: Sequence[str]) -> bool:
-    """Return whether all names of classes are integers in their usual form, so that they can be returned as such.
+    """Return whether all names of classes are integers in their usual form, so that they can be
+    returned as such.
 
     >>> all_integers(("0", "1", "-3")), all_integers(("0", "01"))
     (True, False)
@@ -228,7 +233,8 @@ def _warn_about_classes(scores: dict[str, Any], options: TableOptions) -> None:
     if options.class_weight == "none":
         advice = "; class_weight balanced gives rare classes more weight"
     warnings.warn(
-        f"no held-out text of class {shown} was recognized, so the accuracy says little about it{advice}",
+        f"no held-out text of class {shown} was recognized, so the accuracy says little about "
+        f"it{advice}",
         TableWarning,
         stacklevel=3,
     )

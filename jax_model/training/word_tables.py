@@ -4,23 +4,26 @@ With one head and no positions, P1's classifier is two tables. A text with count
 
     f = b + sum_w c_w e^(s_w) v_w / (e^(s_0) + sum_w c_w e^(s_w)),
 
-with b the logits of the class prior and s_0 the log-mass of a background that has the value 0. A text without words
-therefore has the prior as its prediction, whatever the fit does; b is not a parameter.
+with b the logits of the class prior and s_0 the log-mass of a background that has the value 0. A
+text without words therefore has the prior as its prediction, whatever the fit does; b is not a
+parameter.
 
 The fit has two steps, both by L-BFGS, without random numbers (the same texts give the same tables):
 
-1. s_w is the logarithm of the inverse document frequency. f is linear in v, so this is multinomial logistic regression on
-   TF-IDF features that add up to one, a convex problem.
-2. s, s_0 and v together, from there, with the penalty |v|^2 / (2 C k^2) of step 1 and lam |s - log idf|^2. The factor k^2,
-   the inverse of the mean square of the features, makes one strength C suit texts of all lengths.
+1. s_w is the logarithm of the inverse document frequency. f is linear in v, so this is multinomial
+   logistic regression on TF-IDF features that add up to one, a convex problem.
+2. s, s_0 and v together, from there, with the penalty |v|^2 / (2 C k^2) of step 1 and lam |s - log
+   idf|^2. The factor k^2, the inverse of the mean square of the features, makes one strength C suit
+   texts of all lengths.
 
-Words of a single training text are unknown to all the others. They count as [UNK], whose mass and values are fitted like
-those of any word; words outside the vocabulary receive them. A text counts every word once or as often as it occurs.
+Words of a single training text are unknown to all the others. They count as [UNK], whose mass and
+values are fitted like those of any word; words outside the vocabulary receive them. A text counts
+every word once or as often as it occurs.
 
-Counting, C, lam and the background are chosen by the loss on texts that were not used in the fit, either in
-cross-validation or on held-out texts: the strongest penalties whose loss is within one standard error of the best. There
-the temperature is fitted, too: it divides the values, so that the model that is saved has the temperature 1 and its
-baseline remains the prior.
+Counting, C, lam and the background are chosen by the loss on texts that were not used in the fit,
+either in cross-validation or on held-out texts: the strongest penalties whose loss is within one
+standard error of the best. There the temperature is fitted, too: it divides the values, so that the
+model that is saved has the temperature 1 and its baseline remains the prior.
 """
 
 from __future__ import annotations
@@ -45,27 +48,32 @@ Rows = NDArray[np.intp]
 Words = Sequence[str]
 Item = TypeVar("Item")
 
-# Tuning: strengths C of step 1. Reviews (IMDB, Rotten Tomatoes) are best at 1 to 10, Reuters R8 at 10 to 300.
+# Tuning: strengths C of step 1. Reviews (IMDB, Rotten Tomatoes) are best at 1 to 10, Reuters R8 at
+# 10 to 300.
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-# Tuning: more penalized fits that are tried first if texts have weights, since a rare class then has few, heavy texts.
+# Tuning: more penalized fits that are tried first if texts have weights, since a rare class then
+# has few, heavy texts.
 STRENGTHS_OF_WEIGHTED = (0.03, 0.1, 0.3)
-# Tuning: background mass over the median mass of a text. Short texts stay near the prior with a large background. Around
-# 0.3 the accuracy of long texts is flat from 0.03 to 1; with a hundred texts, 3 is better.
+# Tuning: background mass over the median mass of a text. Short texts stay near the prior with a
+# large background. Around 0.3 the accuracy of long texts is flat from 0.03 to 1; with a hundred
+# texts, 3 is better.
 BACKGROUNDS = (0.3, 3.0)
 # Tuning: penalties lam of step 2. Infinity is step 1 alone, which is best for a few hundred texts.
 PENALTIES = (math.inf, 10.0, 3.0, 1.0)
-# Tuning: iterations of L-BFGS. Step 1 ends after 5 to 60 of them. Step 2 with weak penalties reaches the limit, and its
-# accuracy does not improve beyond it.
+# Tuning: iterations of L-BFGS. Step 1 ends after 5 to 60 of them. Step 2 with weak penalties
+# reaches the limit, and its accuracy does not improve beyond it.
 ITERATIONS = 100
-# Largest temperature. A larger one would mean that the evidence of the words is hardly worth anything, and predict the
-# most frequent class for all texts; stronger penalties do that better.
+# Largest temperature. A larger one would mean that the evidence of the words is hardly worth
+# anything, and predict the most frequent class for all texts; stronger penalties do that better.
 HOTTEST_EVIDENCE = 2.0
 # Words of fewer texts count as [UNK].
 LEAST_TEXTS = 2
 
 
 class TableSettings(NamedTuple):
-    """What is chosen on texts that were not used in the fit; the letters are those of the module docstring."""
+    """What is chosen on texts that were not used in the fit; the letters are those of the module
+    docstring.
+    """
 
     once: bool  # whether a text counts every word once
     strength: float  # C
@@ -74,7 +82,9 @@ class TableSettings(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Texts as counts of words: vocabulary, counts (n, words + 1) with [UNK] in column 0, and idf (words + 1,)."""
+    """Texts as counts of words: vocabulary, counts (n, words + 1) with [UNK] in column 0, and idf
+    (words + 1,).
+    """
 
     words: tuple[str, ...]
     matrix: sparse.csr_matrix
@@ -88,7 +98,8 @@ class Counts(NamedTuple):
 
 
 class WordTables(NamedTuple):
-    """A fitted model: log-masses (W,), values (W, K), log-mass of the background, and the prior's logits (K,).
+    """A fitted model: log-masses (W,), values (W, K), log-mass of the background, and the prior's
+    logits (K,).
 
     K is 1 for two classes (the log-odds of the second class), otherwise the number of classes.
     """
@@ -106,7 +117,8 @@ class WordTables(NamedTuple):
 
 
 def choose_words(documents: Sequence[Words], size: int) -> tuple[str, ...]:
-    """Return the `size` words that occur in the most texts, at least two; ties are broken alphabetically.
+    """Return the `size` words that occur in the most texts, at least two; ties are broken
+    alphabetically.
 
     >>> choose_words([["a", "film"], ["a", "play"], ["film"], ["a"]], size=9)
     ('a', 'film')
@@ -119,7 +131,9 @@ def choose_words(documents: Sequence[Words], size: int) -> tuple[str, ...]:
 
 
 def count_words(documents: Sequence[Words], words: Sequence[str]) -> sparse.csr_matrix:
-    """Return the (n, words + 1) counts of words in texts; column 0 counts words outside the vocabulary."""
+    """Return the (n, words + 1) counts of words in texts; column 0 counts words outside the
+    vocabulary.
+    """
     column = {word: i + 1 for i, word in enumerate(words)}
     columns = [column.get(word, 0) for document in documents for word in document]
     starts = np.concatenate([[0], np.cumsum([len(document) for document in documents])])
@@ -139,7 +153,8 @@ def training_counts(documents: Sequence[Words], size: int) -> Counts:
 
 
 def prior_logits(labels: Labels, classes: int, weights: Floats | None = None) -> Floats:
-    """Return the logits of the (weighted) shares of the classes: (1,) for two classes, otherwise (classes,).
+    """Return the logits of the (weighted) shares of the classes: (1,) for two classes, otherwise
+    (classes,).
 
     A class without texts, which a fold of a rare class may have, counts as half a text.
 
@@ -155,7 +170,9 @@ def prior_logits(labels: Labels, classes: int, weights: Floats | None = None) ->
 
 
 class Problem:
-    """The fit of one set of texts: everything that does not depend on the settings is computed once."""
+    """The fit of one set of texts: everything that does not depend on the settings is computed
+    once.
+    """
 
     def __init__(
         self, counts: Counts, labels: Labels, classes: int, weights: Floats | None = None
@@ -233,14 +250,18 @@ class Problem:
         return WordTables(flat[numbers:-1], v, float(flat[-1]), self.prior)
 
     def fit(self, settings: TableSettings, start: WordTables | None = None) -> WordTables:
-        """Fit both steps, or step 1 alone if the penalty is infinite; `start` is a solution of step 1."""
+        """Fit both steps, or step 1 alone if the penalty is infinite; `start` is a solution of step
+        1.
+        """
         tables = self.convex(settings.strength, settings.background, start)
         if math.isinf(settings.penalty):
             return tables
         return self.both(tables, settings)
 
     def _data_loss(self, evidence: Floats) -> tuple[float, Floats]:
-        """Return the weighted cross-entropy of prior plus evidence, and its derivative by the evidence (n, K)."""
+        """Return the weighted cross-entropy of prior plus evidence, and its derivative by the
+        evidence (n, K).
+        """
         log_p = log_probabilities(self.prior + evidence)
         rows = np.arange(len(self.labels))
         loss = -float(self.weights @ log_p[rows, self.labels])
@@ -264,7 +285,9 @@ class Fold(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The chosen settings, and calibrated logits (m, K) of texts that were not used in the fit, with their rows (m,)."""
+    """The chosen settings, and calibrated logits (m, K) of texts that were not used in the fit,
+    with their rows (m,).
+    """
 
     settings: TableSettings
     logits: Floats
@@ -296,9 +319,11 @@ class Trials:
         self.rows = np.concatenate([fold.held_out for fold in folds])
         self.labels = labels[self.rows]
         self.weights = np.ones(len(self.rows)) if weights is None else weights[self.rows]
-        # The folds of a rare class have slightly different priors; that of all texts stands for them.
+        # The folds of a rare class have slightly different priors; that of all texts stands for
+        # them.
         self.prior = prior_logits(labels, classes, weights)
-        # For both ways of counting: the problem of every fold, and the counts of the texts that judge it.
+        # For both ways of counting: the problem of every fold, and the counts of the texts that
+        # judge it.
         self.problems: dict[bool, list[Problem]] = {True: [], False: []}
         self.held_out: dict[bool, list[sparse.csr_matrix]] = {True: [], False: []}
         for fold in folds:
@@ -356,8 +381,9 @@ def select(
 ) -> Selection:
     """Choose the settings by the loss on texts that were not used in the fit.
 
-    Counting, strength and background are chosen for step 1, which is cheap, and then the penalty of step 2. The parameters
-    are those of `Trials`; `progress` is called with the number of trials that are done, and the number of all of them.
+    Counting, strength and background are chosen for step 1, which is cheap, and then the penalty of
+    step 2. The parameters are those of `Trials`; `progress` is called with the number of trials
+    that are done, and the number of all of them.
     """
     trials = Trials(documents, labels, classes, folds, size, weights)
     strengths = STRENGTHS if weights is None else (*STRENGTHS_OF_WEIGHTED, *STRENGTHS)
@@ -375,7 +401,8 @@ def select(
                 selection = trials.judged(settings, tables)
                 convex.append((selection, tables))
                 progress(len(convex), total)
-                # The loss has one minimum along the strengths; two larger ones in a row are beyond it.
+                # The loss has one minimum along the strengths; two larger ones in a row are beyond
+                # it.
                 means.append(float(selection.losses.mean()))
                 if len(means) > 2 and means[-1] > means[-2] > means[-3]:
                     break
@@ -394,7 +421,8 @@ def select(
 def simplest(candidates: Sequence[Item], losses: Callable[[Item], Floats]) -> Item:
     """Return the first candidate whose mean loss is within one standard error of the best one's.
 
-    The standard error is that of the difference on the same texts, so that many texts leave little choice.
+    The standard error is that of the difference on the same texts, so that many texts leave little
+    choice.
 
     >>> simplest(["simple", "best"], {"simple": np.array([1.1, 0.9]), "best": np.array([0.9, 1.0])}.get)
     'simple'
@@ -416,10 +444,11 @@ def text_losses(logits: Floats, labels: Labels) -> Floats:
 def evidence_temperature(
     logits: Floats, prior: Floats, labels: Labels, weights: Floats | None = None
 ) -> float:
-    """Return T with the smallest loss of prior + (logits - prior) / T; the baseline does not depend on it.
+    """Return T with the smallest loss of prior + (logits - prior) / T; the baseline does not depend
+    on it.
 
-    As in `fit_temperature`, the target of a text is not 1 for its class, as in Platt's scaling, so that a small held-out
-    part without errors does not give T = 0.
+    As in `fit_temperature`, the target of a text is not 1 for its class, as in Platt's scaling, so
+    that a small held-out part without errors does not give T = 0.
 
     >>> rng = np.random.default_rng(0)
     >>> evidence = rng.normal(size=(4000, 1))
@@ -457,7 +486,9 @@ def fit_tables(
     size: int,
     weights: Floats | None = None,
 ) -> tuple[tuple[str, ...], WordTables]:
-    """Fit the tables to all texts with the selected settings, and divide the values by the temperature."""
+    """Fit the tables to all texts with the selected settings, and divide the values by the
+    temperature.
+    """
     counts = training_counts(documents, size)
     if selection.settings.once:
         counts = counts.once()
@@ -467,10 +498,11 @@ def fit_tables(
 
 
 def attention_weights(tables: WordTables) -> AttentionWeights:
-    """Return the tables as P1's classifier with one head and no positions, whose [CLS] is the background.
+    """Return the tables as P1's classifier with one head and no positions, whose [CLS] is the
+    background.
 
-    A word's embedding is its log-mass followed by its values; the query is 1, the key reads the first number of an
-    embedding, and the value the others.
+    A word's embedding is its log-mass followed by its values; the query is 1, the key reads the
+    first number of an embedding, and the value the others.
     """
     words, outputs = tables.v.shape
     embeddings = np.zeros((words + 1, 1 + outputs))
@@ -515,7 +547,8 @@ def cross_validation(labels: Labels, classes: int, count: int, seed: int) -> lis
     first = 0
     for c in range(classes):
         members = rng.permutation(np.flatnonzero(labels == c))
-        # Classes continue where the last one ended, so that folds of many rare classes have equal sizes.
+        # Classes continue where the last one ended, so that folds of many rare classes have equal
+        # sizes.
         number[members] = (first + np.arange(len(members))) % count
         first += len(members)
     return [Fold(np.flatnonzero(number != k), np.flatnonzero(number == k)) for k in range(count)]

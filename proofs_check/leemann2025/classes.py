@@ -41,7 +41,9 @@ def _log_probabilities(scores: Sequence[Fraction]) -> list[float]:
     method="extended precision",
 )
 def eq_71(perturb: float = 0.0) -> Outcome:
-    """v_c(tau) + u(tau) gives the same class probabilities as v_c(tau), every sequence of length up to 3."""
+    """v_c(tau) + u(tau) gives the same class probabilities as v_c(tau), every sequence of length up
+    to 3.
+    """
     u = (Fraction(2), Fraction(-1, 3), Fraction(5), Fraction(1, 7))
     differences = []
     for tokens in sequences(4, 3):
@@ -71,7 +73,9 @@ def eq_71(perturb: float = 0.0) -> Outcome:
     "*half* the log-odds: the two-class SLALOM of Eq. 4 is v = v_1 - v_0 = 2 v_1.",
 )
 def eq_72(perturb: float = 0.0) -> Outcome:
-    """Three classes for the corrected form; two classes for the printed one, the only case in which it could hold."""
+    """Three classes for the corrected form; two classes for the printed one, the only case in which
+    it could hold.
+    """
     right = []
     printed = []
     for tokens in sequences(4, 3):
@@ -88,7 +92,8 @@ def eq_72(perturb: float = 0.0) -> Outcome:
         worst(right),
         ALGEBRA,
         worst(printed),
-        "two classes, one token, v_1 = 1, v_0 = -1: F_1 = 1, F_0 = -1, Eq. 73 gives p(1)/p(0) = e^1/e^-1, so "
+        "two classes, one token, v_1 = 1, v_0 = -1: F_1 = 1, F_0 = -1, Eq. 73 gives p(1)/p(0) = "
+        "e^1/e^-1, so "
         "log-odds 2, but F_1 = 1.",
     )
 
@@ -107,7 +112,9 @@ def eq_72(perturb: float = 0.0) -> Outcome:
     consequence="The printed formula counts the values alone, less one; for two classes it gives |V| - 1.",
 )
 def below_eq_73(perturb: float = 0.0) -> Outcome:
-    """Exact rank of the derivatives of all F_c - F_0 by (s, v_0, ..., v_{Y-1}) on all sequences of length up to 2."""
+    """Exact rank of the derivatives of all F_c - F_0 by (s, v_0, ..., v_{Y-1}) on all sequences of
+    length up to 2.
+    """
     right = []
     printed = []
     for classes, size in itertools.product((2, 3, 4), (2, 3)):
@@ -131,5 +138,6 @@ def below_eq_73(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         worst(printed),
-        "|Y| = 2, |V| = 2: s(a) - s(b), v(a), v(b) are 3 free numbers = 2*2 - 1; printed (2 - 1)*2 - 1 = 1.",
+        "|Y| = 2, |V| = 2: s(a) - s(b), v(a), v(b) are 3 free numbers = 2*2 - 1; printed (2 - 1)*2 "
+        "- 1 = 1.",
     )

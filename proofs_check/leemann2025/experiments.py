@@ -53,7 +53,8 @@ def table_3(perturb: float = 0.0) -> Outcome:
     kind=MISPRINT,
     printed="s(tau) ~ 5 v(tau)^(3/2) + N(0, 1)/2",
     corrected="s(tau) ~ 5 |v(tau)|^(3/2) + N(0, 1)/2, if, as elsewhere in Appendix E, importance is unsigned; "
-    "5 sign(v) |v|^(3/2) would be the other real reading. Only the authors know which form was run.",
+    "5 sign(v) |v|^(3/2) would be the other real reading. Only the authors know which form was "
+    "run.",
     consequence="For v < 0 the printed power is not a real number: about half of the vocabulary has no importance.",
 )
 def eq_81(perturb: float = 0.0) -> Outcome:
@@ -67,7 +68,8 @@ def eq_81(perturb: float = 0.0) -> Outcome:
         worst(right),
         ALGEBRA,
         imaginary,
-        "v = -1/4: (-1/4)^(3/2) = (-1/4) sqrt(-1/4) = -i/8, so 5 v^(3/2) = -0.625 i; 5 |v|^(3/2) = 0.625.",
+        "v = -1/4: (-1/4)^(3/2) = (-1/4) sqrt(-1/4) = -i/8, so 5 v^(3/2) = -0.625 i; 5 |v|^(3/2) = "
+        "0.625.",
         detail="printed_error is the imaginary part at v = -1/4",
     )
 
@@ -108,13 +110,17 @@ def eq_82(perturb: float = 0.0) -> Outcome:
     kind=MISPRINT,
     printed="w(tau) = (#occ. in class 1 + alpha)/(#occ. in class 0 + alpha)",
     corrected="w(tau) = log[(#occ. in class 1 + alpha)/(#occ. in class 0 + alpha)] + log[(N_0 + alpha |V|)/(N_1 + "
-    "alpha |V|)]: the logarithm of Eq. 82, and a constant that vanishes if both classes have equally many words.",
+    "alpha |V|)]: the logarithm of Eq. 82, and a constant that vanishes if both classes have "
+    "equally many words.",
     consequence="Rank correlations with v do not change (the logarithm is monotone). Those with importances do: they "
-    "use |w|, and the printed w is positive, so words that support class 0 get the lowest ranks. The authors' "
+    "use |w|, and the printed w is positive, so words that support class 0 get the lowest ranks. "
+    "The authors' "
     "published code takes the log.",
 )
 def below_eq_82(perturb: float = 0.0) -> Outcome:
-    """Sum of scores plus prior log-odds against Eq. 82 with the smoothed probabilities; vocabulary of three words."""
+    """Sum of scores plus prior log-odds against Eq. 82 with the smoothed probabilities; vocabulary
+    of three words.
+    """
     alpha = 40
     counts = ((0, 40), (30, 0), (50, 25))  # (class 1, class 0) of each word
     N_1, N_0 = (sum(c[i] for c in counts) + alpha * len(counts) for i in range(2))
@@ -134,8 +140,10 @@ def below_eq_82(perturb: float = 0.0) -> Outcome:
         worst(right),
         ALGEBRA,
         worst(printed),
-        "alpha = 40, word A with 0 and 40 occurrences in class 1 and 0, word B with 40 and 0, equal priors: "
-        "printed w(A) = 40/80 = 0.5 and w(B) = 80/40 = 2, so A seems to support class 1 and |w(A)| < |w(B)|. Right: "
+        "alpha = 40, word A with 0 and 40 occurrences in class 1 and 0, word B with 40 and 0, "
+        "equal priors: "
+        "printed w(A) = 40/80 = 0.5 and w(B) = 80/40 = 2, so A seems to support class 1 and |w(A)| "
+        "< |w(B)|. Right: "
         "w(A) = log 0.5 = -0.693, w(B) = +0.693, equally strong and of opposite sign.",
     )
 
@@ -193,7 +201,8 @@ def fig_9(perturb: float = 0.0) -> Outcome:
         worst([scale * gam - Fraction(-13, 5), scale * slalom_output - Fraction(-1, 20)]),
         EXACT,
         worst([gam - (w_1["perfect"] + w_2["worst"])]),
-        "w_1(perfect) = 2.5, w_2(perfect) = 2.5 - 2.5 = 0, w_1(worst) = -2.6, w_2(worst) = -2.5 + 2.6 = 0.1: 'worst "
+        "w_1(perfect) = 2.5, w_2(perfect) = 2.5 - 2.5 = 0, w_1(worst) = -2.6, w_2(worst) = -2.5 + "
+        "2.6 = 0.1: 'worst "
         "perfect' is -2.6 + 0 = -2.6, 'perfect worst' is 2.5 + 0.1 = 2.6.",
     )
 

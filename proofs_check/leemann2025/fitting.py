@@ -34,10 +34,13 @@ def _counts(tokens: Sequence[int], size: int) -> list[int]:
     printed="a_ij = exp(s(t_i))/sum_{t_j in t_i} exp(s(t_j))",
     corrected="a_ij = n_ij exp(s_j)/sum_k n_ik exp(s_k), n_ij the number of occurrences of token j in sequence i.",
     consequence="The numerator belongs to token j, not to sequence i, and a repeated token counts as often as it "
-    "occurs; otherwise rows with duplicates do not sum to one. The authors' published code does count occurrences.",
+    "occurs; otherwise rows with duplicates do not sum to one. The authors' published code does "
+    "count occurrences.",
 )
 def eq_74_matrix(perturb: float = 0.0) -> Outcome:
-    """A v against Eq. 4 on all sequences of length up to 4 over three tokens; printed: exp(s_j) in the numerator."""
+    """A v against Eq. 4 on all sequences of length up to 4 over three tokens; printed: exp(s_j) in
+    the numerator.
+    """
     right = []
     printed = []
     for tokens in sequences(3, 4):
@@ -54,7 +57,8 @@ def eq_74_matrix(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         worst(printed),
-        "t = [a, a, b], s = 0, v = 1, 1: the row without occurrences is (1/3, 1/3) and gives 2/3; (2/3, 1/3) gives 1 "
+        "t = [a, a, b], s = 0, v = 1, 1: the row without occurrences is (1/3, 1/3) and gives 2/3; "
+        "(2/3, 1/3) gives 1 "
         "= F(t).",
     )
 
@@ -67,7 +71,9 @@ def eq_74_matrix(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
 )
 def eq_74_normal(perturb: float = 0.0) -> Outcome:
-    """Two tokens: solve A^T A v = A^T f exactly; then loss(v + delta) - loss(v) = |A delta|^2, never negative."""
+    """Two tokens: solve A^T A v = A^T f exactly; then loss(v + delta) - loss(v) = |A delta|^2,
+    never negative.
+    """
     g = MASSES[:2]
     sample = [(0,), (0, 1), (0, 0, 1), (1,)]
     f = [Fraction(1, 2), Fraction(-1), Fraction(3), Fraction(2, 7)]
@@ -97,7 +103,9 @@ def eq_74_normal(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
 )
 def eq_75_76(perturb: float = 0.0) -> Outcome:
-    """The sum is D_i (F(t_i) - f_i) with D_i = sum exp(s) > 0: checked for f = F and for f different from F."""
+    """The sum is D_i (F(t_i) - f_i) with D_i = sum exp(s) > 0: checked for f = F and for f
+    different from F.
+    """
     differences = []
     for tokens in sequences(4, 3):
         D = sum(MASSES[t] for t in tokens)
@@ -109,12 +117,16 @@ def eq_75_76(perturb: float = 0.0) -> Outcome:
 
 
 def _mse_example(z: float) -> float:
-    """Squared error of the sample [a, b] -> 1/2, [a, a, b] -> 1/2 with v = 0, 1 and masses 2 - z, z."""
+    """Squared error of the sample [a, b] -> 1/2, [a, a, b] -> 1/2 with v = 0, 1 and masses 2 - z,
+    z.
+    """
     return (z / 2 - 0.5) ** 2 + (z / (4 - z) - 0.5) ** 2
 
 
 def _minimum(low: float, high: float) -> float:
-    """Bisection on the sign of the derivative of `_mse_example`: (z-1)/2 + 8 (z/(4-z) - 1/2)/(4-z)^2 is increasing."""
+    """Bisection on the sign of the derivative of `_mse_example`: (z-1)/2 + 8
+    (z/(4-z) - 1/2)/(4-z)^2 is increasing.
+    """
     for _ in range(200):
         z = (low + high) / 2
         slope = (z - 1) / 2 + 8 * (z / (4 - z) - 0.5) / (4 - z) ** 2
@@ -123,7 +135,9 @@ def _minimum(low: float, high: float) -> float:
 
 
 def _reweighted() -> float:
-    """Fixed point of Eq. 77 with rows divided by the previous D: ((z-1)/2)^2 + ((3z/2 - 2)/(4 - previous))^2."""
+    """Fixed point of Eq. 77 with rows divided by the previous D:
+    ((z-1)/2)^2 + ((3z/2 - 2)/(4 - previous))^2.
+    """
     z = 1.0
     for _ in range(100):
         weight = 1 / (4 - z) ** 2
@@ -140,18 +154,24 @@ def _reweighted() -> float:
     verdict=CORRECTED,
     kind=WRONG,
     changes=(
-        "The two steps of Algorithm 2 minimize different functions, so that the loop need not end at the best SLALOM."
+        "The two steps of Algorithm 2 minimize different functions, so that the loop need not end "
+        "at the best SLALOM."
     ),
     printed="min (E s-bar)^T (E s-bar), said to solve Algorithm 2's argmin_s sum_i (F(B[i]) - SLALOM(B[i]))^2 "
     "('Quadratic problem')",
     corrected="(E s-bar)_i = D_i (SLALOM_i - f_i) with D_i = sum_j n_ij s-bar_j: Eq. 77 weights the residuals by "
-    "D_i^2. The squared error is |diag(1/D) E s-bar|^2, not quadratic in s-bar; Gauss-Newton steps minimize it. "
-    "(Dividing by the D of the previous step comes closer in the example, but its fixed point is not the minimizer.)",
+    "D_i^2. The squared error is |diag(1/D) E s-bar|^2, not quadratic in s-bar; Gauss-Newton steps "
+    "minimize it. "
+    "(Dividing by the D of the previous step comes closer in the example, but its fixed point is "
+    "not the minimizer.)",
     consequence="The two steps of Algorithm 2 minimize different functions, so the squared error need not fall in an "
-    "s-step; long sequences and heavy tokens dominate. Both agree if SLALOM fits the sample exactly.",
+    "s-step; long sequences and heavy tokens dominate. Both agree if SLALOM fits the sample "
+    "exactly.",
 )
 def eq_77(perturb: float = 0.0) -> Outcome:
-    """Both objectives as exact numbers at several s-bar; and the two minimizers of a sample of two sequences."""
+    """Both objectives as exact numbers at several s-bar; and the two minimizers of a sample of two
+    sequences.
+    """
     sample = [(0, 1), (0, 0, 1), (1, 2), (0, 1, 2)]
     f = [Fraction(1, 2), Fraction(0), Fraction(-1), Fraction(1, 3)]
     right = []
@@ -174,9 +194,12 @@ def eq_77(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         _mse_example(16 / 13) / _mse_example(z) - 1,
-        "v(a) = 0, v(b) = 1, sample F([a, b]) = F([a, a, b]) = 1/2, masses (2 - z, z) on |s-bar|_1 = |V| = 2. Eq. 77: "
-        "(z - 1)^2 + (3z/2 - 2)^2, smallest at z = 16/13 = 1.2308, squared error (z/2 - 1/2)^2 + (z/(4-z) - 1/2)^2 = "
-        f"{_mse_example(16 / 13):.6f}. The squared error is smallest at z = {z:.4f}: {_mse_example(z):.6f}.",
+        "v(a) = 0, v(b) = 1, sample F([a, b]) = F([a, a, b]) = 1/2, masses (2 - z, z) on |s-bar|_1 "
+        "= |V| = 2. Eq. 77: "
+        "(z - 1)^2 + (3z/2 - 2)^2, smallest at z = 16/13 = 1.2308, squared error (z/2 - 1/2)^2 + "
+        "(z/(4-z) - 1/2)^2 = "
+        f"{_mse_example(16 / 13):.6f}. The squared error is smallest at z = {z:.4f}: "
+        f"{_mse_example(z):.6f}.",
         detail="printed_error is the relative excess of the squared error at the minimizer of Eq. 77; dividing by the "
         f"previous D ends at z = {_reweighted():.4f}",
     )
@@ -194,11 +217,14 @@ def eq_77(perturb: float = 0.0) -> Outcome:
     corrected="s-hat_j >= eps > 0 for every token, |s-hat|_1 >= |V| (attained with equality, since Eq. 77 is "
     "homogeneous). Eq. 77 writes s-bar for the same vector.",
     consequence="s-hat_j = 0 is feasible and is the solution whenever a token is best ignored; log 0 = -infinity, and "
-    "s - mean(s) at the end of Algorithm 2 is then undefined for all tokens. (The solver of the authors' code keeps "
+    "s - mean(s) at the end of Algorithm 2 is then undefined for all tokens. (The solver of the "
+    "authors' code keeps "
     "strictly inside its bounds and returns a tiny number instead.)",
 )
 def eq_78_79(perturb: float = 0.0) -> Outcome:
-    """V = {a, b}, v = 0, 1, sample [a, b] -> 1: E = (-1, 0), objective s-hat_a^2, smallest at its lower bound."""
+    """V = {a, b}, v = 0, 1, sample [a, b] -> 1: E = (-1, 0), objective s-hat_a^2, smallest at its
+    lower bound.
+    """
     differences = []
     for eps in (Fraction(1, 10), Fraction(1, 1000)):
         g = (eps, 2 - eps)
@@ -210,8 +236,10 @@ def eq_78_79(perturb: float = 0.0) -> Outcome:
         worst(differences),
         EXACT,
         float(undefined),
-        "V = {a, b}, v = 0, 1, one sample [a, b] with output 1: E s-hat = -s-hat_a, smallest at s-hat = (0, 2), and "
-        "log 0 is not a number. With s-hat_a >= eps the solution is (eps, 2 - eps) and F = 1 - eps/2.",
+        "V = {a, b}, v = 0, 1, one sample [a, b] with output 1: E s-hat = -s-hat_a, smallest at "
+        "s-hat = (0, 2), and "
+        "log 0 is not a number. With s-hat_a >= eps the solution is (eps, 2 - eps) and F = 1 - "
+        "eps/2.",
         detail="printed_error counts the tokens whose log s-hat is undefined",
     )
 

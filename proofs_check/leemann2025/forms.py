@@ -1,4 +1,5 @@
-"""Brute force for P2 in the indexing of the paper: SLALOM, Shapley values, and the transformer of Appendix B.1.
+"""Brute force for P2 in the indexing of the paper: SLALOM, Shapley values, and the transformer of
+Appendix B.1.
 
 | paper | here |
 |---|---|
@@ -22,8 +23,8 @@ import numpy as np
 
 Tokens = tuple[int, ...]
 
-#: A vocabulary of four tokens: masses exp(s) and values v. Tokens 0 and 2 share their value, so that the second case
-#: of the recovery (Eq. 56) occurs, and one value is negative.
+#: A vocabulary of four tokens: masses exp(s) and values v. Tokens 0 and 2 share their value, so
+#: that the second case of the recovery (Eq. 56) occurs, and one value is negative.
 MASSES = (Fraction(3, 2), Fraction(2, 5), Fraction(1), Fraction(7, 3))
 VALUES = (Fraction(1), Fraction(-2), Fraction(1), Fraction(1, 2))
 
@@ -63,7 +64,9 @@ def slalom(tokens: Sequence[int], g: Sequence[Fraction], v: Sequence[Fraction]) 
 def slalom_game(
     g: Sequence[Fraction], v: Sequence[Fraction], empty: Fraction = Fraction(0)
 ) -> Callable[[Iterable[int]], Fraction]:
-    """Coalition value F(S) of the players 0 .. n-1, which are tokens that may be deleted; F of nobody is `empty`."""
+    """Coalition value F(S) of the players 0 .. n-1, which are tokens that may be deleted; F of
+    nobody is `empty`.
+    """
 
     def value(coalition: Iterable[int]) -> Fraction:
         present = tuple(coalition)
@@ -79,7 +82,8 @@ def subsets(players: Sequence[int]) -> Iterator[Tokens]:
 
 
 def shapley_by_orders(value: Callable[[Iterable[int]], Fraction], n: int) -> list[Fraction]:
-    """Shapley values from their definition: the mean marginal contribution over all n! orders of arrival.
+    """Shapley values from their definition: the mean marginal contribution over all n! orders of
+    arrival.
 
     >>> shapley_by_orders(slalom_game((Fraction(1), Fraction(1)), (Fraction(1), Fraction(0))), 2)
     [Fraction(3, 4), Fraction(-1, 4)]
@@ -115,8 +119,8 @@ def matrix_rank(rows: Iterable[Sequence[Fraction]]) -> int:
 def slalom_jacobian_row(
     tokens: Sequence[int], g: Sequence[Fraction], v: Sequence[Fraction]
 ) -> list[Fraction]:
-    """Derivatives of Eq. 4 by s(0), ..., s(V-1), v(0), ..., v(V-1): alpha_k (v_k - F) and alpha_k, alpha_k summed over
-    the occurrences of token k.
+    """Derivatives of Eq. 4 by s(0), ..., s(V-1), v(0), ..., v(V-1): alpha_k (v_k - F) and alpha_k,
+    alpha_k summed over the occurrences of token k.
     """
     total = sum((g[t] for t in tokens), Fraction(0))
     share = [g[k] * tokens.count(k) / total for k in range(len(g))]
@@ -146,7 +150,9 @@ class Layer:
 
 
 def attention_matrix(H: np.ndarray, head: Head, causal: bool) -> np.ndarray:
-    """Eq. 7, 8, 10: A = rowsoftmax(Q K^T / sqrt(d_h)), entries j > i masked for a decoder; (n, n)."""
+    """Eq. 7, 8, 10: A = rowsoftmax(Q K^T / sqrt(d_h)), entries j > i masked for a decoder; (n,
+    n).
+    """
     queries = H @ head.W_Q + head.b_Q
     keys = H @ head.W_K + head.b_K
     scores = queries @ keys.T / np.sqrt(np.longdouble(keys.shape[1]))
@@ -184,7 +190,9 @@ def log_odds(
 def random_transformer(
     seed: int, vocabulary: int, depth: int, heads: int, d: int = 5, d_h: int = 3
 ) -> tuple[np.ndarray, list[Layer], np.ndarray]:
-    """Embeddings (V, d), layers with a tanh network and its own skip connection as ffn, W_class (2, d); longdouble."""
+    """Embeddings (V, d), layers with a tanh network and its own skip connection as ffn, W_class (2,
+    d); longdouble.
+    """
     rng = np.random.default_rng(seed)
 
     def draw(*shape: int) -> np.ndarray:

@@ -1,7 +1,8 @@
 """P2, Section 5.2 and Appendix B.6: s and v are unique, and 2|V| - 1 queries find them (Prop. 5.2).
 
-Importances enter as masses exp(s), so that Eq. 45 to 56 become statements about quotients of rational numbers: "log x
-= y" is checked as "x = exp(y)". With d and eta as logarithms of quotients, a sign is an inverse.
+Importances enter as masses exp(s), so that Eq. 45 to 56 become statements about quotients of
+rational numbers: "log x = y" is checked as "x = exp(y)". With d and eta as logarithms of quotients,
+a sign is an inverse.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def _share(tau: int, ref: int) -> Fraction:
     method="exact rational enumeration",
 )
 def sec_5_1_unique(perturb: float = 0.0) -> Outcome:
-    """Exact rank of the derivatives of F on all sequences of length up to 2 by (s, v); |V| if all values are equal."""
+    """Exact rank of the derivatives of F on all sequences of length up to 2 by (s, v); |V| if all
+    values are equal.
+    """
     differences = []
     for size in range(2, 6):
         g = [Fraction(k + 2, 2 * k + 1) for k in range(size)]
@@ -99,7 +102,8 @@ def eq_55(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         worst(printed),
-        "s(tau) = ln 3, s(ref) = 0, v = 1, 0: G(tau, ref) = 3/4, so g = 3/4 and log(4/3 - 1) = -ln 3 = -1.0986, "
+        "s(tau) = ln 3, s(ref) = 0, v = 1, 0: G(tau, ref) = 3/4, so g = 3/4 and log(4/3 - 1) = -ln "
+        "3 = -1.0986, "
         "but s(tau) - s(ref) = +1.0986.",
     )
 
@@ -129,7 +133,8 @@ def eq_56(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         worst(printed),
-        "s(theta) = 0, s(theta-hat) = 1, s(tau) = 0: d(tau, theta-hat) = -1, d(theta-hat, theta) = 1. Printed: -1 - "
+        "s(theta) = 0, s(theta-hat) = 1, s(tau) = 0: d(tau, theta-hat) = -1, d(theta-hat, theta) = "
+        "1. Printed: -1 - "
         "1 = -2; right: -1 + 1 = 0 = s(tau) - s(theta).",
     )
 
@@ -145,7 +150,8 @@ def eq_56(perturb: float = 0.0) -> Outcome:
     printed="sum (eta + s(theta)) = 0, hence s(theta) = (sum eta)/|V|",
     corrected="sum (eta + s(theta)) = gamma, hence s(theta) = (gamma - sum eta)/|V|.",
     consequence="The sign is lost on solving Eq. 57, and the constant gamma that Section 5.1 and Prop. 5.2 allow is "
-    "taken as 0. All importances shift by a constant, so predictions survive; the recovered s is not the true one.",
+    "taken as 0. All importances shift by a constant, so predictions survive; the recovered s is "
+    "not the true one.",
 )
 def eq_57_58(perturb: float = 0.0) -> Outcome:
     """Rational importances, |V| = 2 .. 5, several gamma."""
@@ -161,14 +167,16 @@ def eq_57_58(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         worst(printed),
-        "V = {theta, tau}, s = (1, -1), gamma = 0: eta = (0, -2). Printed: s(theta) = -2/2 = -1; right: (0 + 2)/2 = 1.",
+        "V = {theta, tau}, s = (1, -1), gamma = 0: eta = (0, -2). Printed: s(theta) = -2/2 = -1; "
+        "right: (0 + 2)/2 = 1.",
     )
 
 
 def recover(
     query: Callable[[tuple[int, ...]], Fraction], vocabulary: int, printed: bool = False
 ) -> tuple[list[float], list[Fraction]]:
-    """Appendix B.6 step by step: eta(tau) relative to theta = 0, and v; corrected, or to the letter.
+    """Appendix B.6 step by step: eta(tau) relative to theta = 0, and v; corrected, or to the
+    letter.
 
     >>> eta, v = recover(lambda t: slalom(t, (Fraction(1), Fraction(3)), (Fraction(0), Fraction(1))), 2)
     >>> round(math.exp(eta[1]), 12), v
@@ -203,7 +211,9 @@ def recover(
     method="exact rational enumeration",
 )
 def prop_5_2(perturb: float = 0.0) -> Outcome:
-    """Several vocabularies with ties among the values; importances, values and the number of queries."""
+    """Several vocabularies with ties among the values; importances, values and the number of
+    queries.
+    """
     gamma = 0.7
     differences: list[float] = []
     mirrored = 0.0

@@ -1,7 +1,8 @@
 """P2, Appendix B.7, second half, and Appendix A: Shapley values of SLALOM.
 
-They are checked against their definition, the mean marginal contribution over all orders of arrival. The empty
-coalition of a SLALOM has no value by Eq. 4 (0/0); F(empty) = 0 is used unless a check says otherwise.
+They are checked against their definition, the mean marginal contribution over all orders of
+arrival. The empty coalition of a SLALOM has no value by Eq. 4 (0/0); F(empty) = 0 is used unless a
+check says otherwise.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def eq_66(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         worst(printed),
-        "three tokens, s = 0, v = 1, 0, 0, F(empty) = 0, so F = 1/|S| if the first is in S and 0 else. phi(1) = "
+        "three tokens, s = 0, v = 1, 0, 0, F(empty) = 0, so F = 1/|S| if the first is in S and 0 "
+        "else. phi(1) = "
         "(1/3)(1 + (1/2)(1/2 + 1/2) + 1/3) = 11/18; printed (1/3)(1 + 2 (1/2 + 1/2) + 1/3) = 10/9.",
         detail="phi = (11/18, -5/36, -5/36) sums to F(all) = 1/3: "
         + str(shapley_by_orders(TINY, 3)),
@@ -111,8 +113,10 @@ def eq_67_68(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         worst(printed),
-        "three tokens, s = 0, v = 1, 0, 0, i = 1, S = {2}: F(12) - F(2) = 1/2. In the coalition alpha = 1/2: "
-        "(1/2)(1 - 1/2)/(1/2) = 1/2. In the whole sequence alpha = 1/3: (1/3)(1 - 1/2)/(2/3) = 1/4.",
+        "three tokens, s = 0, v = 1, 0, 0, i = 1, S = {2}: F(12) - F(2) = 1/2. In the coalition "
+        "alpha = 1/2: "
+        "(1/2)(1 - 1/2)/(1/2) = 1/2. In the whole sequence alpha = 1/3: (1/3)(1 - 1/2)/(2/3) = "
+        "1/4.",
     )
 
 
@@ -147,16 +151,19 @@ def eq_69(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         worst(printed),
-        "two tokens, s = 0, v = 1, 0, F(empty) = 0: Eq. 69 gives (1/2)(1 - 1/2)/(1/2) = 1/2 = F(12) - F(2) for the "
+        "two tokens, s = 0, v = 1, 0, F(empty) = 0: Eq. 69 gives (1/2)(1 - 1/2)/(1/2) = 1/2 = "
+        "F(12) - F(2) for the "
         "first; its Shapley value is (1 + 1/2)/2 = 3/4.",
     )
 
 
 def shapley_by_integral(g: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Shapley values of SLALOM in polynomial time: 1/D = int exp(-lam D) dlam makes the sum over coalitions a product.
+    """Shapley values of SLALOM in polynomial time: 1/D = int exp(-lam D) dlam makes the sum over
+    coalitions a product.
 
-    phi_i = int_0^1 dp (E_p[f, i present] - E_p[f, i absent]), each other token present with probability p.
-    Gauss-Legendre in p is exact with n/2 nodes (a polynomial of degree n - 1); trapezoidal rule in log lam.
+    phi_i = int_0^1 dp (E_p[f, i present] - E_p[f, i absent]), each other token present with
+    probability p. Gauss-Legendre in p is exact with n/2 nodes (a polynomial of degree n - 1);
+    trapezoidal rule in log lam.
     """
     n = len(g)
     nodes, weights = np.polynomial.legendre.leggauss(n // 2 + 1)
@@ -176,9 +183,11 @@ def shapley_by_integral(g: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def shapley_by_counting(g: Sequence[int], v: Sequence[int]) -> tuple[list[Fraction], int]:
-    """Exact Shapley values for integer masses and values, and the number of table cells visited (no enumeration).
+    """Exact Shapley values for integer masses and values, and the number of table cells visited (no
+    enumeration).
 
-    Coalitions are grouped by size and total mass; a cell holds how many there are and the sum of their numerators.
+    Coalitions are grouped by size and total mass; a cell holds how many there are and the sum of
+    their numerators.
     """
     n = len(g)
     phi = []
@@ -214,13 +223,16 @@ def shapley_by_counting(g: Sequence[int], v: Sequence[int]) -> tuple[list[Fracti
     changes="The Shapley values of a SLALOM can be computed in polynomial time, without sampling.",
     printed="'computing this sum remains usually intractable, as the number of coalitions grows exponentially'",
     corrected="True of a general game, not of SLALOM. 1/D = int_0^inf exp(-lambda D) dlambda makes the sum over "
-    "coalitions a product over tokens under a double integral; for integer masses a table of (size, mass) counts "
+    "coalitions a product over tokens under a double integral; for integer masses a table of "
+    "(size, mass) counts "
     "gives exact fractions.",
     consequence="Exact Shapley values of a fitted SLALOM cost O(n) an integrand evaluation, milliseconds for "
     "hundreds of tokens; no sampling is needed.",
 )
 def below_eq_69(perturb: float = 0.0) -> Outcome:
-    """Integral and table against all orders (n = 6); the table at n = 24 against the integral and efficiency."""
+    """Integral and table against all orders (n = 6); the table at n = 24 against the integral and
+    efficiency.
+    """
     g: tuple[int, ...] = (3, 1, 2, 5, 1, 4)
     v: tuple[int, ...] = (1, -2, 0, 3, 4, -1)
     exact = shapley_by_orders(slalom_game([Fraction(x) for x in g], [Fraction(x) for x in v]), 6)
@@ -245,9 +257,12 @@ def below_eq_69(perturb: float = 0.0) -> Outcome:
         worst(differences),
         SUMMATION,
         terms / visited - 1,
-        "two tokens, exp(s) = 1, 2, v = 1, 0: by enumeration phi(1) = (1 + 1/3)/2 = 2/3. For integer masses put x = "
-        "e^-lambda, 1/D = int_0^1 x^(D-1) dx: phi(1) = int_0^1 dp int_0^1 dx (1 - p + p x^2) = int_0^1 (1 - p + p/3) "
-        "dp = 2/3, one product over the other tokens under the integral instead of a sum over coalitions.",
+        "two tokens, exp(s) = 1, 2, v = 1, 0: by enumeration phi(1) = (1 + 1/3)/2 = 2/3. For "
+        "integer masses put x = "
+        "e^-lambda, 1/D = int_0^1 x^(D-1) dx: phi(1) = int_0^1 dp int_0^1 dx (1 - p + p x^2) = "
+        "int_0^1 (1 - p + p/3) "
+        "dp = 2/3, one product over the other tokens under the integral instead of a sum over "
+        "coalitions.",
         detail=f"n = {n}: exact fractions from {visited} table cells, where Eq. 66 has {terms} terms; printed_error is "
         "the excess of the second number over the first.",
     )

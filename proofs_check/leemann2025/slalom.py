@@ -1,4 +1,6 @@
-"""P2, Sections 5.1 and 5.2, Appendix B.5: SLALOM (Eq. 4), and the transformer that computes it (Prop. 5.1)."""
+"""P2, Sections 5.1 and 5.2, Appendix B.5: SLALOM (Eq. 4), and the transformer that computes it
+(Prop. 5.1).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ ZERO = Fraction(0)
     method="exact rational enumeration",
 )
 def eq_4_shift(perturb: float = 0.0) -> Outcome:
-    """A shift of s multiplies all masses by e^delta: every sequence of length up to 4, three factors."""
+    """A shift of s multiplies all masses by e^delta: every sequence of length up to 4, three
+    factors.
+    """
     differences = [
         slalom(tokens, [factor * g for g in MASSES], VALUES)
         - (1 + Fraction(perturb)) * slalom(tokens, MASSES, VALUES)
@@ -67,7 +71,9 @@ def eq_4_one_token(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
 )
 def eq_4_order(perturb: float = 0.0) -> Outcome:
-    """All orders of every sequence of length up to 4, and the sequence of its distinct tokens with masses n g."""
+    """All orders of every sequence of length up to 4, and the sequence of its distinct tokens with
+    masses n g.
+    """
     differences = []
     for tokens in sequences(3, 4):
         out = (1 + Fraction(perturb)) * slalom(tokens, MASSES, VALUES)
@@ -86,7 +92,9 @@ def eq_4_order(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
 )
 def sec_7_not_additive(perturb: float = 0.0) -> Outcome:
-    """A GAM has F(ab) - F(a) = w_2(b) = F(bb) - F(b); SLALOM has alpha_b (v_b - v_a) on the left and 0 on the right."""
+    """A GAM has F(ab) - F(a) = w_2(b) = F(bb) - F(b); SLALOM has alpha_b (v_b - v_a) on the left
+    and 0 on the right.
+    """
     differences = []
     for a, b in itertools.product(range(4), repeat=2):
         left = slalom((a, b), MASSES, VALUES) - slalom((a,), MASSES, VALUES)
@@ -160,8 +168,10 @@ def eq_30_36(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         worst(printed),
-        "s(a) = 0, s(b) = 1: printed, query a and key b give [0, v, 0].[1, 0, 0] = 0 = s(a), not s(b) = 1. With "
-        "exp(s) = 1, 3 and v = 0, 1 the sequence [a, b] has F = 3/4 by Eq. 4 and 1/2 by the printed weights.",
+        "s(a) = 0, s(b) = 1: printed, query a and key b give [0, v, 0].[1, 0, 0] = 0 = s(a), not "
+        "s(b) = 1. With "
+        "exp(s) = 1, 3 and v = 0, 1 the sequence [a, b] has F = 3/4 by Eq. 4 and 1/2 by the "
+        "printed weights.",
     )
 
 
@@ -180,7 +190,9 @@ def eq_30_36(perturb: float = 0.0) -> Outcome:
     "always zero, so the printed transformer outputs 0 on every sequence.",
 )
 def eq_37_43(perturb: float = 0.0) -> Outcome:
-    """Third coordinate of e(t_r) + sum_i alpha_i W_v e(t_i), all sequences of length up to 3 over four tokens."""
+    """Third coordinate of e(t_r) + sum_i alpha_i W_v e(t_i), all sequences of length up to 3 over
+    four tokens.
+    """
     d = 3
     moved = _matrix({(2, 1): 1 + Fraction(perturb)}, d)
     diagonal = _matrix({(1, 1): Fraction(1)}, d)
@@ -199,7 +211,8 @@ def eq_37_43(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         worst(printed),
-        "one token with s = 0, v = 1: e = [0, 1, 0], W_v e = [0, 1, 0], e + s_r = [0, 2, 0], third coordinate 0; Eq. "
+        "one token with s = 0, v = 1: e = [0, 1, 0], W_v e = [0, 1, 0], e + s_r = [0, 2, 0], third "
+        "coordinate 0; Eq. "
         "4 says 1.",
     )
 
@@ -207,7 +220,8 @@ def eq_37_43(perturb: float = 0.0) -> Outcome:
 def slalom_transformer(
     s: np.ndarray, v: np.ndarray, d: int, d_h: int, depth: int, length: np.longdouble
 ) -> tuple[np.ndarray, list[Layer], np.ndarray]:
-    """The corrected construction of Prop. 5.1, with a second head that P = 0 silences and idle layers around it.
+    """The corrected construction of Prop. 5.1, with a second head that P = 0 silences and idle
+    layers around it.
 
     `length` is that of the constant query vector; Eq. 10 asks for sqrt(d_h).
     """
@@ -244,7 +258,9 @@ def slalom_transformer(
 
 
 def _deviations(d: int, d_h: int, depth: int, length: np.longdouble) -> list[np.longdouble]:
-    """Forward pass minus Eq. 4, encoder and decoder, every sequence of length up to 3 over four tokens."""
+    """Forward pass minus Eq. 4, encoder and decoder, every sequence of length up to 3 over four
+    tokens.
+    """
     g = np.array(MASSES, dtype=np.longdouble)
     v = np.array(VALUES, dtype=np.longdouble)
     E, layers, W_class = slalom_transformer(np.log(g), v, d, d_h, depth, length)
@@ -267,7 +283,9 @@ def _deviations(d: int, d_h: int, depth: int, length: np.longdouble) -> list[np.
     consequence="Otherwise the transformer computes the SLALOM with importances s/sqrt(d_h), flatter than asked.",
 )
 def eq_36_scale(perturb: float = 0.0) -> Outcome:
-    """Whole forward pass with the constant vector of length sqrt(d_h) and of length 1, d_h = 3, 4, 9."""
+    """Whole forward pass with the constant vector of length sqrt(d_h) and of length 1, d_h = 3, 4,
+    9.
+    """
     right = []
     printed = []
     for d_h in (3, 4, 9):
@@ -278,7 +296,8 @@ def eq_36_scale(perturb: float = 0.0) -> Outcome:
         worst(right),
         ALGEBRA,
         worst(printed),
-        "d_h = 4, exp(s) = 1, 9, v = 0, 1, sequence [a, b]: Eq. 4 gives 9/10; the scores s/2 give masses 1, 3 and 3/4.",
+        "d_h = 4, exp(s) = 1, 9, v = 0, 1, sequence [a, b]: Eq. 4 gives 9/10; the scores s/2 give "
+        "masses 1, 3 and 3/4.",
     )
 
 
@@ -291,7 +310,9 @@ def eq_36_scale(perturb: float = 0.0) -> Outcome:
     method="extended precision",
 )
 def prop_5_1(perturb: float = 0.0) -> Outcome:
-    """Whole forward pass, encoder and decoder, (d, d_h) = (3, 3), (5, 3), (3, 4), depth 1 and 3, two heads."""
+    """Whole forward pass, encoder and decoder, (d, d_h) = (3, 3), (5, 3), (3, 4), depth 1 and 3,
+    two heads.
+    """
     differences = []
     for d, d_h, depth in ((3, 3, 1), (5, 3, 3), (3, 4, 3)):
         differences += _deviations(d, d_h, depth, (1 + perturb) * np.sqrt(np.longdouble(d_h)))

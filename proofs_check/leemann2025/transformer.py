@@ -1,6 +1,8 @@
-"""P2, Sections 3 and 4, Appendices B.1 to B.4: a transformer without [CLS] and positions cannot be an additive model.
+"""P2, Sections 3 and 4, Appendices B.1 to B.4: a transformer without [CLS] and positions cannot be
+an additive model.
 
-The random transformers have two heads, a tanh network with its own skip connection as ffn, and run in longdouble.
+The random transformers have two heads, a tanh network with its own skip connection as ffn, and run
+in longdouble.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ MODEL = "the transformer of Appendix B.1: no positional embedding, no token prep
     method="extended precision",
 )
 def eq_1(perturb: float = 0.0) -> Outcome:
-    """F from the full matrices of Eq. 7 to 13 against g(h_r, sum_j alpha_rj v_j), every sequence of length up to 3."""
+    """F from the full matrices of Eq. 7 to 13 against g(h_r, sum_j alpha_rj v_j), every sequence of
+    length up to 3.
+    """
     E, layers, W_class = random_transformer(seed=1, vocabulary=3, depth=1, heads=1)
     head = layers[0].heads[0]
     differences = []
@@ -96,7 +100,9 @@ def eq_13(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
 )
 def eq_19_21(perturb: float = 0.0) -> Outcome:
-    """Softmax of equal scores with a rational mass exp(s), then the weighted sum of equal values."""
+    """Softmax of equal scores with a rational mass exp(s), then the weighted sum of equal
+    values.
+    """
     differences = []
     for mass in (Fraction(1, 9), Fraction(1), Fraction(13, 4)):
         for k in range(1, 12):
@@ -147,7 +153,9 @@ def _spread_on_repeats(depth: int, heads: int, perturb: float) -> float:
     method="extended precision",
 )
 def prop_4_1(perturb: float = 0.0) -> Outcome:
-    """The crux of the proof: F([tau] * k) does not depend on k, while Eq. 24 asks for a change by w_k(tau)."""
+    """The crux of the proof: F([tau] * k) does not depend on k, while Eq. 24 asks for a change by
+    w_k(tau).
+    """
     return Outcome(_spread_on_repeats(depth=1, heads=1, perturb=perturb), ALGEBRA)
 
 
@@ -171,7 +179,9 @@ def eq_25_27(perturb: float = 0.0) -> Outcome:
     method="extended precision",
 )
 def cor_4_2(perturb: float = 0.0) -> Outcome:
-    """Repeats force the GAM's weights, w_j(tau) = F(t_j) - F(t_{j-1}); what it then predicts is F([t_1])."""
+    """Repeats force the GAM's weights, w_j(tau) = F(t_j) - F(t_{j-1}); what it then predicts is
+    F([t_1]).
+    """
     E, layers, W_class = random_transformer(seed=5, vocabulary=3, depth=1, heads=2)
     differences = []
     for causal in (False, True):
@@ -196,7 +206,10 @@ def cor_4_2(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
 )
 def cor_b_2(perturb: float = 0.0) -> Outcome:
-    """Best constant for b + k w, k = 1 .. C, in the maximum norm: tried at the middle of every pair of outputs."""
+    """Best constant for b + k w, k = 1 ..
+
+    C, in the maximum norm: tried at the middle of every pair of outputs.
+    """
     differences = []
     for C in range(2, 9):
         for w in (Fraction(3, 2), Fraction(-1, 3)):

@@ -1,4 +1,6 @@
-"""The statements of P1 (Lopardo, Precioso, Garreau, 2024); importing registers them, in the order of the paper."""
+"""The statements of P1 (Lopardo, Precioso, Garreau, 2024); importing registers them, in the order
+of the paper.
+"""
 
 import importlib
 

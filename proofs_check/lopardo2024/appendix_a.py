@@ -1,4 +1,6 @@
-"""P1, appendix A: the proof of Theorem 4.1 (Eq. 20 to 22 and three unnumbered displays). t is never [CLS] here."""
+"""P1, appendix A: the proof of Theorem 4.1 (Eq. 20 to 22 and three unnumbered displays). t is never
+[CLS] here.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from . import small_model as m
 
 
 def _linear_map(which: str, perturb: float) -> Outcome:
-    """Jacobian of e -> W e, transposed as the paper writes it (d_e rows), against the transposed matrix."""
+    """Jacobian of e -> W e, transposed as the paper writes it (d_e rows), against the transposed
+    matrix.
+    """
     w = m.random_weights(20)
     W = getattr(w, which)[0]
     derivative = m.jacobian(lambda e, xp: xp.asarray(W) @ e, w.e[1]).T
@@ -83,7 +87,8 @@ def gradient_alpha_t(perturb: float = 0.0) -> Outcome:
         AUTODIFF,
         m.relative_error(printed, true),
         counterexample=(
-            "Two positions, all dimensions 1, q = W_k = 1, e = (0, 0): alpha_1 = exp(e_1)/(exp(e_1) + 1) has "
+            "Two positions, all dimensions 1, q = W_k = 1, e = (0, 0): alpha_1 = "
+            "exp(e_1)/(exp(e_1) + 1) has "
             "derivative 1/4 at e_1 = 0. Printed: 1/2 (1 - (1/2 + 1/2)) = 0."
         ),
     )
@@ -120,8 +125,10 @@ def gradient_alpha_s(perturb: float = 0.0) -> Outcome:
         AUTODIFF,
         best,
         counterexample=(
-            "Three positions, all dimensions 1, q = W_k = 1, e = (0, ln 2, ln 3): alpha = (1/6, 1/3, 1/2). With "
-            "respect to e_1, alpha_2 has derivative -1/18 and alpha_3 has -1/12: no single alpha_u gives both."
+            "Three positions, all dimensions 1, q = W_k = 1, e = (0, ln 2, ln 3): alpha = (1/6, "
+            "1/3, 1/2). With "
+            "respect to e_1, alpha_2 has derivative -1/18 and alpha_3 has -1/12: no single alpha_u "
+            "gives both."
         ),
     )
 
@@ -140,18 +147,23 @@ def _value(w: m.Weights, e: Any, xp: Any) -> Any:
     verdict=CORRECTED,
     kind=MISPRINT,
     printed=(
-        "Third line: ... + sum_{s != t} -alpha_u alpha_t/sqrt(d_att) (W_k'q), without v_s. Last line: the product "
+        "Third line: ... + sum_{s != t} -alpha_u alpha_t/sqrt(d_att) (W_k'q), without v_s. Last "
+        "line: the product "
         "(v_t - sum_s alpha_s v_s)(W_k'q) of a vector of R^{d_out} and one of R^{d_e}."
     ),
     corrected=(
-        "Third line: v_s' belongs behind every term of the sum, with alpha_s for alpha_u. Last line: "
-        "alpha_t/sqrt(d_att) (W_k'q)(v_t - sum_s alpha_s v_s)' + alpha_t W_v', a d_e x d_out matrix; times W_l' it "
+        "Third line: v_s' belongs behind every term of the sum, with alpha_s for alpha_u. Last "
+        "line: "
+        "alpha_t/sqrt(d_att) (W_k'q)(v_t - sum_s alpha_s v_s)' + alpha_t W_v', a d_e x d_out "
+        "matrix; times W_l' it "
         "gives Eq. 14."
     ),
     consequence="Slips of writing: Eq. 14 itself is right (but for [CLS]).",
 )
 def gradient_v(perturb: float = 0.0) -> Outcome:
-    """JAX on v~: the corrected matrix in general, the printed third line where it has a meaning (d_out = 1)."""
+    """JAX on v~: the corrected matrix in general, the printed third line where it has a meaning
+    (d_out = 1).
+    """
     t = 2
     error = 0.0
     printed = 0.0
@@ -178,7 +190,9 @@ def gradient_v(perturb: float = 0.0) -> Outcome:
         AUTODIFF,
         printed,
         counterexample=(
-            "Two positions, all dimensions 1, q = W_k = W_v = 1, e = (0, 0), so v = (0, 0): v~ = e_1 "
-            "exp(e_1)/(exp(e_1) + 1) has derivative 1/2 at e_1 = 0. Third line as printed: 0 + 1/2 - 1/4 = 1/4."
+            "Two positions, all dimensions 1, q = W_k = W_v = 1, e = (0, 0), so v = (0, 0): v~ = "
+            "e_1 "
+            "exp(e_1)/(exp(e_1) + 1) has derivative 1/2 at e_1 = 0. Third line as printed: 0 + 1/2 "
+            "- 1/4 = 1/4."
         ),
     )

@@ -1,7 +1,9 @@
-"""P1, appendix B up to Eq. 31: LIME's random document, and Proposition B.1 that approximates its expectations.
+"""P1, appendix B up to Eq. 31: LIME's random document, and Proposition B.1 that approximates its
+expectations.
 
-omega_s stands for the weight of |S| = s given that word l is kept: 1/d as printed, 2(d-s)/(d(d-1)) in truth (the entry
-on appendix C). Rates are fitted on documents with two kinds of words, whose expectations are exact sums.
+omega_s stands for the weight of |S| = s given that word l is kept: 1/d as printed, 2(d-s)/(d(d-1))
+in truth (the entry on appendix C). Rates are fitted on documents with two kinds of words, whose
+expectations are exact sums.
 """
 
 from __future__ import annotations
@@ -81,7 +83,9 @@ def eq_26(perturb: float = 0.0) -> Outcome:
     method="algebra",
 )
 def eqs_27_28(perturb: float = 0.0) -> Outcome:
-    """The classifier on every perturbed document against the random attention times the random values."""
+    """The classifier on every perturbed document against the random attention times the random
+    values.
+    """
     w = m.random_weights(27, heads=1)
     positions = 0.3 * np.random.default_rng(27).normal(size=(m.T_max, m.d_e))
     unknown = w.h + positions
@@ -118,7 +122,9 @@ def _other_word(document: long_documents.LongDocument, printed: bool) -> float:
 
 
 def _rates(eps: float, sizes: tuple[int, ...], own: bool, perturb: float) -> tuple[float, float]:
-    """Fitted exponents of the error of Eq. 29 (own) or Eq. 30 with true and with printed weights."""
+    """Fitted exponents of the error of Eq. 29 (own) or Eq. 30 with true and with printed
+    weights.
+    """
     documents = long_documents.growing_documents(eps, sizes, **HEADS[0])
     right = _own_word if own else _other_word
     errors = []
@@ -145,7 +151,8 @@ SIZE_LAW = "sum over s of 2(d-s)/(d(d-1)) in place of (1/d) sum over s"
     paper="P1",
     ref="Proposition B.1 (Eq. 29)",
     claim=(
-        "E[A_t V_t | l kept] = (1/d) sum_s g_t v_t/((1-x) sum g + x sum g_h) + O(T_max^{-3/2}), xi_t = l, x = s/(d-1)"
+        "E[A_t V_t | l kept] = (1/d) sum_s g_t v_t/((1-x) sum g + x sum g_h) + O(T_max^{-3/2}), "
+        "xi_t = l, x = s/(d-1)"
     ),
     assumptions="d = T = T_max^eps, c <= g <= C, |v| <= C",
     method="growth rate",
@@ -154,7 +161,8 @@ SIZE_LAW = "sum over s of 2(d-s)/(d(d-1)) in place of (1/d) sum over s"
     printed="Weights 1/d for s = 1, ..., d-1.",
     corrected=f"Weights 2(d-s)/(d(d-1)): {SIZE_LAW}.",
     consequence=(
-        "As the terms hardly depend on s here, the printed sum is off by T_max^{-1} times max(1/d, T/T_max) only: "
+        "As the terms hardly depend on s here, the printed sum is off by T_max^{-1} times max(1/d, "
+        "T/T_max) only: "
         "more than the stated remainder unless eps = 1/2. Eq. 30 and 31 suffer at leading order."
     ),
 )
@@ -169,8 +177,10 @@ def eq_29(perturb: float = 0.0) -> Outcome:
         EXPONENT,
         max(printed for _, printed in rates.values()) - RATE,
         counterexample=(
-            "All masses 1, all values 1: A_t V_t = 1/T_max always. The printed sum is (1/d)(d-1)/T_max: off by 1/(d "
-            "T_max) = T_max^{-1-eps}, which is not O(T_max^{-3/2}) for eps < 1/2. For d = 2, T_max = 10: 0.05 for "
+            "All masses 1, all values 1: A_t V_t = 1/T_max always. The printed sum is "
+            "(1/d)(d-1)/T_max: off by 1/(d "
+            "T_max) = T_max^{-1-eps}, which is not O(T_max^{-3/2}) for eps < 1/2. For d = 2, T_max "
+            "= 10: 0.05 for "
             "0.1."
         ),
         detail="; ".join(
@@ -190,7 +200,8 @@ def eq_29(perturb: float = 0.0) -> Outcome:
     printed="Weights 1/d for s = 1, ..., d-1.",
     corrected=f"Weights 2(d-s)/(d(d-1)): {SIZE_LAW}.",
     consequence=(
-        "A word that is not conditioned on is removed with probability 1/3 on average, not 1/2: this makes 3/2 of 1."
+        "A word that is not conditioned on is removed with probability 1/3 on average, not 1/2: "
+        "this makes 3/2 of 1."
     ),
 )
 def eq_30(perturb: float = 0.0) -> Outcome:
@@ -204,8 +215,10 @@ def eq_30(perturb: float = 0.0) -> Outcome:
         EXPONENT,
         max(printed for _, printed in rates.values()) - RATE,
         counterexample=(
-            "All masses 1, v_t = 1, v_h = 0, d = 3, T_max = 9. Given that word 1 is kept, word 2 is kept with "
-            "probability (2/3)(1/2) + (1/3)(0) = 1/3, so E[A_2 V_2] = (1/3)/9 = 1/27. Printed: (1/3)(1/2 + 0)/9 = "
+            "All masses 1, v_t = 1, v_h = 0, d = 3, T_max = 9. Given that word 1 is kept, word 2 "
+            "is kept with "
+            "probability (2/3)(1/2) + (1/3)(0) = 1/3, so E[A_2 V_2] = (1/3)/9 = 1/27. Printed: "
+            "(1/3)(1/2 + 0)/9 = "
             "1/54. (For large d: 2/3 and 1/2, divided by T_max.)"
         ),
         detail="; ".join(
@@ -244,7 +257,8 @@ def eq_31_sum(document: long_documents.LongDocument, kind: int, printed: bool) -
     paper="P1",
     ref="Eq. 31",
     claim=(
-        "the coefficient of A_t V_t, xi_t = j, is (3/d) sum_s x (g_t v_t - g_{h,t} v_{h,t})/((1-x) sum g + x sum g_h)"
+        "the coefficient of A_t V_t, xi_t = j, is (3/d) sum_s x (g_t v_t - g_{h,t} v_{h,t})/((1-x) "
+        "sum g + x sum g_h)"
     ),
     assumptions="eps >= 1/2, where the 1/d that Eq. 17 leaves out is within the remainder O(T_max^{-3/2})",
     method="growth rate",
@@ -253,7 +267,8 @@ def eq_31_sum(document: long_documents.LongDocument, kind: int, printed: bool) -
     printed="Weights 1/d for s = 1, ..., d-1.",
     corrected=f"Weights 2(d-s)/(d(d-1)): {SIZE_LAW}.",
     consequence=(
-        "Here the factor 3/2 enters: with the printed weights the sum is (3/2) gap/sum g, with the right ones "
+        "Here the factor 3/2 enters: with the printed weights the sum is (3/2) gap/sum g, with the "
+        "right ones "
         "gap/sum g."
     ),
 )
@@ -284,7 +299,8 @@ def eq_31(perturb: float = 0.0) -> Outcome:
         EXPONENT,
         worst_printed - RATE,
         counterexample=(
-            "All masses 1, v_t = 1, v_h = 0: A_t V_t = Z_t/T_max, whose coefficient is 1/T_max. Printed: (3/d) "
+            "All masses 1, v_t = 1, v_h = 0: A_t V_t = Z_t/T_max, whose coefficient is 1/T_max. "
+            "Printed: (3/d) "
             "sum_{s=1}^{d-1} (s/(d-1))/T_max = (3/2)/T_max for every d."
         ),
         detail="; ".join(lines),

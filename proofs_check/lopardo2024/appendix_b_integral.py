@@ -1,8 +1,9 @@
 """P1, appendix B after Eq. 31: from the sum to the integral to Theorem 5.1.
 
-Right weights turn the integral into 6 int x (1-x)/(...) dx, and the words' influence on the common denominator adds a
-second integral. Kept as integrals this is the mean-field form, good for every T/T_max as long as no few tokens hold the
-attention; expanded at B = A it is the corrected Theorem 5.1.
+Right weights turn the integral into 6 int x (1-x)/(...) dx, and the words' influence on the common
+denominator adds a second integral. Kept as integrals this is the mean-field form, good for every
+T/T_max as long as no few tokens hold the attention; expanded at B = A it is the corrected Theorem
+5.1.
 """
 
 from __future__ import annotations
@@ -115,8 +116,10 @@ def use_of_d_2(perturb: float = 0.0) -> Outcome:
     kind=WRONG,
     printed="For xi_t != j the approximation is zero, with an error O(T_max^{eps-2}) a position.",
     corrected=(
-        "Each is -(g_j - g_{h,j}) g_t v_t/A^2 to leading order, of order T_max^{-2}; the T_max of them sum to "
-        "-(alpha_j - alpha_{h,j}) F, of the order of the coefficient itself. (Eq. 35 is right for each t, but drops "
+        "Each is -(g_j - g_{h,j}) g_t v_t/A^2 to leading order, of order T_max^{-2}; the T_max of "
+        "them sum to "
+        "-(alpha_j - alpha_{h,j}) F, of the order of the coefficient itself. (Eq. 35 is right for "
+        "each t, but drops "
         "what the sum over t needs.)"
     ),
     consequence="This is the term that Theorem 5.1 lacks.",
@@ -142,9 +145,12 @@ def other_positions(perturb: float = 0.0) -> Outcome:
         LEADING_ORDER,
         printed,
         counterexample=(
-            "100 words of which word 1 has g = 3, all other masses 1, T_max = 10,000, all values 1. Removing word 1 "
-            "changes alpha_t of any other position from 1/10,002 to 1/10,000, by 2.0 10^-8 = O(T_max^{-2}); the "
-            "9,999 of them gain 2.0 10^-4, exactly what word 1 loses (3/10,002 - 1/10,000). That is why f stays at 1."
+            "100 words of which word 1 has g = 3, all other masses 1, T_max = 10,000, all values "
+            "1. Removing word 1 "
+            "changes alpha_t of any other position from 1/10,002 to 1/10,000, by 2.0 10^-8 = "
+            "O(T_max^{-2}); the "
+            "9,999 of them gain 2.0 10^-4, exactly what word 1 loses (3/10,002 - 1/10,000). That "
+            "is why f stays at 1."
         ),
         detail="sum over the other positions (formula): " + "; ".join(values),
     )
@@ -174,12 +180,16 @@ def closed_integrals(r: float) -> tuple[float, float, float]:
     kind=WRONG,
     printed="3 (g_t v_t - g_{h,t} v_{h,t}) int_0^1 x dx/((1-x) sum g + x sum g_h).",
     corrected=(
-        "beta = c_1 (g_t v_t - g_{h,t} v_{h,t}) - c_2 (g_t - g_{h,t}), c_1 = 6 I_1/A, c_2 = 6 [N_A J_2 + (N_B - N_A) "
-        "J_3]/A^2, with N_A = sum g v, N_B = sum g_h v_h, r = B/A - 1, I_1 = (r^2/2 + r - (1+r) ln(1+r))/r^3, J_2 = "
-        "((r+2) ln(1+r) - 2r)/r^3, J_3 = (r^2 + 6r - (4r+6) ln(1+r))/(2 r^4); the error is O(T_max^{-2})."
+        "beta = c_1 (g_t v_t - g_{h,t} v_{h,t}) - c_2 (g_t - g_{h,t}), c_1 = 6 I_1/A, c_2 = 6 [N_A "
+        "J_2 + (N_B - N_A) "
+        "J_3]/A^2, with N_A = sum g v, N_B = sum g_h v_h, r = B/A - 1, I_1 = (r^2/2 + r - (1+r) "
+        "ln(1+r))/r^3, J_2 = "
+        "((r+2) ln(1+r) - 2r)/r^3, J_3 = (r^2 + 6r - (4r+6) ln(1+r))/(2 r^4); the error is "
+        "O(T_max^{-2})."
     ),
     consequence=(
-        "Kept as integrals the result needs no T/T_max -> 0, which Theorem 5.1 does. It is a mean field all the "
+        "Kept as integrals the result needs no T/T_max -> 0, which Theorem 5.1 does. It is a mean "
+        "field all the "
         "same: where a few tokens hold the attention only the exact limit is right."
     ),
 )
@@ -214,7 +224,8 @@ def integral_form(perturb: float = 0.0) -> Outcome:
         EXPONENT,
         slope_printed + 2,
         counterexample=(
-            "All masses equal (B = A), v_t = 1, all else 0: the coefficient is 1/A. Printed: 3 (1/2)/A = 1.5/A. "
+            "All masses equal (B = A), v_t = 1, all else 0: the coefficient is 1/A. Printed: 3 "
+            "(1/2)/A = 1.5/A. "
             "Corrected: 6 int x(1-x) dx/A = 6 (1/6)/A."
         ),
         detail=f"fitted exponents: corrected {slope:.3f}, printed {slope_printed:.3f}; {nodes}",
@@ -235,7 +246,9 @@ def quadrature(r: float) -> tuple[float, float, float]:
 
 
 def _table_99_of_256() -> str:
-    """Errors in percent of the largest coefficient for 99 words in 256 positions, the shape of figure 4."""
+    """Errors in percent of the largest coefficient for 99 words in 256 positions, the shape of
+    figure 4.
+    """
     document = long_documents.LongDocument(
         [33, 33, 33],
         [2.5, 0.6, 1.4],

@@ -25,11 +25,13 @@ from .theorem_5_1 import GROWTH, HEADS
     kind=WRONG,
     printed="P(|S| = s | l not in S) = 1/d for s = 0, ..., d-1.",
     corrected=(
-        "P(|S| = s | l not in S) = 2(d-s)/(d(d-1)) for s = 1, ..., d-1: by Bayes, keeping l is (d-s)/d likely at "
+        "P(|S| = s | l not in S) = 2(d-s)/(d(d-1)) for s = 1, ..., d-1: by Bayes, keeping l is "
+        "(d-s)/d likely at "
         "size s, and s = 0 is never drawn."
     ),
     consequence=(
-        "Keeping a word makes small removals likelier. Eqs. 29 to 31 and the constant of Theorem 5.1 inherit the slip."
+        "Keeping a word makes small removals likelier. Eqs. 29 to 31 and the constant of Theorem "
+        "5.1 inherit the slip."
     ),
 )
 def size_law(perturb: float = 0.0) -> Outcome:
@@ -61,8 +63,10 @@ def size_law(perturb: float = 0.0) -> Outcome:
         EXACT,
         largest(printed),
         counterexample=(
-            "d = 2. Sets drawn: {1}, {2} with probability 1/4 each, {1,2} with 1/2. Word 1 is kept only by {2}: "
-            "given that, |S| = 1 for certain, and 2(2-1)/(2 1) = 1. Printed: 1/2 for |S| = 1 and 1/2 for |S| = 0, "
+            "d = 2. Sets drawn: {1}, {2} with probability 1/4 each, {1,2} with 1/2. Word 1 is kept "
+            "only by {2}: "
+            "given that, |S| = 1 for certain, and 2(2-1)/(2 1) = 1. Printed: 1/2 for |S| = 1 and "
+            "1/2 for |S| = 0, "
             "which cannot occur."
         ),
     )
@@ -145,7 +149,8 @@ def eq_33(perturb: float = 0.0) -> Outcome:
     paper="P1",
     ref="Eq. 34",
     claim=(
-        "E_s[G_u | l kept] = (1 - s/(d-1)) g_u + s/(d-1) g_{h,u} for u != t, and the sum of all as displayed below it"
+        "E_s[G_u | l kept] = (1 - s/(d-1)) g_u + s/(d-1) g_{h,u} for u != t, and the sum of all as "
+        "displayed below it"
     ),
     assumptions="distinct words; padding has g = g_h",
     method="exact rational enumeration",
@@ -180,7 +185,9 @@ def eq_34(perturb: float = 0.0) -> Outcome:
     method="growth rate",
 )
 def eq_35(perturb: float = 0.0) -> Outcome:
-    """Fitted exponents at s = d/2; they are -2, and T_max of these make the term that Theorem 5.1 lacks."""
+    """Fitted exponents at s = d/2; they are -2, and T_max of these make the term that Theorem 5.1
+    lacks.
+    """
     excess = 0.0
     lines = []
     for eps, sizes in GROWTH.items():

@@ -1,4 +1,6 @@
-"""P1, appendix D: the lemmas (expected ratio, an integral, conditional moments, probabilities; Eq. 36 to 38); and E."""
+"""P1, appendix D: the lemmas (expected ratio, an integral, conditional moments, probabilities; Eq.
+36 to 38); and E.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +36,20 @@ def _ratio_gap(X: np.ndarray, Y: np.ndarray, p: np.ndarray) -> tuple[float, floa
     kind=CONDITION,
     printed="The second term is C^2 sqrt(Var(Y))/(c^2 n^2).",
     corrected=(
-        "The second term is C sqrt(Var(Y))/(c^2 n^2): |E[(Y-EY)(X-EX)/(Y EY)]| <= sqrt(Var X Var Y)/(c n)^2, without "
+        "The second term is C sqrt(Var(Y))/(c^2 n^2): |E[(Y-EY)(X-EX)/(Y EY)]| <= sqrt(Var X Var "
+        "Y)/(c n)^2, without "
         "a further C, and sqrt(Var X) <= C by Popoviciu."
     ),
     consequence=(
-        "The printed bound is too small for C < 1 (and needlessly large for C > 1). The rates that follow from it "
+        "The printed bound is too small for C < 1 (and needlessly large for C > 1). The rates that "
+        "follow from it "
         "stand."
     ),
 )
 def lemma_d_1(perturb: float = 0.0) -> Outcome:
-    """2,000 random three-point laws and a family that attains the bound in the limit; error: largest excess over 1."""
+    """2,000 random three-point laws and a family that attains the bound in the limit; error:
+    largest excess over 1.
+    """
     rng = np.random.default_rng(36)
     worst = worst_printed = -math.inf
     cases = []
@@ -66,8 +72,10 @@ def lemma_d_1(perturb: float = 0.0) -> Outcome:
         INEQUALITY,
         worst_printed,
         counterexample=(
-            "n = 1, c = 0.1, C = 0.11. (X, Y) = (0.11, 0.1) or (-0.11, 0.11), each with probability 1/2: E[X] = 0, "
-            "E[X/Y] = (1.1 - 1)/2 = 0.05, Var(Y) = 0.000025. Printed bound: 0.11 0.000025/0.001 + 0.0121 0.005/0.01 "
+            "n = 1, c = 0.1, C = 0.11. (X, Y) = (0.11, 0.1) or (-0.11, 0.11), each with "
+            "probability 1/2: E[X] = 0, "
+            "E[X/Y] = (1.1 - 1)/2 = 0.05, Var(Y) = 0.000025. Printed bound: 0.11 0.000025/0.001 + "
+            "0.0121 0.005/0.01 "
             "= 0.00275 + 0.00605 = 0.0088. Corrected: 0.00275 + 0.11 0.005/0.01 = 0.05775."
         ),
     )
@@ -107,7 +115,9 @@ def eq_36(perturb: float = 0.0) -> Outcome:
     method="extended precision",
 )
 def lemma_d_2(perturb: float = 0.0) -> Outcome:
-    """Sixty digits against the series sum (-a)^k/(k+2); the remainder stays below a^2/4 for a > 0."""
+    """Sixty digits against the series sum (-a)^k/(k+2); the remainder stays below a^2/4 for a >
+    0.
+    """
     error = Decimal(0)
     with decimal.localcontext() as context:
         context.prec = 60
@@ -163,10 +173,12 @@ def lemma_d_3_expectation(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     kind=SLIP,
     printed=(
-        "Var^ without a definition; H_S 'as before', although the paper (other than the slides) has not defined it."
+        "Var^ without a definition; H_S 'as before', although the paper (other than the slides) "
+        "has not defined it."
     ),
     corrected=(
-        "Var^ must be (1/n) sum (x_i - mean)^2. With the unbiased 1/(n-1) the formula is false. H_S = sum_i {a_i 1{i "
+        "Var^ must be (1/n) sum (x_i - mean)^2. With the unbiased 1/(n-1) the formula is false. "
+        "H_S = sum_i {a_i 1{i "
         "kept} + b_i 1{i removed}}."
     ),
     consequence="None for the order O(n) that the proof needs.",
@@ -195,8 +207,10 @@ def lemma_d_3_variance(perturb: float = 0.0) -> Outcome:
         EXACT,
         largest(printed),
         counterexample=(
-            "n = 3, a = (0, 0, 3), b = 0, s = 1, l = 1 kept: H_S is 3 or 0 with probability 1/2 each, variance 9/4. "
-            "Mean 1, sum of squares 6. With 1/n: 3 1 1/(2 1) [6/3 - (0-1)^2/2] = (3/2)(3/2) = 9/4. With 1/(n-1): "
+            "n = 3, a = (0, 0, 3), b = 0, s = 1, l = 1 kept: H_S is 3 or 0 with probability 1/2 "
+            "each, variance 9/4. "
+            "Mean 1, sum of squares 6. With 1/n: 3 1 1/(2 1) [6/3 - (0-1)^2/2] = (3/2)(3/2) = 9/4. "
+            "With 1/(n-1): "
             "(3/2)(6/2 - 1/2) = 15/4."
         ),
     )

@@ -17,7 +17,9 @@ ASSUMPTIONS = "K = 1, the regime of Theorem 5.1"
 
 
 def _document(words: int = 16, **scores: list[float]) -> long_documents.LongDocument:
-    """One word of kind 0, `words` of kind 1 and padding up to a million positions, where leading order is all."""
+    """One word of kind 0, `words` of kind 1 and padding up to a million positions, where leading
+    order is all.
+    """
     n = [1, words]
     return long_documents.LongDocument(
         n, scores["g"], scores["v"], scores["g_h"], scores["v_h"], 1_000_000 - sum(n), 1.0, 0.5
@@ -51,10 +53,12 @@ def comment_5_2_i(perturb: float = 0.0) -> Outcome:
     kind=CONDITION,
     printed="By Eq. 19 the slope in alpha_t is (3/2) W_l v_t.",
     corrected=(
-        "Affine in alpha_t with slope W_l v_t - F: a token's attention counts by how its value differs from the output."
+        "Affine in alpha_t with slope W_l v_t - F: a token's attention counts by how its value "
+        "differs from the output."
     ),
     consequence=(
-        "The slope can have the other sign: more attention to a token of value 0 < W_l v_t < F lowers its coefficient."
+        "The slope can have the other sign: more attention to a token of value 0 < W_l v_t < F "
+        "lowers its coefficient."
     ),
 )
 def comment_ii(perturb: float = 0.0) -> Outcome:
@@ -75,7 +79,8 @@ def comment_ii(perturb: float = 0.0) -> Outcome:
         LEADING_ORDER,
         max(abs(1.5 * v / slope - 1) for slope in slopes),
         counterexample=(
-            f"T_max = 10^6, F = 0.5, a word of value 0.3: raising its g from 1 to 2 changes its coefficient by "
+            "T_max = 10^6, F = 0.5, a word of value 0.3: raising its g from 1 to 2 changes its "
+            "coefficient by "
             f"{slopes[1]:.4f} "
             "times the change of alpha_t (0.3 - 0.5 = -0.2), not by (3/2) 0.3 = +0.45."
         ),
@@ -92,7 +97,8 @@ def comment_ii(perturb: float = 0.0) -> Outcome:
     kind=WRONG,
     printed="If W_l v_t = 0, the influence of alpha_t disappears for every value.",
     corrected=(
-        "If W_l v_t = 0 (and [UNK] has value 0), the coefficient is -(alpha_t - alpha_{h,t}) F: a token of value 0 "
+        "If W_l v_t = 0 (and [UNK] has value 0), the coefficient is -(alpha_t - alpha_{h,t}) F: a "
+        "token of value 0 "
         "that draws attention dilutes the others. The influence disappears if W_l v_t = F."
     ),
     consequence="LIME does not ignore tokens that the last layer silences; it reports that they move f towards 0.",
@@ -117,9 +123,11 @@ def comment_iii(perturb: float = 0.0) -> Outcome:
         LEADING_ORDER,
         abs(0.0 / exact - 1),
         counterexample=(
-            "Two words and two padded positions; word 1 has value 0 and mass g_1, word 2 value 1 and mass 1, "
+            "Two words and two padded positions; word 1 has value 0 and mass g_1, word 2 value 1 "
+            "and mass 1, "
             "padding value 1 "
-            f"and mass 1; [UNK] at a word has value 0 and mass 1. g_1 = 1: beta_1 = {coefficients[0]}. g_1 = 3: "
+            "and mass 1; [UNK] at a word has value 0 and mass 1. g_1 = 1: beta_1 = "
+            f"{coefficients[0]}. g_1 = 3: "
             f"beta_1 = "
             f"f(1 present, 2 removed) - f(both removed) = 2/6 - 2/4 = {coefficients[1]}."
         ),
@@ -137,12 +145,15 @@ def comment_iii(perturb: float = 0.0) -> Outcome:
     printed="Near zero whenever alpha_t v_t is close to alpha_{h,t} v_{h,t}.",
     corrected="Near zero whenever g_t (W_l v_t - F) is close to g_{h,t} (W_l v_{h,t} - F).",
     consequence=(
-        "A replacement token is neutral if attention times *deviation from the output* agrees, not attention times "
+        "A replacement token is neutral if attention times *deviation from the output* agrees, not "
+        "attention times "
         "value."
     ),
 )
 def comment_iv(perturb: float = 0.0) -> Outcome:
-    """One word that meets the corrected condition, one that meets the printed one; scale: the largest coefficient."""
+    """One word that meets the corrected condition, one that meets the printed one; scale: the
+    largest coefficient.
+    """
     F = _document(g=[1.0, 1.0], v=[0.5, 2.0], g_h=[1.0, 1.0], v_h=[0.5, 0.2]).F
     neutral = _document(
         g=[2.0, 1.0], v=[F + 0.4, 2.0], g_h=[1.0, 1.0], v_h=[F + 0.8 * (1 + perturb), 0.2]
@@ -155,9 +166,11 @@ def comment_iv(perturb: float = 0.0) -> Outcome:
         LEADING_ORDER,
         abs(other[0]) / np.max(np.abs(other)),
         counterexample=(
-            "T_max = 10^6, F = 0.5, a word with g = 2, v = 1/2, [UNK] with g_h = 1, v_h = 1: alpha_t v_t = "
+            "T_max = 10^6, F = 0.5, a word with g = 2, v = 1/2, [UNK] with g_h = 1, v_h = 1: "
+            "alpha_t v_t = "
             "alpha_{h,t} v_{h,t} = "
-            f"10^-6, and the coefficient is {other[0] * 1e6:.4f} 10^-6 (corrected theorem: 2 (0.5 - 0.5) - 1 (1 - "
+            f"10^-6, and the coefficient is {other[0] * 1e6:.4f} 10^-6 (corrected theorem: 2 (0.5 "
+            "- 0.5) - 1 (1 - "
             f"0.5) = -0.5)."
         ),
     )
@@ -181,20 +194,29 @@ def factor_of_removed_mass(ratio: float) -> float:
     kind=CONDITION,
     printed="Eq. 19, with 3/2, agrees very well with LIME in the figure.",
     corrected=(
-        "The factor of alpha_t v_t is 6 I_1(B/A - 1), I_1(r) = (r^2/2 + r - (1+r) ln(1+r))/r^3: 1 if replacing a "
-        "word keeps its mass (B = A, the theorem's regime), 3/2 at B/A = 0.390, 3 if it leaves nothing behind (B = "
-        "0). A word that holds all the attention, the others being of value 0, has beta_j = v_j: factor 1 again."
+        "The factor of alpha_t v_t is 6 I_1(B/A - 1), I_1(r) = (r^2/2 + r - (1+r) ln(1+r))/r^3: 1 "
+        "if replacing a "
+        "word keeps its mass (B = A, the theorem's regime), 3/2 at B/A = 0.390, 3 if it leaves "
+        "nothing behind (B = "
+        "0). A word that holds all the attention, the others being of value 0, has beta_j = v_j: "
+        "factor 1 again."
     ),
     consequence=(
-        "To be fair to the figure: there 3/2 fits well. The run uses lime's default bow=True, which deletes words "
-        "(mask_string is ignored) where the theorem replaces them by [UNK] in place, and the attention of a trained "
-        "model is concentrated, so that removing words removes mass. Both can move the factor to a value between 1 and "
-        "3; we read the fit as a coincidence of that model, not as the constant of the theorem. The figure needs the "
+        "To be fair to the figure: there 3/2 fits well. The run uses lime's default bow=True, "
+        "which deletes words "
+        "(mask_string is ignored) where the theorem replaces them by [UNK] in place, and the "
+        "attention of a trained "
+        "model is concentrated, so that removing words removes mass. Both can move the factor to a "
+        "value between 1 and "
+        "3; we read the fit as a coincidence of that model, not as the constant of the theorem. "
+        "The figure needs the "
         "authors' weights and is not re-run here."
     ),
 )
 def figure_4(perturb: float = 0.0) -> Outcome:
-    """Exact factor for three ratios B/A by the law of kinds; deletion and concentration exactly by enumeration."""
+    """Exact factor for three ratios B/A by the law of kinds; deletion and concentration exactly by
+    enumeration.
+    """
     error = 0.0
     printed = 0.0
     found = []
@@ -235,9 +257,11 @@ def figure_4(perturb: float = 0.0) -> Outcome:
         LEADING_ORDER,
         printed,
         counterexample=(
-            "Deletion with nothing in its place, five words of equal attention 1/5 and values 4, -1, 2, 0, -5 "
+            "Deletion with nothing in its place, five words of equal attention 1/5 and values 4, "
+            "-1, 2, 0, -5 "
             "(f(xi) = 0): "
-            f"beta_1 = {deleted[0]} = (3 d/(d+1)) (1/5) 4, a factor 5/2 at d = 5 and 3 in the limit; equal masses "
+            f"beta_1 = {deleted[0]} = (3 d/(d+1)) (1/5) 4, a factor 5/2 at d = 5 and 3 in the "
+            "limit; equal masses "
             f"for words "
             "and [UNK]: factor 1. Neither is 3/2."
         ),

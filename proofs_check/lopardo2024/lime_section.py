@@ -1,7 +1,9 @@
-"""P1, section 5.1 and 5.2 up to Eq. 18, and the slides' theorem on LIME: the limit of the coefficients.
+"""P1, section 5.1 and 5.2 up to Eq. 18, and the slides' theorem on LIME: the limit of the
+coefficients.
 
-With pi(s) the kernel at s removed words, alpha_0 = E[pi], alpha_1 = E[pi Z_j], alpha_2 = E[pi Z_j Z_k], the limit
-coefficients solve the (d+1) x (d+1) normal equations; all checks solve them in rationals by elimination.
+With pi(s) the kernel at s removed words, alpha_0 = E[pi], alpha_1 = E[pi Z_j], alpha_2 = E[pi Z_j
+Z_k], the limit coefficients solve the (d+1) x (d+1) normal equations; all checks solve them in
+rationals by elimination.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from . import small_model as m
 
 
 def random_game(d: int, seed: int, shift: int = 0) -> bf.Value:
-    """A set function with arbitrary rational values: no structure that a wrong formula could lean on."""
+    """A set function with arbitrary rational values: no structure that a wrong formula could lean
+    on.
+    """
     rng = random.Random(seed)
     table = {S: Fraction(rng.randint(-60, 60), rng.randint(1, 12)) + shift for S in bf.subsets(d)}
     return table.__getitem__
@@ -39,7 +43,9 @@ def largest(differences: list[Fraction]) -> float:
     method="algebra",
 )
 def eq_15(perturb: float = 0.0) -> Outcome:
-    """Cosine distance of the vectors themselves against its closed form, and monotony of the weight."""
+    """Cosine distance of the vectors themselves against its closed form, and monotony of the
+    weight.
+    """
     error = 0.0
     for d in (1, 2, 5, 8):
         weights = []
@@ -85,12 +91,15 @@ def kernel(s: int) -> Fraction:
     kind=SLIP,
     printed="The penalty lambda |beta|^2 over all of beta in R^{d+1}, the intercept included.",
     corrected=(
-        "The penalty is lambda sum_{j>=1} beta_j^2: the package fits Ridge with a free intercept. The minimizer then "
-        "is beta_j = (Gamma_j - G)/(alpha_1 - alpha_2 + rho) + G/(alpha_1 + (d-1) alpha_2 - d alpha_1^2/alpha_0 + "
+        "The penalty is lambda sum_{j>=1} beta_j^2: the package fits Ridge with a free intercept. "
+        "The minimizer then "
+        "is beta_j = (Gamma_j - G)/(alpha_1 - alpha_2 + rho) + G/(alpha_1 + (d-1) alpha_2 - d "
+        "alpha_1^2/alpha_0 + "
         "rho), Gamma_j = E[pi Z_j f] - alpha_1 E[pi f]/alpha_0, G = mean Gamma, rho = lambda/n."
     ),
     consequence=(
-        "With a penalized intercept the explanation of f + c depends on c, so a constant model gets non-zero "
+        "With a penalized intercept the explanation of f + c depends on c, so a constant model "
+        "gets non-zero "
         "coefficients. It vanishes with lambda/n, hence not visible in the limit of section 5.2."
     ),
 )
@@ -120,7 +129,8 @@ def eq_16(perturb: float = 0.0) -> Outcome:
         EXACT,
         largest(printed),
         counterexample=(
-            "d = 2, f = 1 for every sample, pi = 1, lambda/n = 1/4. Samples (0,1), (1,0), (0,0) with probabilities "
+            "d = 2, f = 1 for every sample, pi = 1, lambda/n = 1/4. Samples (0,1), (1,0), (0,0) "
+            "with probabilities "
             "1/4, 1/4, "
             "1/2. Eq. 16: (5/4) b0 + (1/2) b = 1 and (1/4) b0 + (1/2) b = 1/4, so b0 = 3/4 and b = "
             f"{constant[1]}; LIME returns b = 0."
@@ -137,7 +147,8 @@ def eq_16(perturb: float = 0.0) -> Outcome:
     kind=MISPRINT,
     printed="argmin over beta in R^d of sum pi (Y - beta.Z)^2 + lambda |beta|^2, no intercept.",
     corrected=(
-        "beta in R^{d+1} with an intercept, as in the paper; without it Eq. 17 does not follow even to leading order."
+        "beta in R^{d+1} with an intercept, as in the paper; without it Eq. 17 does not follow "
+        "even to leading order."
     ),
     consequence="Without intercept a constant model would get coefficients of order one.",
 )
@@ -161,7 +172,8 @@ def slides_surrogate(perturb: float = 0.0) -> Outcome:
         EXACT,
         largest(printed),
         counterexample=(
-            "d = 2, f = 1: samples (0,1), (1,0), (0,0). Without intercept beta = (1, 1) fits the first two; with "
+            "d = 2, f = 1: samples (0,1), (1,0), (0,0). Without intercept beta = (1, 1) fits the "
+            "first two; with "
             "intercept beta_0 = 1, beta = (0, 0) fits all."
         ),
     )
@@ -175,7 +187,9 @@ def slides_surrogate(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
 )
 def slides_theorem(perturb: float = 0.0) -> Outcome:
-    """c_d = (d-1)a0 a2 - d a1^2 + a0 a1 and the three sigmas against elimination, for a kernel that is not flat."""
+    """c_d = (d-1)a0 a2 - d a1^2 + a0 a1 and the three sigmas against elimination, for a kernel that
+    is not flat.
+    """
     error = []
     for d in (2, 3, 4, 5):
         value = random_game(d, seed=30 + d)
@@ -199,17 +213,21 @@ def slides_theorem(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     kind=CONDITION,
     changes=(
-        "LIME's coefficients do not sum to zero. In the regime of Theorem 5.1 the term left out is as large as the "
+        "LIME's coefficients do not sum to zero. In the regime of Theorem 5.1 the term left out is "
+        "as large as the "
         "coefficients."
     ),
     printed="beta_j = 3 E[f(X)|j not in S] - (3/d) sum_k E[f(X)|k not in S], as an equality.",
     corrected=(
-        "beta_j = 3 (d-1)/(d+1) (E_j - Ebar) + 6/(d+1) (Ebar - E[f]), where E_j = E[f | j not in S] and Ebar = mean "
+        "beta_j = 3 (d-1)/(d+1) (E_j - Ebar) + 6/(d+1) (Ebar - E[f]), where E_j = E[f | j not in "
+        "S] and Ebar = mean "
         "of the E_j. Eq. 17 is this with O(1/d) terms left out."
     ),
     consequence=(
-        "The coefficients of Eq. 17 sum to zero for every model. The term left out, 6/(d+1) (Ebar - E[f]), is the "
-        "mean coefficient: small against a coefficient of order one, but of the same order as the coefficients "
+        "The coefficients of Eq. 17 sum to zero for every model. The term left out, 6/(d+1) (Ebar "
+        "- E[f]), is the "
+        "mean coefficient: small against a coefficient of order one, but of the same order as the "
+        "coefficients "
         "themselves when these are of order 1/d or less, which is the regime of Theorem 5.1."
     ),
 )
@@ -237,7 +255,8 @@ def eq_17(perturb: float = 0.0) -> Outcome:
         EXACT,
         largest(printed),
         counterexample=(
-            f"f = the fraction of words left, d = 5: f is linear with every coefficient {share[1]}, which least "
+            "f = the fraction of words left, d = 5: f is linear with every coefficient "
+            f"{share[1]}, which least "
             f"squares "
             "returns. By symmetry all E_j are equal (3/5), so Eq. 17 gives 3 E_j - 3 E_j = 0."
         ),
@@ -252,7 +271,9 @@ def eq_17(perturb: float = 0.0) -> Outcome:
     method="algebra",
 )
 def eq_18(perturb: float = 0.0) -> Outcome:
-    """The softmax of the model on a document of [UNK] only, against the definition by k_{h,t} = W_k h + W_k W_p(t)."""
+    """The softmax of the model on a document of [UNK] only, against the definition by k_{h,t} = W_k
+    h + W_k W_p(t).
+    """
     w = m.random_weights(18)
     error = 0.0
     positions = 0.2 * np.random.default_rng(18).normal(size=(m.T_max, m.d_e))

@@ -42,7 +42,8 @@ def eq_1(perturb: float = 0.0) -> Outcome:
     method="none",
     verdict=NOT_CHECKABLE,
     reason=(
-        "Definitions without a claim. They are used, as printed, by the checks of Eq. 4, 8, 14, 16 and 20 to 28."
+        "Definitions without a claim. They are used, as printed, by the checks of Eq. 4, 8, 14, 16 "
+        "and 20 to 28."
     ),
 )
 def definitions(perturb: float = 0.0) -> Outcome:
@@ -58,7 +59,9 @@ def definitions(perturb: float = 0.0) -> Outcome:
     method="algebra",
 )
 def eq_4(perturb: float = 0.0) -> Outcome:
-    """The attention of document and [CLS] falls short of 1 by exactly that of the padding, which is positive."""
+    """The attention of document and [CLS] falls short of 1 by exactly that of the padding, which is
+    positive.
+    """
     w = m.random_weights(2)
     error = 0.0
     for i in range(m.K):
@@ -140,7 +143,9 @@ def eq_10(perturb: float = 0.0) -> Outcome:
     method="algebra",
 )
 def eq_11(perturb: float = 0.0) -> Outcome:
-    """alpha-avg <= alpha-max <= K alpha-avg, sharp on both sides; a pair of heads with reversed ranks."""
+    """alpha-avg <= alpha-max <= K alpha-avg, sharp on both sides; a pair of heads with reversed
+    ranks.
+    """
     alpha = np.array([[0.5, 0.4, 0.1], [0.1, 0.3, 0.6], [0.3, 0.35, 0.35]])
     average = alpha.mean(axis=0)
     largest = alpha.max(axis=0)
@@ -153,6 +158,7 @@ def eq_11(perturb: float = 0.0) -> Outcome:
         error,
         INEQUALITY,
         detail=(
-            "Heads (.5, .4, .1), (.1, .3, .6), (.3, .35, .35): alpha-avg = (.3, .35, .35), alpha-max = (.5, .4, .6)."
+            "Heads (.5, .4, .1), (.1, .3, .6), (.3, .35, .35): alpha-avg = (.3, .35, .35), "
+            "alpha-max = (.5, .4, .6)."
         ),
     )

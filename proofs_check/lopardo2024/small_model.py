@@ -1,7 +1,8 @@
-"""P1's classifier (section 2) at toy size, written once for NumPy and JAX: the subject of Eq. 1 to 14.
+"""P1's classifier (section 2) at toy size, written once for NumPy and JAX: the subject of Eq. 1 to
+14.
 
-Row 0 of the embeddings is [CLS], rows 1, ..., T the document, the rest padding. Dimensions are different primes, so
-that a transposed matrix cannot pass.
+Row 0 of the embeddings is [CLS], rows 1, ..., T the document, the rest padding. Dimensions are
+different primes, so that a transposed matrix cannot pass.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ T_max = 11
 
 
 class Weights(NamedTuple):
-    """W_q, W_k (K, d_att, d_e), W_v (K, d_out, d_e), W_l (K, d_out); embeddings e (T_max, d_e) and h (d_e,)."""
+    """W_q, W_k (K, d_att, d_e), W_v (K, d_out, d_e), W_l (K, d_out); embeddings e (T_max, d_e) and
+    h (d_e,).
+    """
 
     W_q: Any
     W_k: Any
@@ -33,7 +36,9 @@ class Weights(NamedTuple):
 
 
 def random_weights(seed: int, heads: int = K, out: int = d_out) -> Weights:
-    """A model and an embedded document; padding rows hold h plus a position vector, as Eq. 4 says."""
+    """A model and an embedded document; padding rows hold h plus a position vector, as Eq. 4
+    says.
+    """
     rng = np.random.default_rng(seed)
     positions = 0.3 * rng.normal(size=(T_max, d_e))
     h = rng.normal(size=d_e)
@@ -102,13 +107,16 @@ def cls_term(w: Weights) -> np.ndarray:
 
 @contextlib.contextmanager
 def double_precision() -> Iterator[tuple[Any, Any]]:
-    """(jax, jax.numpy) with 64-bit floats inside the block only; says which extra is missing if JAX is."""
+    """(jax, jax.numpy) with 64-bit floats inside the block only; says which extra is missing if JAX
+    is.
+    """
     try:
         import jax
         import jax.numpy as jnp
     except ImportError as error:
         raise ImportError(
-            "this check differentiates with JAX: install the extra 'jax' (pip install 'attn-closed-form[jax]')"
+            "this check differentiates with JAX: install the extra 'jax' (pip install "
+            "'attn-closed-form[jax]')"
         ) from error
     # jax.enable_x64 is new; before it the switch lived in jax.experimental.
     if hasattr(jax, "enable_x64"):
@@ -120,10 +128,13 @@ def double_precision() -> Iterator[tuple[Any, Any]]:
 
 
 def jacobian(function: Callable[[Any, Any], Any], at: np.ndarray) -> np.ndarray:
-    """Derivative of function(x, xp) in x by JAX in double precision: shape of the result, then shape of x."""
+    """Derivative of function(x, xp) in x by JAX in double precision: shape of the result, then
+    shape of x.
+    """
     with double_precision() as (jax, jnp):
         y, pull_back = jax.vjp(lambda x: function(x, jnp), jnp.asarray(at))
-        # One reverse pass a component: half the start-up of jax.jacobian, which compiles batched operations.
+        # One reverse pass a component: half the start-up of jax.jacobian, which compiles batched
+        # operations.
         rows = [
             np.asarray(pull_back(jnp.asarray(row.reshape(y.shape)))[0]) for row in np.eye(y.size)
         ]

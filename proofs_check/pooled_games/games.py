@@ -1,6 +1,8 @@
-"""Small pooled games with rational masses, and their values by definition; nothing of the core is imported.
+"""Small pooled games with rational masses, and their values by definition; nothing of the core is
+imported.
 
-A head is a list of (a, v, b, w): mass and value of each player when present, and when absent; and a background (c, u).
+A head is a list of (a, v, b, w): mass and value of each player when present, and when absent; and a
+background (c, u).
 """
 
 from __future__ import annotations
@@ -104,7 +106,9 @@ def beta(a: int, b: int) -> Fraction:
 
 
 def integral(f: Value, players: Sequence[int], density: Callable[[int, int], Fraction]) -> Fraction:
-    """The integral of rho(p) E_p[difference], with density(s, r) = int rho(p) p^s (1-p)^r dp, r others absent."""
+    """The integral of rho(p) E_p[difference], with density(s, r) = int rho(p) p^s (1-p)^r dp, r
+    others absent.
+    """
     rest = others(*players)
     total = F(0)
     for S in coalitions(rest):

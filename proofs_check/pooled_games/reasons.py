@@ -77,7 +77,9 @@ def least_value(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
 )
 def sufficient(perturb: float = 0.0) -> Outcome:
-    """For every k the largest worst case over all sets of k players, by enumeration, against the greedy sum."""
+    """For every k the largest worst case over all sets of k players, by enumeration, against the
+    greedy sum.
+    """
     gaps = []
     for head, theta in itertools.product(HEADS, THRESHOLDS):
         gains = sorted((max(r, F(0)) for r in _effects(head, theta)), reverse=True)
@@ -120,7 +122,9 @@ def contrastive(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
 )
 def several_heads(perturb: float = 0.0) -> Outcome:
-    """The two heads that nearly agree, every M and k; equality occurs, so one per cent less must fail."""
+    """The two heads that nearly agree, every M and k; equality occurs, so one per cent less must
+    fail.
+    """
     gaps = []
     slack = []
     heads = (REPLACED, SECOND)

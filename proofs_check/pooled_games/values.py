@@ -53,7 +53,9 @@ def shapley(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
 )
 def beta_shapley(perturb: float = 0.0) -> Outcome:
-    """The printed weights against the polynomial density, expanded by the binomial theorem and integrated."""
+    """The printed weights against the polynomial density, expanded by the binomial theorem and
+    integrated.
+    """
     gaps = []
     for alpha, b in ((1, 1), (4, 1), (1, 3), (2, 5)):
         for s in range(N):
@@ -101,7 +103,9 @@ def by_size(perturb: float = 0.0) -> Outcome:
 
 
 def _owen(f, j: int) -> Fraction:  # type: ignore[no-untyped-def]
-    """The double integral over p (other groups as wholes) and q (other members of the own group)."""
+    """The double integral over p (other groups as wholes) and q (other members of the own
+    group).
+    """
     own = next(group for group in GROUPS if j in group)
     rest = [group for group in GROUPS if group != own]
     members = [k for k in own if k != j]
@@ -162,7 +166,9 @@ def owen_groups(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
 )
 def owen_factors(perturb: float = 0.0) -> Outcome:
-    """Products of rational factors in the place of e^(-lam mass): groups of the others, members of the first."""
+    """Products of rational factors in the place of e^(-lam mass): groups of the others, members of
+    the first.
+    """
     x = [F(1, k + 2) for k in range(N)]
     y = [F(k + 1, k + 4) for k in range(N)]
     own, rest = GROUPS[0], GROUPS[1:]

@@ -1,7 +1,9 @@
-"""Hostile files of every format against the readers: `python -m tests.attacks.attack --flips 2000` prints a table.
+"""Hostile files of every format against the readers: `python -m tests.attacks.attack --flips 2000`
+prints a table.
 
-Every file is read by a process with a limit of 5 s and 1 GB (`reader.py`); one process reads many files, and a new one
-takes the place of one that was ended or crashed. The 5 s are those of the processor where the system counts them.
+Every file is read by a process with a limit of 5 s and 1 GB (`reader.py`); one process reads many
+files, and a new one takes the place of one that was ended or crashed. The 5 s are those of the
+processor where the system counts them.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def processor_seconds(pid: int) -> float:
-    """Processor time of a process and of its ended children, or the time of day on systems without /proc."""
+    """Processor time of a process and of its ended children, or the time of day on systems without
+    /proc.
+    """
     stat = Path(f"/proc/{pid}/stat")
     if not stat.exists():
         return time.monotonic()
@@ -160,7 +164,8 @@ def main() -> None:
     parser.add_argument("--format", choices=tuple(SAMPLES), action="append")
     args = parser.parse_args()
     print(
-        f"{'format':24} {'files':>6} {'read':>6} {'refused':>8} {'wrong':>6} {'slowest':>8} {'memory':>8}"
+        f"{'format':24} {'files':>6} {'read':>6} {'refused':>8} {'wrong':>6} {'slowest':>8} "
+        f"{'memory':>8}"
     )
     wrong = []
     reader = Reader()

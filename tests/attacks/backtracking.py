@@ -1,8 +1,9 @@
 """Every regular expression of the package on long texts that repeat a few characters.
 
 `python -m tests.attacks.backtracking` tries them all.
-A pattern whose time is quadratic takes minutes for one of these texts, and an exponential one never ends; a linear one
-takes milliseconds. The test that starts this program ends it after a limit (`tests/patience.py`).
+A pattern whose time is quadratic takes minutes for one of these texts, and an exponential one never
+ends; a linear one takes milliseconds. The test that starts this program ends it after a limit
+(`tests/patience.py`).
 """
 
 import importlib

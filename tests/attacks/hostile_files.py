@@ -1,4 +1,7 @@
-"""Damaged and hostile model files, at least 100 of them. Every one that could run code would leave a file behind."""
+"""Damaged and hostile model files, at least 100 of them.
+
+Every one that could run code would leave a file behind.
+"""
 
 from __future__ import annotations
 
@@ -254,7 +257,9 @@ def _zips() -> Iterator[tuple[str, str, bytes]]:
 
 
 def _bombs() -> Iterator[tuple[str, str, bytes]]:
-    """Small pickles whose values would take for ever to print, hash, multiply or repeat, or overflow the C stack."""
+    """Small pickles whose values would take for ever to print, hash, multiply or repeat, or
+    overflow the C stack.
+    """
 
     def laughs(close: bytes) -> bytes:
         levels = (

@@ -1,7 +1,8 @@
-"""The process that reads hostile files: one door, one path per line, one answer per line, with a limit on its memory.
+"""The process that reads hostile files: one door, one path per line, one answer per line, with a
+limit on its memory.
 
-The answer is JSON: what became of the file ("read", "refused", or what is wrong), and the largest memory of the process
-and its children so far.
+The answer is JSON: what became of the file ("read", "refused", or what is wrong), and the largest
+memory of the process and its children so far.
 """
 
 from __future__ import annotations

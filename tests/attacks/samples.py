@@ -78,7 +78,9 @@ def text_model(suffix: str, folder: Path) -> bytes:
 
 
 def fasttext(folder: Path, **claims: int) -> bytes:
-    """A fastText classifier of four words and two labels; `claims` replace the sizes that the file gives."""
+    """A fastText classifier of four words and two labels; `claims` replace the sizes that the file
+    gives.
+    """
     words = 4
     dim = 3
     bucket = 6
@@ -217,7 +219,9 @@ def flips(data: bytes, count: int) -> Iterator[tuple[str, bytes]]:
 
 
 def hostile(name: str, folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Files of a format that did harm, or were made to do it: bombs, claims, deep nests, and what lies outside."""
+    """Files of a format that did harm, or were made to do it: bombs, claims, deep nests, and what
+    lies outside.
+    """
     found = FOUND / name.removesuffix(" corpus")
     yield from ((path.name, path.read_bytes()) for path in sorted(found.glob("*")))
     if name == "HDF5":

@@ -1,7 +1,8 @@
-"""Hostile files of every format are read or refused in one line, within 5 s and 1 GB, without hang, crash or traceback.
+"""Hostile files of every format are read or refused in one line, within 5 s and 1 GB, without hang,
+crash or traceback.
 
-`ATTACKS=long` makes 100 cuts and 2,000 flips of each file, as `make attack` does every night; otherwise the test is a
-sample of a few seconds.
+`ATTACKS=long` makes 100 cuts and 2,000 flips of each file, as `make attack` does every night;
+otherwise the test is a sample of a few seconds.
 """
 
 from __future__ import annotations

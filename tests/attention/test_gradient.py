@@ -45,7 +45,9 @@ def test_token_scores_are_autodiff(function, problem):
 
 
 def plain_output(model, e, output):
-    """f from embeddings e (..., T_max, d_e), in the precision of e, written once more from Eq. 5 to 9."""
+    """f from embeddings e (..., T_max, d_e), in the precision of e, written once more from Eq. 5 to
+    9.
+    """
     total = np.zeros(e.shape[:-2], e.dtype)
     for i in range(model.K):
         q = e[..., 0, :] @ model.W_q[i].T + model.b_q[i]
@@ -61,7 +63,9 @@ def plain_output(model, e, output):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(3))
 def test_gradient_is_a_central_difference(shape, seed):
-    """Fourth order, extended precision where the machine has it; all T_max rows, [CLS] and padding included."""
+    """Fourth order, extended precision where the machine has it; all T_max rows, [CLS] and padding
+    included.
+    """
     model = make_weights(shape, seed)
     tokens = np.random.default_rng(seed).integers(0, model.D, size=shape.T_max - 1 - seed % 2)
     output = seed % model.C
@@ -110,7 +114,9 @@ def test_gradients_are_linear_over_heads(problem):
 
 @given(problems())
 def test_one_padding_token_has_the_gradient_of_unk(problem):
-    """Padding is [UNK] and not masked: writing the [UNK]s out changes nothing but which rows are the document's."""
+    """Padding is [UNK] and not masked: writing the [UNK]s out changes nothing but which rows are
+    the document's.
+    """
     model, tokens, output = problem
     written_out = [*tokens, *[model.unk] * ((model.T_max or 0) - 1 - len(tokens))]
     assert np.array_equal(gradient(model, tokens, output), gradient(model, written_out, output))
@@ -154,7 +160,9 @@ def test_integrated_gradients_are_complete(problem):
 
 @pytest.mark.parametrize("seed", [4, 7, 8, 34])
 def test_integrated_gradients_where_a_token_takes_over_in_a_ten_thousandth_of_the_path(seed):
-    """Rules that only compare themselves with each other step over such a take-over and agree on a wrong answer."""
+    """Rules that only compare themselves with each other step over such a take-over and agree on a
+    wrong answer.
+    """
     model = make_weights(PRIMES, seed, top_score=1e4)
     rng = np.random.default_rng(seed)
     tokens = rng.integers(2, model.D, size=rng.integers(1, model.T_max)).tolist()

@@ -1,7 +1,8 @@
-"""Every closed form of the classifier in fifty digits: loops over the paper's sums, and derivatives as differences.
+"""Every closed form of the classifier in fifty digits: loops over the paper's sums, and derivatives
+as differences.
 
-Nothing of the library is used but the arrays of the weights. A derivative is a central difference with a step of 1e-15,
-whose error of 1e-30 no float sees.
+Nothing of the library is used but the arrays of the weights. A derivative is a central difference
+with a step of 1e-15, whose error of 1e-30 no float sees.
 """
 
 import mpmath as mp
@@ -184,7 +185,9 @@ def test_integrated_gradients():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_relevance_rule_by_rule(name):
-    """Products halve it, linear maps pass it on in proportion, the softmax by its Jacobian (AttnLRP)."""
+    """Products halve it, linear maps pass it on in proportion, the softmax by its Jacobian
+    (AttnLRP).
+    """
     weights = MODELS[name]
     e = embedded(weights, TOKENS)
     exact = [mp.mpf(0)] * len(TOKENS)
@@ -200,7 +203,8 @@ def test_relevance_rule_by_rule(name):
             key = layer(weights.W_k[i], weights.b_k[i], e[t])
             score = dot(q, key) / mp.sqrt(weights.d_att)
             of_score = score * (of_attention[t] - a[t] * passed)
-            # The product of query and key: half to the key, in proportion to its terms, then through its layer.
+            # The product of query and key: half to the key, in proportion to its terms, then
+            # through its layer.
             for j in range(weights.d_e):
                 column = row(weights.W_k[i][:, j])
                 share = dot(q, column) * e[t][j] / mp.sqrt(weights.d_att) / score

@@ -110,7 +110,9 @@ def test_constant_values_give_the_constant():
 
 
 def test_hard_attention_picks_one_token():
-    """With a logit 1e4 above the rest the prediction is the value of one token, without overflow."""
+    """With a logit 1e4 above the rest the prediction is the value of one token, without
+    overflow.
+    """
     model = AttentionWeights(
         W_e=np.diag([0.0, 0.0, 1e4, 1.0]),
         W_p=np.ones((5, 4)) * [1.0, 0.0, 0.0, 0.0],

@@ -1,4 +1,6 @@
-"""Bags to learn from: the CSV format of the package `mil`, IDX files, and slides of digits whose truth is known."""
+"""Bags to learn from: the CSV format of the package `mil`, IDX files, and slides of digits whose
+truth is known.
+"""
 
 import zipfile
 

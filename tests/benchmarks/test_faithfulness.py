@@ -64,7 +64,9 @@ def test_curves_of_games_are_those_of_masks_one_by_one(number):
 
 @pytest.mark.parametrize("top", [310.0, 800.0, 1600.0, 1e4])
 def test_curves_of_masses_beyond_the_range_of_float64(top):
-    """Each player holds all of the attention until it leaves, also where e^-top is no number any more."""
+    """Each player holds all of the attention until it leaves, also where e^-top is no number any
+    more.
+    """
     game = PooledGame.from_scores([0.0, -top, -2 * top], [1.0, 2.0, 3.0])
     assert deletion_curve(game, [2.0, 1.0, 0.0]).tolist() == [1.0, 2.0, 3.0, 0.0]
 

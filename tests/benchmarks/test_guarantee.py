@@ -1,4 +1,6 @@
-"""The attack by types and its search: they see errors that are planted, and a search repeats itself."""
+"""The attack by types and its search: they see errors that are planted, and a search repeats
+itself.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""Learning curves: the page is that of the stored results, and a size is measured on equal terms."""
+"""Learning curves: the page is that of the stored results, and a size is measured on equal
+terms.
+"""
 
 import numpy as np
 import pytest

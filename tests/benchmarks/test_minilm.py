@@ -1,4 +1,6 @@
-"""The benchmarks on a real transformer, run on a tiny one with random weights: no download, a second or two."""
+"""The benchmarks on a real transformer, run on a tiny one with random weights: no download, a
+second or two.
+"""
 
 import dataclasses
 import json

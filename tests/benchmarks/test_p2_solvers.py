@@ -1,4 +1,6 @@
-"""P2's own solvers: their steps against finite differences, their masses against scipy, and how near they come."""
+"""P2's own solvers: their steps against finite differences, their masses against scipy, and how
+near they come.
+"""
 
 from functools import partial
 
@@ -96,7 +98,9 @@ def test_two_steps_of_sgd_go_down_the_gradient_of_their_batches():
 
 @pytest.mark.parametrize("V", [2, 5, 12])
 def test_the_masses_are_optimal(V):
-    """At the minimum of x^T G x on the simplex the gradient is least, and equal, where x is positive."""
+    """At the minimum of x^T G x on the simplex the gradient is least, and equal, where x is
+    positive.
+    """
     for seed in range(40):
         rng = np.random.default_rng(seed)
         J = rng.normal(size=(V, V)) + rng.normal(size=V) * 2

@@ -1,7 +1,8 @@
 """Measured numbers in the prose of the pages are those of the stored results.
 
-A page marks such a passage, which ends with its section, with `<!-- numbers: NAME -->`. NAME is a function below that
-computes from `benchmarks/results` the sentences or table rows that the passage must contain.
+A page marks such a passage, which ends with its section, with `<!-- numbers: NAME -->`. NAME is a
+function below that computes from `benchmarks/results` the sentences or table rows that the passage
+must contain.
 """
 
 import json
@@ -109,8 +110,10 @@ def accuracy_of_text_models():
 def statements_of_the_papers():
     verdicts = [entry.verdict for paper in PAPERS for entry in statements(paper)]
     yield (
-        f"Of {len(verdicts)} statements, {verdicts.count(HOLDS)} hold as printed, {verdicts.count(CORRECTED)} fail as "
-        f"printed and hold in a corrected form, and {verdicts.count(NOT_CHECKABLE)} cannot be checked by a machine."
+        f"Of {len(verdicts)} statements, {verdicts.count(HOLDS)} hold as printed, "
+        f"{verdicts.count(CORRECTED)} fail as "
+        f"printed and hold in a corrected form, and {verdicts.count(NOT_CHECKABLE)} cannot be "
+        "checked by a machine."
     )
 
 

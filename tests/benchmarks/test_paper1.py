@@ -1,4 +1,6 @@
-"""Helpers of the reproductions of P1, on small inputs; the numbers themselves need the papers' data."""
+"""Helpers of the reproductions of P1, on small inputs; the numbers themselves need the papers'
+data.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -58,7 +60,9 @@ def test_documents_as_text():
 
 @pytest.mark.parametrize("bow", [False, True])
 def test_the_package_converges_to_the_exact_limit(bow):
-    """Without positions a deleted word and [UNK] in its place are the same, as padding fills the gap."""
+    """Without positions a deleted word and [UNK] in its place are the same, as padding fills the
+    gap.
+    """
     weights = random_weights(seed=3, D=17, d_e=7, T_max=13, K=2, d_att=3, d_out=5)
     weights = replace(weights, W_p=np.zeros_like(weights.W_p))
     lime = lime_package(partial(paper1_lime.output, weights), IDS, bow, weights.unk, samples=1500)
@@ -189,7 +193,10 @@ def test_an_epoch_of_whole_reviews_has_each_once_and_similar_lengths_together():
 
 @pytest.mark.slow
 def test_six_layers_train_and_go_on_after_a_kill(tmp_path, monkeypatch):
-    """A run that is interrupted ends with the parameters of one that is not. Two layers and two lengths are enough."""
+    """A run that is interrupted ends with the parameters of one that is not.
+
+    Two layers and two lengths are enough.
+    """
     for name, value in (("WINDOW", 16), ("LENGTHS", (64,)), ("T_MAX", 64)):
         monkeypatch.setattr(layers_model, name, value)
     rng = np.random.default_rng(0)

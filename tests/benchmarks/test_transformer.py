@@ -95,7 +95,9 @@ def test_agrees_with_a_plain_transcription(causal, L, positions, d_h):
 
 
 def test_a_decoder_does_not_look_ahead():
-    """Positions behind the one that is classified have no influence; an encoder's have it, says the transcription."""
+    """Positions behind the one that is classified have no influence; an encoder's have it, says the
+    transcription.
+    """
     params, config = model(causal=True)
     shown = jnp.array([[True, True, True, True, False]])  # classified at the fourth
     slope = jax.jit(jax.grad(lambda e: from_embeddings(params, config, e, shown).sum()))(
@@ -197,7 +199,8 @@ def test_gradients_are_differences():
 
 
 def test_lrp_keeps_values_and_conserves_without_biases_and_attention_scores():
-    """With uniform attention (zero keys) and no biases only linear and passed-through steps are left, each conserving.
+    """With uniform attention (zero keys) and no biases only linear and passed-through steps are
+    left, each conserving.
 
     Half of a product's relevance goes to the attention weights, and dies there.
     """
@@ -208,7 +211,8 @@ def test_lrp_keeps_values_and_conserves_without_biases_and_attention_scores():
     }
     zero["W_k"] = jnp.zeros_like(zero["W_k"])
     params = params | {"layers": zero, "shift": jnp.zeros(6), "b": jnp.zeros(())}
-    # Without the attention block all of f reaches the first token; with it alone half of its part is lost.
+    # Without the attention block all of f reaches the first token; with it alone half of its part
+    # is lost.
     off = params | {"layers": zero | {"W_o": jnp.zeros_like(zero["W_o"])}}
     relevance = transformer_lrp(off, config, IDS[:1])[0]
     assert relevance[0] == pytest.approx(float(forward(off, config, IDS[:1])[0]), rel=1e-3)

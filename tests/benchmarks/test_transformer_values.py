@@ -1,4 +1,6 @@
-"""The comparison of estimates of a transformer's Shapley values, on tiny games and a tiny transformer."""
+"""The comparison of estimates of a transformer's Shapley values, on tiny games and a tiny
+transformer.
+"""
 
 import json
 from types import SimpleNamespace

@@ -80,7 +80,9 @@ HAT_FILE = SHARED / "ham_part1(50words).csv"
 
 @pytest.mark.skipif(not HAT_FILE.is_file(), reason="the Yelp-HAT files are not in ../shared/data")
 def test_the_real_yelp_hat():
-    """One of the four files; all four take a few seconds to parse (1,545 reviews, 4,853 rows, none left out)."""
+    """One of the four files; all four take a few seconds to parse (1,545 reviews, 4,853 rows, none
+    left out).
+    """
     reviews = load_yelp_hat(HAT_FILE)
     assert len(reviews) == 300
     assert [len(review.chosen) for review in reviews] == [3] * 300  # no annotator's row is left out

@@ -15,7 +15,9 @@ TOL = 1e-10
 
 
 def moments_by_size(game, q, tol=1e-10):
-    """Sums over sizes of q_s E[f | s absent] and of q_s E[f 1{j present} | s absent], with f's constant and nobody."""
+    """Sums over sizes of q_s E[f | s absent] and of q_s E[f 1{j present} | s absent], with f's
+    constant and nobody.
+    """
     d = game.d
     sums = centered_moments(game, np.asarray(q)[None], budget(game, tol, plain=True))
     (mean,), present = (np.ldexp(x, game.exponent) for x in sums)
@@ -68,7 +70,9 @@ def test_against_enumeration(kind: str, d: int, H: int) -> None:
 
 @pytest.mark.parametrize("kind", ["unk", "deleted", "empty"])
 def test_each_size_by_itself(kind: str) -> None:
-    """With q a unit vector the moment is that of one size, so a shift of sizes by one cannot pass."""
+    """With q a unit vector the moment is that of one size, so a shift of sizes by one cannot
+    pass.
+    """
     game = make_game(5, 2, kind)
     mean, present = brute_force(game)
     for s in range(6):
@@ -90,7 +94,9 @@ def test_huge_scores(spread: float) -> None:
 
 
 def test_large_games_keep_their_identities() -> None:
-    """The mean over j of E[f 1{j present} | s] is (d-s)/d E[f | s], at a size where enumeration is out of reach."""
+    """The mean over j of E[f 1{j present} | s] is (d-s)/d E[f | s], at a size where enumeration is
+    out of reach.
+    """
     game = make_game(83, 2, "unk")
     by_size = expected_value_by_size(game)
     share = (83 - np.arange(84)) / 83

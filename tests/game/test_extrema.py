@@ -1,4 +1,6 @@
-"""The minimum of a head: rounding in exact arithmetic on constructed worst cases, and the smallest mean."""
+"""The minimum of a head: rounding in exact arithmetic on constructed worst cases, and the smallest
+mean.
+"""
 
 import sys
 from itertools import permutations
@@ -33,8 +35,9 @@ def no_slip(game):
 def test_the_error_of_a_term_in_ball_arithmetic():
     """A light player whose log-mass lies 512 to 600 below a background whose term is zero.
 
-    The difference of the log-masses is rounded by up to 512 ulps there, and everything else adds a few. So the margin
-    of 2 * 2 * 751 ulps is at most six times what is needed, and a tenth of it is not enough.
+    The difference of the log-masses is rounded by up to 512 ulps there, and everything else adds a
+    few. So the margin of 2 * 2 * 751 ulps is at most six times what is needed, and a tenth of it is
+    not enough.
     """
     largest = 0.0
     for seed in range(300):
@@ -63,28 +66,34 @@ def test_a_margin_counts_terms_that_cancel():
 
 
 def test_the_relative_error_has_its_parts():
-    """745 ulps of a rounded difference, 4 of `exp` and one of the product with a value, and d of the sum."""
+    """745 ulps of a rounded difference, 4 of `exp` and one of the product with a value, and d of
+    the sum.
+    """
     assert relative_error(0) >= (745 + 4 + 1) * ULP
     assert relative_error(1000) - relative_error(0) >= 1000 * ULP
 
 
 def test_what_underflows_is_counted():
-    """Each of d masses and products loses at most the smallest normal number; games have up to 10^9 players."""
+    """Each of d masses and products loses at most the smallest normal number; games have up to 10^9
+    players.
+    """
     assert 10**9 * 2 * sys.float_info.min <= EXTREMUM_LOST
     game = PooledGame.from_scores([-744.0], [-1.0], s_background=0.0, v_background=0.0)
     step = all_states(game).at(np.zeros((1, 2), dtype=bool), np.zeros(1), no_slip(game))
     with mpmath.workprec(300):
         exact = -mpmath.exp(-744) / (1 + mpmath.exp(-744))
         assert abs(step.excess[0] - exact) <= step.margin[0]
-    # Here e^-744 has lost half of its last digit, which is far more than the relative error of a normal number.
+    # Here e^-744 has lost half of its last digit, which is far more than the relative error of a
+    # normal number.
     assert abs(step.excess[0] - exact) > 100 * relative_error(1) * abs(exact)
 
 
 def most_that_rounding_costs(gain, error, count):
-    """The largest loss in the sum of the gains when the `count` largest rounded gains are taken, over all true gains.
+    """The largest loss in the sum of the gains when the `count` largest rounded gains are taken,
+    over all true gains.
 
-    The true gains are anywhere within the error of the rounded ones: at the bottom for the chosen players, and at the
-    top for all others.
+    The true gains are anywhere within the error of the rounded ones: at the bottom for the chosen
+    players, and at the top for all others.
     """
     order = np.argsort(-gain, kind="stable")
     chosen = order[:count]
@@ -95,7 +104,9 @@ def most_that_rounding_costs(gain, error, count):
 
 @pytest.mark.parametrize("mode", ["at_most", "exactly"])
 def test_exchanged_players_are_counted(mode):
-    """Gains with errors that overlap: the allowance is between 4/3 and a few times what rounding can cost."""
+    """Gains with errors that overlap: the allowance is between 4/3 and a few times what rounding
+    can cost.
+    """
     ratios = []
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -142,7 +153,9 @@ def test_the_smallest_mean_by_enumeration(background):
 
 
 def test_exactly_some_players_change_sides():
-    """The choice in the log domain, by enumeration, where masses are plain and where they are not."""
+    """The choice in the log domain, by enumeration, where masses are plain and where they are
+    not.
+    """
     for seed in range(10):
         for spread in (3.0, 400.0):
             game = random_game(seed, 6, 2, "replaced+background", spread)

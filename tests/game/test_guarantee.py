@@ -1,7 +1,8 @@
 """|error| <= tol max|f|, or ToleranceError with a tol that works: the violations of 0.1, one by one, then random games.
 
-The oracle is an enumeration in extended precision and ball arithmetic (`benchmarks/guarantee_oracle.py`) that imports
-nothing from the core. `python -m benchmarks.guarantee` runs 100,000 games of the same families.
+The oracle is an enumeration in extended precision and ball arithmetic
+(`benchmarks/guarantee_oracle.py`) that imports nothing from the core. `python -m
+benchmarks.guarantee` runs 100,000 games of the same families.
 """
 
 import re
@@ -113,7 +114,10 @@ def test_v9_wide_ranges():
 
 @pytest.mark.parametrize(("d", "tol"), [(10**4, 1e-12), (10**5, 7e-13)])
 def test_v10_many_equal_players(d, tol):
-    """Equal factors round alike. Banzhaf of player 0 by the binomial distribution of the others, all of mass 1."""
+    """Equal factors round alike.
+
+    Banzhaf of player 0 by the binomial distribution of the others, all of mass 1.
+    """
     s = np.zeros(d)
     v = np.zeros(d)
     s[0] = 11.9

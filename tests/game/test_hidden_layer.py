@@ -1,4 +1,6 @@
-"""One hidden layer after the pooling: against enumeration, and the table of poles against ball arithmetic."""
+"""One hidden layer after the pooling: against enumeration, and the table of poles against ball
+arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +132,9 @@ def entries() -> list[tuple[str, float, EvenEntry]]:
 
 
 def prove(kind: str, R: float, entry: EvenEntry, factor: float = 1.0) -> float:
-    """The bound that ball arithmetic proves for an entry, with all residues multiplied by a factor."""
+    """The bound that ball arithmetic proves for an entry, with all residues multiplied by a
+    factor.
+    """
     pytest.importorskip("flint")
     from proofs_check.links import proved_even_bound
 

@@ -1,4 +1,6 @@
-"""Interaction indices of order two: shapiq's exact computer, and the fits that the faithful ones are defined as."""
+"""Interaction indices of order two: shapiq's exact computer, and the fits that the faithful ones
+are defined as.
+"""
 
 import itertools
 import math
@@ -16,7 +18,9 @@ GAMES = {name: game for name, game in games().items() if 3 <= game.d <= 9}
 
 
 def fit(game, index):
-    """The best approximation of order two: least squares over all coalitions, or as KernelSHAP weights them."""
+    """The best approximation of order two: least squares over all coalitions, or as KernelSHAP
+    weights them.
+    """
     d = game.d
     masks = enumeration.coalitions(d)
     f = enumeration.values(game).astype(float)

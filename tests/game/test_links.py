@@ -1,4 +1,6 @@
-"""Values of a function of the prediction: poles, the rule for a sector, the bound in p, and games by enumeration."""
+"""Values of a function of the prediction: poles, the rule for a sector, the bound in p, and games
+by enumeration.
+"""
 
 import math
 import warnings
@@ -56,7 +58,7 @@ def random_game(seed, d, kind, reach=3.0, spread=1.0):
     return PooledGame.from_scores(s, v, bias=0.1, **more)
 
 
-# --- poles ----------------------------------------------------------------------------------------------------------
+# --- poles ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("i", range(len(RANGES)))
@@ -96,7 +98,9 @@ def test_poles_keep_their_error(name, lo, hi, error):
 
 
 def test_the_error_of_a_ring_is_used_up():
-    """In fifty digits at 101 points: between a half and all of the stated error of eight pairs of poles."""
+    """In fifty digits at 101 points: between a half and all of the stated error of eight pairs of
+    poles.
+    """
     poles = LINKS["exp"].poles(-0.1, 0.2, 1e-11)
     worst = mpmath.mpf(0)
     with mpmath.workdps(50):
@@ -113,11 +117,12 @@ def test_the_error_of_a_ring_is_used_up():
 @pytest.mark.parametrize("error", [1e-4, 1e-8, 1e-12])
 @pytest.mark.parametrize(("lo", "hi"), [(-0.1, 0.2), (-1.0, 1.0), (-3.0, 2.0)])
 def test_both_parts_of_the_error_of_a_ring_are_counted(lo, hi, error):
-    """The derivation in fifty digits, because a ring is chosen whose bound is small, so that a part that is missing
-    only leads to another ring, whose error is below the wrong bound as well.
+    """The derivation in fifty digits, because a ring is chosen whose bound is small, so that a part
+    that is missing only leads to another ring, whose error is below the wrong bound as well.
 
-    With g(z) = e^z - e^m = sum_k a_k (z - m)^k and |a_k| <= G / r^k, the poles give every power k < n with a relative
-    error of x^n / (1 - x^n), together at most G x^n / ((1 - x) (1 - x^n)), and miss the powers from n on.
+    With g(z) = e^z - e^m = sum_k a_k (z - m)^k and |a_k| <= G / r^k, the poles give every power
+    k < n with a relative error of x^n / (1 - x^n), together at most G x^n / ((1 - x) (1 - x^n)),
+    and miss the powers from n on.
     """
     poles = LINKS["exp"].poles(lo, hi, error)
     n = 2 * len(poles.z)
@@ -142,14 +147,16 @@ def test_a_range_beyond_the_table_is_refused_and_named():
         shapley(game.through("sigmoid"))
 
 
-# --- the rule for a sector, and the bound in p --------------------------------------------------------------------
+# --- the rule for a sector, and the bound in p ----------------------------------------------------
 
 
 @pytest.mark.parametrize("eps", [1e-3, 1e-8, 1e-12, EPS_MIN])
 @pytest.mark.parametrize("log_range", [0.3, 4.0, 40.0, 300.0])
 @pytest.mark.parametrize("angle", [0.0, 0.4, 1.0, 1.4, 1.53])
 def test_the_rule_for_a_sector_keeps_its_word(angle, log_range, eps):
-    """On its boundary, where |w sum - 1| is largest by the maximum principle, and within the rounding of this sum."""
+    """On its boundary, where |w sum - 1| is largest by the maximum principle, and within the
+    rounding of this sum.
+    """
     segments = sector_segments(log_range, eps, angle)
     ray = np.linspace(0.0, log_range, 60)
     side = np.log(1 + 1j * np.tan(angle) * np.linspace(0, 1, 20))
@@ -203,7 +210,9 @@ def test_complex_terms_stay_below_their_bound(kind):
 
 
 def test_players_whose_factors_cancel_are_not_divided_by(monkeypatch):
-    """One player that dominates, at nodes where p x + (1 - p) y is nearly 0: the values are right all the same."""
+    """One player that dominates, at nodes where p x + (1 - p) y is nearly 0: the values are right
+    all the same.
+    """
     game = PooledGame.from_scores(
         [3.0, 0.0, 0.1], [9.0, -2.0, 1.0], [3.0, 0.0, 0.0], [-9.0, 1.0, 0.0]
     ).through("sigmoid")
@@ -224,7 +233,7 @@ def test_players_whose_factors_cancel_are_not_divided_by(monkeypatch):
     )
 
 
-# --- games by enumeration --------------------------------------------------------------------------------------------
+# --- games by enumeration -------------------------------------------------------------------------
 
 
 @at_least(60)
@@ -232,7 +241,9 @@ def test_players_whose_factors_cancel_are_not_divided_by(monkeypatch):
     ["shapley", "banzhaf", "by size", "interactions", "lime", "owen", "semivalue", "index", "beta shapley"]
 ))  # fmt: skip
 def test_random_linked_games(seed, k, what):
-    """Families of the attack, ranges up to 60, against balls: within, or refused with a tol that works."""
+    """Families of the attack, ranges up to 60, against balls: within, or refused with a tol that
+    works.
+    """
     question, trial, arguments = random_question(seed, k, what, "links")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,6 @@
-"""Shapley values from random orders: against enumeration, with standard errors of the stated size."""
+"""Shapley values from random orders: against enumeration, with standard errors of the stated
+size.
+"""
 
 from __future__ import annotations
 
@@ -70,9 +72,11 @@ def test_few_players_are_enumerated() -> None:
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_the_standard_errors_have_the_stated_size(heads: int) -> None:
-    """Over 60 games, the errors in units of the standard error have mean 0 and standard deviation 1.
+    """Over 60 games, the errors in units of the standard error have mean 0 and standard deviation
+    1.
 
-    Of 300 errors, of which those of one game depend on each other, the standard deviation is known to 8% or so.
+    Of 300 errors, of which those of one game depend on each other, the standard deviation is known
+    to 8% or so.
     """
     scaled = []
     for seed in range(60):

@@ -25,7 +25,8 @@ def scale(game):
 def test_all_orders(kind, groups):
     game = random_game(3, 6, 2, kind, 4.0, bias=0.3, empty_value=0.7)
     exact = enumeration.owen_by_orders(game, groups)
-    # 720 orders are added up one after the other; where long double is float64 that is more than 1e-15.
+    # 720 orders are added up one after the other; where long double is float64 that is more than
+    # 1e-15.
     rounding = 720 * float(np.finfo(enumeration.LD).eps)
     assert np.abs(exact - enumeration.owen(game, groups)).max() <= max(1e-15, rounding)
     assert np.abs(owen(game, groups) - exact).max() <= 1e-10 * scale(game)

@@ -41,7 +41,9 @@ def all_masks(d):
 
 
 def condition(model, players):
-    """How much `value` amplifies rounding: the softmax, and the digits that leaving the log domain may cost."""
+    """How much `value` amplifies rounding: the softmax, and the digits that leaving the log domain
+    may cost.
+    """
     top = np.maximum(np.maximum(players.s, players.s_absent).max(axis=1), players.s_background)
     a, b, c0 = (np.exp(s.T - top) for s in (players.s, players.s_absent, players.s_background))
     least, most = (c0 + choose(a, b).sum(axis=0) for choose in (np.minimum, np.maximum))

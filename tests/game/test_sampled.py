@@ -1,4 +1,6 @@
-"""Shapley values from sampled coalitions: unbiased, efficient, with standard errors that are true."""
+"""Shapley values from sampled coalitions: unbiased, efficient, with standard errors that are
+true.
+"""
 
 import numpy as np
 import pytest
@@ -32,7 +34,9 @@ def test_the_values_add_up_at_every_budget(calls, method, made):
 
 
 class Rough:
-    """A smooth function of the presence of 10 players, with interactions of every order; no pooled game."""
+    """A smooth function of the presence of 10 players, with interactions of every order; no pooled
+    game.
+    """
 
     d = 10
 
@@ -73,7 +77,9 @@ def test_all_coalitions_are_evaluated_where_they_fit_in_the_budget():
 
 
 def test_coalitions_have_the_weights_of_the_definition():
-    """Weighted by W, the mean over many coalitions and their complements is the Shapley value without the two ends."""
+    """Weighted by W, the mean over many coalitions and their complements is the Shapley value
+    without the two ends.
+    """
     chosen, weights = _pairs(np.random.default_rng(0), 200_000, 5)
     assert np.allclose(weights.sum(axis=1), 0) and np.allclose(
         np.square(weights).sum(axis=1).std(), 0
@@ -139,7 +145,9 @@ def six_heads(d, seed=0):
 
 @pytest.mark.slow  # hundreds of fits
 def test_a_fitted_head_shrinks_the_variance_of_probabilities():
-    """Against enumeration: no bias, an honest standard error, and far less variance than plain orders."""
+    """Against enumeration: no bias, an honest standard error, and far less variance than plain
+    orders.
+    """
     game = six_heads(10)
     exact = enumeration.shapley(Probability(game))
     plain, ours = (

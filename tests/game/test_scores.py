@@ -1,4 +1,6 @@
-"""Scores of units against the formula written out, and predictions that take sequences in every class."""
+"""Scores of units against the formula written out, and predictions that take sequences in every
+class.
+"""
 
 from pathlib import Path
 

@@ -31,7 +31,9 @@ def error(game, ours, exact):
 
 
 def beta_sizes(d, alpha, beta):
-    """Kwon and Zou (2022): n w(j) / C(n-1, j-1)-weights as probabilities of |S| = s = j - 1, for Beta(alpha, beta)."""
+    """Kwon and Zou (2022): n w(j) / C(n-1, j-1)-weights as probabilities of |S| = s = j - 1, for
+    Beta(alpha, beta).
+    """
 
     def log_beta(a, b):
         return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)

@@ -1,4 +1,6 @@
-"""Shapley values, Banzhaf values, interactions: enumeration, the axioms, and the peers' own exact computers."""
+"""Shapley values, Banzhaf values, interactions: enumeration, the axioms, and the peers' own exact
+computers.
+"""
 
 import numpy as np
 import pytest
@@ -74,7 +76,9 @@ def test_a_worse_rule_is_seen(monkeypatch):
 
 
 class ExactNodes(Density):
-    """A density with as many nodes on the whole of [0, 1] as are exact for polynomials of the game's degree."""
+    """A density with as many nodes on the whole of [0, 1] as are exact for polynomials of the
+    game's degree.
+    """
 
     def batches(self, terms, allowed, differences=True):
         p, w = legendre_rule((terms.factor.shape[2] + self.degree + 1) // 2)
@@ -85,7 +89,9 @@ class ExactNodes(Density):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("d", [40, 151, 400])
 def test_node_count_is_enough_for_large_games(kind, d):
-    """At sizes that cannot be enumerated: the bound's node count against the ceil(d/2) nodes that are exact."""
+    """At sizes that cannot be enumerated: the bound's node count against the ceil(d/2) nodes that
+    are exact.
+    """
     game = random_game(d, d, 2, kind, 6.0, offset=1.0)
     exact = evaluate(game, ExactNodes(((1, 0, 0),)), FIRST, 1e-12)
     allowed = guaranteed_error(game, 1e-11) + guaranteed_error(game, 1e-12)
@@ -130,7 +136,9 @@ def test_null_player_gets_exactly_nothing():
 
 
 def test_tiny_attribution_keeps_its_digits():
-    """A player of mass 1e-12: its Shapley value is about 1e-12 and right to five digits, not noise."""
+    """A player of mass 1e-12: its Shapley value is about 1e-12 and right to five digits, not
+    noise.
+    """
     game = PooledGame.from_scores(
         [0.0, 0.3, -27.6, 0.1], [1.0, -2.0, 3.0, 0.5], s_background=0.0, v_background=0.0
     )
@@ -232,7 +240,7 @@ def test_the_smallest_possible_tol_is_possible():
     assert shapley(game, 1.1 * smallest) == pytest.approx(shapley(game, 1e-10), abs=1e-9)
 
 
-# --- peers ---------------------------------------------------------------------------------------------------------
+# --- peers ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["deleted", "replaced+background"])

@@ -1,4 +1,6 @@
-"""Games with a function after the pooling: values of coalitions and along orders, against loops over the coalitions."""
+"""Games with a function after the pooling: values of coalitions and along orders, against loops
+over the coalitions.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ H = 2
 
 
 def random_scores(seed: int, replaced: bool, background: bool) -> PooledScores:
-    """Scores of seven players under two heads, whose five value rows belong to three pooled numbers."""
+    """Scores of seven players under two heads, whose five value rows belong to three pooled
+    numbers.
+    """
     rng = np.random.default_rng(seed)
     rows = 5
     absent = {}
@@ -85,7 +89,9 @@ def test_a_direction_of_the_pooled_vector_is_a_pooled_game() -> None:
 
 
 def test_a_heavy_player_leaves_the_digits_of_the_light_ones() -> None:
-    """After a player that outweighs all others by e^60 is replaced, the light ones count in full."""
+    """After a player that outweighs all others by e^60 is replaced, the light ones count in
+    full.
+    """
     s = np.array([[60.0, 0.0, 0.5]])
     scores = PooledScores(
         s=s,

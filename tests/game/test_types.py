@@ -1,7 +1,9 @@
-"""Games of few types of players: the oracle that counts them, and the values of the library against it.
+"""Games of few types of players: the oracle that counts them, and the values of the library against
+it.
 
-`benchmarks/guarantee_types.py` reaches thousands of players. For few players it must agree with the enumeration of all
-coalitions (`benchmarks/guarantee_oracle.py`), which shares no formula with it but the link's.
+`benchmarks/guarantee_types.py` reaches thousands of players. For few players it must agree with the
+enumeration of all coalitions (`benchmarks/guarantee_oracle.py`), which shares no formula with it
+but the link's.
 """
 
 import numpy as np
@@ -50,7 +52,9 @@ def small_game(rng):
 
 
 def by_enumeration(what, game, link, settings):
-    """All numbers of an answer, as balls, from the definition: a weighted sum over all coalitions for each."""
+    """All numbers of an answer, as balls, from the definition: a weighted sum over all coalitions
+    for each.
+    """
     if link is None:
         values = guarantee_oracle.ball_values(game)
     else:

@@ -1,4 +1,6 @@
-"""Training on bags: the forward pass against loops, padding, masks, early stopping, and scikit-learn's habits."""
+"""Training on bags: the forward pass against loops, padding, masks, early stopping, and
+scikit-learn's habits.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,6 @@
-"""From texts to batches: padding, windows, random [UNK]s, and rows of any length without positions."""
+"""From texts to batches: padding, windows, random [UNK]s, and rows of any length without
+positions.
+"""
 
 from dataclasses import replace
 
@@ -83,7 +85,8 @@ def test_unknown_words_take_all_their_occurrences_with_them():
     for row, words in zip(lost, whole[:, 1:], strict=True):
         for word in set(words.tolist()):
             assert len(set(row[words == word].tolist())) == 1
-    # Rates are uniform in [0, 1]: half of the words on average, and no word is lost more often than others.
+    # Rates are uniform in [0, 1]: half of the words on average, and no word is lost more often than
+    # others.
     assert 0.4 < lost.mean() < 0.6
     by_word = [lost[whole[:, 1:] == word].mean() for word in range(2, 32)]
     assert max(by_word) - min(by_word) < 0.35

@@ -1,4 +1,6 @@
-"""Batches on a device against the core, their derivatives, and the programs as they are lowered for CUDA and TPU."""
+"""Batches on a device against the core, their derivatives, and the programs as they are lowered for
+CUDA and TPU.
+"""
 
 import re
 from functools import partial
@@ -49,7 +51,9 @@ def test_predictions_and_gradients(name, dtype, tolerance):
 
 
 def table_of_games(head_count):
-    """The games with known properties that have this many heads and a range that float32 could hold."""
+    """The games with known properties that have this many heads and a range that float32 could
+    hold.
+    """
     selected = []
     for name, game in games().items():
         wide = "1e4" in name or name in ("one player holds all", "masses 1e-300")
@@ -133,7 +137,9 @@ def test_bad_batches():
 
 
 def programs(dtype):
-    """Every function that the device module and the trainer compile: (jitted function, arguments) by name."""
+    """Every function that the device module and the trainer compile: (jitted function, arguments)
+    by name.
+    """
     model = MODELS["positions"]
     tables = device.device_tables(model, dtype)
     ids = device.padded_ids(model, DOCUMENTS)

@@ -1,4 +1,6 @@
-"""`AttentionTextClassifier` is an estimator of scikit-learn: its checks, its tools, and what is our own."""
+"""`AttentionTextClassifier` is an estimator of scikit-learn: its checks, its tools, and what is our
+own.
+"""
 
 import pickle
 import re
@@ -44,7 +46,8 @@ def fitted():
 
 
 with warnings.catch_warnings():
-    # scikit-learn warns that it cannot make texts up for its other checks; the tests below repeat them with texts.
+    # scikit-learn warns that it cannot make texts up for its other checks; the tests below repeat
+    # them with texts.
     warnings.simplefilter("ignore", SkipTestWarning)
     every_check = estimator_checks.parametrize_with_checks([AttentionTextClassifier()])
 

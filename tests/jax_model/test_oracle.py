@@ -1,7 +1,9 @@
-"""Every closed form against the twin, by hypothesis: autodiff for derivatives, enumeration for games.
+"""Every closed form against the twin, by hypothesis: autodiff for derivatives, enumeration for
+games.
 
-The twin is `jax_model/witness`, written from the definitions in the papers' own words; it shares no formula with the
-core. `KEPT` holds every edge case by name, and is where an example that once failed belongs.
+The twin is `jax_model/witness`, written from the definitions in the papers' own words; it shares no
+formula with the core. `KEPT` holds every edge case by name, and is where an example that once
+failed belongs.
 """
 
 import dataclasses
@@ -119,14 +121,16 @@ def game_of(question):
 
 
 def at_its_tol(function, game, **settings):
-    """What a function says of a game, and with which tolerance: the default, or where float64 cannot keep it (values
-    that cancel in every coalition) the one that the error names, which has to work.
+    """What a function says of a game, and with which tolerance: the default, or where float64
+    cannot keep it (values that cancel in every coalition) the one that the error names, which has
+    to work.
     """
     try:
         return function(game, tol=QUADRATURE, **settings), QUADRATURE
     except ToleranceError as error:
         tol = float(str(error).rsplit(" ", 1)[1])
-    # A tolerance is relative to the largest value, and a probability can be next to nothing in every coalition.
+    # A tolerance is relative to the largest value, and a probability can be next to nothing in
+    # every coalition.
     if isinstance(game, PooledGame):
         size = 1.0
     else:
@@ -159,7 +163,8 @@ def questions(draw, link="identity", **options):
     return Question(weights, tokens, output, players, absent, link)
 
 
-# Narrower kernels leave float64, see `coalitions.Ridge`; tests/lime/test_guarantee.py has them, with more digits.
+# Narrower kernels leave float64, see `coalitions.Ridge`; tests/lime/test_guarantee.py has them,
+# with more digits.
 LIME_SETTINGS = st.fixed_dictionaries(
     {
         "kernel_width": st.sampled_from([25.0, 40.0, np.inf]),
@@ -293,7 +298,9 @@ def test_slalom_is_the_twin(drawn):
 
 @given(slaloms(scores=(1.0, 4.0, 0.0), background=False))
 def test_recovered_slalom_is_the_twin(drawn):
-    """Recovered from outputs of the twin, not of the core, and asked for a sequence that was not among them."""
+    """Recovered from outputs of the twin, not of the core, and asked for a sequence that was not
+    among them.
+    """
     slalom, tokens, _ = drawn
 
     def black_box(sequences):
@@ -301,8 +308,8 @@ def test_recovered_slalom_is_the_twin(drawn):
         return f[:, 0] if slalom.v.ndim == 1 else f
 
     recovered = slalom_recover(black_box, slalom.ids)
-    # A pair shows importances that are at most 8 apart: e^8 times the rounding of its output, over the distance of the
-    # two values, which is at least half of the largest one.
+    # A pair shows importances that are at most 8 apart: e^8 times the rounding of its output, over
+    # the distance of the two values, which is at least half of the largest one.
     apart = np.ptp(slalom.v, axis=0).max() / 2
     size = np.abs(slalom.v).max()
     expected = np.asarray(witness.forward(*padded(slalom, tokens)))
@@ -313,7 +320,9 @@ def test_recovered_slalom_is_the_twin(drawn):
 
 @given(problem=problems(shapes=ONE_HEAD, min_size=1))
 def test_slalom_of_one_head_is_the_twin(problem):
-    """One head without positions is a SLALOM: what is read off predicts what the naive model predicts."""
+    """One head without positions is a SLALOM: what is read off predicts what the naive model
+    predicts.
+    """
     weights, tokens, _ = problem
     weights = dataclasses.replace(
         weights, W_p=None if weights.W_p is None else np.zeros_like(weights.W_p)

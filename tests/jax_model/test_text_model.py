@@ -48,7 +48,9 @@ def test_the_collapsed_forward_is_the_naive_one(C, T_max):
 
 @pytest.mark.parametrize("C", [1, 5])
 def test_what_is_no_token_changes_nothing(C):
-    """Documents of several lengths in one batch, against the witness on each alone; gradients as well."""
+    """Documents of several lengths in one batch, against the witness on each alone; gradients as
+    well.
+    """
     rng = np.random.default_rng(0)
     params = params_from_weights(
         random_weights(0, D=17, d_e=7, T_max=None, K=2, d_att=3, d_out=5, C=C, biases=True)

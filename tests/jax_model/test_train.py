@@ -45,7 +45,8 @@ FLAGS = {
 }
 FLAGS |= {"positions": "sinusoidal", "unk_start": 0.0, "refit": "none"}
 CONFIG = Config(**FLAGS, learning_rate=0.02, patience=9)
-# Two runs whose sums are taken in another order: float32 rounding, amplified by a dozen steps of AdamW.
+# Two runs whose sums are taken in another order: float32 rounding, amplified by a dozen steps of
+# AdamW.
 ANOTHER_ORDER = 1e-3
 
 
@@ -98,7 +99,8 @@ def test_a_run_learns_and_stops_early(positions):
         "positive",
         "negative",
     ]
-    # Reported numbers are those of the weights that are handed back, the averaged ones of the best epoch.
+    # Reported numbers are those of the weights that are handed back, the averaged ones of the best
+    # epoch.
     logits = result.model.predict_logits(split.held_out.texts)[:, 0]
     signed = np.where(split.held_out.labels == 1, 1, -1) * logits
     np.testing.assert_allclose(np.logaddexp(0, -signed).mean(), best["validation_loss"], rtol=1e-5)
@@ -109,7 +111,8 @@ def test_a_run_learns_and_stops_early(positions):
         )
     scores = result.model.card["held_out"]
     assert scores["accuracy"] == pytest.approx(np.mean(signed > 0)) and scores["texts"] == 24
-    # Without a mistake among 24 texts, the fitted probabilities promise about one in 26 (`fit_temperature`).
+    # Without a mistake among 24 texts, the fitted probabilities promise about one in 26
+    # (`fit_temperature`).
     assert scores["accuracy"] < 1 or scores["loss"] == pytest.approx(-np.log(25 / 26), rel=0.1)
 
 
@@ -232,7 +235,9 @@ def test_once_more_on_all_texts_also_after_a_kill(tmp_path):
 
 
 def test_balanced_classes_help_the_rare_one():
-    """Both classes share their words, and two texts in three of those with "odd" are common ones."""
+    """Both classes share their words, and two texts in three of those with "odd" are common
+    ones.
+    """
     rng = np.random.default_rng(0)
     texts = []
     labels = []
@@ -337,7 +342,8 @@ def test_checkpoints_that_do_not_fit(tmp_path):
         train(unfinished, renamed, "cpu", path, resume=True)
 
 
-# Runs in processes of their own. `KILL` names a moment; the process ends itself there as `kill -9` would.
+# Runs in processes of their own. `KILL` names a moment; the process ends itself there as `kill -9`
+# would.
 SCRIPT = """
 import os, signal, sys
 import jax_model.training.loop
@@ -404,7 +410,9 @@ def flags_of(data, out):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A folder with `whole.npz` from an undisturbed run and `killed.checkpoint` from one killed in its second epoch."""
+    """A folder with `whole.npz` from an undisturbed run and `killed.checkpoint` from one killed in
+    its second epoch.
+    """
     folder = tmp_path_factory.mktemp("runs")
     data = write_reviews(folder / "aclImdb", tiny_reviews())
     killed = [*flags_of(data, folder / "killed.npz"), "--checkpoint-steps", "2"]
@@ -493,7 +501,9 @@ def test_a_slice_of_imdb():
 
 
 def test_the_bias_starts_at_the_shares_of_the_classes():
-    """Otherwise the attention of a model without positions learns them first, from [CLS], and may stay there."""
+    """Otherwise the attention of a model without positions learns them first, from [CLS], and may
+    stay there.
+    """
     split = split_stratified(three_topics((60, 30, 10)), 0.1)
     shares = np.bincount(split.training.labels) / len(split.training.labels)
     for config, expected in (

@@ -68,7 +68,10 @@ def test_parameters_are_checked_on_their_way_to_weights():
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_one_dtype_from_end_to_end(dtype):
-    """Strict promotion: JAX refuses to mix dtypes instead of choosing one. Tracing is enough to see it."""
+    """Strict promotion: JAX refuses to mix dtypes instead of choosing one.
+
+    Tracing is enough to see it.
+    """
     params = params_from_weights(MODEL, dtype)
     ids = oracle.pad_ids([3, 5, 8], MODEL.T_max, MODEL.cls, MODEL.unk)
     with jax.numpy_dtype_promotion("strict"):
@@ -128,7 +131,9 @@ def test_pad_ids():
 
 
 def test_parameters_can_be_trained():
-    """One gradient step on every array lowers a loss; then the NumPy core agrees with the result."""
+    """One gradient step on every array lowers a loss; then the NumPy core agrees with the
+    result.
+    """
     params, ids = twin(MODEL, [5, 8, 3])
 
     def loss(p):

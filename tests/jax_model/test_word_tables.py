@@ -1,4 +1,6 @@
-"""The table model: its loss and derivatives, the words that it counts, its baseline, and how settings are chosen."""
+"""The table model: its loss and derivatives, the words that it counts, its baseline, and how
+settings are chosen.
+"""
 
 import numpy as np
 import pytest

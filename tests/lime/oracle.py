@@ -1,4 +1,6 @@
-"""LIME's limit and a game's values in as many digits as they need: mpmath, all coalitions, normal equations."""
+"""LIME's limit and a game's values in as many digits as they need: mpmath, all coalitions, normal
+equations.
+"""
 
 from itertools import product
 from math import comb, isinf, log10
@@ -37,7 +39,9 @@ def kernel(s, d, kernel_width):
 
 
 def lime(game, kernel_width=25.0, ridge=1.0, num_samples=5000, features=None):
-    """(coef (d,), intercept, max|f|) as floats, from a weighted ridge regression over all 2^d coalitions."""
+    """(coef (d,), intercept, max|f|) as floats, from a weighted ridge regression over all 2^d
+    coalitions.
+    """
     d = game.d
     # The weights that count are the three largest: digits for their ratios, in a determinant.
     sizes = np.arange(min(3, d + 1)) / d

@@ -1,4 +1,6 @@
-"""The lime package with every default, on the shipped model's probabilities: its runs scatter about the limit."""
+"""The lime package with every default, on the shipped model's probabilities: its runs scatter about
+the limit.
+"""
 
 import warnings
 
@@ -12,7 +14,8 @@ pytest.importorskip("lime", reason="pip install lime")
 
 from benchmarks.lime_defaults import TEXTS, package_runs, word_game
 
-# Some thirty numbers, each the mean of RUNS: seven standard errors is a chance of about 1e-3 each (Student).
+# Some thirty numbers, each the mean of RUNS: seven standard errors is a chance of about 1e-3 each
+# (Student).
 RUNS = 5
 STANDARD_ERRORS = 7.0
 
@@ -32,7 +35,9 @@ def test_the_limit_is_that_of_the_package_with_its_defaults(text):
 
 
 def test_the_whole_is_the_probability_of_the_model():
-    """What the game says of everybody and of nobody is `predict_proba` of the text and of no text."""
+    """What the game says of everybody and of nobody is `predict_proba` of the text and of no
+    text.
+    """
     model = load_demo_model()
     for text in TEXTS[:5]:
         game, words = word_game(model, text)

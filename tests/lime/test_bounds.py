@@ -18,7 +18,9 @@ from attn_closed_form.lime.rules import ladder
 @pytest.mark.parametrize("width", [25.0, 20.0])
 @pytest.mark.parametrize(("d", "k"), [(1, 1), (2, 2), (5, 5), (5, 3), (6, 1)])
 def test_an_error_of_every_value_is_multiplied_by_no_more_than_the_factor(d, k, width, ridge):
-    """The regression over all coalitions is linear in the values: the sum of the moduli of its row is the worst."""
+    """The regression over all coalitions is linear in the values: the sum of the moduli of its row
+    is the worst.
+    """
     n = 50
     masks = np.array(
         [[j not in a for j in range(d)] for s in range(d + 1) for a in combinations(range(d), s)]
@@ -56,7 +58,9 @@ def test_what_the_rounding_of_a_sum_over_nodes_is_multiplied_by(d, width):
 
 @pytest.mark.parametrize("width", [25.0, 60.0, 4.0])
 def test_the_rounding_of_the_mean_size(width):
-    """The distance of w from the heaviest size, in rational numbers: its error is relative to the mean distance."""
+    """The distance of w from the heaviest size, in rational numbers: its error is relative to the
+    mean distance.
+    """
     worst = 0.0
     for d in range(5, 40):
         settings = Settings(width, 1.0, 5000)

@@ -82,7 +82,9 @@ def test_a_plan_that_fails_after_all_does_not_start_an_expensive_recursion(monke
 
 
 def test_sums_that_take_too_long_are_not_started(monkeypatch):
-    """100,000 replaced words have short rules, whose cost is known when the sums are about to begin."""
+    """100,000 replaced words have short rules, whose cost is known when the sums are about to
+    begin.
+    """
     monkeypatch.setattr(costs, "MOST_SECONDS", 1e-3)
     monkeypatch.setattr("attn_closed_form.lime.limit.moments_by_rule", None)
     with pytest.raises(CostError):

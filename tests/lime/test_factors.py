@@ -1,4 +1,6 @@
-"""The factors by which LIME's regression and its rules multiply errors, each against a case that reaches it."""
+"""The factors by which LIME's regression and its rules multiply errors, each against a case that
+reaches it.
+"""
 
 import numpy as np
 import pytest
@@ -10,8 +12,8 @@ from attn_closed_form.lime.moments import allowed_error, moments_of_sums
 from attn_closed_form.lime.regression import Known, Moments, regression
 from attn_closed_form.lime.rules import LOG_PRESENT
 
-# The largest ratio of the factor to what these cases reach. With some of the features the mean of their moments is
-# bounded by the largest of them, which is up to four times as much.
+# The largest ratio of the factor to what these cases reach. With some of the features the mean of
+# their moments is bounded by the largest of them, which is up to four times as much.
 CASES = [(5, 5, 25.0, 1.9), (40, 40, 25.0, 1.9), (5, 3, 25.0, 4.0), (12, 1, 60.0, 4.0)]
 
 
@@ -22,7 +24,9 @@ def change(fit, moments):
 
 
 def test_a_player_that_is_present_multiplies_the_bound_by_the_largest_p():
-    """p on the ellipse around [0, 1] is at most (1 + cosh theta) / 2 in modulus, at its right end."""
+    """p on the ellipse around [0, 1] is at most (1 + cosh theta) / 2 in modulus, at its right
+    end.
+    """
     p = 0.5 + 0.5 * np.cosh(THETA[:, None] + 1j * np.linspace(0, 2 * np.pi, 101))
     np.testing.assert_allclose(np.exp(LOG_PRESENT), np.abs(p).max(axis=1), rtol=1e-12)
 
@@ -37,7 +41,9 @@ def test_a_change_of_the_empty_coalition(d, k, width, ratio):
 
 @pytest.mark.parametrize(("d", "k", "width", "ratio"), CASES)
 def test_independent_errors_of_the_moments(d, k, width, ratio):
-    """Errors of 1 of E[pi f'] and of -1 of every E[pi (1 - W_j) f'], or all but one, and of the opposite signs."""
+    """Errors of 1 of E[pi f'] and of -1 of every E[pi (1 - W_j) f'], or all but one, and of the
+    opposite signs.
+    """
     fit = regression(d, Settings(width, 1.0, 50), k)
     known = Known(above=0.0, nobody=0.0, base=0.0, exponent=0)
     reached = []
@@ -52,7 +58,9 @@ def test_independent_errors_of_the_moments(d, k, width, ratio):
 
 
 def test_the_error_of_the_rule_is_that_of_a_result():
-    """The allowed error of every moment, times the factor to a result, is the rule's share of the caller's tol."""
+    """The allowed error of every moment, times the factor to a result, is the rule's share of the
+    caller's tol.
+    """
     fit = regression(6, Settings(25.0, 1.0, 50), 6)
     goal = Budget(eps=1e-12, p_error=3e-11, scale=1.0, spread=1.0, precise=False, amplification=7.0)
     assert allowed_error(goal, fit) * fit.moment_factor() == pytest.approx(

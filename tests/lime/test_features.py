@@ -1,4 +1,6 @@
-"""The choice of features: the rule of the lime package, by exhaustive fits and by the package itself."""
+"""The choice of features: the rule of the lime package, by exhaustive fits and by the package
+itself.
+"""
 
 from itertools import combinations
 from math import comb
@@ -63,7 +65,9 @@ def test_the_largest_coefficients():
 
 
 def torn(count):
-    """A game of which forward selection and the largest coefficients list `count` features differently."""
+    """A game of which forward selection and the largest coefficients list `count` features
+    differently.
+    """
     for seed in range(200):
         game = score_game(8, kind="deleted", spread=2.5, seed=seed)
         if forward(game, count) != strongest(game, count, 0.01):
@@ -80,7 +84,9 @@ def test_six_are_chosen_one_by_one_and_seven_are_not():
 
 @pytest.mark.parametrize("other", [0.5, 0.02, 0.005])
 def test_the_ridge_of_the_choice_is_a_hundredth(other):
-    """With few samples the ridge decides between players: the order changes between 0.01 and another."""
+    """With few samples the ridge decides between players: the order changes between 0.01 and
+    another.
+    """
     for seed in range(1000):
         game = score_game(8, kind="unk", spread=2.0, seed=seed)
         if strongest(game, 8, 0.01, 20) != strongest(game, 8, other, 20):
@@ -95,7 +101,8 @@ def test_the_package_itself():
     masks, w, f = rows(game := torn(6))
     base = lime_base.LimeBase(lambda distances: distances)
     for count in (5, 6, 7, 8):
-        # Weights as they are: n rows of weight 1/n are what the package's sums over rows converge to.
+        # Weights as they are: n rows of weight 1/n are what the package's sums over rows converge
+        # to.
         theirs = base.feature_selection(masks.astype(float), f, 5000 * w, count, "auto").tolist()
         assert lime_features(game, count).tolist() == theirs
     assert limit.FORWARD_FEATURES == 6

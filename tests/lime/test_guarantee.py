@@ -1,4 +1,6 @@
-"""|error| <= tol * max|f| or ToleranceError, whatever the settings: against an oracle of many digits."""
+"""|error| <= tol * max|f| or ToleranceError, whatever the settings: against an oracle of many
+digits.
+"""
 
 import re
 import warnings
@@ -112,7 +114,9 @@ def test_cases_that_were_wrong_in_silence(game, arguments):
 
 
 def test_heads_that_cancel_where_only_the_row_of_the_document_counts():
-    """The coefficients are next to nothing, but the intercept is f(everyone) with all of its rounding."""
+    """The coefficients are next to nothing, but the intercept is f(everyone) with all of its
+    rounding.
+    """
     game = G(
         [[0.0, 1.0]] * 2,
         [[1e8, 3e8], [-1e8 + 1, -3e8]],
@@ -202,7 +206,9 @@ def test_the_named_tol_works(kind, arguments):
 
 @pytest.mark.parametrize(("part", "number"), [(4, 801), (60, 555), (99, 487)])
 def test_games_that_an_attack_found(part, number):
-    """An eps below the smallest one of a rule, and moments that overflow on the way to a rule that is not needed."""
+    """An eps below the smallest one of a rule, and moments that overflow on the way to a rule that
+    is not needed.
+    """
     pytest.importorskip("flint")
     from benchmarks.guarantee import judge, random_question
 

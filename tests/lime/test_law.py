@@ -1,4 +1,6 @@
-"""LIME's kernel as a law: every term has the error of its own rule, and the errors add up to what is allowed."""
+"""LIME's kernel as a law: every term has the error of its own rule, and the errors add up to what
+is allowed.
+"""
 
 from dataclasses import replace
 
@@ -43,7 +45,9 @@ def test_errors_are_those_of_the_rules_and_add_up_to_no_more_than_allowed(d, kin
 
 
 def test_groups_of_equal_players_whose_longer_rule_is_worse():
-    """81 equal players with a background: the game that a joined group once put outside the guarantee."""
+    """81 equal players with a background: the game that a joined group once put outside the
+    guarantee.
+    """
     game = PooledGame.from_scores(
         np.full(81, 1.1010088502450999),
         np.full(81, 2.775600151996036),
@@ -76,7 +80,9 @@ def test_terms_together_may_have_what_one_exceeds():
 
 @pytest.mark.parametrize(("factor", "joins"), [(0.9, True), (1.1, False), (5.0, False)])
 def test_a_group_joins_a_longer_rule_only_within_the_allowed_error(factor, joins, monkeypatch):
-    """Two terms with two rules; the error of the first one on the longer rule is a multiple of what both may have."""
+    """Two terms with two rules; the error of the first one on the longer rule is a multiple of what
+    both may have.
+    """
     law = KernelLaw(30, 25.0)
     rules = ladder(30, 25.0, (4, 6)).rules
     allowed = 1e-6

@@ -16,7 +16,8 @@ with warnings.catch_warnings():
 
 TEXT = "The film is slow at first, but the last hour is a joy: the cast is warm and the film is never dull."
 MASK = "UNKWORDZ"
-# Some twenty numbers, each the mean of RUNS: five standard errors is a chance of about 2e-4 (Student); seeds are fixed.
+# Some twenty numbers, each the mean of RUNS: five standard errors is a chance of about 2e-4
+# (Student); seeds are fixed.
 STANDARD_ERRORS = 5.0
 RUNS = 40
 SAMPLES = 600
@@ -92,7 +93,9 @@ def test_masked_positions():
 
 
 def test_bag_of_words_on_a_model_without_positions():
-    """The package deletes words; without positions, padding fills their place, so they turn to [UNK]."""
+    """The package deletes words; without positions, padding fills their place, so they turn to
+    [UNK].
+    """
     weights, tokens, classifier_fn = make(positions=False)
     game = pooled_game(weights, tokens, players="words", absent="unk")
     rows, _ = runs(True, classifier_fn, game.d)

@@ -1,4 +1,6 @@
-"""LIME's limit against enumeration over all subsets, in exact arithmetic, and its two routes against each other."""
+"""LIME's limit against enumeration over all subsets, in exact arithmetic, and its two routes
+against each other.
+"""
 
 from fractions import Fraction
 from itertools import combinations
@@ -38,7 +40,8 @@ def value(game: PooledGame, present: tuple[bool, ...]) -> float:
 
 
 def brute_force(game, kernel_width=25.0, ridge=1.0, num_samples=5000, features=None):
-    """Weighted ridge regression over all 2^d subsets: integers for sums, fractions for the solution.
+    """Weighted ridge regression over all 2^d subsets: integers for sums, fractions for the
+    solution.
 
     The only floats are f and the kernel, each taken as the rational number that it is.
     """
@@ -176,7 +179,9 @@ def test_two_routes_agree_with_three_hundred_players(kind, kernel_width):
 
 
 def test_infinite_bandwidth_in_terms_of_conditional_means():
-    """beta_j = 3(d-1)/(d+1) (E_j - mean E) + 6/(d+1) (mean E - E f), E_j the mean of f with j present, s in 1..d."""
+    """beta_j = 3(d-1)/(d+1) (E_j - mean E) + 6/(d+1) (mean E - E f), E_j the mean of f with j
+    present, s in 1..d.
+    """
     game = score_game(6)
     d = 6
     total = 0.0
@@ -271,7 +276,9 @@ def test_errors(arguments, message, d):
 
 @pytest.mark.parametrize("kernel_width", [1e-3, 1e-300])
 def test_a_kernel_that_leaves_one_size(kernel_width):
-    """The ratio of two weights that are next to nothing decides, which the smallest width that a float holds shows."""
+    """The ratio of two weights that are next to nothing decides, which the smallest width that a
+    float holds shows.
+    """
     game = score_game(3)
     narrow, narrower = (
         lime_limit(game, kernel_width=width, num_samples=None) for width in (0.9, kernel_width)
@@ -286,7 +293,9 @@ def test_impossible_tolerance():
 
 
 def test_narrow_kernel_with_a_ridge():
-    """Every sample but the document has a weight of next to nothing: the ridge decides, and all coefficients vanish."""
+    """Every sample but the document has a weight of next to nothing: the ridge decides, and all
+    coefficients vanish.
+    """
     limit = lime_limit(score_game(4), kernel_width=1e-3, num_samples=100)
     np.testing.assert_allclose(limit.coef, 0.0, atol=1e-12)
 

@@ -1,4 +1,6 @@
-"""The two ways to LIME's moments: against each other, and against a sum over sizes that is known in closed form."""
+"""The two ways to LIME's moments: against each other, and against a sum over sizes that is known in
+closed form.
+"""
 
 from math import fsum
 
@@ -40,10 +42,12 @@ def test_the_recursion_agrees_at_six_hundred_deleted_players(spread, background)
 
 @pytest.mark.parametrize(("d", "kernel_width"), [(400, 25.0), (900, 5.0), (1_500, 25.0)])
 def test_one_of_two_values_among_many_equal_players(d, kernel_width):
-    """A share of the players has value 1, the rest 0, all the same mass: f of m present is hypergeometric.
+    """A share of the players has value 1, the rest 0, all the same mass: f of m present is
+    hypergeometric.
 
-    E[f | m] = r / d for every m > 0, with r players of value 1, and E[f Z_j | m] = ((m-1)/(d-1) (r - y_j) + y_j) / d.
-    So the coefficients are those of a linear function of the Z_j / m, which are sums over m of known weights.
+    E[f | m] = r / d for every m > 0, with r players of value 1, and E[f Z_j | m] = ((m-1)/(d-1)
+    (r - y_j) + y_j) / d. So the coefficients are those of a linear function of the Z_j / m, which
+    are sums over m of known weights.
     """
     ones = d // 4
     y = np.repeat([1.0, 0.0], [ones, d - ones])

@@ -35,7 +35,9 @@ def errors_of_degrees(d, width, rule, longest):
 @pytest.mark.parametrize("m", [4, 7, 10, 14])
 @pytest.mark.parametrize(("d", "width"), [(60, 25.0), (60, 5.0), (200, 25.0), (30, 10.0)])
 def test_chebyshev_polynomials_use_the_error_of_a_rule_up(d, width, m):
-    """Of the first degree n that the rule does not have: T_n is cosh(n theta) on the ellipse and 1 on [0, 1]."""
+    """Of the first degree n that the rule does not have: T_n is cosh(n theta) on the ellipse and 1
+    on [0, 1].
+    """
     only = ladder(d, width, (m,))
     (rule,) = only.rules
     delta = errors_of_degrees(d, width, rule, m)
@@ -49,7 +51,9 @@ def test_chebyshev_polynomials_use_the_error_of_a_rule_up(d, width, m):
 
 @pytest.mark.parametrize(("d", "width", "m"), [(60, 25.0, 2), (60, 5.0, 4), (100, 12.0, 7)])
 def test_every_degree_is_in_the_error_of_a_rule(d, width, m):
-    """The sum over all degrees that are not exact, also beyond the moments that a short rule is compared with."""
+    """The sum over all degrees that are not exact, also beyond the moments that a short rule is
+    compared with.
+    """
     (rule,) = ladder(d, width, (m,)).rules
     few = len(errors_of_degrees(d, width, rule, m))
     delta = np.abs(errors_of_degrees(d, width, rule, 54))
@@ -59,7 +63,8 @@ def test_every_degree_is_in_the_error_of_a_rule(d, width, m):
     terms = np.sqrt(2 * (2 * n + 1)) * np.exp(-np.outer(THETA, n)) * delta
     sums = terms[:, exact:].sum(axis=1) / -np.expm1(-2 * THETA)
     assert (sums <= np.exp(rule.log_error) * (1 + 1e-9)).all()
-    # What is beyond the few moments is most of it on the smallest ellipses, so leaving it out would be seen.
+    # What is beyond the few moments is most of it on the smallest ellipses, so leaving it out would
+    # be seen.
     beyond = terms[:, few:].sum(axis=1) / -np.expm1(-2 * THETA)
     assert (beyond / sums).max() > 0.5
 
@@ -103,13 +108,16 @@ def test_terms_reach_their_bound_on_the_reals(d, kind):
                 ratio = scale * terms.weight * np.abs(mean) / np.maximum(bound, 1e-290)
                 reached = max(reached, float(ratio.max()))
                 assert (ratio <= 1 + 1e-12).all()
-    # One player without a background has the same value in every coalition with any mass, and no term.
+    # One player without a background has the same value in every coalition with any mass, and no
+    # term.
     if (d, kind) != (1, "empty"):
         assert reached > 0.15
 
 
 def test_a_heavy_player_uses_the_decay_of_a_term_up():
-    """One player with 1 - x next to 1: E_p[f] at p = 1 is all of its numerator, and e^2 / G does not reduce it."""
+    """One player with 1 - x next to 1: E_p[f] at p = 1 is all of its numerator, and e^2 / G does
+    not reduce it.
+    """
     game = PooledGame.from_scores([0.0], [1.0], s_background=-6.0, v_background=0.0)
     reached = []
     for terms in terms_of(game, budget(game, 1e-9)):
@@ -139,7 +147,9 @@ def test_terms_that_are_left_out_are_below_their_share(allowed):
 
 @pytest.mark.parametrize(("d", "width", "tol"), [(10, 10.0, 1e-11), (40, 60.0, 1e-12)])
 def test_the_rounding_of_sums_is_taken_from_what_is_left_for_values(d, width, tol):
-    """`values` times eps and `sums` times the rounding, together, are what `values` alone would have of both."""
+    """`values` times eps and `sums` times the rounding, together, are what `values` alone would
+    have of both.
+    """
     settings = Settings(width, 1.0, 5000)
     fit = regression(d, settings, d)
     values, sums = rule_factors(d, settings, d)
@@ -157,7 +167,9 @@ def test_the_rounding_of_sums_is_taken_from_what_is_left_for_values(d, width, to
 
 
 def test_weights_of_both_signs_count_in_the_rounding():
-    """The factor of the sums has the same constant that decides which rules are taken, so a larger one is no danger."""
+    """The factor of the sums has the same constant that decides which rules are taken, so a larger
+    one is no danger.
+    """
     settings = Settings(25.0, 1.0, 5000)
     fit = regression(30, settings, 30)
     for (rule,) in (ladder(30, 25.0, (m,)).rules for m in (4, 9, 14)):
@@ -168,7 +180,9 @@ def test_weights_of_both_signs_count_in_the_rounding():
 
 
 def test_one_player_has_the_rounding_of_two_values():
-    """Forty ulps: eight of the last additions, and 32 of two values, their change, the quotient and the intercept."""
+    """Forty ulps: eight of the last additions, and 32 of two values, their change, the quotient and
+    the intercept.
+    """
     game = PooledGame.from_scores([0.0], [1e-13], s_background=0.0, v_background=0.0, bias=1.0)
     with pytest.raises(ToleranceError) as error:
         lime_limit(game, tol=1e-17)

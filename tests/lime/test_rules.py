@@ -75,7 +75,9 @@ def test_moments_in_exact_arithmetic(d, kernel_width):
 @pytest.mark.parametrize("kernel_width", [25.0, 5.0])
 @pytest.mark.parametrize(("d", "longest"), [(12, 3), (20, 2), (60, 8), (700, 8)])
 def test_what_is_left_bounds_the_moments_beyond(d, longest, kernel_width):
-    """|nu_n| <= |r| |Q_n| for all degrees that are not looked at, and the sums over them that the error is made of."""
+    """|nu_n| <= |r| |Q_n| for all degrees that are not looked at, and the sums over them that the error is made
+    of.
+    """
     few = size_moments(d, kernel_width, longest)
     more = size_moments(d, kernel_width, 54)
     N = len(few.nu)
@@ -223,7 +225,9 @@ def test_the_recursion_agrees_on_the_probability_of_many_deleted_players(reach, 
 
 
 def test_batches_are_small_enough_for_the_rounding_of_their_sums():
-    """Step 7 of docs/what-tol-guarantees.md adds up at most MOST_NODES nodes one after the other."""
+    """Step 7 of docs/what-tol-guarantees.md adds up at most MOST_NODES nodes one after the
+    other.
+    """
     rng = np.random.default_rng(3)
     game = (
         PooledGame.from_scores(rng.normal(size=300), 12 * rng.uniform(-1, 1, 300))
@@ -251,7 +255,9 @@ def test_hahn_polynomials_stay_below_what_their_digits_suppose(d):
 
 
 def test_the_longest_recurrences_have_digits_enough():
-    """The fewest players for which MOST_MOMENTS is the limit, and Legendre polynomials of as many degrees."""
+    """The fewest players for which MOST_MOMENTS is the limit, and Legendre polynomials of as many
+    degrees.
+    """
     d = 4000
     steps = [(n * (d + n + 1), (n + 1) * (d - n)) for n in range(MOST_MOMENTS)]
     *_, last = polynomials(np.array([d, 0, -d], dtype=object), 0, steps, HAHN_BITS)
@@ -261,14 +267,18 @@ def test_the_longest_recurrences_have_digits_enough():
 
 
 def test_a_step_of_a_recurrence_rounds_by_less_than_its_units():
-    """A shift that rounds down, times (2n + 1) / (n + 1) in Legendre's recurrence, and a division that rounds down."""
+    """A shift that rounds down, times (2n + 1) / (n + 1) in Legendre's recurrence, and a division
+    that rounds down.
+    """
     worst = max((2 * n + 1) / (n + 1) for n in range(MOST_MOMENTS)) + 1
     assert 0.99 * UNITS_PER_STEP < worst <= UNITS_PER_STEP
 
 
 @pytest.mark.parametrize(("d", "width"), [(7, 25.0), (20, 25.0), (60, 5.0)])
 def test_the_room_of_the_remainder_is_generous(d, width):
-    """The rounding of |q|^2 - sum nu_n^2 / |Q_n|^2, in fractions: at most 2^-15 of the room that its comment states."""
+    """The rounding of |q|^2 - sum nu_n^2 / |Q_n|^2, in fractions: at most 2^-15 of the room that
+    its comment states.
+    """
     q = whole(relative_kernel(d, width)[::-1], WEIGHT_BITS)
     slope = np.array([d - 2 * m for m in range(d + 1)], dtype=object)
     steps = [(n * (d + n + 1), (n + 1) * (d - n)) for n in range(d)]

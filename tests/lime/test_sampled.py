@@ -49,7 +49,8 @@ def test_runs_scatter_around_the_limit():
     for name in ("coef", "intercept"):
         values = np.array([getattr(run, name) for run in runs])
         error = values.std(axis=0, ddof=1) / np.sqrt(60)
-        # Nine numbers, 60 runs: 4.5 standard errors is a chance of about 3e-4 (Student), with fixed seeds.
+        # Nine numbers, 60 runs: 4.5 standard errors is a chance of about 3e-4 (Student), with fixed
+        # seeds.
         assert (np.abs(values.mean(axis=0) - getattr(limit, name)) < 4.5 * error).all()
     other = lime_limit(game, kernel_width=np.inf, num_samples=1500).coef
     coef = np.array([run.coef for run in runs])
@@ -70,7 +71,8 @@ def test_samples_needed(d, kind, kernel_width, accuracy):
         / np.abs(limit).max()
         for seed in range(40)
     ]
-    # The mean of 40 errors that scatter by a third of their size is good to 5 %; the estimate itself to about 5 %.
+    # The mean of 40 errors that scatter by a third of their size is good to 5 %; the estimate
+    # itself to about 5 %.
     assert 0.85 * accuracy < np.mean(errors) < 1.15 * accuracy
 
 

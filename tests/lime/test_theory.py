@@ -14,7 +14,9 @@ def relative(got, expected):
 
 
 def spread_model(seed, offset=4.0):
-    """Random model with spread attention and values W_l v of mean `offset`, T = 99 of T_max = 256, distinct tokens."""
+    """Random model with spread attention and values W_l v of mean `offset`, T = 99 of T_max = 256,
+    distinct tokens.
+    """
     weights = random_weights(
         seed, D=400, d_e=64, T_max=256, K=6, d_att=16, d_out=16, score_scale=0.3
     )
@@ -39,7 +41,9 @@ def test_on_random_models_with_spread_attention(seed):
 
 
 def test_as_printed_in_the_papers_own_terms():
-    """Eq. 19 from attention and values, head by head: the transcription, up to [UNK] at [CLS]'s place."""
+    """Eq. 19 from attention and values, head by head: the transcription, up to [UNK] at [CLS]'s
+    place.
+    """
     weights, tokens = spread_model(0)
     game = pooled_game(weights, tokens)
     tables = weights.collapse
@@ -70,7 +74,9 @@ def test_a_constant_model():
 
 
 def test_first_order_is_a_derivative():
-    """The first order is d f / d(presence of j) at the document, where presence mixes the two masses."""
+    """The first order is d f / d(presence of j) at the document, where presence mixes the two
+    masses.
+    """
     game = PooledGame.from_scores(
         [0.3, -1.0], [1.0, 2.0], [0.1, 0.2], [-1.0, 0.5], s_background=0.7, v_background=0.4
     )

@@ -1,8 +1,9 @@
-"""LIME's limit of games with few types of players, up to hundreds of them, against `benchmarks/guarantee_types.py`.
+"""LIME's limit of games with few types of players, up to hundreds of them, against
+`benchmarks/guarantee_types.py`.
 
-The oracle counts how many players of each type are present, in ball arithmetic. It found what the enumeration of 2^d
-coalitions could not reach: until version 0.3 a small group of terms of a game could move to a longer rule in p whose
-error nobody had looked at.
+The oracle counts how many players of each type are present, in ball arithmetic. It found what the
+enumeration of 2^d coalitions could not reach: until version 0.3 a small group of terms of a game
+could move to a longer rule in p whose error nobody had looked at.
 """
 
 import numpy as np
@@ -34,8 +35,8 @@ def ratio(game, link, tol, settings):
     return guarantee_types.largest_ratio("lime", game, of_link, ours, tol, settings)
 
 
-# The game, its link, the tolerance and the settings (width, ridge, number of samples, features), and how many times the
-# error of 0.3 was outside.
+# The game, its link, the tolerance and the settings (width, ridge, number of samples, features),
+# and how many times the error of 0.3 was outside.
 OUTSIDE_IN_0_3 = {
     "equal players, 762 times": (
         game_of_types(
@@ -91,7 +92,9 @@ OUTSIDE_IN_0_3 = {
 
 @pytest.mark.parametrize("name", OUTSIDE_IN_0_3)
 def test_games_that_were_outside(name):
-    """At which tolerances near the given one they were outside depends on the last bit of a group's size."""
+    """At which tolerances near the given one they were outside depends on the last bit of a group's
+    size.
+    """
     game, link, tol, settings = OUTSIDE_IN_0_3[name]
     for factor in (1.0, 0.5, 0.7, 1.4, 2.0):
         assert ratio(game, link, factor * tol, settings) <= 1
@@ -107,7 +110,9 @@ def test_every_tolerance_of_a_game_that_was_outside():
 @pytest.mark.parametrize("d", [46, 54, 92, 110])
 @pytest.mark.parametrize("link", [("sigmoid", 1.0), ("exp", 0.5)])
 def test_lengths_at_which_rules_change_their_kind(d, link):
-    """From such lengths on the longest rules have Gauss-Legendre nodes, which are exact to half the degree."""
+    """From such lengths on the longest rules have Gauss-Legendre nodes, which are exact to half the
+    degree.
+    """
     game = game_of_types([d // 3, d // 3, d - 2 * (d // 3)], [0.0, -0.4, 0.2], [0.3, -2.8, 0.9])
     assert ratio(game, link, 1e-10, DEFAULTS) <= 1
 

@@ -1,7 +1,8 @@
 """The library against the two oracles of `proofs_check`, which share no code with it.
 
-Enumeration in exact fractions, for documents that are small enough; sums over the numbers of removed words of each
-kind, for documents of hundreds of words. Both know P1's documents: [UNK] takes the place of a removed word.
+Enumeration in exact fractions, for documents that are small enough; sums over the numbers of
+removed words of each kind, for documents of hundreds of words. Both know P1's documents: [UNK]
+takes the place of a removed word.
 """
 
 from fractions import Fraction
@@ -15,7 +16,8 @@ from attn_closed_form.lime import lime_first_order, lime_mean_field, lime_theore
 from proofs_check import brute_force as bf
 from proofs_check import long_documents
 
-#: One head: a repeated word (1), four words, two padded positions. Masses are integers, so that log and exp are tame.
+#: One head: a repeated word (1), four words, two padded positions. Masses are integers, so that log
+#: and exp are tame.
 XI = (1, 2, 1, 3, 4, None, None)
 G = (3, 1, 2, 5, 1, 1, 2)
 V = (2, -1, 1, 3, -4, 1, 0)
@@ -42,7 +44,9 @@ def value(S, heads=HEADS):
 
 
 def game(heads=HEADS):
-    """The same for the library: each position is a player, merged by word; padding is the background."""
+    """The same for the library: each position is a player, merged by word; padding is the
+    background.
+    """
     words = [i for i, word in enumerate(XI) if word is not None]
     pads = [i for i, word in enumerate(XI) if word is None]
     g, v, g_h, v_h = (np.array(rows, float) for rows in zip(*heads, strict=True))

@@ -1,4 +1,6 @@
-"""What is special to P2's entries; that every check holds and can fail is tested for both papers in test_proofs.py."""
+"""What is special to P2's entries; that every check holds and can fail is tested for both papers in
+test_proofs.py.
+"""
 
 import math
 from fractions import Fraction
@@ -77,7 +79,9 @@ def test_relu_division_is_exact_up_to_its_length_and_not_beyond():
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_whole_transformer_with_cls_is_a_linear_model(causal):
-    """The claim of P2 App. C.2 ([CLS]) once more, through Eq. 7 to 13 and with the ReLU network as ffn."""
+    """The claim of P2 App. C.2 ([CLS]) once more, through Eq. 7 to 13 and with the ReLU network as
+    ffn.
+    """
     longest = 4
     bound = Fraction(3, 2)
     cls = len(scope.WEIGHTS)

@@ -1,4 +1,6 @@
-"""The registry reproduces its verdicts, every check can fail, command line and ERRATA.md say what the registry says."""
+"""The registry reproduces its verdicts, every check can fail, command line and ERRATA.md say what
+the registry says.
+"""
 
 import functools
 import json

@@ -22,7 +22,8 @@ class Truth:
         else:
             other = self.f > threshold
         self.sign = 1 if above else -1
-        # R suffices if all its supersets are on the same side; R flips if its complement is on the other.
+        # R suffices if all its supersets are on the same side; R flips if its complement is on the
+        # other.
         self.suffices = np.array([same[(index & R) == R].all() for R in index])
         self.flips = other[index[::-1]]
 

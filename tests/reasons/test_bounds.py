@@ -22,7 +22,8 @@ from tests.problems import games, random_game
 
 GAMES = games()
 KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
-# Share of max|v| that a proved bound may lie outside of the exact one: margins of rounding (`game/extrema.py`).
+# Share of max|v| that a proved bound may lie outside of the exact one: margins of rounding
+# (`game/extrema.py`).
 SLACK = 1e-11
 
 
@@ -110,7 +111,9 @@ def test_limits_by_enumeration(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_joint_proofs_are_true_and_go_further(kind):
-    """No goal above the minimum is ever proved; goals below the sum of the heads' minima are not the only ones."""
+    """No goal above the minimum is ever proved; goals below the sum of the heads' minima are not
+    the only ones.
+    """
     d = 9
     further = 0
     everybody = np.ones(d, dtype=bool)

@@ -10,7 +10,8 @@ from tests import enumeration
 from tests.problems import games, random_game
 
 KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
-# Share of the largest value that a bound may lie outside of the exact one: margins of rounding (`game/extrema.py`).
+# Share of the largest value that a bound may lie outside of the exact one: margins of rounding
+# (`game/extrema.py`).
 SLACK = 1e-11
 
 
@@ -90,7 +91,9 @@ def test_many_players_have_shares_and_sizes_are_checked():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_linear_form_has_the_value_and_the_slope_of_the_game(kind):
-    """The value of a coalition without the bias, and the effect of a player of little mass, which is linear."""
+    """The value of a coalition without the bias, and the effect of a player of little mass, which
+    is linear.
+    """
     game = random_game(4, 9, 3, kind, 2.0, bias=0.7)
     heads = HeadsBySize(game)
     for mask in enumeration.coalitions(9)[1::37]:
@@ -122,7 +125,9 @@ def test_the_linear_form_has_the_value_and_the_slope_of_the_game(kind):
 
 
 def test_a_proof_allows_for_exchanged_players():
-    """Two players with equal gains: the margin of a proof has their errors, that of a search does not need them."""
+    """Two players with equal gains: the margin of a proof has their errors, that of a search does
+    not need them.
+    """
     game = PooledGame.from_scores(
         np.zeros(4), [1.0, 1.0, -1.0, 0.5], s_background=0.0, v_background=0.0
     )
@@ -134,7 +139,9 @@ def test_a_proof_allows_for_exchanged_players():
 
 
 def test_exchanged_players_are_counted():
-    """Gains whose true order is in doubt, at worst: chosen ones lowest, all others highest, within their errors."""
+    """Gains whose true order is in doubt, at worst: chosen ones lowest, all others highest, within
+    their errors.
+    """
     ratios = []
     for seed in range(100):
         rng = np.random.default_rng(seed)
@@ -154,7 +161,9 @@ def test_exchanged_players_are_counted():
 
 @pytest.mark.parametrize("k", [0, 3, 9])
 def test_the_margin_by_size_is_that_of_a_minimum(k):
-    """The same sum of terms as in `game/extrema.py`, with the same rounding, when no players are exchanged."""
+    """The same sum of terms as in `game/extrema.py`, with the same rounding, when no players are
+    exchanged.
+    """
     game = random_game(4, 9, 2, "replaced+background", 1.0)
     everybody = np.ones(9, dtype=bool)
     theta = np.array([0.1, -0.2])

@@ -1,4 +1,6 @@
-"""Deletion and insertion curves: equal to the values of nested coalitions, within the bounds, and with fair shares."""
+"""Deletion and insertion curves: equal to the values of nested coalitions, within the bounds, and
+with fair shares.
+"""
 
 import itertools
 
@@ -48,7 +50,9 @@ def test_some_sizes_give_the_points_of_all():
 
 
 def test_the_best_order_of_all_has_the_largest_share_and_flip_order_is_near_it():
-    """All 720 orders of six players: none is above 1, and the largest mean fall is nearly that of flip_order."""
+    """All 720 orders of six players: none is above 1, and the largest mean fall is nearly that of
+    flip_order.
+    """
     near = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
@@ -108,7 +112,9 @@ def test_an_explanation_has_curves_on_its_scale():
 
 
 def test_the_positive_scores_are_a_smallest_set_that_changes_the_call():
-    """One head, as many players as the contrastive reason; the rest follows with scores of at most 0."""
+    """One head, as many players as the contrastive reason; the rest follows with scores of at most
+    0.
+    """
     changed = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)

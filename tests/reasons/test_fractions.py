@@ -1,4 +1,5 @@
-"""Bounds, reasons and curves against an enumeration in exact fractions, with masses that are whole numbers.
+"""Bounds, reasons and curves against an enumeration in exact fractions, with masses that are whole
+numbers.
 
 The enumeration knows whole masses and values and the definition, and nothing of the library.
 """
@@ -29,7 +30,9 @@ ROUNDING = 1e-12
 
 
 class Whole:
-    """A game of H heads with whole masses and values, deleted players and a background of mass 1 and value 0."""
+    """A game of H heads with whole masses and values, deleted players and a background of mass 1
+    and value 0.
+    """
 
     def __init__(self, seed, heads):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,6 @@
-"""Several heads: rounding of the sums of the heads in exact arithmetic, on constructed worst cases."""
+"""Several heads: rounding of the sums of the heads in exact arithmetic, on constructed worst
+cases.
+"""
 
 from fractions import Fraction
 
@@ -10,13 +12,15 @@ from attn_closed_form.game.engine.rounding import EXTREMUM_SUM, ULP, VALUE_BIAS
 from attn_closed_form.game.extrema import relative_error
 from attn_closed_form.reasons.heads import proved_above, ratio_ranges, total, value_error
 
-# The first number is above 1, where floats are 2 ulps apart; each of six others takes almost one ulp from it, and every
-# partial sum is rounded back. NumPy adds up to seven numbers one by one.
+# The first number is above 1, where floats are 2 ulps apart; each of six others takes almost one
+# ulp from it, and every partial sum is rounded back. NumPy adds up to seven numbers one by one.
 NUMBERS = np.array([1 + 2.0**-40, *[-ULP * (1 - 2.0**-10)] * 6])
 
 
 def constant_heads(bias=0.0):
-    """A game with seven heads, each of which has the same value in every coalition with any mass."""
+    """A game with seven heads, each of which has the same value in every coalition with any
+    mass.
+    """
     values = np.repeat(NUMBERS[:, None], 3, axis=1)
     return PooledGame.from_scores(np.zeros((7, 3)), values, bias=bias)
 
@@ -26,7 +30,9 @@ def exact(numbers):
 
 
 def test_the_sum_of_the_heads_is_rounded_down():
-    """Six ulps are lost. The allowance of 18 is three times that, and a third of it would not be enough."""
+    """Six ulps are lost. The allowance of 18 is three times that, and a third of it would not be
+    enough.
+    """
     assert NUMBERS.sum() == NUMBERS[0]
     lost = Fraction(float(NUMBERS.sum())) - exact(NUMBERS)
     low = total(constant_heads(), NUMBERS)
@@ -36,7 +42,9 @@ def test_the_sum_of_the_heads_is_rounded_down():
 
 
 def test_no_goal_above_the_sum_of_the_heads_is_proved():
-    """The exact value is nearly six ulps below zero and the goal 5.5; the sums are rounded to zero and to six."""
+    """The exact value is nearly six ulps below zero and the goal 5.5; the sums are rounded to zero
+    and to six.
+    """
     game = constant_heads(bias=-float(NUMBERS[0]))
     goal = -5.5 * ULP
     assert exact([*NUMBERS, game.bias]) < Fraction(goal)
@@ -46,7 +54,9 @@ def test_no_goal_above_the_sum_of_the_heads_is_proved():
 
 
 def test_the_ranges_of_the_ratios_are_not_too_narrow():
-    """With thresholds of zero, the ratios of the heads are the numbers above, whose sum loses six ulps."""
+    """With thresholds of zero, the ratios of the heads are the numbers above, whose sum loses six
+    ulps.
+    """
     theta = np.zeros(7)
     bound = -np.abs(NUMBERS)
     rho, highest, _ = ratio_ranges(bound, theta)
@@ -58,7 +68,9 @@ def test_the_ranges_of_the_ratios_are_not_too_narrow():
 
 
 def test_the_sum_of_the_lowest_ratios_is_compared_with_more_than_its_rounding():
-    """The bounds are such that the lowest ratios are the numbers above, whose sum loses six ulps; `blur` has 32."""
+    """The bounds are such that the lowest ratios are the numbers above, whose sum loses six ulps;
+    `blur` has 32.
+    """
     bound = -NUMBERS[:1] * np.eye(7)[0]
     _, _, blur = ratio_ranges(bound, np.zeros(7))
     bound[1:] = blur + NUMBERS[1:]
@@ -80,7 +92,8 @@ def test_the_highest_ratio_is_above_what_the_others_leave():
 def test_the_error_of_a_value_covers_its_rounding():
     """Values that cancel: the error of a value, in exact arithmetic, is a part of what is claimed.
 
-    A value has d + 3 ulps here, because all masses are 1. The claim also covers masses with 750 ulps, twice.
+    A value has d + 3 ulps here, because all masses are 1. The claim also covers masses with 750
+    ulps, twice.
     """
     rng = np.random.default_rng(0)
     for _ in range(50):

@@ -1,4 +1,6 @@
-"""Reasons for one class among several: they hold against all other classes, and are as small as they say."""
+"""Reasons for one class among several: they hold against all other classes, and are as small as
+they say.
+"""
 
 from dataclasses import replace
 
@@ -60,7 +62,9 @@ def deletions_that_keep(players, d, rng, n=200):
 
 @pytest.mark.parametrize("H", [1, 3])
 def test_no_deletion_that_keeps_the_set_changes_the_class(H):
-    """The defect that this guards against: a set that is certified against the strongest other class alone."""
+    """The defect that this guards against: a set that is certified against the strongest other
+    class alone.
+    """
     changed = 0
     changed_with_one_rival = 0
     for seed in range(60 if H == 1 else 15):
@@ -130,7 +134,9 @@ def test_most_sets_of_one_head_are_proved_to_be_smallest():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_lower_bound_of_a_covering_problem_by_enumeration(seed):
-    """Gains, needs and sizes of all sets: no set below the bound covers, and the set that is returned covers."""
+    """Gains, needs and sizes of all sets: no set below the bound covers, and the set that is
+    returned covers.
+    """
     rng = np.random.default_rng(seed)
     gain = rng.random((3, 9)) * rng.integers(0, 2, (3, 9))
     need = 0.6 * gain.sum(axis=1)
@@ -151,7 +157,9 @@ def test_one_game_is_the_single_case():
 
 
 def test_the_covering_problem_agrees_with_the_proofs():
-    """The sum over R of the gains exceeds the need if and only if the head's minimum is above the threshold."""
+    """The sum over R of the gains exceeds the need if and only if the head's minimum is above the
+    threshold.
+    """
     for seed in range(20):
         (game,) = Classes(seed, 9, C=2).margins()
         search = SufficientSearch.of(game, 0.0)

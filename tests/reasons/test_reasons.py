@@ -1,4 +1,6 @@
-"""Reasons: what they claim is true of all coalitions, and what they call minimal is, by enumeration."""
+"""Reasons: what they claim is true of all coalitions, and what they call minimal is, by
+enumeration.
+"""
 
 import json
 

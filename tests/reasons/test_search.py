@@ -71,7 +71,9 @@ def one_supporter(d=13):
 
 @pytest.mark.parametrize("d", [5, 13])
 def test_a_flip_within_rounding_is_not_claimed(d):
-    """The value without player 0 is below the threshold, but by less than the rounding error of a value."""
+    """The value without player 0 is below the threshold, but by less than the rounding error of a
+    value.
+    """
     flip = contrastive_reason(one_supporter(d), threshold=1e-14)
     assert flip.players is None and not flip.minimal
     assert flip.lower_bound == 1  # nor is it excluded

@@ -2,13 +2,15 @@
 
 `python -m tests.recorded.make` (with torch and transformers) writes, beside this file:
 
-- layouts.npz: of every network in tests/app/models/layouts/networks.py its state dict, its logits on a bag and on
-  sub-bags, and the gradient of its first two logits' difference (or of its only logit);
+- layouts.npz: of every network in tests/app/models/layouts/networks.py its state dict, its logits
+  on a bag and on sub-bags, and the gradient of its first two logits' difference (or of its only
+  logit);
 - clam.pt: the state dict of one of them, as `torch.save` writes it;
-- transformer.npz: of a tiny BERT the logits of one text with every set of tokens deleted, masked or hidden, and how its
-  tokenizer reads that text.
+- transformer.npz: of a tiny BERT the logits of one text with every set of tokens deleted, masked or
+  hidden, and how its tokenizer reads that text.
 
-Weights are rounded to float16 so that the files stay small; everything is computed in float64 but the BERT, in float32.
+Weights are rounded to float16 so that the files stay small; everything is computed in float64 but
+the BERT, in float32.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ def sub_bags() -> np.ndarray[Any, Any]:
 
 
 def answers(network: Any, columns: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Logits (C,), logits of the sub-bags (n, C) and the gradient (instances, columns) of a network in torch."""
+    """Logits (C,), logits of the sub-bags (n, C) and the gradient (instances, columns) of a network
+    in torch.
+    """
     import torch
 
     from tests.app.models.layouts.networks import of_sub_bag
@@ -91,7 +95,9 @@ def record_layouts() -> None:
 
 
 def load_layouts() -> dict[str, dict[str, Any]]:
-    """name -> layout, options, columns, state (float64), logits (C,), sub_bags (n, C), gradient (instances, columns)"""
+    """name -> layout, options, columns, state (float64), logits (C,), sub_bags (n, C), gradient
+    (instances, columns)
+    """
     found = {}
     with np.load(LAYOUTS) as file:
         for name in dict.fromkeys(key.split("|")[0] for key in file.files):

@@ -22,7 +22,8 @@ from tests.profiles import at_least
 
 EXACT = 1e-6  # the bar of a fit to a model that is a SLALOM
 TEXT = (
-    "I went in expecting very little and came out pleasantly surprised. The plot is thin, and the first twenty "
+    "I went in expecting very little and came out pleasantly surprised. The plot is thin, and the "
+    "first twenty "
     "minutes drag, but the two leads are wonderful together."
 )
 eff, fidel = (partial(fit_slalom, kind=kind) for kind in ("eff", "fidel"))
@@ -120,7 +121,9 @@ def test_one_token_and_one_repeated_word(fit):
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("C", [1, 3])
 def test_nothing_better_is_near(fit, C):
-    """At the end the gradient of the MSE vanishes, and scipy's least squares, started there, finds nothing better."""
+    """At the end the gradient of the MSE vanishes, and scipy's least squares, started there, finds
+    nothing better.
+    """
     f = attention_model(C=C)
     box = Counted(f)
     document = np.array([5, 9, 14, 21, 30, 9])
@@ -128,7 +131,8 @@ def test_nothing_better_is_near(fit, C):
     solver = Optimum(penalty=0, background=False, max_spread=60, tol=1e-10)
     found = fit(box, document, num_samples=400, seed=3, gamma=1.0, solver=solver, **own)
     assert found.slalom.s.sum() == pytest.approx(1.0)
-    # The samples are weighted as they were drawn; eff draws no pair twice, fidel's weights are found again here.
+    # The samples are weighted as they were drawn; eff draws no pair twice, fidel's weights are
+    # found again here.
     if fit is eff:
         counts = np.ones(len(box.sequences))
     else:
@@ -177,7 +181,8 @@ def test_importances_stay_within_the_spread_at_a_bounded_optimum(max_spread):
         solver=dataclasses.replace(bounded, max_spread=2 * max_spread),
     )
     assert wider.mse <= found.mse * (1 + 1e-9)
-    # No single importance can move within the spread and make it better, with the best values for it.
+    # No single importance can move within the spread and make it better, with the best values for
+    # it.
     keep = deletions(6, 400, 5, "balanced", np.random.default_rng(0))
     table = (
         np.stack([(document[:, None] == found.slalom.ids)[row].sum(axis=0) for row in keep]) * 1.0
@@ -296,7 +301,9 @@ def test_the_error_on_fresh_samples_is_what_it_says():
 
 
 def test_errors_of_several_classes_are_summed_as_in_the_fit():
-    """Three classes that are copies of one: three times its squared error, whether fitted or fresh."""
+    """Three classes that are copies of one: three times its squared error, whether fitted or
+    fresh.
+    """
     f = attention_model(seed=2)
     document = np.arange(5, 17)
     with warnings.catch_warnings():

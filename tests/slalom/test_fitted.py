@@ -1,4 +1,6 @@
-"""What a fit asks and says: replaced and special tokens, warnings that matter, scores with their errors."""
+"""What a fit asks and says: replaced and special tokens, warnings that matter, scores with their
+errors.
+"""
 
 import warnings
 
@@ -91,7 +93,9 @@ def test_special_tokens_that_the_black_box_adds_are_the_background():
 
 
 def test_a_warning_only_where_undetermined_importances_matter():
-    """Tokens 1 and 2 move the output; token 3 has a vanishing mass, and nobody needs its importance."""
+    """Tokens 1 and 2 move the output; token 3 has a vanishing mass, and nobody needs its
+    importance.
+    """
     light = Slalom([1, 2, 3], [2.0, 2.0, -9.0], [1.0, -1.0, 5.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,6 @@
-"""Importances from pairs: tokens that their reference hardly shows are measured again next to a similar one."""
+"""Importances from pairs: tokens that their reference hardly shows are measured again next to a
+similar one.
+"""
 
 import numpy as np
 import pytest
@@ -20,7 +22,9 @@ class Pairs:
 
 
 def test_importances_are_right_after_a_chain_of_references():
-    """Each token is e^4 times as heavy as the one before, so most are unclear next to the first reference."""
+    """Each token is e^4 times as heavy as the one before, so most are unclear next to the first
+    reference.
+    """
     s = np.arange(0.0, 24.0, 4.0)
     truth = Slalom(np.arange(6), s, [3.0, -1.0, 2.0, -2.0, 1.0, 0.5])
     box = Pairs(truth)
@@ -33,8 +37,9 @@ def test_importances_are_right_after_a_chain_of_references():
     assert any(abs(found[j]) > 3 for _, j in again)
 
 
-# Token 0 is the first reference and token 1, which is far too light for it, the second. Token 2 is as light, and its
-# value is nearer to the first, so that it is paired with the second. The others are as heavy as the first.
+# Token 0 is the first reference and token 1, which is far too light for it, the second. Token 2 is
+# as light, and its value is nearer to the first, so that it is paired with the second. The others
+# are as heavy as the first.
 LIGHT = Slalom(np.arange(5), [0.0, -9.0, -9.5, -0.5, 0.3], [-5.0, 3.0, -1.5, 2.5, 2.8])
 
 

@@ -1,4 +1,6 @@
-"""Single steps of the solvers against finite differences, and what they do with an answer that is already there."""
+"""Single steps of the solvers against finite differences, and what they do with an answer that is
+already there.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""How the optimum is chosen: options, the search for a penalty, held-out samples, values that can be believed."""
+"""How the optimum is chosen: options, the search for a penalty, held-out samples, values that can
+be believed.
+"""
 
 import itertools
 from dataclasses import replace
@@ -28,7 +30,9 @@ def rough(seed=0, n=200, V=6, noise=0.3):
 
 
 def scripted(monkeypatch, errors, plain=None):
-    """The search with given held-out errors by penalty; returns the penalties in the order in which they were tried."""
+    """The search with given held-out errors by penalty; returns the penalties in the order in which
+    they were tried.
+    """
     tried = []
 
     def fake(self, family, penalty, s, used, held):
@@ -37,7 +41,8 @@ def scripted(monkeypatch, errors, plain=None):
             error = plain
         else:
             error = errors[penalty]
-        # The start of the next fit is recognized by its first importance; squares differ by a constant: no doubt.
+        # The start of the next fit is recognized by its first importance; squares differ by a
+        # constant: no doubt.
         return Trial(
             penalty,
             np.full(family.counts.shape[1], penalty),
@@ -267,7 +272,9 @@ def test_numbers_of_numpy_are_options_too():
 
 
 def test_the_cost_is_that_of_the_module_head():
-    """MSE + penalty / V (sum |v - mean f|^2 + Var(f) sum (s - mean s)^2), with the background in v alone."""
+    """MSE + penalty / V (sum |v - mean f|^2 + Var(f) sum (s - mean s)^2), with the background in v
+    alone.
+    """
     problem = replace(rough(3, n=40, V=5), penalty=0.7).with_background()
     rng = np.random.default_rng(1)
     s = rng.normal(size=6)
@@ -282,7 +289,9 @@ def test_the_cost_is_that_of_the_module_head():
 
 @pytest.mark.parametrize(("best", "penalty"), [(2.2, 1e-5), (1.8, 1e-6)])
 def test_an_unsure_improvement_must_halve_the_error(monkeypatch, best, penalty):
-    """The squares of the better fit vary so much that it is not surely better than the first one, with 4."""
+    """The squares of the better fit vary so much that it is not surely better than the first one,
+    with 4.
+    """
 
     def fake(self, family, tried, s, used, held):
         error = {1e-5: 4.0, 1e-6: best}.get(tried, 5.0)

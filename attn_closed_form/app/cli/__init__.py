@@ -1,8 +1,8 @@
 """The commands of `attn-closed-form`.
 
-A command NAME is a `Command` in a module of this folder: a description, examples, a table of options, and a function
-from the parsed arguments to an exit status. Only the module of the command that is called is imported. To add a
-command, write it as `NAME_command` and name it in COMMANDS.
+A command NAME is a `Command` in a module of this folder: a description, examples, a table of
+options, and a function from the parsed arguments to an exit status. Only the module of the command
+that is called is imported. To add a command, write it as `NAME_command` and name it in COMMANDS.
 """
 
 #: Each command with its module and its line in `attn-closed-form --help`.

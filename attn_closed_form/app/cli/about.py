@@ -1,4 +1,6 @@
-"""`attn-closed-form methods`, `model` and `check`: the methods, the card of a model, the claims of the papers."""
+"""`attn-closed-form methods`, `model` and `check`: the methods, the card of a model, the claims of
+the papers.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ def check_papers(args: argparse.Namespace) -> int:
         else:
             place = "in a clone of the repository"
         raise ImportError(
-            f"the checks are part of the repository, not of the package ({error}): run `python -m proofs_check` {place}"
+            f"the checks are part of the repository, not of the package ({error}): run `python -m "
+            f"proofs_check` {place}"
         ) from None
     return int(checks.main(args.passed_on) or 0)
 
@@ -69,12 +72,14 @@ def check_papers(args: argparse.Namespace) -> int:
 JSON = {"--json": "machine-readable"}
 methods_command = Command("List the methods, one per line.", JSON, list_methods)
 model_command = Command(
-    "Print a model card: classes, sizes, scores on held-out texts, temperature, settings, versions.",
+    "Print a model card: classes, sizes, scores on held-out texts, temperature, settings, "
+    "versions.",
     {"[file] FILE": "a model file (default: the shipped sentiment model)", **JSON},
     show_model,
 )
 check_command = Command(
-    "Check every claim of the two papers by brute force.\n\nThis is `python -m proofs_check` in a clone of the "
+    "Check every claim of the two papers by brute force.\n\nThis is `python -m proofs_check` in a "
+    "clone of the "
     "repository, and accepts the same options:\n--paper P1, --only TEXT, --verbose, --json.",
     lambda parser: parser.set_defaults(passes_on=True),
     check_papers,

@@ -1,4 +1,6 @@
-"""`attn-closed-form bag`: from a bag of a multiple-instance network to a signed map, tables, GeoJSON and a report."""
+"""`attn-closed-form bag`: from a bag of a multiple-instance network to a signed map, tables,
+GeoJSON and a report.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def _read_roles(path: str) -> dict[str, Any]:
 
 
 def _checked(model: str, options: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the options with which a file agrees with the logits of a table of bags, or raise an error."""
+    """Return the options with which a file agrees with the logits of a table of bags, or raise an
+    error.
+    """
     rows = list(read_rows(path))
     if not rows or "bag" not in rows[0] or len(rows[0]) < 2:
         raise ValueError(
@@ -118,7 +122,9 @@ def _checked(model: str, options: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def propose(args: argparse.Namespace) -> int:
-    """List the arrays of a file, propose their roles, and compare with the logits of a bag if they are given."""
+    """List the arrays of a file, propose their roles, and compare with the logits of a bag if they
+    are given.
+    """
     check_targets((args.model, args.bag), args, ("out",))
     state = read_state(args.model)
     for name, array in state.arrays.items():
@@ -126,7 +132,8 @@ def propose(args: argparse.Namespace) -> int:
     several = proposals(state)
     if not several:
         raise ValueError(
-            f"{args.model}: no assignment of roles uses every layer as embedding, attention or classifier; write "
+            f"{args.model}: no assignment of roles uses every layer as embedding, attention or "
+            "classifier; write "
             'the JSON yourself, with the prefixes of unused names under "leave"'
         )
     if args.logits:
@@ -271,7 +278,8 @@ def explain_folder(args: argparse.Namespace) -> int:
     model = task.opened()
     if not isinstance(model, BagModel):
         raise ValueError(
-            f"{args.model}: expected a network that pools bags, got one whose input is a {model.input_name}"
+            f"{args.model}: expected a network that pools bags, got one whose input is a "
+            f"{model.input_name}"
         )
     status = explain_all(args, task, args.bag, args.out, unit="bags")
     for bag in write_bag_table(args.out) if os.path.isdir(args.out) else ():
@@ -335,7 +343,8 @@ bag_command = Command(
     BAG_EXAMPLES,
 )
 roles_command = Command(
-    "List the arrays of a state dict with unknown names, and propose the role of each layer, for `bag --rename`.",
+    "List the arrays of a state dict with unknown names, and propose the role of each layer, for "
+    "`bag --rename`.",
     {
         "model MODEL": BAG_OPTIONS["model MODEL"],
         "[bag] BAG": "a bag to compare with --logits",

@@ -1,4 +1,6 @@
-"""`attn-closed-form corpus`: explanations of every row of a table, and the words that matter most in them."""
+"""`attn-closed-form corpus`: explanations of every row of a table, and the words that matter most
+in them.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ SUMMARY_OPTIONS = {
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain every row. The status is 1 if no row could be explained, and 130 or 143 if the run was stopped."""
+    """Explain every row. The status is 1 if no row could be explained, and 130 or 143 if the run
+    was stopped.
+    """
     from ..files.bags import SUFFIXES
     from ..run.inputs import input_files
     from ..run.task import Task
@@ -275,7 +279,8 @@ def _print_summary(
         unfinished = f" of {result.of:,} (the run is not finished)"
     errors = f", {result.failed:,} with an error" if result.failed else ""
     print(
-        f"{result.method}: {result.rows:,}{unfinished} documents{errors}, {len(result.words):,} words, by {order}"
+        f"{result.method}: {result.rows:,}{unfinished} documents{errors}, {len(result.words):,} "
+        f"words, by {order}"
     )
     for output, sides in words.items():
         scale = result.scale(output)

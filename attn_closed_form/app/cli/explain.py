@@ -1,4 +1,6 @@
-"""`attn-closed-form explain` and `transformer`: from a text to a table, JSON, a report or a figure."""
+"""`attn-closed-form explain` and `transformer`: from a text to a table, JSON, a report or a
+figure.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,8 @@ VIEWS = {
     "--method NAME[,NAME]...": (
         method_names,
         None,
-        "methods to use; repeatable; `all` adds the sampled ones (default: the exact ones; for a transformer, "
+        "methods to use; repeatable; `all` adds the sampled ones (default: the exact ones; for a "
+        "transformer, "
         "shapley-sampled, leave-one-out and slalom-*)",
     ),
     "--json": "print JSON, and nothing else, to standard output",
@@ -115,7 +118,9 @@ def explain_transformer(args: argparse.Namespace) -> int:
 
 
 def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> int:
-    """Explain one text and show the result; the model is opened after the arguments have been checked."""
+    """Explain one text and show the result; the model is opened after the arguments have been
+    checked.
+    """
     if args.figure and not args.plot:
         raise argparse.ArgumentTypeError("--figure: expected --plot FILE as well, for the figure")
     models = (getattr(args, name, None) for name in ("model", "folder"))

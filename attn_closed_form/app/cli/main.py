@@ -1,7 +1,9 @@
-"""The command line, `attn-closed-form`: parse the arguments, run one command of this folder, and fail as Unix tools do.
+"""The command line, `attn-closed-form`: parse the arguments, run one command of this folder, and
+fail as Unix tools do.
 
-Exit status: 0 success; 1 failure (with the reason in one line on standard error); 2 wrong usage; 130 interrupted;
-141 the reader closed the pipe. Results go to standard output, everything else to standard error.
+Exit status: 0 success; 1 failure (with the reason in one line on standard error); 2 wrong usage;
+130 interrupted; 141 the reader closed the pipe. Results go to standard output, everything else to
+standard error.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ class Completion(argparse.Action):
 
 
 def make_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """Build the parser of all commands; only `command` gets its options, so that no other module is imported."""
+    """Build the parser of all commands; only `command` gets its options, so that no other module is
+    imported.
+    """
     style = argparse.RawDescriptionHelpFormatter
     parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EXAMPLES, formatter_class=style)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
@@ -103,7 +107,9 @@ def _choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
 
 
 def completion() -> str:
-    """Return a script that completes commands and options: `eval "$(attn-closed-form --completion)"`."""
+    """Return a script that completes commands and options: `eval "$(attn-closed-form
+    --completion)"`.
+    """
     cases = "\n".join(f'    {name}) words="{" ".join(options_of(name))}" ;;' for name in COMMANDS)
     return f"""\
 # eval "$({PROG} --completion)" in ~/.bashrc; in ~/.zshrc, after: autoload -U bashcompinit && bashcompinit
@@ -132,7 +138,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:
         print(
-            f"{DESCRIPTION}\n{USES}  {PROG} --help  # the other commands: transformer, corpus, serve, ..."
+            f"{DESCRIPTION}\n{USES}  {PROG} --help  # the other commands: transformer, corpus, "
+            "serve, ..."
         )
         return 0
     parser = make_parser(words[0])
@@ -168,7 +175,9 @@ def piped(run: Callable[[], int]) -> int:
 
 
 def program() -> str:
-    """Return how to call this program from the current folder: its name on the PATH, its file, or a module."""
+    """Return how to call this program from the current folder: its name on the PATH, its file, or a
+    module.
+    """
     if shutil.which(PROG):
         return PROG
     script = Path(sys.executable).with_name(PROG)

@@ -1,4 +1,6 @@
-"""Tables of options, and the options that several commands share: the text, the model, the methods, the settings."""
+"""Tables of options, and the options that several commands share: the text, the model, the methods,
+the settings.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ MODEL = {"--model FILE": "a model file written by `train` (default: the shipped 
 
 
 class Command(NamedTuple):
-    """A command: its description, its options (a table for `add_options`, or a function), and its function."""
+    """A command: its description, its options (a table for `add_options`, or a function), and its
+    function.
+    """
 
     description: str
     options: Mapping[str, Any] | Callable[[argparse.ArgumentParser], None]
@@ -50,9 +54,9 @@ class Command(NamedTuple):
 def add_options(parser: Any, options: Mapping[str, Any]) -> None:
     """Add the options of a table, each with its help or with (type, default, help).
 
-    "--name FILE" takes a value, "--name FILE..." may be repeated, and its values are lists, which are joined.
-    "--name a|b" takes one of several values, "--name" is a flag, "name FILE" is an argument, and "[name] FILE" is an
-    optional one. A nested table is a group of options.
+    "--name FILE" takes a value, "--name FILE..." may be repeated, and its values are lists, which
+    are joined. "--name a|b" takes one of several values, "--name" is a flag, "name FILE" is an
+    argument, and "[name] FILE" is an optional one. A nested table is a group of options.
 
     >>> parser = argparse.ArgumentParser()
     >>> add_options(parser, {"file FILE": "to read", "--by total|mean": "order", "--top N": (int, 5, "how many")})
@@ -96,7 +100,8 @@ def method_names(value: str) -> list[str]:
     for name, method in methods.items():
         if method is None:
             raise argparse.ArgumentTypeError(
-                f"unknown method {name!r}; choose from {', '.join(METHODS)}{did_you_mean(name, METHODS)}"
+                f"unknown method {name!r}; choose from "
+                f"{', '.join(METHODS)}{did_you_mean(name, METHODS)}"
             )
     return [method.name for method in methods.values() if method is not None]
 
@@ -124,7 +129,8 @@ def csv_file(value: str) -> str:
     """
     if Path(value).suffix.lower() not in CSV_SUFFIXES:
         raise argparse.ArgumentTypeError(
-            f"expected a file that ends in .csv or .tsv, got {value!r}; `corpus run --format` writes other formats"
+            f"expected a file that ends in .csv or .tsv, got {value!r}; `corpus run --format` "
+            "writes other formats"
         )
     return value
 
@@ -184,7 +190,8 @@ def read_text(args: argparse.Namespace) -> str:
         return str(args.text)
     if is_file(source) and Path(source).suffix.lower() in FORMATS:
         raise argparse.ArgumentTypeError(
-            f"{source} is a table: `corpus run` explains its rows, and --file its contents as one text"
+            f"{source} is a table: `corpus run` explains its rows, and --file its contents as one "
+            "text"
         )
     if args.file is not None or is_file(source):
         path = source if args.file is None else args.file
@@ -201,7 +208,9 @@ def read_text(args: argparse.Namespace) -> str:
 
 
 def is_file(name: str | None) -> bool:
-    """Return whether a text is the name of something to read: a file, a pipe such as <(...), or a device."""
+    """Return whether a text is the name of something to read: a file, a pipe such as <(...), or a
+    device.
+    """
     try:
         mode = os.stat(name or "").st_mode
     except (OSError, ValueError):  # no such file, or a text that cannot be a name
@@ -212,7 +221,9 @@ def is_file(name: str | None) -> bool:
 def check_targets(
     sources: Iterable[str | None], args: argparse.Namespace, options: Iterable[str]
 ) -> None:
-    """Raise an error if an output would replace an input (or a file in a folder), or if two outputs share a file."""
+    """Raise an error if an output would replace an input (or a file in a folder), or if two outputs
+    share a file.
+    """
     taken = files_in(sources)
     for option in options:
         if path := getattr(args, option):

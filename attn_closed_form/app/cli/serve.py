@@ -1,4 +1,6 @@
-"""`attn-closed-form serve`: a local page that explains a text as you type; needs the `web` extra."""
+"""`attn-closed-form serve`: a local page that explains a text as you type; needs the `web`
+extra.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`attn-closed-form train`: the options of the trainer, which can be listed without JAX; `jax_model` trains."""
+"""`attn-closed-form train`: the options of the trainer, which can be listed without JAX;
+`jax_model` trains.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
     """Train."""
     if args.text_column == args.label_column:
         raise argparse.ArgumentTypeError(
-            f"--label-column: expected another column than that of the texts, got {args.label_column!r}"
+            "--label-column: expected another column than that of the texts, got "
+            f"{args.label_column!r}"
         )
     check_targets((args.data, args.valid), args, ("out", "checkpoint", "metrics"))
     try:
@@ -92,8 +95,8 @@ TRAIN_OPTIONS = {
     "--metrics FILE": "also write scores and settings as JSON",
     "--config FILE": "JSON object with settings by name; options come first",
 }
-# The settings that are listed by --help, with their meaning for both kinds of models. All others can be given as options,
-# too, and are explained in `jax_model.training.config`.
+# The settings that are listed by --help, with their meaning for both kinds of models. All others
+# can be given as options, too, and are explained in `jax_model.training.config`.
 LISTED = {
     "D": "maximum number of words in the vocabulary (default: 30000)",
     "validation": "share of held-out texts, from 4,000 texts on; fewer are cross-validated (default: 0.1)",
@@ -102,7 +105,8 @@ LISTED = {
     "positions": "train the attention model with or without positions of words",
     "seed": "seed of everything random (default: 0)",
 }
-# Options that few users need and --help does not list: the kind of model, interrupted runs and several hosts.
+# Options that few users need and --help does not list: the kind of model, interrupted runs and
+# several hosts.
 UNLISTED: dict[str, dict[str, Any]] = {
     "--model": {"choices": ("tables", "attention")},
     "--resume": {"action": "store_true"},

@@ -1,12 +1,14 @@
-"""Answers beyond scores: certified reasons, removal curves, and scores of sentences and of the words inside them.
+"""Answers beyond scores: certified reasons, removal curves, and scores of sentences and of the
+words inside them.
 
-**Reasons** (`reasons/`) explain why the prediction is on its side of a threshold: 50% for a probability, 0 for one
-logit. A class among several is predicted while its margin over every other class is above 0, so each of these margins
-is a game, and a reason holds for all of them. A class that is not predicted is compared with the predicted one alone.
+**Reasons** (`reasons/`) explain why the prediction is on its side of a threshold: 50% for a
+probability, 0 for one logit. A class among several is predicted while its margin over every other
+class is above 0, so each of these margins is a game, and a reason holds for all of them. A class
+that is not predicted is compared with the predicted one alone.
 
-**Groups** have Owen values (`game/owen.py`) of the finest players (tokens, instances): the members of another group
-(the sentence of a token, the region of an instance) enter as a block. The score of a group is the sum over its members,
-which is its Shapley value in the game of groups.
+**Groups** have Owen values (`game/owen.py`) of the finest players (tokens, instances): the members
+of another group (the sentence of a token, the region of an instance) enter as a block. The score of
+a group is the sum over its members, which is its Shapley value in the game of groups.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ from .evidence import Evidence
 
 # The fields of bounds and reasons that are logits, which `to_dict` converts to the explained scale.
 LOGITS = {"attained_min", "attained_max", "proved_min", "proved_max", "worst", "after"}
-# Tuning: the number of sizes at which removal orders are compared with the best possible ones; smooth to the eye.
+# Tuning: the number of sizes at which removal orders are compared with the best possible ones;
+# smooth to the eye.
 SIZES = 100
 # The names of the two sides of a threshold: below it and above it.
 Sides = tuple[str, str]
@@ -57,7 +60,8 @@ class Certified:
     Attributes
     ----------
     game : a game of logits
-    sufficient, contrastive : the two reasons; None if the prediction equals the threshold up to rounding
+    sufficient, contrastive : the two reasons; None if the prediction equals the threshold up to
+        rounding
     """
 
     game: PooledGame
@@ -76,7 +80,9 @@ class Certified:
 
     @classmethod
     def of_all(cls, game: PooledGame, margins: Sequence[PooledGame], threshold: float) -> Certified:
-        """Find the reasons for a class that is ahead of all others, from its margins; `game` is the smallest one."""
+        """Find the reasons for a class that is ahead of all others, from its margins; `game` is the
+        smallest one.
+        """
         try:
             sufficient = sufficient_reason_of_all(margins, threshold)
             contrastive = contrastive_reason_of_any(margins, threshold)
@@ -94,8 +100,9 @@ class Certified:
 class Reasons:
     """Certified statements about all coalitions of the players.
 
-    Reasons and bounds are computed on logits, once for a probability and its logit. Sentences and `to_dict` report them
-    on the explained scale: a probability rises with its logit, so a bound on one is a bound on the other.
+    Reasons and bounds are computed on logits, once for a probability and its logit. Sentences and
+    `to_dict` report them on the explained scale: a probability rises with its logit, so a bound on
+    one is a bound on the other.
 
     Attributes
     ----------
@@ -104,9 +111,11 @@ class Reasons:
     things : word for the players, such as "words"
     names : the names of the players
     threshold : the value between the two sides, on the explained scale
-    output : name of the explained output; None if the game is the margin of one class over its strongest rival
+    output : name of the explained output; None if the game is the margin of one class over its
+        strongest rival
     scale : the explained scale
-    rivals : for a predicted class among several, the other classes, which `rival` of a reason counts; otherwise empty
+    rivals : for a predicted class among several, the other classes, which `rival` of a reason
+        counts; otherwise empty
     """
 
     certified: Certified
@@ -125,12 +134,16 @@ class Reasons:
 
     @property
     def sufficient(self) -> SufficientReason | None:
-        """A set that keeps the prediction on its side; None if the prediction equals the threshold up to rounding."""
+        """A set that keeps the prediction on its side; None if the prediction equals the threshold
+        up to rounding.
+        """
         return self.certified.sufficient
 
     @property
     def contrastive(self) -> ContrastiveReason | None:
-        """A set whose removal flips the prediction; None if the prediction equals the threshold up to rounding."""
+        """A set whose removal flips the prediction; None if the prediction equals the threshold up
+        to rounding.
+        """
         return self.certified.contrastive
 
     @property
@@ -186,12 +199,14 @@ class Reasons:
 
 
 def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
-    """Compute bounds, a sufficient and a contrastive reason for the prediction's side of the threshold.
+    """Compute bounds, a sufficient and a contrastive reason for the prediction's side of the
+    threshold.
 
     The threshold is on the explained scale, by default 50% or a logit of 0.
     """
     if evidence.target.against_rest and evidence.model.surrogate is None:
-        # The log-odds against several classes are not a pooled game; the logit of the class takes their place.
+        # The log-odds against several classes are not a pooled game; the logit of the class takes
+        # their place.
         evidence = evidence.on(evidence.target.pooled)
     decision = decision_of(evidence)
     scale = evidence.scale
@@ -237,7 +252,8 @@ def _certified(
 
 
 def rivals_of(evidence: Evidence, theta: float) -> tuple[int, ...]:
-    """Return the other classes if the explained output is the predicted one of three or more, otherwise nothing.
+    """Return the other classes if the explained output is the predicted one of three or more,
+    otherwise nothing.
 
     This needs classes that exclude each other, and a margin over each of at least `theta`.
     """
@@ -259,7 +275,8 @@ def rivals_of(evidence: Evidence, theta: float) -> tuple[int, ...]:
 class CheckedSet(NamedTuple):
     """A set of players, chosen by score, and the output of the model without it or with it alone.
 
-    `removed` tells which of the two: the prediction flips without the set, or the set alone keeps it.
+    `removed` tells which of the two: the prediction flips without the set, or the set alone keeps
+    it.
     """
 
     players: tuple[int, ...]
@@ -268,11 +285,12 @@ class CheckedSet(NamedTuple):
 
 
 def checked_sets(evidence: Evidence, scores: Array) -> list[CheckedSet]:
-    """Find sets of players, chosen by score, that flip or keep the prediction when the model is run.
+    """Find sets of players, chosen by score, that flip or keep the prediction when the model is
+    run.
 
-    This is for models without certified reasons, such as a transformer. Smaller sets may exist. The list is empty on
-    the logit scale. If the prediction without any player is on the same side, the empty set would keep it, so only a
-    set that flips it is reported.
+    This is for models without certified reasons, such as a transformer. Smaller sets may exist. The
+    list is empty on the logit scale. If the prediction without any player is on the same side, the
+    empty set would keep it, so only a set that flips it is reported.
     """
     prediction = evidence.prediction
     half = evidence.scale.threshold
@@ -302,7 +320,8 @@ def checked_sets(evidence: Evidence, scores: Array) -> list[CheckedSet]:
 
 
 class Decision(NamedTuple):
-    """The game whose sign is the side of the prediction, and the names of the two sides, or None if they have none.
+    """The game whose sign is the side of the prediction, and the names of the two sides, or None if
+    they have none.
 
     `is_margin` tells that the game is the margin of the explained class over its strongest rival.
     """
@@ -343,7 +362,9 @@ def decision_of(evidence: Evidence) -> Decision:
 
 
 def removal_curves_of(evidence: Evidence, scores: Array) -> RemovalCurves:
-    """Compute deletion and insertion curves of scores on the explained scale, with certified bounds, at 100 sizes."""
+    """Compute deletion and insertion curves of scores on the explained scale, with certified
+    bounds, at 100 sizes.
+    """
     sizes = np.unique(np.linspace(0, evidence.d, SIZES + 1).round()).astype(np.intp)
     limits = evidence.units.cached(
         ("bounds by size", *evidence.target.pooled.game_key),
@@ -399,7 +420,9 @@ class GroupScores:
 
 
 class Grouping(NamedTuple):
-    """The groups of the units: the number of each unit's group, the names, and the spans of sentences."""
+    """The groups of the units: the number of each unit's group, the names, and the spans of
+    sentences.
+    """
 
     numbers: Ids
     labels: tuple[str, ...]
@@ -426,13 +449,15 @@ def _sentences(text: str, spans: tuple[Span, ...]) -> Grouping:
 
 
 def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores:
-    """Compute Owen values of units in groups: the "sentences" of a text, or a grouping of the model such as "regions".
+    """Compute Owen values of units in groups: the "sentences" of a text, or a grouping of the model
+    such as "regions".
 
     As many players as possible are used; all units of a player must be in one group.
     """
     if not evidence.is_pooled:
         raise NotPooledError(
-            f"grouping: {NOT_POOLED}; with players={grouping!r} these methods give each group one score"
+            f"grouping: {NOT_POOLED}; with players={grouping!r} these methods give each group one "
+            "score"
         )
     groups = grouping_of(evidence, grouping)
     evidence = _with_finest_players(evidence)

@@ -1,8 +1,8 @@
 """One input under one model: the game and the players that all methods and views share.
 
-Everything is computed on first use and then cached. What depends on the target is cached here; what depends on the
-input, or on a part of the target only, is cached at the units by that part, so that the explanations of a probability
-and of its logit, or of another class, compute it once.
+Everything is computed on first use and then cached. What depends on the target is cached here; what
+depends on the input, or on a part of the target only, is cached at the units by that part, so that
+the explanations of a probability and of its logit, or of another class, compute it once.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ LOOSER = 10
 
 
 class ToleranceWarning(UserWarning):
-    """Warning that float64 cannot reach the requested accuracy; `Explanation.error` is the bound that holds."""
+    """Warning that float64 cannot reach the requested accuracy; `Explanation.error` is the bound
+    that holds.
+    """
 
 
 class Scored(NamedTuple):
     """Scores (d,), the base value that they are relative to, and their errors.
 
-    `error` is guaranteed; `standard_error` (d,) is for methods that sample; `model_calls` counts evaluations of a model
-    whose game is only fitted to it.
+    `error` is guaranteed; `standard_error` (d,) is for methods that sample; `model_calls` counts
+    evaluations of a model whose game is only fitted to it.
     """
 
     scores: Array
@@ -56,7 +58,8 @@ class Scored(NamedTuple):
 class Evidence(Remembers):
     """The data that all explanations of one input share: units, target, and logits (C,).
 
-    An evidence never stores a reference to itself, because its arrays would live until the next garbage collection.
+    An evidence never stores a reference to itself, because its arrays would live until the next
+    garbage collection.
     """
 
     model: Model
@@ -65,7 +68,9 @@ class Evidence(Remembers):
     logits: Array
 
     def of_input(self, name: str, compute: Callable[[], Result]) -> Result:
-        """Return a result that depends on the input and its players only, computed once for all targets."""
+        """Return a result that depends on the input and its players only, computed once for all
+        targets.
+        """
         return self.units.cached((name, self.target.players), compute)
 
     def on(self, target: Target) -> Evidence:
@@ -81,9 +86,11 @@ class Evidence(Remembers):
 
     @cached_property
     def game(self) -> PooledGame | LinkedGame | GameSum:
-        """The game of the players on the explained scale; a fitted game is always on the logit scale.
+        """The game of the players on the explained scale; a fitted game is always on the logit
+        scale.
 
-        The logit behind one hidden layer is a sum of games, which has Shapley and Banzhaf values but no reasons.
+        The logit behind one hidden layer is a sum of games, which has Shapley and Banzhaf values
+        but no reasons.
         """
         if self.model.surrogate is not None:
             return self.pooled
@@ -96,14 +103,17 @@ class Evidence(Remembers):
             if self.target.against_rest:
                 exact = "scale='logit' and output='margin:A,B' are exact"
             raise ValueError(
-                f"scale: {self.target.note}; the methods shapley-sampled, lime-sampled and leave-one-out explain the "
+                f"scale: {self.target.note}; the methods shapley-sampled, lime-sampled and "
+                "leave-one-out explain the "
                 f"probability, and {exact}"
             )
         return self.scale.game(self.pooled)
 
     @cached_property
     def model_game(self) -> ModelGame:
-        """The model itself as a game on the explained scale, for methods that need only values of coalitions."""
+        """The model itself as a game on the explained scale, for methods that need only values of
+        coalitions.
+        """
         return ModelGame(self.model, self.units, self.target)
 
     @property
@@ -113,12 +123,16 @@ class Evidence(Remembers):
 
     @property
     def is_pooled(self) -> bool:
-        """Whether the logit is that of a pooled game, which reasons, curves and shares of attention need."""
+        """Whether the logit is that of a pooled game, which reasons, curves and shares of attention
+        need.
+        """
         return self.model.tail is None
 
     @property
     def headline(self) -> str:
-        """The method that views show first: exact Shapley values if they exist, otherwise sampled ones."""
+        """The method that views show first: exact Shapley values if they exist, otherwise sampled
+        ones.
+        """
         if self.exact:
             return "shapley"
         return "shapley-sampled"
@@ -149,8 +163,8 @@ class Evidence(Remembers):
     def names(self) -> tuple[str, ...]:
         """A different name for each player.
 
-        A word outside the vocabulary keeps its spelling in the text. If several players share a name, it is followed by
-        the number of the player, such as "the (3)".
+        A word outside the vocabulary keeps its spelling in the text. If several players share a
+        name, it is followed by the number of the player, such as "the (3)".
         """
         typed = list(self.labels)
         for j in np.flatnonzero(self.unknown).tolist():
@@ -210,7 +224,9 @@ class Evidence(Remembers):
 
     @cached_property
     def absent_value(self) -> float:
-        """The explained output of the model itself with every player absent, on the explained scale."""
+        """The explained output of the model itself with every player absent, on the explained
+        scale.
+        """
         if self.exact and self.is_pooled:
             return float(self.scale.of(self.pooled.baseline))
         return float(self.model_game.value(self._empty_coalition)[0])
@@ -224,7 +240,9 @@ class Evidence(Remembers):
 
     @cached_property
     def pooled_base(self) -> float:
-        """The value of the empty coalition in `pooled`; for a fitted game, it differs from that of the model."""
+        """The value of the empty coalition in `pooled`; for a fitted game, it differs from that of
+        the model.
+        """
         return self.pooled.baseline
 
     @property
@@ -246,7 +264,9 @@ class Evidence(Remembers):
     # What methods need.
 
     def inside(self, name: str) -> Any:
-        """Return internal scores of the model by name (see `Model.inside`), or None if there are none."""
+        """Return internal scores of the model by name (see `Model.inside`), or None if there are
+        none.
+        """
         target = self.target.pooled
         return self.units.cached(
             ("inside", name, target.tol, *target.game_key),
@@ -259,7 +279,9 @@ class Evidence(Remembers):
         return self.model.fit(self.units, self.target)
 
     def sampled_lime(self, runs: int) -> list[LimeSample]:
-        """Run sampled LIME on the model itself with different seeds, each once for the input and the target."""
+        """Run sampled LIME on the model itself with different seeds, each once for the input and
+        the target.
+        """
 
         def sample(run: int) -> LimeSample:
             seed = self.target.seed + run
@@ -274,7 +296,8 @@ class Evidence(Remembers):
     ) -> tuple[Result, float]:
         """Return `function(game, tol)` and its guaranteed error.
 
-        If float64 cannot guarantee the requested tol, the smallest tol * 10^k that it can is used, with a warning.
+        If float64 cannot guarantee the requested tol, the smallest tol * 10^k that it can is used,
+        with a warning.
         """
         tol = self.target.tol
         while True:
@@ -287,7 +310,8 @@ class Evidence(Remembers):
                 tol = min(1.0, tol * LOOSER)
         if tol > self.target.tol:
             warnings.warn(
-                f"{name or 'tol'}: float64 cannot guarantee tol {self.target.tol:.0e} here; {tol:.0e} is guaranteed",
+                f"{name or 'tol'}: float64 cannot guarantee tol {self.target.tol:.0e} here; "
+                f"{tol:.0e} is guaranteed",
                 ToleranceWarning,
                 stacklevel=2,
             )
@@ -297,7 +321,9 @@ class Evidence(Remembers):
 
     @cached_property
     def shares(self) -> Array:
-        """The (H, d) logarithms of the softmax weights of the players in each head, with all players present."""
+        """The (H, d) logarithms of the softmax weights of the players in each head, with all
+        players present.
+        """
         game = self.pooled
         # Shifted by the largest log-mass, so that no exponential overflows.
         top = np.maximum(game.s.max(axis=1), game.s_background)[:, None]

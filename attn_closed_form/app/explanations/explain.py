@@ -1,4 +1,6 @@
-"""`explain`: from a model and an input to explanations by several methods, for one output or several."""
+"""`explain`: from a model and an input to explanations by several methods, for one output or
+several.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,15 @@ def explain(
 
     Parameters
     ----------
-    model : an explainable model, such as `load_demo_model()`, a `TextClassifier`, a `BagClassifier` or `ScoreTable()`
-    raw : the input in the form that the model reads: a text, a bag, a table of scores. Tokens beyond the
-        model's last position are not read (`TruncationWarning`)
-    methods : one name, several, or "all"; None for all methods of the model that do not sample. See `METHODS`
-    **settings : players, absent, output, tol, seed, scale; see `Settings`. If float64 cannot guarantee `tol`, it is
-        loosened by powers of ten with a `ToleranceWarning`, and `Explanation.error` is the bound that holds
+    model : an explainable model, such as `load_demo_model()`, a `TextClassifier`, a `BagClassifier`
+        or `ScoreTable()`
+    raw : the input in the form that the model reads: a text, a bag, a table of scores. Tokens
+        beyond the model's last position are not read (`TruncationWarning`)
+    methods : one name, several, or "all"; None for all methods of the model that do not sample. See
+        `METHODS`
+    **settings : players, absent, output, tol, seed, scale; see `Settings`. If float64 cannot
+        guarantee `tol`, it is loosened by powers of ten with a `ToleranceWarning`, and
+        `Explanation.error` is the bound that holds
 
     Returns
     -------
@@ -58,7 +63,9 @@ def explain(
 
 
 def for_output(explanations: Explanations, output: str) -> Explanations:
-    """Return Shapley values of the same input for another output, by the headline's method, cached."""
+    """Return Shapley values of the same input for another output, by the headline's method,
+    cached.
+    """
     evidence = explanations.evidence
     if output == explanations.output and evidence.headline in explanations:
         return explanations
@@ -77,7 +84,8 @@ def _settings_for(evidence: Evidence, output: str) -> Settings:
     if target.scale.link is None and not target.note:
         scale = "logit"
     elif target.exact:
-        # Another output may have exact probabilities where this one has none, and the other way round.
+        # Another output may have exact probabilities where this one has none, and the other way
+        # round.
         scale = None
     else:
         scale = "probability"
@@ -96,7 +104,9 @@ def is_mirrored(explanations: Explanations, output: str) -> bool:
 
 
 def explain_logit(explanations: Explanations, method: str) -> Explanations | None:
-    """Return the explanation of the logit by one method, cached; None if the logit is explained already."""
+    """Return the explanation of the logit by one method, cached; None if the logit is explained
+    already.
+    """
     evidence = explanations.evidence
     logit = evidence.target.logit
     if logit is None:
@@ -116,7 +126,10 @@ def explain_units(
     settings: Settings,
     strict: bool = False,
 ) -> Explanations:
-    """Explain an input that the model has read. With `strict`, a method that the model lacks is an error."""
+    """Explain an input that the model has read.
+
+    With `strict`, a method that the model lacks is an error.
+    """
     return explain_evidence(gather_evidence(model, units, settings), methods, strict)
 
 
@@ -128,7 +141,8 @@ def gather_evidence(model: Model, units: Units, settings: Settings) -> Evidence:
 
 
 def within_reach(evidence: Evidence, settings: Settings) -> Evidence:
-    """Return the evidence, on the logit scale if the logits are too large for exact values of the link.
+    """Return the evidence, on the logit scale if the logits are too large for exact values of the
+    link.
 
     An explicitly requested scale is kept, and so are its errors.
     """
@@ -162,7 +176,8 @@ def explain_evidence(
             explanations[method.name] = _explanation(evidence, method, scored)
         elif strict:
             raise ValueError(
-                f"methods: {method.name!r} needs attention or gradients, which {evidence.model!r} does not provide"
+                f"methods: {method.name!r} needs attention or gradients, which {evidence.model!r} "
+                "does not provide"
             )
     return explanations
 
@@ -192,13 +207,14 @@ def explain_outputs(
     outputs: Iterable[str | int | None] | None = None,
     **settings: Any,
 ) -> dict[str, Explanations]:
-    """Explain one input for several outputs, such as one map of a slide per class: `Explanations` by output.
+    """Explain one input for several outputs, such as one map of a slide per class: `Explanations`
+    by output.
 
     Parameters
     ----------
     model, raw, methods, **settings : as in `explain`, except for `output`
-    outputs : names of classes or margins ("margin:A,B"); default: every class. A model with one logit has one output,
-        because the scores for its other class only differ in sign
+    outputs : names of classes or margins ("margin:A,B"); default: every class. A model with one
+        logit has one output, because the scores for its other class only differ in sign
 
     Examples
     --------
@@ -209,7 +225,8 @@ def explain_outputs(
     """
     if not isinstance(model, Model):
         raise TypeError(
-            f"model: expected an explainable model, such as load_demo_model(), got {type(model).__name__}; a function "
+            "model: expected an explainable model, such as load_demo_model(), got "
+            f"{type(model).__name__}; a function "
             "of token ids is fitted with fit_slalom, one of bags with game_from_black_box"
         )
     if settings.pop("output", None) is not None:

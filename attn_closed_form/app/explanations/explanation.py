@@ -1,7 +1,7 @@
 """The results of `explain`: scores of players, and everything that a view needs.
 
-An `Explanation` is plain data with exports: `to_dict`, `to_shap`, `to_lime`, `to_shapiq` (see `show/exports.py`) and
-`_repr_html_` (see `show/html.py`).
+An `Explanation` is plain data with exports: `to_dict`, `to_shap`, `to_lime`, `to_shapiq` (see
+`show/exports.py`) and `_repr_html_` (see `show/html.py`).
 """
 
 from __future__ import annotations
@@ -53,10 +53,12 @@ class OfEvidence:
     target : what is explained, see `Target`
     output : the explained output: a class, or the margin of two classes
     scale : the explained scale, see `ExplainedScale`
-    prediction : the explained output of the whole input on that scale: a probability, a logit, or the margin of two
+    prediction : the explained output of the whole input on that scale: a probability, a logit, or
+        the margin of two
     probabilities : the probability of each class; None for a model with one output
     game : the game of the players on that scale
-    labels : names of the d players as the model reads them, so "[UNK]" for a word outside its vocabulary
+    labels : names of the d players as the model reads them, so "[UNK]" for a word outside its
+        vocabulary
     spans : for each of the d players, the character spans where it occurs in `text`
     text : the text as given; for other inputs, the labels separated by spaces
     unknown : flags that are True for players outside the vocabulary
@@ -78,7 +80,9 @@ class OfEvidence:
 
     @property
     def explained(self) -> str:
-        """A sentence that states what is explained, and why it is not the probability if one might expect that."""
+        """A sentence that states what is explained, and why it is not the probability if one might
+        expect that.
+        """
         from ..show.sentences import explained_sentence
 
         return explained_sentence(self.evidence.target)
@@ -92,12 +96,13 @@ class Explanation(OfEvidence):
     ----------
     method : name in `METHODS`
     scores : (d,) float64, read-only
-    base_value : reference value of the scores: the prediction with every player absent, the intercept for LIME, or the
-        prediction itself for a derivative
-    scale : scale of the scores, the prediction and the base value: the explained scale, or the logit for attention,
-        derivatives and SLALOM, which are always computed from it
+    base_value : reference value of the scores: the prediction with every player absent, the
+        intercept for LIME, or the prediction itself for a derivative
+    scale : scale of the scores, the prediction and the base value: the explained scale, or the
+        logit for attention, derivatives and SLALOM, which are always computed from it
     error : guaranteed bound on the error of each score; None for a method without one (see
-        `METHODS[method].accuracy`: closed forms round like any float64, estimates and samples are not bounded)
+        `METHODS[method].accuracy`: closed forms round like any float64, estimates and samples are
+        not bounded)
     evidence : the model, the input and the game behind it
     standard_error : (d,) standard errors of a method that samples, otherwise None
     model_calls : number of evaluations of a model whose game is fitted to it, otherwise None
@@ -136,7 +141,9 @@ class Explanation(OfEvidence):
 
     @property
     def scale(self) -> ExplainedScale:  # type: ignore[override]
-        """The scale of the scores: the explained scale, or the logit for a method that is computed from it."""
+        """The scale of the scores: the explained scale, or the logit for a method that is computed
+        from it.
+        """
         if self.on_logits:
             return LOGIT
         return self.evidence.scale
@@ -207,9 +214,11 @@ class Explanation(OfEvidence):
         return interactions(self.game, tol=tol)
 
     def removal_curves(self) -> RemovalCurves:
-        """Compute the prediction as players are removed or added in the order of these scores, with certified bounds.
+        """Compute the prediction as players are removed or added in the order of these scores, with
+        certified bounds.
 
-        `deletion_share` and `insertion_share` of the result are shares of the best possible; see `RemovalCurves`.
+        `deletion_share` and `insertion_share` of the result are shares of the best possible; see
+        `RemovalCurves`.
         """
         return removal_curves_of(self.evidence, self.scores)
 
@@ -240,8 +249,8 @@ class Explanation(OfEvidence):
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per player; needs pandas.
 
-        Its columns are `player` (the name), `score`, `standard_error` (if the method samples), `occurrences`, and `start`
-        and `end` of the first occurrence in the text.
+        Its columns are `player` (the name), `score`, `standard_error` (if the method samples),
+        `occurrences`, and `start` and `end` of the first occurrence in the text.
         """
         from ..show.exports import frame_of
 
@@ -254,7 +263,9 @@ class Explanation(OfEvidence):
         return to_shap(self)
 
     def to_lime(self) -> Any:
-        """Convert to a lime `Explanation`, for `as_list`, `as_html`, `as_pyplot_figure`; needs the `interop` extra."""
+        """Convert to a lime `Explanation`, for `as_list`, `as_html`, `as_pyplot_figure`; needs the
+        `interop` extra.
+        """
         from ..show.exports import to_lime
 
         return to_lime(self)
@@ -270,7 +281,9 @@ class Explanation(OfEvidence):
 
 
 def shared_dict(evidence: Evidence, fitted: bool = False) -> dict[str, Any]:
-    """Return the data that the explanations of one input share, with the fit if its scores are shown."""
+    """Return the data that the explanations of one input share, with the fit if its scores are
+    shown.
+    """
     from ..show.sentences import explained_sentence
 
     units = evidence.units
@@ -328,21 +341,26 @@ class Explanations(OfEvidence, dict[str, Explanation]):
 
     @property
     def fit(self) -> FitReport | None:
-        """How well the fitted game matches the model, or None if no score belongs to a fitted game."""
+        """How well the fitted game matches the model, or None if no score belongs to a fitted
+        game.
+        """
         if any(e.of_fit for e in self.values()):
             return self.evidence.fit
         return None
 
     def reasons(self, threshold: float | None = None) -> Reasons:
-        """Find certified sets that suffice for the prediction, or whose removal flips it; see `Reasons`.
+        """Find certified sets that suffice for the prediction, or whose removal flips it; see
+        `Reasons`.
 
-        `threshold` is on the explained scale: by default 50%, or a logit of 0. The sets are computed once for the
-        probability and its logit.
+        `threshold` is on the explained scale: by default 50%, or a logit of 0. The sets are
+        computed once for the probability and its logit.
         """
         return reasons(self.evidence, threshold)
 
     def checked_reasons(self) -> list[str]:
-        """Describe sets of players that change or keep the prediction, each evaluated by the model."""
+        """Describe sets of players that change or keep the prediction, each evaluated by the
+        model.
+        """
         from ..show.sentences import checked_sentences
 
         headline = self.get(self.evidence.headline)
@@ -354,17 +372,23 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         return checked_sentences(self.evidence, sets)
 
     def sentences(self) -> GroupScores:
-        """Compute the scores of the sentences of a text, to which the scores of their words add up."""
+        """Compute the scores of the sentences of a text, to which the scores of their words add
+        up.
+        """
         return self.grouped("sentences")
 
     def grouped(self, grouping: str) -> GroupScores:
-        """Compute the scores of groups such as "regions", to which the scores of their units add up."""
+        """Compute the scores of groups such as "regions", to which the scores of their units add
+        up.
+        """
         return self.evidence.cached(
             ("groups", grouping), lambda: group_scores(self.evidence, grouping)
         )
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row per player and one column per method; needs pandas."""
+        """Return a pandas DataFrame with one row per player and one column per method; needs
+        pandas.
+        """
         from ..show.exports import frame_of
 
         return frame_of(self, self.evidence)

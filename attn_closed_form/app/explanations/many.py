@@ -1,4 +1,6 @@
-"""Explanations of many inputs by one method: scores as arrays, effects of words, and plots of all inputs at once."""
+"""Explanations of many inputs by one method: scores as arrays, effects of words, and plots of all
+inputs at once.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from .word_effects import ORDERS, WordEffect, word_effect
 class ManyExplanations(Sequence[Explanation]):
     """Explanations of several inputs by one method, in the order of the inputs.
 
-    A sequence of `Explanation`. The arrays of scores of different inputs differ in length, as those of shap do.
+    A sequence of `Explanation`. The arrays of scores of different inputs differ in length, as those
+    of shap do.
 
     Attributes
     ----------
@@ -107,7 +110,8 @@ class ManyExplanations(Sequence[Explanation]):
     def effects(self, output: str, n: int = 20, by: str = "total") -> list[WordEffect]:
         """Return the n words with the strongest effects on an output, strongest first.
 
-        `by` is "total", the sum of the scores of a word over the inputs, or "mean", their mean over those with the word.
+        `by` is "total", the sum of the scores of a word over the inputs, or "mean", their mean over
+        those with the word.
         """
         choice("by", by, ORDERS)
         choice("output", output, dict.fromkeys(self.outputs))
@@ -144,7 +148,9 @@ class ManyExplanations(Sequence[Explanation]):
         return frame_of_many(self)
 
     def to_shap(self) -> Any:
-        """Convert to a `shap.Explanation` of several texts, for `shap.plots.text`; needs the `interop` extra."""
+        """Convert to a `shap.Explanation` of several texts, for `shap.plots.text`; needs the
+        `interop` extra.
+        """
         from ..show.exports import many_to_shap
 
         return many_to_shap(self)
@@ -163,7 +169,9 @@ class ManyExplanations(Sequence[Explanation]):
     def plot_beeswarm(
         self, path: str | os.PathLike[str] | None = None, n: int = 15, by: str = "total"
     ) -> Any:
-        """Draw the score of each of the n strongest words in each input as a dot, one panel per output."""
+        """Draw the score of each of the n strongest words in each input as a dot, one panel per
+        output.
+        """
         from ..show.plots import plot_beeswarm
 
         return plot_beeswarm(self, path, n, by)
@@ -186,9 +194,10 @@ def explain_many(
     ----------
     model : an explainable model
     inputs : the inputs, in the form that the model reads
-    method : one name in `METHODS`; by default Shapley values, which are sampled if no exact ones exist
-    **settings : as in `explain`. Without `output`, the predicted class of each input is explained; a fixed output makes
-        the scores of all inputs comparable
+    method : one name in `METHODS`; by default Shapley values, which are sampled if no exact ones
+        exist
+    **settings : as in `explain`. Without `output`, the predicted class of each input is explained;
+        a fixed output makes the scores of all inputs comparable
 
     Examples
     --------

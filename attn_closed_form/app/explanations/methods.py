@@ -1,20 +1,23 @@
-"""The table of explanation methods, with the function by which each method scores the players of an `Evidence`.
+"""The table of explanation methods, with the function by which each method scores the players of an
+`Evidence`.
 
-Every view reads this table; a new method is one more entry. Game methods (LIME, Shapley values, ...) need only the
-game, so every explainable model has them. If the game is only fitted to the model, as for a transformer, methods that
-need only values of coalitions evaluate the model itself. The other methods need the inside of the model (attention,
-gradients), which scores units; the score of a player is the sum over its units.
+Every view reads this table; a new method is one more entry. Game methods (LIME, Shapley values,
+...) need only the game, so every explainable model has them. If the game is only fitted to the
+model, as for a transformer, methods that need only values of coalitions evaluate the model itself.
+The other methods need the inside of the model (attention, gradients), which scores units; the score
+of a player is the sum over its units.
 
-**SLALOM of several heads.** The model of Leemann et al. 2025, f = sum_j softmax(s)_j v_j, is a game with one head,
-whose values and importances are read off. With K heads we report the SLALOM that gives every player its true
-share of this prediction: with alpha_j^(i) the share of player j in head i and v_j^(i) its value there,
+**SLALOM of several heads.** The model of Leemann et al. 2025, f = sum_j softmax(s)_j v_j, is a game
+with one head, whose values and importances are read off. With K heads we report the SLALOM that
+gives every player its true share of this prediction: with alpha_j^(i) the share of player j in head
+i and v_j^(i) its value there,
 
     importance_j = log (1/K) sum_i alpha_j^(i)   (centered, sum s = 0)     value_j = sum_i alpha v / sum_i alpha + b
     linear_j     = (1/K) sum_i alpha_j^(i) (v_j^(i) - f_i),
 
-with b the bias of the output (softmax weights add up to one, so a SLALOM carries it in its values). The last is the
-derivative of f by the weight of player j in the softmax, and needs no pooling of the heads. It is the true derivative,
-not Eq. 65 as printed, which omits f.
+with b the bias of the output (softmax weights add up to one, so a SLALOM carries it in its values).
+The last is the derivative of f by the weight of player j in the softmax, and needs no pooling of
+the heads. It is the true derivative, not Eq. 65 as printed, which omits f.
 """
 
 from __future__ import annotations
@@ -48,25 +51,30 @@ Family = Literal["attention", "derivatives", "attributions", "slalom", "orders"]
 FAMILIES: dict[Family, tuple[str, str]] = {
     "attributions": (
         "Exact attributions",
-        "The effect of adding or removing a player, averaged over coalitions of the others. If players interact, one "
+        "The effect of adding or removing a player, averaged over coalitions of the others. If "
+        "players interact, one "
         "number per player is not the whole story.",
     ),
     "derivatives": (
         "Derivatives",
-        "The effect of a small change of an embedding. A removal is not a small change, so these are not its effect.",
+        "The effect of a small change of an embedding. A removal is not a small change, so these "
+        "are not its effect.",
     ),
     "attention": (
         "Attention",
-        "The weights of the players in the mean. Attention has no sign and no class: it does not show which class a "
+        "The weights of the players in the mean. Attention has no sign and no class: it does not "
+        "show which class a "
         "player supports.",
     ),
     "slalom": (
         "SLALOM",
-        "The value of each player, and the logarithm of its weight (importance). Neither alone is the player's effect.",
+        "The value of each player, and the logarithm of its weight (importance). Neither alone is "
+        "the player's effect.",
     ),
     "orders": (
         "Orders of removal",
-        "The order of removal that changes the prediction fastest. These numbers rank players; they do not add up.",
+        "The order of removal that changes the prediction fastest. These numbers rank players; "
+        "they do not add up.",
     ),
 }
 
@@ -79,13 +87,16 @@ class Method:
     ----------
     name, label : name for `explain(..., methods=[name])`, and label as in the papers
     family : a key of `FAMILIES`
-    kind : "signed"; "unsigned" (no score is below 0, so none shows a direction); "log" (the logarithm of a weight)
-    accuracy : "closed form" (exact up to float64's rounding), "guaranteed" (a proven bound), "estimate" (refined until
-        two rules agree), "sampled"
-    needs : "game", which every explainable model has; "model", for values of coalitions, which come from the model
-        itself if its game is only fitted to it; or "inside", which some models lack
-    score : function Evidence -> Scored, or None if the model lacks what it needs; by default `Model.inside`
-    forecasts : whether minus the score forecasts by how much the prediction changes when the player is removed
+    kind : "signed"; "unsigned" (no score is below 0, so none shows a direction); "log" (the
+        logarithm of a weight)
+    accuracy : "closed form" (exact up to float64's rounding), "guaranteed" (a proven bound),
+        "estimate" (refined until two rules agree), "sampled"
+    needs : "game", which every explainable model has; "model", for values of coalitions, which come
+        from the model itself if its game is only fitted to it; or "inside", which some models lack
+    score : function Evidence -> Scored, or None if the model lacks what it needs; by default
+        `Model.inside`
+    forecasts : whether minus the score forecasts by how much the prediction changes when the player
+        is removed
     alias : a short name that is also accepted
     """
 
@@ -106,11 +117,15 @@ class Method:
 
     @property
     def on_logits(self) -> bool:
-        """Whether the scores belong to the logit on every scale, because the model computes it internally."""
+        """Whether the scores belong to the logit on every scale, because the model computes it
+        internally.
+        """
         return self.family != "attributions"
 
     def strength(self, scores: Array) -> Array:
-        """Scale scores to [-1, 1] for colors: relative to the largest, or logs between minimum and maximum."""
+        """Scale scores to [-1, 1] for colors: relative to the largest, or logs between minimum and
+        maximum.
+        """
         if self.kind == "log":
             shifted = scores - scores.min()
             return _relative_to(np.ptp(scores), shifted)
@@ -179,12 +194,14 @@ def _leave_one_out_scores(evidence: Evidence) -> Scored:
     d = evidence.d
     without_one = ~np.eye(d, dtype=bool)
     changes = evidence.prediction - evidence.model_game.value(without_one)
-    # Nothing is sampled, so the standard errors are zero. The calls are those for the text and for each removal.
+    # Nothing is sampled, so the standard errors are zero. The calls are those for the text and for
+    # each removal.
     return Scored(changes, evidence.absent_value, standard_error=np.zeros(d), model_calls=d + 1)
 
 
 def _slalom_value(evidence: Evidence) -> Scored:
-    # Shares among the heads are computed from logs, so that a player whose attention underflows still has a value.
+    # Shares among the heads are computed from logs, so that a player whose attention underflows
+    # still has a value.
     share = softmax(evidence.shares.T).T
     heads = len(share)
     # The values of the game are divided by the number of heads, those of a SLALOM are not.
@@ -235,8 +252,10 @@ METHODS: dict[str, Method] = {
                "exact Shapley value: mean change over all orders of adding the players",
                partial(_guaranteed, "shapley", shapley), forecasts=True),
         Method("lime", "LIME", "attributions", "signed", "guaranteed", "game",
-               "limit of LIME with 5000 samples: with the package's defaults if the model has one head and "
-               "no positions, otherwise with absent words replaced by [UNK] (its bow=False) and on logits",
+               "limit of LIME with 5000 samples: with the package's defaults if the model has one "
+               "head and "
+               "no positions, otherwise with absent words replaced by [UNK] (its bow=False) and on "
+               "logits",
                _lime, forecasts=True),
         Method("banzhaf", "Banzhaf", "attributions", "signed", "guaranteed", "game",
                "exact Banzhaf value: mean change over all subsets of the other players",
@@ -245,10 +264,12 @@ METHODS: dict[str, Method] = {
                "change of the prediction when this player alone is removed",
                _leave_one_out_scores, forecasts=True, alias="loo"),
         Method("shapley-sampled", "Shapley (sampled)", "attributions", "signed", "sampled", "model",
-               "Shapley values of the model, estimated from pairs of random coalitions with control variates",
+               "Shapley values of the model, estimated from pairs of random coalitions with "
+               "control variates",
                _sampled_shapley, forecasts=True),
         Method("lime-sampled", "LIME (sampled)", "attributions", "signed", "sampled", "model",
-               "LIME with random samples as the lime package draws them, 5000 or the model's budget",
+               "LIME with random samples as the lime package draws them, 5000 or the model's "
+               "budget",
                _sampled_lime, forecasts=True),
         Method("gradient-mean", "G-avg", "derivatives", "signed", "closed form", "inside",
                f"mean coordinate of the gradient with respect to the embedding ({_P1}, Theorem 4.1)", alias="g-avg"),
@@ -271,7 +292,8 @@ METHODS: dict[str, Method] = {
         Method("slalom-importance", "SLALOM import.", "slalom", "log", "closed form", "game",
                f"the logarithm s of the player's weight in the softmax ({_P2}, Eq. 6)", _slalom_importance),
         Method("slalom-linear", "SLALOM linear", "slalom", "signed", "closed form", "game",
-               f"derivative of the prediction by the player's weight ({_P2}, section 5.4, corrected)",
+               f"derivative of the prediction by the player's weight ({_P2}, section 5.4, "
+               "corrected)",
                _slalom_linear, forecasts=True),
         Method("flip-order", "Flip order", "orders", "signed", "closed form", "game",
                "order of removal: weight times (value - threshold), as in the contrastive reason",
@@ -282,7 +304,8 @@ METHODS: dict[str, Method] = {
 }
 # fmt: on
 
-# Tuning: predicted seconds beyond which LIME is not among the default methods. The other methods of a text take less.
+# Tuning: predicted seconds beyond which LIME is not among the default methods. The other methods of
+# a text take less.
 LIME_SECONDS = 1.0
 # Methods that sample are too slow for the live page, and orders are not attributions.
 DEFAULT_METHODS = tuple(
@@ -293,7 +316,9 @@ DEFAULT_METHODS = tuple(
 
 
 def default_methods(evidence: Evidence) -> tuple[Method, ...]:
-    """Return the default methods of one input: the exact ones, or the sampled headline if nothing is exact."""
+    """Return the default methods of one input: the exact ones, or the sampled headline if nothing
+    is exact.
+    """
     if evidence.exact and evidence.is_pooled:
         methods = as_methods(None)
         if lime_is_quick(evidence):
@@ -362,7 +387,8 @@ def as_methods(methods: str | Iterable[str] | None) -> tuple[Method, ...]:
             method = find_method(name)
         if method is None:
             raise ValueError(
-                f"methods: expected names among {', '.join(METHODS)}; got {name!r}{did_you_mean(name, METHODS)}"
+                f"methods: expected names among {', '.join(METHODS)}; got "
+                f"{name!r}{did_you_mean(name, METHODS)}"
             )
         table[method.name] = method
     return tuple(table.values())

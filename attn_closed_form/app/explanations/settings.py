@@ -33,17 +33,19 @@ class Settings:
 
     Attributes
     ----------
-    players : the units that get scores, one of the model's groupings, such as "words" or "positions"
+    players : the units that get scores, one of the model's groupings, such as "words" or
+        "positions"
     absent : treatment of absent players, one of the model's absences, such as "unk" or "deleted"
-    output : a class name, the index of a class, "margin:A,B" for the difference of two logits, or "odds:A" for the
-        log-odds of a class against the rest. None explains the predicted class
+    output : a class name, the index of a class, "margin:A,B" for the difference of two logits, or
+        "odds:A" for the log-odds of a class against the rest. None explains the predicted class
     tol : guaranteed accuracy, relative to max|f|
     seed : seed of the methods that sample
-    scale : "probability", "risk" (the exponential of a log-risk) or "logit". None explains the probability if exact
-        values of it exist (a model with one head and either two classes, or a separate probability for every label, or
-        an explicit margin of two classes) or if nothing is exact on either scale (a transformer), and the risk of
-        a model of log-risks with one head. For all other models, and if `output` is "odds:A", it explains the
-        logit. "probability" for a model without exact values uses sampled ones
+    scale : "probability", "risk" (the exponential of a log-risk) or "logit". None explains the
+        probability if exact values of it exist (a model with one head and either two classes, or a
+        separate probability for every label, or an explicit margin of two classes) or if nothing is
+        exact on either scale (a transformer), and the risk of a model of log-risks with one head.
+        For all other models, and if `output` is "odds:A", it explains the logit. "probability" for
+        a model without exact values uses sampled ones
 
     Examples
     --------
@@ -64,7 +66,8 @@ class Settings:
         is_output = isinstance(self.output, str | int | np.integer | None)
         if isinstance(self.output, bool) or not is_output:
             raise ValueError(
-                f"output: expected a class name, an index, 'margin:A,B' or 'odds:A', got {self.output!r}"
+                "output: expected a class name, an index, 'margin:A,B' or 'odds:A', got "
+                f"{self.output!r}"
             )
         is_real = isinstance(self.tol, int | float | np.floating)
         if isinstance(self.tol, bool) or not is_real or not 0 < self.tol <= 1:
@@ -84,7 +87,9 @@ class Settings:
         return cls(**options)
 
     def resolve(self, model: Model, logits: Array, units: Units | None = None) -> Target:
-        """Return the target for one model and one prediction; without `units`, on the logit scale."""
+        """Return the target for one model and one prediction; without `units`, on the logit
+        scale.
+        """
         target = self._logit_target(model, logits)
         if units is None or self.scale == "logit":
             return target
@@ -92,7 +97,8 @@ class Settings:
             return self._risk_target(target, model, units)
         if self.scale == "risk":
             raise ValueError(
-                "scale: expected 'probability' or 'logit', got 'risk'; the outputs are not log-risks"
+                "scale: expected 'probability' or 'logit', got 'risk'; the outputs are not "
+                "log-risks"
             )
         return self._probability_target(target, model, units)
 
@@ -100,12 +106,13 @@ class Settings:
         """Return the target on the logit scale."""
         output, coefficients = choose_output(model.outputs, logits, self.output)
         prefix = _prefix(self.output, model.outputs)
-        # With a sigmoid every label has a separate probability, and its logit is the log-odds. The log-odds of one of
-        # two classes are their margin.
+        # With a sigmoid every label has a separate probability, and its logit is the log-odds. The
+        # log-odds of one of two classes are their margin.
         against_rest = prefix == ODDS and len(logits) > 2 and model.loss != "sigmoid"
         if against_rest and model.surrogate is None and model.tail is None:
             raise ValueError(
-                f"output: expected a class or 'margin:A,B', got {self.output!r}; the log-odds against several classes "
+                f"output: expected a class or 'margin:A,B', got {self.output!r}; the log-odds "
+                "against several classes "
                 "are not a pooled game"
             )
         return Target(
@@ -135,7 +142,9 @@ class Settings:
         return replace(target, note=note)
 
     def _probability_target(self, target: Target, model: Model, units: Units) -> Target:
-        """Return the target of the probability if it is exact or was requested, otherwise that of the logit."""
+        """Return the target of the probability if it is exact or was requested, otherwise that of
+        the logit.
+        """
         prefix = _prefix(self.output, model.outputs)
         if prefix == ODDS and self.scale is None:
             return target
@@ -157,7 +166,8 @@ class Settings:
             logit=target,
         )
         if model.surrogate is not None:
-            # Every scale of a transformer is sampled, so its logit can be the log-odds of the same probability.
+            # Every scale of a transformer is sampled, so its logit can be the log-odds of the same
+            # probability.
             logit = probability.unlinked
             if odds.against_rest and prefix != ODDS:
                 logit = replace(logit, output=f"{output} against the rest")
@@ -182,9 +192,10 @@ class LogOdds(NamedTuple):
     Attributes
     ----------
     coefficients : the coefficients of the logit; None if the output has no probability
-    against_rest : whether the logit is that of one class against all others together, which is not a pooled game
-    obstacle : why the probability has no exact values, or does not exist; "" if there is no obstacle, or if nobody
-        expects a probability
+    against_rest : whether the logit is that of one class against all others together, which is not
+        a pooled game
+    obstacle : why the probability has no exact values, or does not exist; "" if there is no
+        obstacle, or if nobody expects a probability
     """
 
     coefficients: tuple[float, ...] | None

@@ -1,8 +1,9 @@
-"""The effect of a word over many documents: its mean score, with a 95% interval, and its strongest example.
+"""The effect of a word over many documents: its mean score, with a 95% interval, and its strongest
+example.
 
-A word counts once per document. Its score there is the sum over its players. The interval of a mean is
-mean +- 1.96 standard errors. It describes other documents like these, if there are many; it does not describe errors of
-the scores, which are exact.
+A word counts once per document. Its score there is the sum over its players. The interval of a mean
+is mean +- 1.96 standard errors. It describes other documents like these, if there are many; it does
+not describe errors of the scores, which are exact.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class WordEffect(NamedTuple):
     total : the sum of its scores in them
     mean : their mean
     half_width : half of the 95% interval of `mean`, None for one document
-    overall : the mean over all documents of the output, where the word has the score 0 if it is absent
+    overall : the mean over all documents of the output, where the word has the score 0 if it is
+        absent
     overall_half_width : half of the 95% interval of `overall`
     example : the row with the largest absolute score, None if rows have no numbers
     example_score : that score
@@ -63,7 +65,9 @@ class WordEffect(NamedTuple):
     example_score: float = 0.0
 
     def ordered_by(self, by: str) -> Mean:
-        """Return the number that a list is ordered by: the mean over all documents, or over those with the word."""
+        """Return the number that a list is ordered by: the mean over all documents, or over those
+        with the word.
+        """
         if by == "total":
             return Mean(self.overall, self.overall_half_width)
         return Mean(self.mean, self.half_width)

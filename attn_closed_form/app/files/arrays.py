@@ -1,11 +1,13 @@
-"""Read and write arrays, with one reader per format: `.npz`, `.npy`, `.safetensors`, PyTorch and HDF5.
+"""Read and write arrays, with one reader per format: `.npz`, `.npy`, `.safetensors`, PyTorch and
+HDF5.
 
-Files are untrusted. No pickle is executed, and a file cannot claim more memory than it has bytes: the sizes that a
-zip archive, a header or an HDF5 dataset claims are checked before anything is allocated.
+Files are untrusted. No pickle is executed, and a file cannot claim more memory than it has bytes:
+the sizes that a zip archive, a header or an HDF5 dataset claims are checked before anything is
+allocated.
 
-A safetensors file has 8 bytes with the length of a header (little endian), the header in JSON, `{name: {dtype, shape,
-data_offsets}}` and optionally `__metadata__`, and the numbers. The format has no text, so arrays of names are stored as
-lists in the metadata.
+A safetensors file has 8 bytes with the length of a header (little endian), the header in JSON,
+`{name: {dtype, shape, data_offsets}}` and optionally `__metadata__`, and the numbers. The format
+has no text, so arrays of names are stored as lists in the metadata.
 """
 
 from __future__ import annotations
@@ -93,10 +95,11 @@ TRAINING = (
 
 
 def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFFIXES) -> Any:
-    """Read the arrays of a file by name, or its only array (`.npy`, and PyTorch files of one tensor).
+    """Read the arrays of a file by name, or its only array (`.npy`, and PyTorch files of one
+    tensor).
 
-    The dicts of a PyTorch file may be nested. A file that is missing, damaged, pickled, too large or has another
-    suffix raises a one-line error that names the file.
+    The dicts of a PyTorch file may be nested. A file that is missing, damaged, pickled, too large
+    or has another suffix raises a one-line error that names the file.
     """
     path = regular_file(_with_suffix(path, suffixes))
     suffix = path.suffix.lower()
@@ -112,12 +115,15 @@ def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFF
 
 
 def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str]) -> None:
-    """Write named arrays of numbers or names to a `.npz` or `.safetensors` file, which is replaced atomically."""
+    """Write named arrays of numbers or names to a `.npz` or `.safetensors` file, which is replaced
+    atomically.
+    """
     path = _with_suffix(path, OWN_SUFFIXES)
     for name, array in arrays.items():
         if array.dtype.hasobject:
             raise ValueError(
-                f"{name}: expected an array of plain data, got dtype {array.dtype}, which needs pickle"
+                f"{name}: expected an array of plain data, got dtype {array.dtype}, which needs "
+                "pickle"
             )
     with replacing(path) as partial, partial.open("wb") as stream:
         if path.suffix.lower() == ".npz":
@@ -127,7 +133,9 @@ def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str
 
 
 def check_names(names: Collection[str]) -> None:
-    """Reject unusual names, because patterns are matched against each name and error messages show them."""
+    """Reject unusual names, because patterns are matched against each name and error messages show
+    them.
+    """
     if len(names) > MAX_NAMES or any(
         len(name) > MAX_NAME or not name.isprintable() for name in names
     ):
@@ -209,7 +217,8 @@ def _read_safetensors(path: Path) -> Arrays:
         used += length
         if end > len(body) or end - start != length or used > len(body):
             raise ValueError(
-                f"its entry {name[:60]!r} of shape {str(shape)[:60]} does not fit, or overlaps another"
+                f"its entry {name[:60]!r} of shape {str(shape)[:60]} does not fit, or overlaps "
+                "another"
             )
         array: NDArray[Any] = np.ndarray(shape, dtype, body[start:end])  # a read-only view
         arrays[name] = widened(array) if entry["dtype"] == "BF16" else array
@@ -258,7 +267,9 @@ def _write_safetensors(arrays: Mapping[str, NDArray[Any]], stream: BinaryIO) -> 
 
 
 class Linear(NamedTuple):
-    """Weight (out, in) and bias (out,) of a linear layer; the bias is zero if the layer has none."""
+    """Weight (out, in) and bias (out,) of a linear layer; the bias is zero if the layer has
+    none.
+    """
 
     W: NDArray[np.float64]
     b: NDArray[np.float64]
@@ -267,8 +278,8 @@ class Linear(NamedTuple):
 class State:
     """The weights of a network by name, with a record of those that were read.
 
-    `outputs` are the class names and `options` those of a layout, if the file has them; `source` names the file in
-    error messages.
+    `outputs` are the class names and `options` those of a layout, if the file has them; `source`
+    names the file in error messages.
     """
 
     def __init__(
@@ -299,7 +310,8 @@ class State:
         if len(names) != 1:
             plain = pattern.replace("\\", "")
             raise ValueError(
-                f"{self.source}: expected one layer {plain!r}, got {names or 'only ' + self.summary()}"
+                f"{self.source}: expected one layer {plain!r}, got "
+                f"{names or 'only ' + self.summary()}"
             )
         return self.linear(names[0])
 
@@ -327,7 +339,9 @@ class State:
         return array
 
     def batch_norm(self, name: str, eps: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the scale and the shift, both (E,), of a batch normalization in evaluation mode."""
+        """Return the scale and the shift, both (E,), of a batch normalization in evaluation
+        mode.
+        """
         scale = 1 / np.sqrt(self.array(f"{name}.running_var", 1) + eps)
         shift = -self.array(f"{name}.running_mean", 1) * scale
         if f"{name}.weight" in self.arrays:
@@ -343,7 +357,9 @@ class State:
         self.read.update(key for key in self.arrays if key.startswith(starts))
 
     def check_all_read(self, expected: str, hint: str = "") -> None:
-        """Raise an error if some weights were neither read nor ignored, because they belong to another network."""
+        """Raise an error if some weights were neither read nor ignored, because they belong to
+        another network.
+        """
         if unread := [key for key in self.arrays if key not in self.read]:
             raise ValueError(
                 f"{self.source}: has weights that {expected}: {self.summary(unread)}{hint}"
@@ -359,8 +375,8 @@ class State:
 def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
     """Read the state dict in a file or in a mapping of names to arrays or torch tensors.
 
-    Training scripts store it under a name (`NESTED`) next to optimizer state, and wrappers add a prefix to all its
-    names (`PREFIXES`), which is removed.
+    Training scripts store it under a name (`NESTED`) next to optimizer state, and wrappers add a
+    prefix to all its names (`PREFIXES`), which is removed.
     """
     if not isinstance(source, str | os.PathLike | Mapping):
         raise TypeError(
@@ -387,7 +403,8 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
     }
     if not numeric:
         raise ValueError(
-            f"{name}: expected a state dict (names with weights), got {sorted(map(str, content))[:12]}"
+            f"{name}: expected a state dict (names with weights), got "
+            f"{sorted(map(str, content))[:12]}"
         )
     with reading(name, "state dict"):
         check_names(numeric)

@@ -1,7 +1,9 @@
-"""Safe reading and writing: only regular files are read, errors name the file in one line, and writes are atomic.
+"""Safe reading and writing: only regular files are read, errors name the file in one line, and
+writes are atomic.
 
-A process that is killed while it writes leaves the previous file unchanged. Two processes that write the same file do
-not interfere, because each writes a separate partial file; the last one to finish wins.
+A process that is killed while it writes leaves the previous file unchanged. Two processes that
+write the same file do not interfere, because each writes a separate partial file; the last one to
+finish wins.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ EXPANSION = 100
 
 
 def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
-    """Return the path of a regular file, or raise an error for a pipe or a device, which may have no end."""
+    """Return the path of a regular file, or raise an error for a pipe or a device, which may have
+    no end.
+    """
     path = Path(path)
     if not path.is_file():
         if path.is_dir():
@@ -35,7 +39,9 @@ def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
 
 
 def check_size(needed: int, path: Path) -> None:
-    """Reject a small file that would fill the memory, by compressed data or by a false claim about its size."""
+    """Reject a small file that would fill the memory, by compressed data or by a false claim about
+    its size.
+    """
     if needed > max(ALWAYS_ALLOWED, EXPANSION * path.stat().st_size):
         raise ValueError(
             f"its contents would take {needed:,} bytes, more than {EXPANSION} times the file"
@@ -44,7 +50,9 @@ def check_size(needed: int, path: Path) -> None:
 
 @contextmanager
 def reading(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
-    """Turn any error about a damaged or hostile file into a one-line ValueError that names the file."""
+    """Turn any error about a damaged or hostile file into a one-line ValueError that names the
+    file.
+    """
     try:
         yield
     except Exception as error:  # libraries raise errors of many kinds
@@ -55,7 +63,9 @@ def reading(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error, or its type; only texts are printed, because objects may be huge."""
+    """Return the first line of an error, or its type; only texts are printed, because objects may
+    be huge.
+    """
     texts = [text for text in error.args if type(text) is str and text.strip()]
     return (texts[-1].strip() if texts else type(error).__name__).splitlines()[0][:400]
 
@@ -66,9 +76,10 @@ def replacing(
 ) -> Iterator[Path]:
     """Yield the path of a partial file, which replaces `path` when the block ends without an error.
 
-    The partial file is in the same folder and has the suffix of `path`, because writers depend on the suffix. With
-    `folder`, which must be on the same file system, it is there and ends in ".partial", so that readers of the folder
-    ignore it. The target of a symbolic link is replaced, not the link.
+    The partial file is in the same folder and has the suffix of `path`, because writers depend on
+    the suffix. With `folder`, which must be on the same file system, it is there and ends in
+    ".partial", so that readers of the folder ignore it. The target of a symbolic link is replaced,
+    not the link.
     """
     path = Path(os.path.realpath(path))
     if not path.parent.is_dir():

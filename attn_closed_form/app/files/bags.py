@@ -7,7 +7,8 @@
 | `.npy` (torchmil) | one array | none |
 | `.npz`, `.safetensors` | the names above, or the only matrix | `coords` |
 
-Attributes of an HDF5 file and of its arrays that describe the patches (`ATTRIBUTES`) become `Bag.attrs`.
+Attributes of an HDF5 file and of its arrays that describe the patches (`ATTRIBUTES`) become
+`Bag.attrs`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from .arrays import H5_SUFFIXES, read_arrays
 from .atomic import reading, regular_file
 from .hdf5 import read_hdf5
 
-# Names of the features in files of CLAM, TRIDENT, STAMP and others; the first that is there is used.
+# Names of the features in files of CLAM, TRIDENT, STAMP and others; the first that is there is
+# used.
 FEATURE_NAMES = ("features", "feats", "feature", "embeddings", "x", "X")
 # Names of the coordinates.
 COORDINATE_NAMES = ("coords", "coordinates", "locations")
@@ -62,9 +64,9 @@ ATTRIBUTES = (
 def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     """Read one bag from an HDF5, PyTorch, NumPy or safetensors file.
 
-    `features` is the name of the features in the file, if it is not one of those above. Their type is kept (float32
-    stays float32). `attrs["name"]` is the file's name without suffix, unless the file has an attribute `name`. An error
-    is one line that names the file.
+    `features` is the name of the features in the file, if it is not one of those above. Their type
+    is kept (float32 stays float32). `attrs["name"]` is the file's name without suffix, unless the
+    file has an attribute `name`. An error is one line that names the file.
 
     Parameters
     ----------

@@ -1,9 +1,10 @@
 """fastText's classifiers (`.bin`, written by `train_supervised`), read with NumPy alone.
 
-A file is little-endian. It has the magic number, a version, twelve integers of options and a number; the dictionary,
-each entry a text that ends in a zero byte, a count and whether it is a label; and the matrices of inputs (one row per
-word, then one per bucket of character n-grams) and of outputs (one row per label), each with a flag for quantization
-before its two sizes. Sizes are compared with the length of the file, and a matrix is a view of its bytes.
+A file is little-endian. It has the magic number, a version, twelve integers of options and a
+number; the dictionary, each entry a text that ends in a zero byte, a count and whether it is a
+label; and the matrices of inputs (one row per word, then one per bucket of character n-grams) and
+of outputs (one row per label), each with a flag for quantization before its two sizes. Sizes are
+compared with the length of the file, and a matrix is a view of its bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ MAX_WORD_BYTES = 32  # maximum length of an n-gram; a word has one for each posi
 
 @dataclass(frozen=True)
 class FastTextReader:
-    """A reader that splits words at white space, as fastText does, each with the rows of its character n-grams."""
+    """A reader that splits words at white space, as fastText does, each with the rows of its
+    character n-grams.
+    """
 
     rows: Mapping[bytes, int]  # UTF-8 of a word -> row of its vector
     bucket: int  # number of rows that n-grams share, after those of the words
@@ -46,7 +49,9 @@ class FastTextReader:
     maxn: int
 
     def __call__(self, text: str) -> list[Piece]:
-        """Return the words of a text with the rows of their vectors, without labels and line ends."""
+        """Return the words of a text with the rows of their vectors, without labels and line
+        ends.
+        """
         words = (
             match
             for match in WORD_ENTRIES.finditer(text)
@@ -90,14 +95,15 @@ def is_fasttext(path: str | os.PathLike[str]) -> bool:
 def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
     """Load a fastText classifier (`.bin`, `train_supervised`) as a model that can be explained.
 
-    The hidden vector of a text is the mean of the vectors of its words, each with its character n-grams (`minn`,
-    `maxn`), and of the end of the line `</s>`, which is part of every text. The logits are the output matrix times this
-    vector. A word and its k - 1 n-grams are one player of log-mass log k, and `</s>` is the background. Words are split
-    at white space; words that start with `__label__` are labels.
+    The hidden vector of a text is the mean of the vectors of its words, each with its character
+    n-grams (`minn`, `maxn`), and of the end of the line `</s>`, which is part of every text. The
+    logits are the output matrix times this vector. A word and its k - 1 n-grams are one player of
+    log-mass log k, and `</s>` is the background. Words are split at white space; words that start
+    with `__label__` are labels.
 
-    An error is raised for files that only have word vectors, for `wordNgrams` > 1 (pairs of neighbors have vectors),
-    for the hierarchical softmax (`loss="hs"`, classes have no logits) and for quantized files (their vectors are not
-    stored).
+    An error is raised for files that only have word vectors, for `wordNgrams` > 1 (pairs of
+    neighbors have vectors), for the hierarchical softmax (`loss="hs"`, classes have no logits) and
+    for quantized files (their vectors are not stored).
     """
     with reading(path, "fastText"):
         return _read(regular_file(path).read_bytes())
@@ -119,7 +125,8 @@ def _read(data: bytes) -> MeanPooledText:
         raise ValueError("it has word vectors; expected a classifier (train_supervised)")
     if ngrams > 1:
         raise ValueError(
-            f"it has wordNgrams={ngrams}: pairs of neighbors have vectors, so it is not a pooled game"
+            f"it has wordNgrams={ngrams}: pairs of neighbors have vectors, so it is not a pooled "
+            "game"
         )
     loss = LOSSES.get(loss_code, "unknown")
     if loss not in ("softmax", "ova"):
@@ -146,7 +153,8 @@ def _read(data: bytes) -> MeanPooledText:
         m, n = take("2q")
         if m != height or n != (width or n) or not 0 < n < 2**31 or m * n * 4 > len(data) - place:
             raise ValueError(
-                f"it has a matrix of shape ({m}, {n}) for {height} rows, and {len(data) - place} bytes remain"
+                f"it has a matrix of shape ({m}, {n}) for {height} rows, and {len(data) - place} "
+                "bytes remain"
             )
         numbers = np.frombuffer(data, "<f4", m * n, place).reshape(m, n)
         place += numbers.nbytes

@@ -1,12 +1,14 @@
 """Read HDF5 files in a separate process, because a damaged file can hang or crash the HDF5 library.
 
-`read_hdf5` starts this file as a script. It reads one line of JSON, {path, wanted, attributes}, and answers with lines
-of JSON: a ready signal; for each array its name, dtype, shape and bytes of a chunk, followed by its numbers or by a
-line of texts; finally the names and the attributes of the file, or an error. A script is not part of a package, so this
-module imports the rest of the library inside functions.
+`read_hdf5` starts this file as a script. It reads one line of JSON, {path, wanted, attributes}, and
+answers with lines of JSON: a ready signal; for each array its name, dtype, shape and bytes of a
+chunk, followed by its numbers or by a line of texts; finally the names and the attributes of the
+file, or an error. A script is not part of a package, so this module imports the rest of the library
+inside functions.
 
-An HDF5 file can refer to other files for its numbers (external links, external storage, virtual datasets) and to
-libraries that decode them (filters). Only datasets in the file itself, with HDF5's own filters, are read.
+An HDF5 file can refer to other files for its numbers (external links, external storage, virtual
+datasets) and to libraries that decode them (filters). Only datasets in the file itself, with HDF5's
+own filters, are read.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Time limit in seconds for reading a file, to which its size divided by the speed and the start are added.
+# Time limit in seconds for reading a file, to which its size divided by the speed and the start are
+# added.
 SECONDS = 3.0
 # Bytes per second of a slow disk.
 SPEED = 10_000_000
@@ -51,7 +54,8 @@ FILTERS = {
 def read_hdf5(
     path: Path, wanted: Collection[str] | None = None, attributes: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read all arrays of a file, or the wanted ones at its top level (None for other names), and its attributes.
+    """Read all arrays of a file, or the wanted ones at its top level (None for other names), and
+    its attributes.
 
     Names of arrays in groups have dots, as in "layers.dense.vars.0".
     """
@@ -207,7 +211,8 @@ def main() -> None:
                     places += [(group[name], inner, f"{label}.{inner}") for inner in group[name]]
                     if len(places) > MAX_DATASETS or label.count(".") > MAX_DEPTH:
                         raise ValueError(
-                            f"it has more than {MAX_DATASETS} names, or groups more than {MAX_DEPTH} deep"
+                            f"it has more than {MAX_DATASETS} names, or groups more than "
+                            f"{MAX_DEPTH} deep"
                         )
             send(names=names, attrs=attrs)
     except Exception as error:  # damaged files raise errors of many types

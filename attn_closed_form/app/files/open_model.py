@@ -1,8 +1,10 @@
-"""Open the model in a file of any kind: the command line, the page and the corpus all call `open_model`.
+"""Open the model in a file of any kind: the command line, the page and the corpus all call
+`open_model`.
 
-A model file is a weights file with two more arrays: `vocabulary` (see `Vocabulary.to_array`) and, optionally, `about`,
-a JSON object in UTF-8 with the class names, the temperature and the model card. The shipped model is `demo_model.npz`,
-float32; MODEL_CARD.md describes its training and its accuracy.
+A model file is a weights file with two more arrays: `vocabulary` (see `Vocabulary.to_array`) and,
+optionally, `about`, a JSON object in UTF-8 with the class names, the temperature and the model
+card. The shipped model is `demo_model.npz`, float32; MODEL_CARD.md describes its training and its
+accuracy.
 """
 
 from __future__ import annotations
@@ -47,9 +49,9 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Mo
 
     Parameters
     ----------
-    path : a model file written by `train` or `save`; the state dict of an attention-pooling network (`.pt`, `.pth`,
-        `.npz`, `.safetensors`); a fastText classifier (`.bin`); "scores" for tables of log-masses and values; None for
-        the shipped sentiment model
+    path : a model file written by `train` or `save`; the state dict of an attention-pooling network
+        (`.pt`, `.pth`, `.npz`, `.safetensors`); a fastText classifier (`.bin`); "scores" for tables
+        of log-masses and values; None for the shipped sentiment model
     **options : options of `BagClassifier.from_state_dict`
 
     Examples
@@ -80,8 +82,8 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Mo
 def load_demo_model() -> TextClassifier:
     """Load the shipped sentiment model, whose single logit is positive for favorable reviews.
 
-    This is the classifier of Lopardo et al. 2024 with one head and no positions, trained on IMDB (see MODEL_CARD.md).
-    It is immutable and loaded only once.
+    This is the classifier of Lopardo et al. 2024 with one head and no positions, trained on IMDB
+    (see MODEL_CARD.md). It is immutable and loaded only once.
 
     Examples
     --------
@@ -97,7 +99,8 @@ def save_model(
 ) -> None:
     """Write a model to one `.npz` or `.safetensors` file. An existing file is replaced atomically.
 
-    The file does not contain the tokenizer. The numbers are stored as `dtype`: float64 (exact), float32 or float16.
+    The file does not contain the tokenizer. The numbers are stored as `dtype`: float64 (exact),
+    float32 or float16.
 
     Parameters
     ----------
@@ -123,7 +126,8 @@ def save_model(
                 rounded = array.astype(stored)
             if not np.isfinite(rounded).all():
                 raise ValueError(
-                    f"dtype: {name} has numbers up to {np.abs(array).max():.3g}, too large for {stored}"
+                    f"dtype: {name} has numbers up to {np.abs(array).max():.3g}, too large for "
+                    f"{stored}"
                 )
             arrays[name] = rounded
     about = {
@@ -139,7 +143,8 @@ def save_model(
 
 
 def load_model(path: str | os.PathLike[str]) -> TextClassifier:
-    """Load a model that `save_model` or `TextClassifier.save` wrote; errors name the file and the reason.
+    """Load a model that `save_model` or `TextClassifier.save` wrote; errors name the file and the
+    reason.
 
     Parameters
     ----------
@@ -187,7 +192,8 @@ def _text_model(arrays: Arrays, source: str) -> TextClassifier:
 
 
 def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> None:
-    """Write weights to a `.npz` or `.safetensors` file: one array per field of `AttentionWeights`, and both ids.
+    """Write weights to a `.npz` or `.safetensors` file: one array per field of `AttentionWeights`,
+    and both ids.
 
     `W_p` has no rows if the model has no positions. An existing file is replaced atomically.
 
@@ -204,7 +210,9 @@ def save_weights(weights: AttentionWeights, path: str | os.PathLike[str]) -> Non
 
 
 def load_weights(path: str | os.PathLike[str]) -> AttentionWeights:
-    """Load weights written by `save_weights`, or by any tool that stores the same arrays; errors name the array."""
+    """Load weights written by `save_weights`, or by any tool that stores the same arrays; errors
+    name the array.
+    """
     return weights_from_arrays(read_arrays(path), str(path))
 
 
@@ -251,24 +259,27 @@ def from_torch_state_dict(
     pos: bool = True,
     cls_position: int = 0,
 ) -> AttentionWeights:
-    """Load the state dict of P1's PyTorch code (class `MultiHead` of attention_meets_xai) without torch.
+    """Load the state dict of P1's PyTorch code (class `MultiHead` of attention_meets_xai) without
+    torch.
 
-    The authors' models have two outputs; the second, `output=1`, is the positive class. Documents are given without
-    [CLS], which is prepended, and are filled with [UNK] up to `T_max`, as in the authors' preprocessing. For a model
-    that reads documents without padding, set T_max to the number of tokens + 1.
+    The authors' models have two outputs; the second, `output=1`, is the positive class. Documents
+    are given without [CLS], which is prepended, and are filled with [UNK] up to `T_max`, as in the
+    authors' preprocessing. For a model that reads documents without padding, set T_max to the
+    number of tokens + 1.
 
     Parameters
     ----------
-    state : a file or a mapping with `embedding.weight` (D, d_e) and, for heads i = 0 .. K-1, `heads.{i}.query.weight`,
-        `.key.weight` (d_att, d_e), `.value.weight` (d_out, d_e), `.classifier.weight` (C, d_out), optionally with
-        `.bias`
-    W_p : (T_max, d_e) position embeddings, which the state dict does not contain. None computes sinusoidal ones from
-        `T_max` (256, the authors' MAX_LEN) and `base`, which agree with the authors' to single precision;
-        `W_p=model.pe.pe[0]` agrees exactly
+    state : a file or a mapping with `embedding.weight` (D, d_e) and, for heads i = 0 .. K-1,
+        `heads.{i}.query.weight`, `.key.weight` (d_att, d_e), `.value.weight` (d_out, d_e),
+        `.classifier.weight` (C, d_out), optionally with `.bias`
+    W_p : (T_max, d_e) position embeddings, which the state dict does not contain. None computes
+        sinusoidal ones from `T_max` (256, the authors' MAX_LEN) and `base`, which agree with the
+        authors' to single precision; `W_p=model.pe.pe[0]` agrees exactly
     base : 10000 is the convention of the authors' code; None is P1's Eq. 3
-    scale, pos : False for a model created with scale=False (logits are not divided by sqrt(d_att)) or pos=False
-    cls_position : the position of [CLS] in the model's input. (A model whose `cls_pos` is that of another token uses
-        the query of that token; it is not a model of this kind.)
+    scale, pos : False for a model created with scale=False (logits are not divided by sqrt(d_att))
+        or pos=False
+    cls_position : the position of [CLS] in the model's input. (A model whose `cls_pos` is that of
+        another token uses the query of that token; it is not a model of this kind.)
 
     Examples
     --------
@@ -293,7 +304,8 @@ def from_torch_state_dict(
     check("W_p", W_p.ndim == 2, f"shape (T_max, {d_e})", W_p.shape)
     if T_max is not None and T_max != len(W_p):
         raise ValueError(
-            f"T_max: expected {len(W_p)}, the rows of W_p, got {T_max!r}; cut W_p for a shorter model"
+            f"T_max: expected {len(W_p)}, the rows of W_p, got {T_max!r}; cut W_p for a shorter "
+            "model"
         )
     if not pos:
         W_p = np.zeros_like(W_p)
@@ -318,7 +330,8 @@ def _fields(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any
             for key, array in zip(keys, heads, strict=True):
                 if (shape := heads[0].shape) != array.shape:
                     raise ValueError(
-                        f"{state.source}: {key}: expected shape {shape} as in head 0, got {array.shape}"
+                        f"{state.source}: {key}: expected shape {shape} as in head 0, got "
+                        f"{array.shape}"
                     )
             fields[f"{prefix}_{letter}"] = np.stack(heads)
     state.check_all_read("P1's model does not have")

@@ -1,21 +1,27 @@
-"""Read tables, by row or by column: CSV, TSV, Parquet, Excel, JSON Lines and fastText's lines, gzip-compressed or not.
+"""Read tables, by row or by column: CSV, TSV, Parquet, Excel, JSON Lines and fastText's lines,
+gzip-compressed or not.
 
-This is the only reader of tables: `train`, `corpus`, score tables and the command line all use it. The format follows
-from the name (`reviews.csv`, `reviews.tsv.gz`), or from the first bytes if the name has no known suffix. A row is a
-dict from column name to value: strings from CSV, TSV and fastText, typed values from Parquet and JSON. Rows are
-streamed, so only one row (one batch for Parquet) is in memory at a time.
+This is the only reader of tables: `train`, `corpus`, score tables and the command line all use it.
+The format follows from the name (`reviews.csv`, `reviews.tsv.gz`), or from the first bytes if the
+name has no known suffix. A row is a dict from column name to value: strings from CSV, TSV and
+fastText, typed values from Parquet and JSON. Rows are streamed, so only one row (one batch for
+Parquet) is in memory at a time.
 
-- **Encoding.** UTF-8, with or without a byte-order mark, or UTF-16 with one. Anything else is read as Windows-1252
-  (Latin-1) with a `TableWarning`, because a wrong guess shows as odd letters in every explanation.
-- **Delimiter.** Commas, semicolons and tabs are detected from the header of a CSV file; spreadsheets saved in much of
-  Europe have semicolons. Quoted cells may contain delimiters and line breaks; lines may end in CRLF.
+- **Encoding.** UTF-8, with or without a byte-order mark, or UTF-16 with one. Anything else is read
+  as Windows-1252 (Latin-1) with a `TableWarning`, because a wrong guess shows as odd letters in
+  every explanation.
+- **Delimiter.** Commas, semicolons and tabs are detected from the header of a CSV file;
+  spreadsheets saved in much of Europe have semicolons. Quoted cells may contain delimiters and line
+  breaks; lines may end in CRLF.
 - **fastText.** A line `__label__sport the text` is a row with the columns `label` and `text`.
-- **Labels.** `read_labelled` omits rows without a text or a label, with one `TableWarning` that counts them. Integers
-  that a spreadsheet stored as floats (1.0, 2.0) become integers again. A single class, a column of measurements (more
-  than 20 different fractions) and a column where more than half of the labels differ (an identifier or the text) are
-  errors. Classes are sorted by name, or by number if all of them are integers.
+- **Labels.** `read_labelled` omits rows without a text or a label, with one `TableWarning` that
+  counts them. Integers that a spreadsheet stored as floats (1.0, 2.0) become integers again. A
+  single class, a column of measurements (more than 20 different fractions) and a column where more
+  than half of the labels differ (an identifier or the text) are errors. Classes are sorted by name,
+  or by number if all of them are integers.
 
-Only Parquet needs a package (pyarrow, extra `corpus`), which is imported when such a file is opened.
+Only Parquet needs a package (pyarrow, extra `corpus`), which is imported when such a file is
+opened.
 """
 
 from __future__ import annotations
@@ -57,7 +63,8 @@ FORMATS = {
 EXPECTED = "a CSV, TSV, Parquet, Excel or JSON Lines file, or lines of fastText (__label__NAME TEXT); each may be gzipped"
 # fastText's default prefix of a label.
 LABEL_PREFIX = "__label__"
-# The csv module rejects cells above 128 KB by default; this limit is the largest C long of every platform.
+# The csv module rejects cells above 128 KB by default; this limit is the largest C long of every
+# platform.
 CELL_LIMIT = 2**31 - 1
 # Bytes per read.
 _BLOCK = 1 << 20
@@ -85,8 +92,8 @@ def read_rows(
     path : a file of one of the formats above
     columns : the columns to read, all of which must exist; None reads every column
 
-    Missing cells of a short CSV line and missing keys of a JSON line are None. An error is one line that names the
-    file, the line and the reason.
+    Missing cells of a short CSV line and missing keys of a JSON line are None. An error is one line
+    that names the file, the line and the reason.
 
     Examples
     --------
@@ -112,7 +119,9 @@ def read_rows(
 def _gathered(
     path: str | os.PathLike[str], columns: Sequence[str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows to keep in memory, or raise an error if a small (compressed) file would fill the memory."""
+    """Yield rows to keep in memory, or raise an error if a small (compressed) file would fill the
+    memory.
+    """
     length = 0
     with reading(path, "table"):
         for row in read_rows(path, columns):
@@ -129,7 +138,9 @@ def read_columns(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
 
 
 def table_format(path: str | os.PathLike[str]) -> str:
-    """Return the format "csv", "tsv", "parquet", "jsonl" or "fasttext" of a file, or raise a ValueError."""
+    """Return the format "csv", "tsv", "parquet", "jsonl" or "fasttext" of a file, or raise a
+    ValueError.
+    """
     path = regular_file(path, EXPECTED)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
@@ -146,14 +157,17 @@ def table_format(path: str | os.PathLike[str]) -> str:
         if start.startswith(opening):
             return kind
     raise ValueError(
-        f"{path}: expected {EXPECTED}, got a file whose suffix and first bytes do not match any of them"
+        f"{path}: expected {EXPECTED}, got a file whose suffix and first bytes do not match any of "
+        "them"
     )
 
 
 def check_columns(
     path: str | os.PathLike[str], names: Sequence[str], wanted: Sequence[str]
 ) -> None:
-    """Raise `MissingColumn` if a column is missing; the message lists the missing and the available columns."""
+    """Raise `MissingColumn` if a column is missing; the message lists the missing and the available
+    columns.
+    """
     if missing := [name for name in wanted if name not in names]:
         shown = ", ".join(repr(name if len(name) <= 40 else name[:39] + "…") for name in names[:12])
         if len(names) > 12:
@@ -205,7 +219,10 @@ def _text_stream(path: Path) -> io.TextIOWrapper:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    r"""Yield the nonblank lines, numbered from 1. Only \n, \r\n and \r end a line, unlike in `str.splitlines`."""
+    r"""Yield the nonblank lines, numbered from 1.
+
+    Only \n, \r\n and \r end a line, unlike in `str.splitlines`.
+    """
     with _text_stream(path) as stream:
         stream.reconfigure(newline=None)
         for number, line in enumerate(stream, 1):
@@ -235,7 +252,8 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, A
         for cells in reader:
             if len(cells) > len(header):
                 raise ValueError(
-                    f"{path}: line {reader.line_num}: expected {len(header)} cells, got {len(cells)}; "
+                    f"{path}: line {reader.line_num}: expected {len(header)} cells, got "
+                    f"{len(cells)}; "
                     "a text with delimiters or line breaks must be in double quotes"
                 )
             if cells:
@@ -293,7 +311,8 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
         raise ImportError(f"{path}: Parquet needs pyarrow: pip install '.[corpus]'") from None
     with ParquetFile(path) as file:
         check_columns(path, file.schema_arrow.names, columns or ())
-        # Row groups are checked first, because pyarrow crashes if it reads a column with damaged metadata.
+        # Row groups are checked first, because pyarrow crashes if it reads a column with damaged
+        # metadata.
         largest = max(
             (file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)),
             default=0,
@@ -309,7 +328,9 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
 
 
 def _xlsx_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the first sheet, whose first row has the names of the columns; formulas have their results."""
+    """Yield the rows of the first sheet, whose first row has the names of the columns; formulas
+    have their results.
+    """
     try:
         from openpyxl import load_workbook
     except ImportError:
@@ -358,8 +379,8 @@ def read_labelled(
     ----------
     paths : one or several files in the formats of `read_rows`
     text_column, label_column : names of the columns
-    classes : the classes of the training part, if this is a test part; any other class is then an error. None collects
-        them from the labels.
+    classes : the classes of the training part, if this is a test part; any other class is then an
+        error. None collects them from the labels.
 
     Examples
     --------
@@ -396,7 +417,8 @@ def read_labelled(
                 label = row[label_column]
                 if isinstance(text, (list, tuple, dict, bytes)):
                     raise ValueError(
-                        f"{file}: column {text_column!r}: expected texts, got a {type(text).__name__}"
+                        f"{file}: column {text_column!r}: expected texts, got a "
+                        f"{type(text).__name__}"
                     )
                 if absent(text) or absent(label):
                     left_out += 1
@@ -416,11 +438,13 @@ def read_labelled(
         distinct = set(names)
         if len(distinct) == 1:
             raise ValueError(
-                f"{source}: expected at least two classes, got only {names[0]!r} in {len(names):,} rows"
+                f"{source}: expected at least two classes, got only {names[0]!r} in {len(names):,} "
+                "rows"
             )
         if len(distinct) > max(2, len(names) / 2):
             raise ValueError(
-                f"{source}: expected labels that repeat, got {len(distinct):,} distinct ones in {len(names):,} rows; "
+                f"{source}: expected labels that repeat, got {len(distinct):,} distinct ones in "
+                f"{len(names):,} rows; "
                 "is this the column of the labels?"
             )
         whole = all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in distinct)
@@ -430,7 +454,8 @@ def read_labelled(
     if unknown:
         name, count = unknown.most_common(1)[0]
         raise ValueError(
-            f"{source}: expected only classes of the training part, got {name[:40]!r} in {count:,} rows"
+            f"{source}: expected only classes of the training part, got {name[:40]!r} in {count:,} "
+            "rows"
         )
     return Labelled(
         texts, np.array([index[name] for name in names], dtype=np.int64), tuple(classes)
@@ -438,7 +463,8 @@ def read_labelled(
 
 
 def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
-    """Convert labels of any type to names; integers that are stored as floats become integers again.
+    """Convert labels of any type to names; integers that are stored as floats become integers
+    again.
 
     >>> class_names([2.0, 10.0, 2.0]), class_names(["ham", "spam"]), class_names([True, False])
     (['2', '10', '2'], ['ham', 'spam'], ['true', 'false'])
@@ -446,7 +472,8 @@ def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
     for label in labels:
         if isinstance(label, (list, tuple, dict, set)):
             raise ValueError(
-                f"{source}: expected one label per row, got {str(label)[:40]!r}; several are not supported"
+                f"{source}: expected one label per row, got {str(label)[:40]!r}; several are not "
+                "supported"
             )
     names = [
         str(label).lower() if isinstance(label, bool) else str(label).strip() for label in labels
@@ -467,10 +494,11 @@ def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
 
 
 def split_files(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
-    """Return the tables of a folder by the part in their name: "train" (required), "valid" and "test".
+    """Return the tables of a folder by the part in their name: "train" (required), "valid" and
+    "test".
 
-    `train.csv`, `reviews-train.csv.gz` and `train-00000-of-00002.parquet` are training parts; a part may have several
-    files.
+    `train.csv`, `reviews-train.csv.gz` and `train-00000-of-00002.parquet` are training parts; a
+    part may have several files.
     """
     parts: dict[str, list[Path]] = {}
     for file in sorted(Path(folder).iterdir()):

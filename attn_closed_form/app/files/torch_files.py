@@ -1,18 +1,21 @@
-"""Read PyTorch's `.pt` files, in both formats, as arrays: without PyTorch, and without running any code in the file.
+"""Read PyTorch's `.pt` files, in both formats, as arrays: without PyTorch, and without running any
+code in the file.
 
-Since PyTorch 1.6, a file is an uncompressed zip archive of one pickle (`NAME/data.pkl`) and one member per storage
-(`NAME/data/KEY`). Before, it was a magic number, a protocol number, machine information, the pickle, the keys of
-the storages and then their numbers, in this order. A pickle is a program. `pickle.Unpickler` runs it with two
-protections:
+Since PyTorch 1.6, a file is an uncompressed zip archive of one pickle (`NAME/data.pkl`) and one
+member per storage (`NAME/data/KEY`). Before, it was a magic number, a protocol number, machine
+information, the pickle, the keys of the storages and then their numbers, in this order. A pickle is
+a program. `pickle.Unpickler` runs it with two protections:
 
-- **Names are restricted.** `find_class` maps the names that a saved state dict needs to records and functions of this
-  module, and rejects every other name. Nothing is imported, and no attribute is set.
-- **Instructions are scanned first**, on a stack of kinds instead of values. Their number, the size of integers, the
-  memo indices and the length of function arguments are bounded, and keys of dicts and members of sets must be
-  texts or numbers. Objects from a file are never hashed, compared or printed, because references to earlier parts can
-  make them exponentially large.
+- **Names are restricted.** `find_class` maps the names that a saved state dict needs to records and
+  functions of this module, and rejects every other name. Nothing is imported, and no attribute is
+  set.
+- **Instructions are scanned first**, on a stack of kinds instead of values. Their number, the size
+  of integers, the memo indices and the length of function arguments are bounded, and keys of dicts
+  and members of sets must be texts or numbers. Objects from a file are never hashed, compared or
+  printed, because references to earlier parts can make them exponentially large.
 
-Tensors are views of the storages, so a small file cannot become a large array, no matter which sizes it claims.
+Tensors are views of the storages, so a small file cannot become a large array, no matter which
+sizes it claims.
 """
 
 from __future__ import annotations
@@ -42,16 +45,21 @@ DEPTH = 6
 MAX_AXES = 64
 # Types of NumPy arrays that a file may have: plain numbers.
 NUMPY_CODES = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
-# A state dict of 1,000 tensors with its optimizer needs about 100,000 instructions; the scan takes about 2 us for each.
+# A state dict of 1,000 tensors with its optimizer needs about 100,000 instructions; the scan takes
+# about 2 us for each.
 MAX_INSTRUCTIONS = 500_000
 # The same for each of the pickles that precede it in the old format.
 MAX_INSTRUCTIONS_BEFORE = 1000
 # Names of instructions, as in `pickletools`.
 _OPCODES = (
-    "BININT BININT1 BININT2 INT LONG LONG1 LONG4 FLOAT BINFLOAT UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 STRING "
-    "BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 NONE NEWTRUE NEWFALSE EMPTY_DICT EMPTY_LIST EMPTY_SET "
-    "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 LIST DICT SETITEM SETITEMS APPEND APPENDS ADDITEMS PUT BINPUT LONG_BINPUT "
-    "MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE NEWOBJ BUILD BINPERSID PROTO FRAME STOP MARK POP_MARK "
+    "BININT BININT1 BININT2 INT LONG LONG1 LONG4 FLOAT BINFLOAT UNICODE BINUNICODE "
+    "SHORT_BINUNICODE BINUNICODE8 STRING "
+    "BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 NONE NEWTRUE NEWFALSE EMPTY_DICT "
+    "EMPTY_LIST EMPTY_SET "
+    "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 LIST DICT SETITEM SETITEMS APPEND APPENDS ADDITEMS PUT "
+    "BINPUT LONG_BINPUT "
+    "MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE NEWOBJ BUILD BINPERSID PROTO FRAME "
+    "STOP MARK POP_MARK "
     "POP DUP"
 )
 # Instructions of a pickle that are followed; any other one is an error.
@@ -67,10 +75,12 @@ COLLECTIONS = frozenset(("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "LIST", "DICT"))
 
 
 def load_torch(path: str | os.PathLike[str]) -> Any:
-    """Load a file written by `torch.save`, with read-only arrays instead of tensors (float32 for bfloat16).
+    """Load a file written by `torch.save`, with read-only arrays instead of tensors (float32 for
+    bfloat16).
 
-    Dicts and lists are kept; objects that are neither numbers nor text (options, a device) become None. An error is
-    one line with the file and the reason: it is not a PyTorch file, it is damaged, or it contains code.
+    Dicts and lists are kept; objects that are neither numbers nor text (options, a device) become
+    None. An error is one line with the file and the reason: it is not a PyTorch file, it is
+    damaged, or it contains code.
     """
     path = regular_file(path)
     with reading(path, "PyTorch"):
@@ -97,7 +107,8 @@ def _load_zip(path: Path) -> Any:
             else:
                 hint = ""
             raise ValueError(
-                f"it is a zip archive with {len(pickles)} members data.pkl where PyTorch has one{hint}"
+                f"it is a zip archive with {len(pickles)} members data.pkl where PyTorch has "
+                f"one{hint}"
             )
         root = pickles[0].removesuffix("data.pkl")
         if f"{root}constants.pkl" in sizes or any("/code/" in name for name in sizes):
@@ -177,7 +188,9 @@ class Value:
 
 
 def _scan(file: io.BytesIO, most: int) -> None:
-    """Reject instructions that a state dict does not need, and calls that read more than a few times the pickle."""
+    """Reject instructions that a state dict does not need, and calls that read more than a few
+    times the pickle.
+    """
     stack: list[Value] = []
     memo: dict[int, Value] = {}
     start = file.tell()
@@ -241,7 +254,9 @@ def _scan(file: io.BytesIO, most: int) -> None:
 
 
 class Kind(str):
-    """The NumPy code of the numbers in a storage; "u2" is bfloat16, because PyTorch had no unsigned shorts."""
+    """The NumPy code of the numbers in a storage; "u2" is bfloat16, because PyTorch had no unsigned
+    shorts.
+    """
 
     __slots__ = ()
 
@@ -274,7 +289,9 @@ class Plain(dict[Any, Any]):
 
 
 class Numbers:
-    """A NumPy dtype or array while it is being unpickled; `numpy.dtype` and `_reconstruct` differ in their state."""
+    """A NumPy dtype or array while it is being unpickled; `numpy.dtype` and `_reconstruct` differ
+    in their state.
+    """
 
     def __init__(self, code: Any = None, *_: Any) -> None:
         self.code = code
@@ -390,7 +407,8 @@ STORAGES = {
     },
     **{"BoolStorage": Kind("b1"), "BFloat16Storage": Kind("u2")},
 }
-# Functions that a pickle may call, and what is called instead. Nothing of torch or of the file runs.
+# Functions that a pickle may call, and what is called instead. Nothing of torch or of the file
+# runs.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "collections.OrderedDict": _ordered,
     "torch._utils._rebuild_tensor": _tensor,
@@ -409,10 +427,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 # Classes whose instances are read as plain objects without behavior.
 _PLAIN_TYPES = (
-    "collections.defaultdict argparse.Namespace numpy.ndarray pathlib.Path pathlib.PosixPath pathlib.PurePosixPath "
-    "pathlib.WindowsPath torch.device torch.Size torch.float16 torch.float32 torch.float64 torch.bfloat16 torch.int64 "
+    "collections.defaultdict argparse.Namespace numpy.ndarray pathlib.Path pathlib.PosixPath "
+    "pathlib.PurePosixPath "
+    "pathlib.WindowsPath torch.device torch.Size torch.float16 torch.float32 torch.float64 "
+    "torch.bfloat16 torch.int64 "
     "torch.int32 torch.bool pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint "
-    "pytorch_lightning.utilities.parsing.AttributeDict lightning_fabric.utilities.data.AttributeDict "
+    "pytorch_lightning.utilities.parsing.AttributeDict "
+    "lightning_fabric.utilities.data.AttributeDict "
     "lightning.fabric.utilities.data.AttributeDict"
 )
 # Their names.
@@ -434,7 +455,8 @@ class _Reader(pickle.Unpickler):
             return STORAGES[name]
         if label not in FUNCTIONS:
             raise ValueError(
-                f"it names {label[:80]!r}, which a state dict does not need; nothing of it was run. "
+                f"it names {label[:80]!r}, which a state dict does not need; nothing of it was "
+                "run. "
                 "Save model.state_dict() instead of the model"
             )
         return Function(FUNCTIONS[label])
@@ -480,7 +502,8 @@ def _view(tensor: Tensor, numbers: NDArray[Any]) -> NDArray[Any]:
     last = tensor.offset + sum((side - 1) * step for side, step in axes)
     if count > numbers.size or (count and last >= numbers.size):
         raise ValueError(
-            f"it has a tensor of shape {str(tensor.size)[:60]} in a storage of {numbers.size} numbers"
+            f"it has a tensor of shape {str(tensor.size)[:60]} in a storage of {numbers.size} "
+            "numbers"
         )
     if count == 0:
         return np.zeros(tensor.size, numbers.dtype)

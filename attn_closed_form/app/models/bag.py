@@ -1,8 +1,9 @@
-"""A bag: the feature vectors of the instances of one slide, molecule or document, with coordinates, names and regions.
+"""A bag: the feature vectors of the instances of one slide, molecule or document, with coordinates,
+names and regions.
 
-Regions, given or squares of a grid over the coordinates, can be the players of an explanation instead of single
-instances. This is exact: several instances act as one with the log-sum-exp of their log-masses and the weighted mean of
-their values (`PooledGame.merge`).
+Regions, given or squares of a grid over the coordinates, can be the players of an explanation
+instead of single instances. This is exact: several instances act as one with the log-sum-exp of
+their log-masses and the weighted mean of their values (`PooledGame.merge`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from ..._arrays import check, finite, numbered, positive, real
 from ..._shapes import axis_sizes, set_fields
 from ..._types import Array, Ids
 
-# Tuning, the default side length of a region in patches: a slide of 10,000 patches has some 50 regions, few enough to
-# look at one by one.
+# Tuning, the default side length of a region in patches: a slide of 10,000 patches has some 50
+# regions, few enough to look at one by one.
 REGION_PATCHES = 16
 # Attributes that tell the side length of a patch; `Bag.patch_size` says who writes them.
 PATCH_ATTRS = ("patch_size_level0", "tile_size_um", "patch_size", "downsample", "patch_level")
@@ -41,7 +42,8 @@ class Bag:
     Attributes
     ----------
     features : (n, D) real numbers, whose type is kept; (1, n, D) is read as (n, D)
-    coords : (n, 2) x and y of each instance's upper left corner, in level-0 pixels (STAMP: micrometers), or None
+    coords : (n, 2) x and y of each instance's upper left corner, in level-0 pixels (STAMP:
+        micrometers), or None
     ids : (n,) names of the instances; None for "0", "1", ...
     attrs : further attributes of the file, such as patch_size, level0_magnification, name
     regions : (n,) region of each instance, as numbers or names, or None
@@ -95,9 +97,11 @@ class Bag:
 
     @property
     def patch_size(self) -> float | None:
-        """Side length of a patch in the unit of `coords`, from the attributes or the most common step of the grid.
+        """Side length of a patch in the unit of `coords`, from the attributes or the most common
+        step of the grid.
 
-        TRIDENT stores patch_size_level0, CLAM patch_size and downsample (to level 0), STAMP tile_size_um.
+        TRIDENT stores patch_size_level0, CLAM patch_size and downsample (to level 0), STAMP
+        tile_size_um.
         """
         attrs = {name: np.ravel(self.attrs[name])[0] for name in PATCH_ATTRS if name in self.attrs}
         for name in ("patch_size_level0", "tile_size_um"):
@@ -112,7 +116,9 @@ class Bag:
         return grid_step(self.coords)
 
     def in_regions(self, size: float) -> Bag:
-        """Return the bag with square regions of side `size` (the unit of `coords`), numbered by first appearance."""
+        """Return the bag with square regions of side `size` (the unit of `coords`), numbered by
+        first appearance.
+        """
         positive("size", size)
         if self.coords is None:
             raise ValueError("coords: expected coordinates, because regions need them; got none")
@@ -120,7 +126,8 @@ class Bag:
         return replace(self, regions=numbered(cells)[0])
 
     def region_numbers(self) -> tuple[Ids, tuple[str, ...]] | None:
-        """Return the (n,) region of each instance and the region names, or None without coordinates and regions.
+        """Return the (n,) region of each instance and the region names, or None without coordinates
+        and regions.
 
         The default regions are squares of 16 x 16 patches.
         """
@@ -153,9 +160,11 @@ def _rows(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def grid_step(coords: Array) -> float | None:
-    """Return the most common distance between neighbors in a row or column, or None if there are no neighbors.
+    """Return the most common distance between neighbors in a row or column, or None if there are no
+    neighbors.
 
-    Pieces of tissue have separate grids, shifted against each other, so distances between rows are not informative.
+    Pieces of tissue have separate grids, shifted against each other, so distances between rows are
+    not informative.
     """
     steps = []
     for along, across in ((0, 1), (1, 0)):

@@ -1,8 +1,10 @@
-"""Compare the logits of a bag classifier with those of the user's network, and find the cause of a difference.
+"""Compare the logits of a bag classifier with those of the user's network, and find the cause of a
+difference.
 
-A state dict does not contain activations, the temperature of a softmax or the number of heads. The check compares
-logits of bags of different size. If they differ, it looks for a simple change of the logits (probabilities, signs, the
-bias, the order of the classes), then tries other values of the options, one at a time or two that belong together.
+A state dict does not contain activations, the temperature of a softmax or the number of heads. The
+check compares logits of bags of different size. If they differ, it looks for a simple change of the
+logits (probabilities, signs, the bias, the order of the classes), then tries other values of the
+options, one at a time or two that belong together.
 """
 
 from __future__ import annotations
@@ -25,20 +27,24 @@ from .layouts import LAYOUTS, OPTIONS
 if TYPE_CHECKING:
     from .bag_classifier import BagClassifier
 
-# Tuning: random sub-bags of each bag on which a callable network is evaluated. One of another size is enough to see a
-# temperature that depends on the size.
+# Tuning: random sub-bags of each bag on which a callable network is evaluated. One of another size
+# is enough to see a temperature that depends on the size.
 SUB_BAGS = 4
-# Tuning: bags on which all variants are tried, the smallest ones; the others confirm the best variants.
+# Tuning: bags on which all variants are tried, the smallest ones; the others confirm the best
+# variants.
 TRIAL_BAGS = 2
 # Tuning: the number of variants that are compared on all bags.
 CONFIRMED_VARIANTS = 3
-# The smallest largest |logit| to which a tolerance is relative, so that logits near zero are not compared to nothing.
+# The smallest largest |logit| to which a tolerance is relative, so that logits near zero are not
+# compared to nothing.
 SMALLEST_SCALE = 1e-3
-# Activations that follow an embedding of several layers; the last layer may have another one than the inner layers.
+# Activations that follow an embedding of several layers; the last layer may have another one than
+# the inner layers.
 EMBEDDING_ACTIVATIONS = ("relu", "gelu", "tanh", "identity")
 # What a check answers when no change that it tried explains a difference.
 NO_CAUSE = (
-    "no activation, gate, temperature, number of heads or class order among those tried explains it. Check "
+    "no activation, gate, temperature, number of heads or class order among those tried explains "
+    "it. Check "
     "the weights, the features, whether dropout is on, or whether the network is not a pooled game"
 )
 
@@ -70,7 +76,10 @@ class BagCheck:
 
     @property
     def model(self) -> BagClassifier:
-        """The model that agrees: the given one, or the same file with other options. Raises an error if none does."""
+        """The model that agrees: the given one, or the same file with other options.
+
+        Raises an error if none does.
+        """
         if self.mended is None:
             raise ValueError(f"check: the logits differ by {self.difference:.3g}: {self.cause}")
         return self.mended
@@ -145,7 +154,9 @@ def _sub_bags(bags: list[Bag], rng: np.random.Generator) -> list[Bag]:
 
 
 class Fit(NamedTuple):
-    """The largest difference of logits in the better of two orders of the classes, and that order if it is another."""
+    """The largest difference of logits in the better of two orders of the classes, and that order
+    if it is another.
+    """
 
     difference: float
     order: Ids | None
@@ -163,7 +174,9 @@ class Fit(NamedTuple):
 
 
 def _fit(ours: Array, yours: Array) -> Fit:
-    """Compare logits (B, C) as they are, and with the classes in the order of the first bag's logits."""
+    """Compare logits (B, C) as they are, and with the classes in the order of the first bag's
+    logits.
+    """
     ranks = np.argsort(np.argsort(yours[0], kind="stable"))
     by_rank = np.argsort(ours[0], kind="stable")[ranks]
     same = float(np.abs(ours - yours).max())
@@ -193,7 +206,9 @@ def _simple_cause(model: BagClassifier, ours: Array, yours: Array, limit: float)
 
 
 class Mended(NamedTuple):
-    """Other options of a file that explain a difference, and the model with them if the classes have the same order."""
+    """Other options of a file that explain a difference, and the model with them if the classes
+    have the same order.
+    """
 
     cause: str
     model: BagClassifier | None
@@ -229,7 +244,9 @@ def _best_variant(
 
 
 def variants(model: BagClassifier) -> Iterator[dict[str, Any]]:
-    """Yield alternative options for the same file: one changed option, or two that belong together."""
+    """Yield alternative options for the same file: one changed option, or two that belong
+    together.
+    """
     if model.reload is None:
         return
     names = LAYOUTS[model.layout].options

@@ -1,15 +1,17 @@
 """Classifiers of bags: attention pooling over instances, explained exactly.
 
-A network of `bag_network.py` gives each instance a log-mass per attention head and a value per class, and its logits
-are softmax-weighted means: a `PooledGame` whose players are the instances, or regions of them. An absent instance is
-deleted from the bag. The value of a bag without instances is the bias of the last layer, as for a pooled vector of
-zeros (another choice f0' shifts each of d Shapley values by (f0 - f0')/d). Only the heads that the explained output
-needs enter its game: one if the classes share an attention, two for a margin of CLAM-MB.
+A network of `bag_network.py` gives each instance a log-mass per attention head and a value per
+class, and its logits are softmax-weighted means: a `PooledGame` whose players are the instances, or
+regions of them. An absent instance is deleted from the bag. The value of a bag without instances is
+the bias of the last layer, as for a pooled vector of zeros (another choice f0' shifts each of d
+Shapley values by (f0 - f0')/d). Only the heads that the explained output needs enter its game: one
+if the classes share an attention, two for a margin of CLAM-MB.
 
-A state dict does not contain activations, the temperature of a softmax or the number of heads. Every output reports
-what a layout assumes until `BagClassifier.check` has compared the logits of several bags with those of the user's
-network. If they differ, the check tries other values of these options and takes those that fit best. One bag is not
-enough, because explanations evaluate sub-bags: a temperature that depends on the size of the bag agrees on one size.
+A state dict does not contain activations, the temperature of a softmax or the number of heads.
+Every output reports what a layout assumes until `BagClassifier.check` has compared the logits of
+several bags with those of the user's network. If they differ, the check tries other values of these
+options and takes those that fit best. One bag is not enough, because explanations evaluate
+sub-bags: a temperature that depends on the size of the bag agrees on one size.
 """
 
 from __future__ import annotations
@@ -73,21 +75,25 @@ class BagUnits(Units):
 
 @dataclass(frozen=True, eq=False)
 class BagClassifier(BagModel):
-    """A bag classifier that can be explained. Load one with `from_state_dict`, or pass the arrays of its network.
+    """A bag classifier that can be explained.
+
+    Load one with `from_state_dict`, or pass the arrays of its network.
 
     Attributes
     ----------
     network : BagNetwork
-    outputs : names of the C classes; two names where C = 1 (the logit is the log-odds of the second), or one name for
-        an output without a probability, such as ("age",)
+    outputs : names of the C classes; two names where C = 1 (the logit is the log-odds of the
+        second), or one name for an output without a probability, such as ("age",)
     loss : meaning of the outputs, see `Model`; each entry of `HEADS` has one
     temperature : divides the logits in probabilities only
     layout : name of the layout with which the file was read
     deviation : largest difference from the black box on random sub-bags, if it was made from one
     bag : the only bag (with its sub-bags) that a model made by `from_attention` explains
     reload : function that loads the same file with other options, or None
-    assumed : options that were neither stored in the file nor given, such as "tanh attention, temperature 1"
-    checked : whether the logits of the user's network agreed; until then `doubts` lists what is assumed
+    assumed : options that were neither stored in the file nor given, such as "tanh attention,
+        temperature 1"
+    checked : whether the logits of the user's network agreed; until then `doubts` lists what is
+        assumed
 
     Examples
     --------
@@ -135,21 +141,26 @@ class BagClassifier(BagModel):
         head: str = "classes",
         **options: Any,
     ) -> BagClassifier:
-        """Load the classifier of a saved network: a file, a mapping of names to arrays or tensors, or a torch module.
+        """Load the classifier of a saved network: a file, a mapping of names to arrays or tensors,
+        or a torch module.
 
         Parameters
         ----------
-        source : a `.pt`, `.pth`, `.ckpt`, `.safetensors` or `.npz` file, a state dict, or a module that has one
+        source : a `.pt`, `.pth`, `.ckpt`, `.safetensors` or `.npz` file, a state dict, or a module
+            that has one
         layout : "auto" to recognize the network by names and shapes, or a name in `layouts.LAYOUTS`
-        outputs : names of the classes, in the order of the last layer; by default those in the file, or "0", "1", ...
-            Of ordered grades, either all grades or one name per output
-        head : meaning of the outputs: "classes", "labels" (each with a probability), "ordinal" (cumulative logits),
-            "regression" (explained without a link) or "survival" (log-risks, explained as risks); see `HEADS`
-        options : options of the layout that a file does not store, such as `activation`, `attention_temperature` or
-            `num_heads`; defaults are those of the network's code. `check` compares with the logits of your network
-        roles : for networks with other names, the layers that serve as `embed`, `V`, `U`, `w` and `classifier`
-            (`layouts.ROLES`), and optionally a mapping `options`
-        checked : whether these options are known to be correct, so that they are not reported as assumed
+        outputs : names of the classes, in the order of the last layer; by default those in the
+            file, or "0", "1", ... Of ordered grades, either all grades or one name per output
+        head : meaning of the outputs: "classes", "labels" (each with a probability), "ordinal"
+            (cumulative logits), "regression" (explained without a link) or "survival" (log-risks,
+            explained as risks); see `HEADS`
+        options : options of the layout that a file does not store, such as `activation`,
+            `attention_temperature` or `num_heads`; defaults are those of the network's code.
+            `check` compares with the logits of your network
+        roles : for networks with other names, the layers that serve as `embed`, `V`, `U`, `w` and
+            `classifier` (`layouts.ROLES`), and optionally a mapping `options`
+        checked : whether these options are known to be correct, so that they are not reported as
+            assumed
 
         An error names the file and states why it cannot be read or is not a pooled game.
 
@@ -212,17 +223,21 @@ temperature 1 (not checked))
         tol: float = DEVIATION,
         seed: int = 0,
     ) -> BagClassifier:
-        """Build the classifier of one bag from the outputs of a network in any framework; no layout is needed.
+        """Build the classifier of one bag from the outputs of a network in any framework; no layout
+        is needed.
 
         Parameters
         ----------
-        raw_attention : (n,) attention before the softmax; (C, n) if each class has a separate attention
+        raw_attention : (n,) attention before the softmax; (C, n) if each class has a separate
+            attention
         instance_logits : (n,) or (n, C) logits of the n bags of one instance each
-        f : takes a list of index arrays (sub-bags) and returns their (m,) or (m, C) logits. The deviation is measured
-            on `checks` random sub-bags. If it exceeds `tol` times the largest |logit|, the model is not a pooled game,
-            and an error is raised. With None nothing is checked, which every output reports
+        f : takes a list of index arrays (sub-bags) and returns their (m,) or (m, C) logits. The
+            deviation is measured on `checks` random sub-bags. If it exceeds `tol` times the largest
+            |logit|, the model is not a pooled game, and an error is raised. With None nothing is
+            checked, which every output reports
         bias : (C,) bias of the last layer, the value of the empty bag
-        coords, ids : of the instances of `bag`, which the model explains: `model.explain(model.bag)`
+        coords, ids : of the instances of `bag`, which the model explains:
+            `model.explain(model.bag)`
 
         Examples
         --------
@@ -251,7 +266,8 @@ temperature 1 (not checked))
         if f is not None:
             deviation = measure_deviation(f, s, v, heads, batch_size, checks, tol, seed)
             assumed = ""
-        # A network whose features are the scores themselves: log-masses, then values without the bias.
+        # A network whose features are the scores themselves: log-masses, then values without the
+        # bias.
         network = BagNetwork(
             Attention(np.eye(H + C)[:H]), np.eye(H + C)[H:], shift, value_head=heads
         )
@@ -280,7 +296,9 @@ temperature 1 (not checked))
 
     @property
     def tail(self) -> Tail | None:
-        """What follows the pooling, from pooled vectors (n, m) to logits (n, C); None if nothing does."""
+        """What follows the pooling, from pooled vectors (n, m) to logits (n, C); None if nothing
+        does.
+        """
         return self.network.tail
 
     @property
@@ -296,8 +314,11 @@ temperature 1 (not checked))
         return self.network.scores(units.data.features)
 
     def inside(self, name: str, units: Units, target: Target) -> Any:
-        """Return attention or gradients with respect to the features by method name, or None for other names."""
-        # The gradient with respect to scores, which are the features of `from_attention`, is of no interest.
+        """Return attention or gradients with respect to the features by method name, or None for
+        other names.
+        """
+        # The gradient with respect to scores, which are the features of `from_attention`, is of no
+        # interest.
         if name not in GRADIENT_SCORES or self.bag is not None:
             return super().inside(name, units, target)
         return self._gradients(units, target.coefficients)[name]
@@ -326,16 +347,18 @@ temperature 1 (not checked))
         tol: float = 1e-4,
         seed: int = 0,
     ) -> BagCheck:
-        """Compare with the logits of your network for some bags, and find the cause of a difference.
+        """Compare with the logits of your network for some bags, and find the cause of a
+        difference.
 
-        If the logits agree, `BagCheck.model` is this model without doubts; otherwise it has the options that fit best.
-        This model itself does not change.
+        If the logits agree, `BagCheck.model` is this model without doubts; otherwise it has the
+        options that fit best. This model itself does not change.
 
         Parameters
         ----------
         bags : at least two bags of different size, each of two instances or more, preferably small
-        logits : (B, C) outputs of your network before any softmax or sigmoid; or your network as a function of a list
-            of features (n, D), which is then evaluated on random sub-bags as well
+        logits : (B, C) outputs of your network before any softmax or sigmoid; or your network as a
+            function of a list of features (n, D), which is then evaluated on random sub-bags as
+            well
         tol : largest difference that counts as agreement, relative to the largest |logit|
         seed : seed of the sub-bags
 

@@ -1,22 +1,27 @@
-"""Networks that pool a bag with attention, as arrays that map features of instances to log-masses and values.
+"""Networks that pool a bag with attention, as arrays that map features of instances to log-masses
+and values.
 
-Each instance x is embedded alone, h = e(x), by layers h -> activation(W h + b). Attention head k gives it the log-mass
+Each instance x is embedded alone, h = e(x), by layers h -> activation(W h + b). Attention head k
+gives it the log-mass
 
     s_k = w_k . (activation(V h + a) * gate(U h + b)) / temperature        (gated; Ilse, Tomczak, Welling 2018, Eq. 9)
 
-(without U: not gated, Eq. 8; without V as well: s_k = w_k . h, as in attentive probes; w = 0: mean pooling). A
-linear layer after the pooling can be applied to the instances: row r of the readout gives the value v_r = R_r . h, in
-head `value_head[r]`, for pooled number `value_class[r]` (see `PooledScores`). Without a `tail`, the pooled numbers are the
-logits; a tail computes the logits from them (`tail.py`). `layouts.py` folds everything that is constant
-in evaluation (batch normalization, biases) into these arrays. Features keep their type (float32, float16); chunks of
+(without U: not gated, Eq. 8; without V as well: s_k = w_k . h, as in attentive probes; w = 0: mean
+pooling). A linear layer after the pooling can be applied to the instances: row r of the readout
+gives the value v_r = R_r . h, in head `value_head[r]`, for pooled number `value_class[r]` (see
+`PooledScores`). Without a `tail`, the pooled numbers are the logits; a tail computes the logits
+from them (`tail.py`). `layouts.py` folds everything that is constant in evaluation (batch
+normalization, biases) into these arrays. Features keep their type (float32, float16); chunks of
 rows are scored in float64.
 
-**Gradients** with respect to the features need no automatic differentiation. With f = sum_h sum_i alpha_hi v_hi,
+**Gradients** with respect to the features need no automatic differentiation. With f = sum_h sum_i
+alpha_hi v_hi,
 
     df/dh_i = sum_h alpha_hi [ dv_hi/dh_i + (v_hi - f_h) ds_hi/dh_i ],
 
-because an instance enters its heads only through s and v (the two terms of Theorem 4.1 of Lopardo et al. 2024). The
-heads are added up before the hidden layer of the attention, so the cost does not grow with their number.
+because an instance enters its heads only through s and v (the two terms of Theorem 4.1 of Lopardo
+et al. 2024). The heads are added up before the hidden layer of the attention, so the cost does not
+grow with their number.
 """
 
 from __future__ import annotations
@@ -42,9 +47,11 @@ CHUNK_NUMBERS = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """The attention of H heads: log-masses of embedded instances, by the formula in the module docstring.
+    """The attention of H heads: log-masses of embedded instances, by the formula in the module
+    docstring.
 
-    The constant c of a head does not change predictions; it is kept for comparisons of raw attention.
+    The constant c of a head does not change predictions; it is kept for comparisons of raw
+    attention.
     """
 
     w: Array  # (H, k)
@@ -94,7 +101,9 @@ class Attention:
         return self.w @ h.T + self.c[:, None]
 
     def gradient(self, h: Array, slope: Array) -> Array:
-        """Return the (n, E) sum over heads of `slope` (n, H) times ds/dh, at embedded instances h (n, E)."""
+        """Return the (n, E) sum over heads of `slope` (n, H) times ds/dh, at embedded instances h
+        (n, E).
+        """
         if self.score_activation != "identity":
             slope = slope * ACTIVATIONS[self.score_activation].derivative(self._scores(h)).T
         slope = slope @ self.w / self.temperature
@@ -107,7 +116,8 @@ class Attention:
         )
 
 
-# The axes of the arrays of a network: D features, E embedded features, R value rows, C classes, N places.
+# The axes of the arrays of a network: D features, E embedded features, R value rows, C classes, N
+# places.
 AXES: dict[str, tuple[str, ...]] = {
     "embedded": ("E",),
     "features": ("D",),
@@ -127,13 +137,15 @@ class BagNetwork:
     attention : Attention of H heads on embedded instances of length E
     readout : (R, E) values of an embedded instance, or (N, R, E) with one for each place in the bag
     bias : (C,) of the logits
-    value_class, value_head : (R,) class and head of each row of the readout; if None, row r is class r of head 0
-    embed : layers from the features (length D) to E, in order; none if the features are the embedding
+    value_class, value_head : (R,) class and head of each row of the readout; if None, row r is
+        class r of head 0
+    embed : layers from the features (length D) to E, in order; none if the features are the
+        embedding
     positions : (N, D) added to the features (bags then have exactly N instances), or None
     background : (D,) features of an instance that is always present, such as a class token, or None
     normalize : "unit" or "layer_norm" to scale each feature vector first
-    tail : what follows the pooling, from pooled vectors (n, C) to logits (n, Q): a list of steps (`LayeredTail`) or any
-        function; None if the pooled vectors are the logits
+    tail : what follows the pooling, from pooled vectors (n, C) to logits (n, Q): a list of steps
+        (`LayeredTail`) or any function; None if the pooled vectors are the logits
 
     Examples
     --------
@@ -194,7 +206,9 @@ class BagNetwork:
         set_fields(self, state)
 
     def _check_tail(self, tail: Tail) -> None:
-        """Raise an error unless the tail maps two pooled vectors to a matrix with two rows of numbers."""
+        """Raise an error unless the tail maps two pooled vectors to a matrix with two rows of
+        numbers.
+        """
         expected = f"a function from pooled vectors (n, {self.C}) to logits (n, Q)"
         try:
             logits = np.asarray(tail(np.stack([self.bias, self.bias + 1.0])), dtype=np.float64)
@@ -230,7 +244,9 @@ class BagNetwork:
 
     @property
     def size(self) -> int | None:
-        """Number of instances of every bag if each instance has a fixed position, otherwise None."""
+        """Number of instances of every bag if each instance has a fixed position, otherwise
+        None.
+        """
         if self.readout.ndim == 3:
             return len(self.readout)
         if self.positions is None:
@@ -238,10 +254,12 @@ class BagNetwork:
         return len(self.positions)
 
     def then(self, steps: Sequence[Any]) -> BagNetwork:
-        """Return this network, which has no tail yet, with layers after its pooling (see `LayeredTail`).
+        """Return this network, which has no tail yet, with layers after its pooling (see
+        `LayeredTail`).
 
-        Linear layers at the start become part of the readout, unless more heads than one would make it longer; a tail
-        of linear layers alone always does, so that the network stays a pooled game.
+        Linear layers at the start become part of the readout, unless more heads than one would make
+        it longer; a tail of linear layers alone always does, so that the network stays a pooled
+        game.
         """
         tail = LayeredTail(steps)
         if not tail.steps:
@@ -282,7 +300,9 @@ class BagNetwork:
         )
 
     def values(self, h: Array, rows: slice) -> Array:
-        """Return the (R, n) values of embedded instances (n, E), which are the `rows` of their bag."""
+        """Return the (R, n) values of embedded instances (n, E), which are the `rows` of their
+        bag.
+        """
         if self.readout.ndim == 2:
             return self.readout @ h.T
         return np.einsum("nre,ne->rn", self.readout[rows], h)
@@ -301,7 +321,9 @@ class BagNetwork:
         return [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
 
     def scores(self, features: NDArray[Any]) -> PooledScores:
-        """Return log-masses and values of n >= 1 instances (n, D), or raise an error if some number is not finite."""
+        """Return log-masses and values of n >= 1 instances (n, D), or raise an error if some number
+        is not finite.
+        """
         is_matrix = features.ndim == 2 and features.dtype.kind in "fiu"
         fits = is_matrix and len(features) > 0 and features.shape[1] == self.D
         received = f"{features.dtype} {features.shape}"
@@ -330,7 +352,9 @@ class BagNetwork:
         return PooledScores(s, v, self.bias, self.value_head, self.value_class, **background)  # type: ignore[arg-type]
 
     def inputs(self, features: NDArray[Any], rows: slice) -> Array:
-        """Return rows of the features in float64, with their positions, after checking that they are finite."""
+        """Return rows of the features in float64, with their positions, after checking that they
+        are finite.
+        """
         x = np.asarray(features[rows], dtype=np.float64)
         if not np.isfinite(x).all():
             row, column = np.argwhere(~np.isfinite(x))[0]
@@ -364,7 +388,9 @@ def gradient_scores(
     scores: PooledScores,
     coefficients: Sequence[float] | Array,
 ) -> dict[str, Array]:
-    """Return (n,) scores by name, from the gradient of `coefficients @ logits` with respect to the features."""
+    """Return (n,) scores by name, from the gradient of `coefficients @ logits` with respect to the
+    features.
+    """
     if network.tail is not None:
         # The tail is replaced by its tangent at the pooled vector, which has the same gradient.
         gradient_of = getattr(network.tail, "gradient", None)

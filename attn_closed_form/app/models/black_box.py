@@ -1,8 +1,10 @@
-"""The pooled game of a black box: log-masses and values of n instances from the outputs of small sub-bags.
+"""The pooled game of a black box: log-masses and values of n instances from the outputs of small
+sub-bags.
 
-If f pools with one softmax, n single instances and n - 1 pairs determine everything (`slalom/recover.py`, after Leemann
-et al., Prop. 5.2). This does not prove that f is a pooled game, so the largest difference on held-out random sub-bags
-is reported, and a difference above `tol` is an error.
+If f pools with one softmax, n single instances and n - 1 pairs determine everything
+(`slalom/recover.py`, after Leemann et al., Prop. 5.2). This does not prove that f is a pooled game,
+so the largest difference on held-out random sub-bags is reported, and a difference above `tol` is
+an error.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from ..._types import Array, Ids
 from ...game.pooled_game import PooledGame
 from ...slalom.recover import BlackBox, ask, recover
 
-# Outputs of float32 networks agree to about 1e-6 of their size; other kinds of pooling differ by more than a hundredth.
+# Outputs of float32 networks agree to about 1e-6 of their size; other kinds of pooling differ by
+# more than a hundredth.
 DEVIATION = 1e-4
-# Tuning: random sub-bags on which a deviation is measured. One layer after the pooling shows on nearly every one.
+# Tuning: random sub-bags on which a deviation is measured. One layer after the pooling shows on
+# nearly every one.
 CHECKS = 40
 # Tuning: sub-bags per call of the function, which for a network means one batch.
 COALITIONS_AT_ONCE = 256
@@ -50,7 +54,8 @@ def game_from_black_box(
     seed: int = 0,
     labels: Sequence[str] | None = None,
 ) -> MeasuredGame:
-    """Recover the game of n instances under any function that pools with one softmax, or raise an error.
+    """Recover the game of n instances under any function that pools with one softmax, or raise an
+    error.
 
     Parameters
     ----------
@@ -90,9 +95,11 @@ def game_from_black_box(
 def measure_deviation(
     f: BlackBox, s: Array, v: Array, heads: Ids, batch_size: int, checks: int, tol: float, seed: int
 ) -> float:
-    """Return the largest |f - pooled| on random sub-bags, or raise an error above `tol` times the largest |output|.
+    """Return the largest |f - pooled| on random sub-bags, or raise an error above `tol` times the
+    largest |output|.
 
-    Log-masses s are (H, n), values v (n, C) with the bias in them, and heads (C,) the head of each class.
+    Log-masses s are (H, n), values v (n, C) with the bias in them, and heads (C,) the head of each
+    class.
     """
     n = len(v)
     rng = np.random.default_rng(seed)
@@ -106,9 +113,13 @@ def measure_deviation(
     scale = float(max(np.abs(outputs).max(), np.abs(v).max()))
     if deviation > tol * scale:
         raise ValueError(
-            f"f: expected a model that pools with one softmax; on {len(bags)} random sub-bags it differs from one by "
-            f"up to {deviation:.2g} (a bag of {bags[worst].size}: {outputs[worst][:4].round(4)} where pooling gives "
-            f"{pooled[worst][:4].round(4)}), more than {tol:g} * {scale:.3g}. Possible reasons: several heads, a layer "
-            "after the pooling that is not linear, dropout left on, or attention given after its softmax"
+            f"f: expected a model that pools with one softmax; on {len(bags)} random sub-bags it "
+            "differs from one by "
+            f"up to {deviation:.2g} (a bag of {bags[worst].size}: {outputs[worst][:4].round(4)} "
+            "where pooling gives "
+            f"{pooled[worst][:4].round(4)}), more than {tol:g} * {scale:.3g}. Possible reasons: "
+            "several heads, a layer "
+            "after the pooling that is not linear, dropout left on, or attention given after its "
+            "softmax"
         )
     return deviation

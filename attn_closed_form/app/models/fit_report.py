@@ -10,10 +10,10 @@ from ...slalom.fit import FAIR, GOOD
 
 # The samples around the text leave out at most this many tokens (Leemann et al. 2025, Algorithm 2).
 MAX_DELETIONS = 5
-# Tuning: the minimum rank correlation between the Shapley values of a good and a fair fit and the sampled ones of the
-# model. With the first limit, at least 95 of 100 fits graded good have a rank correlation of 0.9 with long runs
-# (`benchmarks/transformer_values.py`). Below the second, the ranks of the fit explain less than a quarter of the
-# variance of those of the model.
+# Tuning: the minimum rank correlation between the Shapley values of a good and a fair fit and the
+# sampled ones of the model. With the first limit, at least 95 of 100 fits graded good have a rank
+# correlation of 0.9 with long runs (`benchmarks/transformer_values.py`). Below the second, the
+# ranks of the fit explain less than a quarter of the variance of those of the model.
 GOOD_AGREEMENT = 0.92
 # The lower limit of a fair fit; see above.
 FAIR_AGREEMENT = 0.5
@@ -26,8 +26,9 @@ class FitReport:
     Attributes
     ----------
     name : name of the surrogate
-    error, spread : root mean squared error with up to five tokens absent, and the standard deviation of the model's
-        output there; with an error as large as the spread the surrogate is no better than a constant
+    error, spread : root mean squared error with up to five tokens absent, and the standard
+        deviation of the model's output there; with an error as large as the spread the surrogate is
+        no better than a constant
     error_any_size, spread_any_size : the same with any number of tokens absent
     at_text : the model's output for the text minus the surrogate's
     model_calls : sequences that the model evaluated for the fit
@@ -47,12 +48,16 @@ class FitReport:
 
     @property
     def explained(self) -> float:
-        """The share of the variation with few tokens absent that the fit explains on held-out samples."""
+        """The share of the variation with few tokens absent that the fit explains on held-out
+        samples.
+        """
         return _explained_share(self.error, self.spread)
 
     @property
     def grade(self) -> str:
-        """One of "good", "fair" and "poor", by the explained share and by the agreement where it was measured."""
+        """One of "good", "fair" and "poor", by the explained share and by the agreement where it
+        was measured.
+        """
         if self.explained < FAIR or self.agreement < FAIR_AGREEMENT:
             return "poor"
         if self.explained >= GOOD and self.agreement >= GOOD_AGREEMENT:
@@ -76,15 +81,20 @@ class FitReport:
     def sentences(self) -> list[str]:
         """Describe the numbers behind the verdict in whole sentences."""
         sentences = [
-            f"The Shapley values are those of the model itself. The SLALOM scores are those of the {self.name}, not of "
-            f"the model. On held-out samples it is off by {self.error:.2g} with up to {MAX_DELETIONS} "
-            f"tokens absent (the model varies by {self.spread:.2g} there) and by {self.error_any_size:.2g} with any "
-            f"number absent (varies by {self.spread_any_size:.2g}). For the text itself it is off by "
+            "The Shapley values are those of the model itself. The SLALOM scores are those of the "
+            f"{self.name}, not of "
+            f"the model. On held-out samples it is off by {self.error:.2g} with up to "
+            f"{MAX_DELETIONS} "
+            f"tokens absent (the model varies by {self.spread:.2g} there) and by "
+            f"{self.error_any_size:.2g} with any "
+            f"number absent (varies by {self.spread_any_size:.2g}). For the text itself it is off "
+            "by "
             f"{abs(self.at_text):.2g}. {self.model_calls:,} model calls were used."
         ]
         if self.agreement == self.agreement:
             sentences.append(
-                f"The Shapley values of the {self.name} have a rank correlation of {self.agreement:.2f} with the "
+                f"The Shapley values of the {self.name} have a rank correlation of "
+                f"{self.agreement:.2f} with the "
                 f"sampled ones of the model; a good fit has at least {GOOD_AGREEMENT}."
             )
         if self.undetermined:
@@ -102,7 +112,9 @@ class FitReport:
 
 
 def _explained_share(error: float, spread: float) -> float:
-    """Return 1 - error^2 / spread^2 or 0 if that is negative, nothing varies or nothing was measured."""
+    """Return 1 - error^2 / spread^2 or 0 if that is negative, nothing varies or nothing was
+    measured.
+    """
     if spread > 0 and error == error:
         return max(0.0, 1 - (error / spread) ** 2)
     return 0.0

@@ -1,4 +1,6 @@
-"""Layers of networks in evaluation mode, with gradients: activations, linear layers, normalizations of vectors."""
+"""Layers of networks in evaluation mode, with gradients: activations, linear layers, normalizations
+of vectors.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ LAYER_NORM_EPS = 1e-5
 
 
 def normalized(x: Array, how: str) -> tuple[Array, Array]:
-    """Scale rows to length 1 ("unit") or to mean 0 and variance 1 ("layer_norm"); also return the divisors (n, 1)."""
+    """Scale rows to length 1 ("unit") or to mean 0 and variance 1 ("layer_norm"); also return the
+    divisors (n, 1).
+    """
     if how == "layer_norm":
         x = x - x.mean(axis=1, keepdims=True)
         size = np.sqrt((x * x).mean(axis=1, keepdims=True) + LAYER_NORM_EPS)
@@ -94,7 +98,9 @@ def normalized_gradient(y: Array, size: Array, g: Array, how: str) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One layer: h -> activation(W h + b), with W (out, in), b (out,) and a name of `ACTIVATIONS`."""
+    """One layer: h -> activation(W h + b), with W (out, in), b (out,) and a name of
+    `ACTIVATIONS`.
+    """
 
     W: Array
     b: Array = None  # type: ignore[assignment]  # zeros, filled in __post_init__
@@ -115,5 +121,7 @@ class Layer:
         return ACTIVATIONS[self.activation].function(h @ self.W.T + self.b)
 
     def gradient(self, h: Array, slope: Array) -> Array:
-        """Return the (n, in) gradient at the inputs h, given the gradient at the outputs, `slope` (n, out)."""
+        """Return the (n, in) gradient at the inputs h, given the gradient at the outputs, `slope`
+        (n, out).
+        """
         return (slope * ACTIVATIONS[self.activation].derivative(h @ self.W.T + self.b)) @ self.W

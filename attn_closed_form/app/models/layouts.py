@@ -1,16 +1,18 @@
 """Layouts of saved networks: from the names in a state dict to a network.
 
-`LAYOUTS` has one entry per layout: the layers by which it is recognized (regular expressions), and the options that the
-file does not contain. One builder reads nearly all of them,
+`LAYOUTS` has one entry per layout: the layers by which it is recognized (regular expressions), and
+the options that the file does not contain. One builder reads nearly all of them,
 
     h = embedding of x,   s = w . (activation(V h) * gate(U h)) / temperature,   logits = readout . pooled + b,
 
-and attentive probes and plain means have a builder each. A layout must read, or explicitly ignore, every weight of the
-file. A remaining weight is an error that names it, because it belongs to a layer outside the layout, and a layer after
-the pooling would make the result wrong. A new layout is one entry.
+and attentive probes and plain means have a builder each. A layout must read, or explicitly ignore,
+every weight of the file. A remaining weight is an error that names it, because it belongs to a
+layer outside the layout, and a layer after the pooling would make the result wrong. A new layout is
+one entry.
 
-In a pooled game, instances do not interact before the pooling, one softmax (or mean) runs over the instances, and only
-linear layers follow. `REFUSALS` lists known networks that are not pooled games, with the reason.
+In a pooled game, instances do not interact before the pooling, one softmax (or mean) runs over the
+instances, and only linear layers follow. `REFUSALS` lists known networks that are not pooled games,
+with the reason.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ _TEMPERATURES = (
 
 
 class Option(NamedTuple):
-    """An option that a file does not contain: its default, its description, and values that a check tries."""
+    """An option that a file does not contain: its default, its description, and values that a check
+    tries.
+    """
 
     default: Any
     described: str = ""
@@ -115,7 +119,9 @@ SPELLED = {name: name.upper() for name in ("gelu", "elu", "selu")} | {
 
 
 def assumptions(network: BagNetwork, layout: str, given: Options) -> str:
-    """Return the unspecified options in words, such as "tanh attention, ReLU embedding, temperature 1"."""
+    """Return the unspecified options in words, such as "tanh attention, ReLU embedding, temperature
+    1".
+    """
     attention = network.attention
     entry = LAYOUTS[layout]
     values = {
@@ -151,8 +157,8 @@ class Layout(NamedTuple):
 
     embed: str = ""  # layers of the embedding
     bare: bool = False  # whether there may be no embedding
-    # The first alternative that fits is used: (V, w), (V, U, w) with a gate, (w,) on the embedding, () for
-    # the mean. V and w may be one pattern that matches two layers.
+    # The first alternative that fits is used: (V, w), (V, U, w) with a gate, (w,) on the embedding,
+    # () for the mean. V and w may be one pattern that matches two layers.
     attention: tuple[tuple[str, ...], ...] = ()
     readout: str = ""  # the last layer, or one layer per class and attention branch
     options: Options = (
@@ -163,7 +169,8 @@ class Layout(NamedTuple):
     gated_activation: str = (
         ""  # default of the option `activation` with a gate, if it differs from that without one
     )
-    # A separate builder, and names by which its files are recognized; the others are recognized by their layers.
+    # A separate builder, and names by which its files are recognized; the others are recognized by
+    # their layers.
     build: Callable[[State, Layout, Options], BagNetwork] | None = None
     marks: tuple[str, ...] = ()
 
@@ -172,7 +179,8 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     """Build a network of an embedding, an attention and a linear readout."""
     if options.get("attention_gate"):
         raise ValueError(
-            f"attention_gate: expected 0, got {options['attention_gate']}: a quantile of the bag's scores decides "
+            f"attention_gate: expected 0, got {options['attention_gate']}: a quantile of the bag's "
+            "scores decides "
             "which instances count, so the model is not a pooled game"
         )
     extracted = options.get("extracted", False)
@@ -183,7 +191,8 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     readouts = [state.linear(name) for name in state.layers(layout.readout)]
     if not readouts:
         raise ValueError(
-            f"{state.source}: expected a last layer {layout.readout.replace(chr(92), '')!r}, got only "
+            f"{state.source}: expected a last layer {layout.readout.replace(chr(92), '')!r}, got "
+            "only "
             f"{state.summary()}; an encoder without a classifier has no output to explain"
         )
     W, bias = Linear(*(np.concatenate(parts) for parts in zip(*readouts, strict=True)))
@@ -200,14 +209,16 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     H = len(attention.w)
     C = len(bias)
     if len(readouts) == 1 and W.shape[1] == H * attention.E:
-        # AttentionDeepMIL with several branches: their means are concatenated before the last layer.
+        # AttentionDeepMIL with several branches: their means are concatenated before the last
+        # layer.
         rows = W.reshape(C, H, -1).swapaxes(0, 1).reshape(H * C, -1)
         return BagNetwork(
             attention, rows, bias, np.tile(np.arange(C), H), np.repeat(np.arange(H), C), **more
         )
     if not len(readouts) == H == C and not len(readouts) == H == 1:
         raise ValueError(
-            f"{state.source}: expected one attention branch, or one last layer of one output per branch, got "
+            f"{state.source}: expected one attention branch, or one last layer of one output per "
+            "branch, got "
             f"{H} branches and {len(readouts)} layers of {C} outputs"
         )
     branches = None if H == 1 else np.arange(H)
@@ -221,7 +232,8 @@ def _attention(state: State, layout: Layout, options: Options, E: int) -> Attent
     )
     if names is None or len(names) > 3:
         raise ValueError(
-            f"{state.source}: expected one attention network, got {names or 'only ' + state.summary()}"
+            f"{state.source}: expected one attention network, got "
+            f"{names or 'only ' + state.summary()}"
         )
     if not names:
         return Attention(np.zeros((1, E)))  # the mean
@@ -243,10 +255,11 @@ def _probe(
 ) -> BagNetwork:
     """Build a `BagNetwork` of attention with fixed queries (Q, D).
 
-    Keys k = K x + a and values v = V x + b (`parts`) are split into M heads of width D/M. Head m of query q gives
-    instance x the log-mass q_m . k_m(x) / sqrt(D/M). The outputs of the heads are concatenated before the linear layer
-    W (C, D), and queries are averaged. So head (q, m) has w = K_m^T q_m / sqrt(D/M) and readout rows
-    V_m^T W[:, m]^T / Q; the biases of the values become part of the bias.
+    Keys k = K x + a and values v = V x + b (`parts`) are split into M heads of width D/M. Head m of
+    query q gives instance x the log-mass q_m . k_m(x) / sqrt(D/M). The outputs of the heads are
+    concatenated before the linear layer W (C, D), and queries are averaged. So head (q, m) has
+    w = K_m^T q_m / sqrt(D/M) and readout rows V_m^T W[:, m]^T / Q; the biases of the values become
+    part of the bias.
     """
     (Q, D) = queries.shape
     num_heads = options["num_heads"] or max(1, queries.shape[1] // HEAD_WIDTH)
@@ -302,7 +315,9 @@ def _last(state: State, start: str, names: str) -> Linear:
 
 
 def _build_aim(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """Build AIM's probe: batch normalization, learned queries `cls_token` (1, Q, D), keys, values, a linear layer."""
+    """Build AIM's probe: batch normalization, learned queries `cls_token` (1, Q, D), keys, values,
+    a linear layer.
+    """
     parts = _parts(state, "", "kv")
     out = state.linear("linear")
     if "bn.running_mean" in state.arrays:
@@ -314,8 +329,9 @@ def _build_aim(state: State, layout: Layout, options: Options) -> BagNetwork:
 def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
     """Build timm's attention pooling, whose query is Q latent + a or the latent itself.
 
-    Keys and values come from one layer. The output is that of the first latent, or the mean. Position embeddings are
-    added to the tokens. A projection `proj` without `mlp` is linear and becomes part of the head.
+    Keys and values come from one layer. The output is that of the first latent, or the mean.
+    Position embeddings are added to the tokens. A projection `proj` without `mlp` is linear and
+    becomes part of the head.
     """
     start = state.keys(r"(.*\.)?latent")[0].removesuffix("latent")
     if options["pool_type"] not in ("token", "avg"):
@@ -334,7 +350,9 @@ def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
 
 
 def _build_class_token(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """Build attention with the query of a class token, which is always present with a key and a value."""
+    """Build attention with the query of a class token, which is always present with a key and a
+    value.
+    """
     start = state.keys(layout.marks[0])[0].removesuffix("cls_token")
     token, *positions = _rows(state.array(f"{start}pos_embed"))
     token = token + state.array(f"{start}cls_token").reshape(-1)
@@ -348,7 +366,8 @@ def _build_class_token(state: State, layout: Layout, options: Options) -> BagNet
 
 
 def _build_chief(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """Build CHIEF: CLAM with one branch, where the embedding of an organ's text is added to the pooled vector.
+    """Build CHIEF: CLAM with one branch, where the embedding of an organ's text is added to the
+    pooled vector.
 
     The sum is linear in the pooled vector, so the text only changes the bias: b + W relu(T e + t).
     """
@@ -360,9 +379,11 @@ def _build_chief(state: State, layout: Layout, options: Options) -> BagNetwork:
 
 
 def _build_vjepa(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """Build V-JEPA's probe without a complete block: one query, keys and values from one layer, a linear head.
+    """Build V-JEPA's probe without a complete block: one query, keys and values from one layer, a
+    linear head.
 
-    The first version of V-JEPA has a layer `proj` after the attention, which its `forward` never applies.
+    The first version of V-JEPA has a layer `proj` after the attention, which its `forward` never
+    applies.
     """
     query = state.keys(r"(?:.*\.)?query_tokens")[0]
     start = query.removesuffix("query_tokens") + "cross_attention_block."
@@ -377,7 +398,8 @@ def _build_vjepa(state: State, layout: Layout, options: Options) -> BagNetwork:
 def _build_multihead(state: State, layout: Layout, options: Options) -> BagNetwork:
     """Build PyTorch's `nn.MultiheadAttention` with one learned query, and a linear head.
 
-    The layer has the weights of queries, keys and values in one array, and a linear projection of its output.
+    The layer has the weights of queries, keys and values in one array, and a linear projection of
+    its output.
     """
     start = state.keys(layout.marks[0])[0].removesuffix("in_proj_weight")
     query = state.keys(layout.marks[1])[0]
@@ -395,9 +417,11 @@ def _build_multihead(state: State, layout: Layout, options: Options) -> BagNetwo
 
 
 def _build_keras(state: State, layout: Layout, options: Options) -> BagNetwork:
-    """Build dense layers, an attention (v, w, optionally u), and a last layer on the concatenated embeddings.
+    """Build dense layers, an attention (v, w, optionally u), and a last layer on the concatenated
+    embeddings.
 
-    Each position in the bag has a block of the last layer, so bags have as many instances as there are blocks.
+    Each position in the bag has a block of the last layer, so bags have as many instances as there
+    are blocks.
     """
     parts = {
         (match[1], match[2]): key for key in state.arrays if (match := re.fullmatch(KERAS, key))
@@ -455,11 +479,12 @@ _ENCODER = (
     "stages.",
     "stem.",
 )
-# The table of layouts. A new one is one entry, and a network in `tests/app/models/layouts/networks.py`.
+# The table of layouts. A new one is one entry, and a network in
+# `tests/app/models/layouts/networks.py`.
 LAYOUTS: dict[str, Layout] = {
-    # CLAM (Lu et al. 2021, mahmoodlab/CLAM). The single branch has one attention for all classes and one layer
-    # `classifiers`; the multiple branch has one row of attention_c and one layer `classifiers.c` per class. The
-    # attention has number 3 if the network had dropout, otherwise 2.
+    # CLAM (Lu et al. 2021, mahmoodlab/CLAM). The single branch has one attention for all classes
+    # and one layer `classifiers`; the multiple branch has one row of attention_c and one layer
+    # `classifiers.c` per class. The attention has number 3 if the network had dropout, otherwise 2.
     "clam": Layout(
         embed=r"attention_net\.(?:module\.)?0",
         attention=(tuple(_CLAM + name for name in _CLAM_NETWORK), (_CLAM + r"module\.\d+",)),
@@ -467,8 +492,8 @@ LAYOUTS: dict[str, Layout] = {
         options=GATED,
         leave=_INSTANCES,
     ),
-    # CHIEF (hms-dbmi/CHIEF) with its `organ_embedding`: CLAM's single branch and a text. The queues of its contrastive
-    # training and `att_head` play no part in the logits.
+    # CHIEF (hms-dbmi/CHIEF) with its `organ_embedding`: CLAM's single branch and a text. The queues
+    # of its contrastive training and `att_head` play no part in the logits.
     "chief": Layout(
         marks=(r"text_to_vision\.0\.weight", "organ_embedding", r"classifiers\.weight"),
         options=_defaults(*GATED, "organ"),
@@ -494,8 +519,9 @@ LAYOUTS: dict[str, Layout] = {
         attention=((r"attention\.linear1", r"attention\.linear2"),),
         readout=r"head\.2",
     ),
-    # marugoto's MILModel and slideflow's Attention_MIL, which also has one linear layer `attention`. slideflow's
-    # attention_gate above 0 drops the instances below a quantile of the bag's scores; the file does not contain it.
+    # marugoto's MILModel and slideflow's Attention_MIL, which also has one linear layer
+    # `attention`. slideflow's attention_gate above 0 drops the instances below a quantile of the
+    # bag's scores; the file does not contain it.
     "marugoto": Layout(
         embed=r"encoder\.\d+",
         attention=(("attention",), _PLAIN),
@@ -504,8 +530,9 @@ LAYOUTS: dict[str, Layout] = {
         leave=("_neg_inf",),
         norm="head.1",
     ),
-    # torchmil's ABMIL and CLAM_SB (Franblueee/torchmil), whose lazy layers are wrapped in a module. A feature extractor
-    # of linear layers is the embedding; with extracted=True the features are its output, and it may be anything.
+    # torchmil's ABMIL and CLAM_SB (Franblueee/torchmil), whose lazy layers are wrapped in a module.
+    # A feature extractor of linear layers is the embedding; with extracted=True the features are
+    # its output, and it may be anything.
     "torchmil": Layout(
         embed=r"feat_ext(?:\.\d+)?",
         bare=True,
@@ -517,8 +544,8 @@ LAYOUTS: dict[str, Layout] = {
         options=_defaults(*GATED, "extracted"),
         leave=("inst_classifiers.", "inst_loss_fn."),
     ),
-    # owkin's ABMIL and MeanPool (owkin/HistoSSLscaling). Their first three columns are metadata (level, x, y), which
-    # the network drops.
+    # owkin's ABMIL and MeanPool (owkin/HistoSSLscaling). Their first three columns are metadata
+    # (level, x, y), which the network drops.
     "owkin": Layout(
         embed=r"tiles_emb\.hidden_layers\.\d+",
         bare=True,
@@ -531,8 +558,9 @@ LAYOUTS: dict[str, Layout] = {
             "metadata_columns": 3,
         },
     ),
-    # MIL_BASELINE's AB_MIL, GATE_AB_MIL, ADD_MIL (lingxitong/MIL_BASELINE): the gated form has ReLU where others have
-    # tanh. ADD_MIL pools the logits of the instances, which is the same as pooling their embeddings.
+    # MIL_BASELINE's AB_MIL, GATE_AB_MIL, ADD_MIL (lingxitong/MIL_BASELINE): the gated form has ReLU
+    # where others have tanh. ADD_MIL pools the logits of the instances, which is the same as
+    # pooling their embeddings.
     "mil_baseline": Layout(
         embed=r"feature\.0",
         attention=(_CLAM_NETWORK, _PLAIN),
@@ -555,8 +583,9 @@ LAYOUTS: dict[str, Layout] = {
     ),
     # MIL_BASELINE's MEAN_MIL: the mean of the logits of the instances.
     "mil_baseline_mean": Layout(embed=r"head\.0", attention=((),), readout="classifier"),
-    # AttentionDeepMIL (Ilse, Tomczak, Welling 2018). The features are the input of feature_extractor_part2, which is
-    # the flattened output of the convolutions. The logit is the input of the sigmoid.
+    # AttentionDeepMIL (Ilse, Tomczak, Welling 2018). The features are the input of
+    # feature_extractor_part2, which is the flattened output of the convolutions. The logit is the
+    # input of the sigmoid.
     "abmil": Layout(
         embed=r"feature_extractor_part2\.\d+",
         bare=True,
@@ -569,8 +598,8 @@ LAYOUTS: dict[str, Layout] = {
     "aim": Layout(
         marks=("cls_token", r"k\.weight", r"v\.weight"), options={"num_heads": 12}, build=_build_aim
     ),
-    # timm's AttentionPoolLatent with out_features=0 and a linear head. The encoder that makes the tokens is not part of
-    # the pooling.
+    # timm's AttentionPoolLatent with out_features=0 and a linear head. The encoder that makes the
+    # tokens is not part of the pooling.
     "timm": Layout(
         marks=(r"(?:.*\.)?latent", r"(?:.*\.)?kv\.weight"),
         options={"num_heads": 8, "pool_type": "token"},
@@ -592,7 +621,8 @@ LAYOUTS: dict[str, Layout] = {
         options={"num_heads": None},
         build=_build_multihead,
     ),
-    # timm's AttentionPool2d with class_token=True; without it, the query is the mean of the instances.
+    # timm's AttentionPool2d with class_token=True; without it, the query is the mean of the
+    # instances.
     "class_token": Layout(
         marks=tuple(
             rf"(?:[^.]+\.)?{name}"
@@ -616,7 +646,8 @@ LAYOUTS: dict[str, Layout] = {
         readout=r"roles\.classifier(?:\.\d+)?",
         options=GATED,
     ),
-    # Only with layout="mean", because a single linear layer could follow any pooling. See `MeanPooledText` for texts.
+    # Only with layout="mean", because a single linear layer could follow any pooling. See
+    # `MeanPooledText` for texts.
     "mean": Layout(options={}, build=_build_mean),
 }
 
@@ -680,7 +711,8 @@ REFUSALS = (
 )
 
 
-# Layouts whose tokens come from an encoder in the same file, and one that shares a name with transformers.
+# Layouts whose tokens come from an encoder in the same file, and one that shares a name with
+# transformers.
 POOLING_OF_TOKENS = (["timm"], ["class_token"], ["multihead"])
 
 
@@ -723,7 +755,8 @@ def _recognize(state: State) -> str:
         names = [name for name in names if len(LAYOUTS[name].marks) == most]
     if len(names) > 1:
         names = [name for name in names if state.layers(LAYOUTS[name].embed)]
-    # The encoder in front of timm's pooling is not part of it, so it is not rejected as a transformer.
+    # The encoder in front of timm's pooling is not part of it, so it is not rejected as a
+    # transformer.
     for pattern, what, why in REFUSALS if names not in POOLING_OF_TOKENS else ():
         if keys := state.keys(pattern):
             raise ValueError(
@@ -733,13 +766,17 @@ def _recognize(state: State) -> str:
         return names[0]
     if any("embedding" in key for key in state.arrays):
         raise ValueError(
-            f"{state.source}: looks like a text model, an embedding and a linear layer ({state.summary()}): use "
+            f"{state.source}: looks like a text model, an embedding and a linear layer "
+            f"({state.summary()}): use "
             "MeanPooledText.from_state_dict, which also takes the words"
         )
     raise ValueError(
-        f"{state.source}: no layout of {', '.join(LAYOUTS)} fits; it has {state.summary()}. An encoder without a "
-        "classifier has no output to explain. For a network of an embedding, an attention and a linear layer with "
-        "other names, give them as `roles` (the command `roles` proposes some); any other network that pools with "
+        f"{state.source}: no layout of {', '.join(LAYOUTS)} fits; it has {state.summary()}. An "
+        "encoder without a "
+        "classifier has no output to explain. For a network of an embedding, an attention and a "
+        "linear layer with "
+        "other names, give them as `roles` (the command `roles` proposes some); any other network "
+        "that pools with "
         "one softmax can be passed to BagClassifier.from_attention or game_from_black_box"
     )
 
@@ -747,8 +784,9 @@ def _recognize(state: State) -> str:
 # Networks with other names
 
 
-# Roles in a mapping by the user: the layers of the embedding (one or several, in order), the hidden layer and the gate
-# of the attention, its last layer, the classifier, and prefixes of names that do not affect the prediction.
+# Roles in a mapping by the user: the layers of the embedding (one or several, in order), the hidden
+# layer and the gate of the attention, its last layer, the classifier, and prefixes of names that do
+# not affect the prediction.
 ROLES = ("embed", "V", "U", "w", "classifier", "leave")
 # Roles suggested by the names of layers.
 HINTS = {
@@ -763,7 +801,9 @@ MOST_LAYERS = 4
 
 
 def renamed(state: State, roles: Mapping[str, Any]) -> State:
-    """Rename the layers of a state dict to those of the layout "roles"; names without a role are kept."""
+    """Rename the layers of a state dict to those of the layout "roles"; names without a role are
+    kept.
+    """
     if unknown := [role for role in roles if role not in ROLES]:
         raise ValueError(f"roles: expected roles among {', '.join(ROLES)}, got {unknown[0]!r}")
     arrays = dict(state.arrays)
@@ -793,7 +833,8 @@ def _listed(names: str | Sequence[str]) -> Sequence[str]:
 
 
 def proposals(state: State) -> list[dict[str, Any]]:
-    """Return the assignments of roles that use every matrix and have matching shapes, the likeliest first.
+    """Return the assignments of roles that use every matrix and have matching shapes, the likeliest
+    first.
 
     >>> shapes = {"enc": (5, 7), "gate": (3, 5), "tan": (3, 5), "score": (1, 3), "out": (2, 5)}
     >>> state = State({f"{name}.weight": np.ones(shape) for name, shape in shapes.items()}, "file")

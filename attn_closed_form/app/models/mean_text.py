@@ -1,9 +1,11 @@
-"""Text classifiers that average word vectors: a linear layer on their mean is a pooled game of equal masses.
+"""Text classifiers that average word vectors: a linear layer on their mean is a pooled game of
+equal masses.
 
-With vectors e of the tokens, f = W mean(e) + b = sum_i (1/n) W e_i + b: every vector has the log-mass 0 and the value
-W e. A word with k vectors (a fastText word and its subwords) has the log-mass log k and the mean of their values. So
-the exact methods apply to fastText, to `EmbeddingBag(mode="mean")` with a linear layer, and to a logistic regression on
-static embeddings. Models with a sum, with a layer or a normalization after the mean, or with word n-grams are not
+With vectors e of the tokens, f = W mean(e) + b = sum_i (1/n) W e_i + b: every vector has the
+log-mass 0 and the value W e. A word with k vectors (a fastText word and its subwords) has the
+log-mass log k and the mean of their values. So the exact methods apply to fastText, to
+`EmbeddingBag(mode="mean")` with a linear layer, and to a logistic regression on static embeddings.
+Models with a sum, with a layer or a normalization after the mean, or with word n-grams are not
 pooled games.
 """
 
@@ -37,7 +39,8 @@ class Piece(NamedTuple):
 
 
 Reader = Callable[[str], Sequence[Piece]]
-# Types that `as_reader` accepts: words in the order of their rows, a mapping of words to rows, or a function.
+# Types that `as_reader` accepts: words in the order of their rows, a mapping of words to rows, or a
+# function.
 Readable = Reader | Mapping[str, int] | Sequence[str]
 
 
@@ -122,19 +125,23 @@ class MeanPooledText(TextModel):
         outputs: Sequence[str] | None = None,
         temperature: float = 1.0,
     ) -> MeanPooledText:
-        """Load a state dict with one averaged embedding and one linear layer (`EmbeddingBag` and `Linear`).
+        """Load a state dict with one averaged embedding and one linear layer (`EmbeddingBag` and
+        `Linear`).
 
         Parameters
         ----------
-        source : a file or a state dict, such as `embedding.weight` (V, D), `fc.weight` (C, D), `fc.bias` (C,)
-        reader : words in the order of their rows, a mapping of words to rows, or a function (see `Reader`)
+        source : a file or a state dict, such as `embedding.weight` (V, D), `fc.weight` (C, D),
+            `fc.bias` (C,)
+        reader : words in the order of their rows, a mapping of words to rows, or a function (see
+            `Reader`)
         """
         state = read_state(source)
         vectors = state.layers(".*embedding.*")
         layers = state.layers("(?!.*embedding).*")
         if len(vectors) != 1 or len(layers) != 1:
             raise ValueError(
-                f"{state.source}: expected one embedding and one linear layer, got {state.summary()}"
+                f"{state.source}: expected one embedding and one linear layer, got "
+                f"{state.summary()}"
             )
         W, bias = state.linear(layers[0])
         state.leave(f"{vectors[0]}.weight")
@@ -152,7 +159,9 @@ class MeanPooledText(TextModel):
         reader: Readable,
         outputs: Sequence[str] | None = None,
     ) -> MeanPooledText:
-        """Build a model from static embeddings and a scikit-learn linear classifier fitted on their plain means."""
+        """Build a model from static embeddings and a scikit-learn linear classifier fitted on their
+        plain means.
+        """
         coef = np.atleast_2d(finite("coef_", classifier.coef_))
         bias = np.broadcast_to(finite("intercept_", classifier.intercept_), (len(coef),))
         if outputs is None:
@@ -174,7 +183,9 @@ class MeanPooledText(TextModel):
         )
 
     def scores(self, units: Units) -> PooledScores:
-        """Return the scores: the mass of a piece is its number of vectors, and its value is the mean of theirs."""
+        """Return the scores: the mass of a piece is its number of vectors, and its value is the
+        mean of theirs.
+        """
         s, v = self._pieces(units.data)
         background: dict[str, Any] = {}
         if self.background:
@@ -201,7 +212,8 @@ def as_reader(value: Readable) -> Reader:
         return value
     if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
         raise TypeError(
-            f"reader: expected words, a mapping of words to rows or a function, got {type(value).__name__}"
+            "reader: expected words, a mapping of words to rows or a function, got "
+            f"{type(value).__name__}"
         )
     if isinstance(value, Mapping):
         return VocabularyReader(dict(value))

@@ -1,9 +1,10 @@
 """The interface of a model that can be explained: its prediction is a softmax-pooled game.
 
-A model reads an input as *units* (the tokens of a text, the instances of a bag, the rows of a table) and scores them
-(`PooledScores`); logits, attention and games follow from the scores. Methods, tables, reports, plots, JSON, runs and
-the page work for every such model. A new kind of model is one module with one class, derived from `TextModel`,
-`BagModel` or `TableModel`, which say what an input is.
+A model reads an input as *units* (the tokens of a text, the instances of a bag, the rows of a
+table) and scores them (`PooledScores`); logits, attention and games follow from the scores.
+Methods, tables, reports, plots, JSON, runs and the page work for every such model. A new kind of
+model is one module with one class, derived from `TextModel`, `BagModel` or `TableModel`, which say
+what an input is.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ NOT_POOLED = (
 
 
 class NotPooledError(ValueError):
-    """Error of a method that needs a pooled game, for a network with a nonlinear layer after its pooling."""
+    """Error of a method that needs a pooled game, for a network with a nonlinear layer after its
+    pooling.
+    """
 
 
 @dataclass(frozen=True)
@@ -58,19 +61,21 @@ class ComposedTail:
 class Model:
     """Base class of models that can be explained exactly, or through a game that is fitted to them.
 
-    A subclass names its `outputs`, `groupings` and `absences`, reads an input into units (`read`) and scores them
-    (`scores`). Everything else has a default.
+    A subclass names its `outputs`, `groupings` and `absences`, reads an input into units (`read`)
+    and scores them (`scores`). Everything else has a default.
 
     Attributes
     ----------
-    outputs : class names in the order of the C logits; two names for C = 1, whose logit is the log-odds of the second
+    outputs : class names in the order of the C logits; two names for C = 1, whose logit is the
+        log-odds of the second
     groupings : possible kinds of players, the default first, such as ("words", "positions")
     absences : possible treatments of absent players, the default first, such as ("unk", "deleted")
     temperature : divides the logits in probabilities (explained ones included) but nowhere else
-    loss : meaning of the logits: "softmax" for classes, "sigmoid" for labels with separate probabilities, "identity"
-        for values without a probability, "exp" for log-risks
+    loss : meaning of the logits: "softmax" for classes, "sigmoid" for labels with separate
+        probabilities, "identity" for values without a probability, "exp" for log-risks
     input_name : what one input is called in messages
-    surrogate : name of the fit if the game is fitted to the model, such as "fitted SLALOM"; None if the game is exact
+    surrogate : name of the fit if the game is fitted to the model, such as "fitted SLALOM"; None if
+        the game is exact
     samples : maximum number of coalitions that a sampling method evaluates
     doubts : unchecked assumptions about the model, which every output reports; "" if there are none
     """
@@ -104,7 +109,8 @@ class Model:
     def tail(self) -> Tail | None:
         """What follows the pooling, from pooled vectors (n, m) to logits (n, C).
 
-        It is None if the pooled vectors are the logits. With a tail, `pooled` has m outputs instead of C.
+        It is None if the pooled vectors are the logits. With a tail, `pooled` has m outputs instead
+        of C.
         """
         return None
 
@@ -172,8 +178,9 @@ class Model:
             return len(self.pooled(units).s)
         return self.pooled_game(units, target).H
 
-    # Many inputs at once. A model that is faster in batches may cache results. They must be equal to the last bit to
-    # those of the functions for one input, which still handle all other inputs and all errors.
+    # Many inputs at once. A model that is faster in batches may cache results. They must be equal
+    # to the last bit to those of the functions for one input, which still handle all other inputs
+    # and all errors.
 
     def read_many(self, raws: Sequence[Any]) -> list[Units | None]:
         """Read many inputs at once; None marks inputs for which `read` must be called."""
@@ -186,7 +193,9 @@ class Model:
         """Cache the `pooled_game` of many inputs, if computing them together is faster."""
 
     def value(self, units: Units, target: Target, present: Masks) -> Array:
-        """Return the explained output (n,) of the model itself for coalitions (n, d) of the players."""
+        """Return the explained output (n,) of the model itself for coalitions (n, d) of the
+        players.
+        """
         if self.tail is not None:
             return self.tail_game(units, target, target.explained).value(present)
         if not target.against_rest:
@@ -201,9 +210,11 @@ class Model:
         return None
 
     def inside(self, name: str, units: Units, target: Target) -> Any:
-        """Return (n,) scores of the units that cannot be computed from the game (by default the attention), or None.
+        """Return (n,) scores of the units that cannot be computed from the game (by default the
+        attention), or None.
 
-        The name is that of the method that needs them (`Method.needs`). A pair `(scores, base value)` is also allowed.
+        The name is that of the method that needs them (`Method.needs`). A pair `(scores, base
+        value)` is also allowed.
         """
         if name not in ("alpha-mean", "alpha-max"):
             return None
@@ -224,13 +235,17 @@ class Model:
     def explain_many(
         self, inputs: Iterable[Any], method: str | None = None, **settings: Any
     ) -> ManyExplanations:
-        """Explain several inputs by one method; see `attn_closed_form.app.explanations.many.explain_many`."""
+        """Explain several inputs by one method; see
+        `attn_closed_form.app.explanations.many.explain_many`.
+        """
         from ..explanations.many import explain_many
 
         return explain_many(self, inputs, method, **settings)
 
     def asked(self, raw: Any, output: str | int | None) -> tuple[Model, str | int | None]:
-        """Return the model and the output to explain for an input, by default this model and the given output."""
+        """Return the model and the output to explain for an input, by default this model and the
+        given output.
+        """
         return self, output
 
     def predict_logits(self, inputs: Iterable[Any]) -> Array:
@@ -238,7 +253,9 @@ class Model:
         return np.array([self.logits(self.read(raw)) for raw in self.several(inputs)])
 
     def predict_proba(self, inputs: Iterable[Any]) -> Array:
-        """Return the (n, classes) probabilities of n inputs, with columns in the order of `outputs`."""
+        """Return the (n, classes) probabilities of n inputs, with columns in the order of
+        `outputs`.
+        """
         chances = self.probabilities(self.predict_logits(inputs))
         if chances is None:
             raise ValueError(
@@ -251,7 +268,9 @@ class Model:
         return np.asarray(self.outputs)[self.predict_proba(inputs).argmax(axis=-1)]
 
     def probabilities(self, logits: Array) -> Array | None:
-        """Return probabilities (..., n) of `outputs` from logits (..., C), or None for a model with a single output."""
+        """Return probabilities (..., n) of `outputs` from logits (..., C), or None for a model with
+        a single output.
+        """
         scaled = np.asarray(logits, dtype=np.float64) / self.temperature
         if self.loss == "sigmoid" and scaled.shape[-1] == len(
             self.outputs
@@ -264,7 +283,9 @@ class Model:
         return softmax(scaled)
 
     def several(self, inputs: Iterable[Any]) -> Iterable[Any]:
-        """Return the inputs of a prediction, or raise an error if a single input was given by mistake."""
+        """Return the inputs of a prediction, or raise an error if a single input was given by
+        mistake.
+        """
         single = isinstance(inputs, str | os.PathLike | Mapping) or not isinstance(inputs, Iterable)
         if single or getattr(inputs, "ndim", 1) == 2:
             raise TypeError(
@@ -273,7 +294,9 @@ class Model:
         return inputs
 
     def name_outputs(self, C: int, default: Sequence[str] = ()) -> None:
-        """Check the names of C logits and the temperature; default names are the given ones, or numbers."""
+        """Check the names of C logits and the temperature; default names are the given ones, or
+        numbers.
+        """
         names = tuple(map(str, self.outputs)) or tuple(default) or tuple(map(str, range(max(C, 2))))
         if len(names) != C and not (C == 1 and len(names) == 2):
             expected = f"{C} class names"

@@ -1,13 +1,14 @@
 """The scale on which a prediction is explained: the probability, or the logit behind it.
 
-The probability of a class is the logistic function of a logit f divided by the temperature: f is the one logit of a
-model with two classes, the difference of its two logits, the logit of a label with a separate probability, or the
-margin of two among several classes (then it is the probability of the first where only these two are possible). The
-logistic function rises with f, so bounds and thresholds pass through it; Shapley values do not, and have a separate
-game (`game/links.py`), which is exact for one head.
+The probability of a class is the logistic function of a logit f divided by the temperature: f is
+the one logit of a model with two classes, the difference of its two logits, the logit of a label
+with a separate probability, or the margin of two among several classes (then it is the probability
+of the first where only these two are possible). The logistic function rises with f, so bounds and
+thresholds pass through it; Shapley values do not, and have a separate game (`game/links.py`), which
+is exact for one head.
 
-This class formats the numbers of every view, such as "94.2%" for a probability and "+23.1 points" for
-a change of it.
+This class formats the numbers of every view, such as "94.2%" for a probability and "+23.1 points"
+for a change of it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class ExplainedScale:
 
     Attributes
     ----------
-    name : "probability"; "risk", the exponential of a log-risk; or without a link "logit", "log-risk" or "value"
+    name : "probability"; "risk", the exponential of a log-risk; or without a link "logit",
+        "log-risk" or "value"
     temperature : divides the logit in a probability
 
     Examples
@@ -104,7 +106,10 @@ class ExplainedScale:
         return LinkedGame(game, self.link)
 
     def level(self, value: float, spec: str = "+.4f") -> str:
-        """Format a prediction, such as "94.2%". Logits and risks use the format `spec`, risks without a sign."""
+        """Format a prediction, such as "94.2%".
+
+        Logits and risks use the format `spec`, risks without a sign.
+        """
         if self.in_percent:
             return percent(value)
         if self.link is not None:
@@ -112,7 +117,8 @@ class ExplainedScale:
         return format(value, spec)
 
     def change(self, value: float, spec: str = "+.4f", error: float | None = None) -> str:
-        """Format a score or a change of the prediction, such as "+23.1 points"; logits use the format `spec`.
+        """Format a score or a change of the prediction, such as "+23.1 points"; logits use the
+        format `spec`.
 
         With a standard error, "+23.1 ± 0.4 points".
         """
@@ -134,7 +140,10 @@ class ExplainedScale:
         return f"{self.unit['factor'] * value:g}{self.unit['level']}"
 
     def bound(self, value: float, upper: bool) -> str:
-        """Format a certified bound. Probabilities and risks are rounded such that the written bound holds."""
+        """Format a certified bound.
+
+        Probabilities and risks are rounded such that the written bound holds.
+        """
         if self.link is None:
             return f"{value:+.2f}"
         if upper:
@@ -160,7 +169,9 @@ class ExplainedScale:
         return title
 
     def of_output(self, output: str) -> str:
-        """Name the explained quantity, such as "the probability of positive", "the risk" or "the value of age"."""
+        """Name the explained quantity, such as "the probability of positive", "the risk" or "the
+        value of age".
+        """
         named = self.name.split("-")[-1] == output
         if named:
             return f"the {self.name}"
@@ -168,7 +179,9 @@ class ExplainedScale:
 
 
 def percent(share: float, decimals: int = 1) -> str:
-    """Format a share in percent, with more decimals if it would otherwise be rounded to 0 or 100."""
+    """Format a share in percent, with more decimals if it would otherwise be rounded to 0 or
+    100.
+    """
     text = f"{100 * share:.{decimals}f}"
     while 0 < share < 1 and decimals < MOST_DECIMALS and float(text) in (0.0, 100.0):
         decimals += 1

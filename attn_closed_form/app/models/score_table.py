@@ -1,7 +1,8 @@
-"""Tables of scores: any softmax-pooled model as plain arrays, from memory or from a table (`files/tables.py`).
+"""Tables of scores: any softmax-pooled model as plain arrays, from memory or from a table
+(`files/tables.py`).
 
-Only the attention logits s and the values v of a model's units are needed: f = sum softmax(s) v + bias.
-A table has one row per unit and the columns
+Only the attention logits s and the values v of a model's units are needed: f = sum softmax(s)
+v + bias. A table has one row per unit and the columns
 
     s, v                  log-mass and value; with several outputs `v_NAME` for each instead of `v`
     label                 the name of the unit; its number by default
@@ -113,7 +114,8 @@ def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:
     """Return the checked columns s and s_absent (1, n), v and v_absent (C, n), label, group."""
     if not isinstance(raw, Mapping):
         raise TypeError(
-            f"scores: expected a mapping of columns or the path of a table, got {type(raw).__name__}"
+            "scores: expected a mapping of columns or the path of a table, got "
+            f"{type(raw).__name__}"
         )
     columns = dict(raw)
     for name in ("v", "v_absent"):

@@ -2,14 +2,16 @@
 
 A sentence ends
 
-- after a run of . ! ? … (and closing quotes and brackets) before white space, unless the run is a single period after
-  an abbreviation (Mr., e.g.) or a single letter (J. Smith), or a lowercase letter follows;
+- after a run of . ! ? … (and closing quotes and brackets) before white space, unless the run is a
+  single period after an abbreviation (Mr., e.g.) or a single letter (J. Smith), or a lowercase
+  letter follows;
 - after a full stop of Chinese or Japanese (。！？), with or without a space after it;
-- at an empty line, and at HTML's <br /> and <p>, which reviews use for line breaks; a single line break is white space.
+- at an empty line, and at HTML's <br /> and <p>, which reviews use for line breaks; a single line
+  break is white space.
 
-A period inside a number (3.5) or an address (imdb.com) and an ellipsis in mid-sentence (well... no) do not end a
-sentence. The list of abbreviations has common English ones. A wrong split moves a boundary, but never changes the score
-of a word.
+A period inside a number (3.5) or an address (imdb.com) and an ellipsis in mid-sentence (well... no)
+do not end a sentence. The list of abbreviations has common English ones. A wrong split moves a
+boundary, but never changes the score of a word.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ _ABBREVIATIONS = re.compile(
 _MAY_END = re.compile(r"etc|inc|ltd|co|corp|[sj]r|[ap]\.m|u\.s|u\.k|u\.s\.a|d\.c|al")
 # Quotation marks and brackets that close, inside of a character class.
 _CLOSING = "\"'”’»)\\]}」』）】"
-# Time is linear in the text: every run of punctuation or white space is tried at its first character only (the
-# lookbehinds), and never again with fewer characters (the possessive quantifiers).
+# Time is linear in the text: every run of punctuation or white space is tried at its first
+# character only (the lookbehinds), and never again with fewer characters (the possessive
+# quantifiers).
 _BREAK = re.compile(
     rf"(?P<solid>[。！？｡]+[{_CLOSING}]*)"
     rf"|(?<![.!?…])(?P<stop>[.!?…]++)(?P<close>[{_CLOSING}]*+)(?=\s|<|$)"
@@ -43,15 +46,16 @@ _BREAK = re.compile(
 )
 # The word before a period, with the periods inside of it.
 _WORD = re.compile(r"[\w.'’]*$")
-# The word before a period is looked for among so many characters. Every abbreviation is shorter, so a longer word,
-# which is cut, is none of them.
+# The word before a period is looked for among so many characters. Every abbreviation is shorter, so
+# a longer word, which is cut, is none of them.
 _WORD_ROOM = 16
 # White space and opening marks after an end, and the first character after them.
 _NEXT = re.compile(r"\s*(?:[\"'“‘«(\[{¿¡「『（]\s*)*(\S?)")
 
 
 def sentences(text: str) -> list[Span]:
-    """Return the character spans of the sentences of a text, in order, without the white space between them.
+    """Return the character spans of the sentences of a text, in order, without the white space
+    between them.
 
     Examples
     --------
@@ -97,13 +101,16 @@ def _ends(text: str, match: re.Match[str]) -> bool:
 
 
 def trimmed(text: str, start: int, end: int) -> Span:
-    """Return the span without white space at its ends; if nothing remains, the end is before the start."""
+    """Return the span without white space at its ends; if nothing remains, the end is before the
+    start.
+    """
     piece = text[start:end]
     return start + len(piece) - len(piece.lstrip()), end - (len(piece) - len(piece.rstrip()))
 
 
 def sentence_numbers(text: str, spans: Sequence[Span]) -> tuple[Ids, list[Span]]:
-    """Return the sentence of every unit, numbered without gaps, and the spans of the sentences that have a unit.
+    """Return the sentence of every unit, numbered without gaps, and the spans of the sentences that
+    have a unit.
 
     A unit, given by its character span, belongs to the sentence in which it begins.
     """

@@ -1,13 +1,15 @@
-"""What a network computes after its pooling, as a list of layers: from pooled vectors (n, m) to logits (n, Q).
+"""What a network computes after its pooling, as a list of layers: from pooled vectors (n, m) to
+logits (n, Q).
 
-A network whose last part is linear needs no tail: a linear layer of a softmax-weighted mean is the mean of the linear
-layers, so `BagNetwork.then` folds it into the values of the instances. What remains is a
-`LayeredTail`: linear layers, elementwise activations, LayerNorm, L2 normalization and residual branches, all as PyTorch
-computes them in evaluation mode. Dropout does nothing there, and BatchNorm is a linear layer.
+A network whose last part is linear needs no tail: a linear layer of a softmax-weighted mean is the
+mean of the linear layers, so `BagNetwork.then` folds it into the values of the instances. What
+remains is a `LayeredTail`: linear layers, elementwise activations, LayerNorm, L2 normalization and
+residual branches, all as PyTorch computes them in evaluation mode. Dropout does nothing there, and
+BatchNorm is a linear layer.
 
-A tail of one hidden layer has exact explanations of the logit if the network has one head and the activation is
-analytic (`HiddenLayer` in `game/hidden_layer.py`). Explanations of all other tails are sampled along orders of the
-players, with standard errors (`game/orders.py`).
+A tail of one hidden layer has exact explanations of the logit if the network has one head and the
+activation is analytic (`HiddenLayer` in `game/hidden_layer.py`). Explanations of all other tails
+are sampled along orders of the players, with standard errors (`game/orders.py`).
 """
 
 from __future__ import annotations
@@ -38,12 +40,16 @@ class Step(Protocol):
         """Apply the step: (n, in) -> (n, out)."""
 
     def gradient(self, h: Array, slope: Array) -> Array:
-        """Return the (n, in) gradient at the inputs h, given the gradient at the outputs, `slope` (n, out)."""
+        """Return the (n, in) gradient at the inputs h, given the gradient at the outputs, `slope`
+        (n, out).
+        """
 
 
 @dataclass(frozen=True)
 class Elementwise:
-    """An activation: a name of `ACTIVATIONS`, and the slope of "leaky_relu" for negative numbers."""
+    """An activation: a name of `ACTIVATIONS`, and the slope of "leaky_relu" for negative
+    numbers.
+    """
 
     activation: str
     negative_slope: float = LEAKY_SLOPE
@@ -106,7 +112,9 @@ class Standardize:
 
 @dataclass(frozen=True)
 class UnitLength:
-    """Division of each vector by its length, or by `epsilon` if that is larger, as `torch.nn.functional.normalize`."""
+    """Division of each vector by its length, or by `epsilon` if that is larger, as
+    `torch.nn.functional.normalize`.
+    """
 
     epsilon: float = 1e-12  # PyTorch's default
 
@@ -156,12 +164,15 @@ class Residual:
 
 @dataclass(frozen=True, eq=False)
 class LayeredTail:
-    """A list of steps after the pooling. It is called with pooled vectors (n, m) and returns logits (n, Q).
+    """A list of steps after the pooling.
+
+    It is called with pooled vectors (n, m) and returns logits (n, Q).
 
     Attributes
     ----------
-    steps : `Layer` (a linear layer, with or without an activation), names of activations, `Standardize` (LayerNorm),
-        `UnitLength` (L2 normalization), `Residual` and "dropout", which does nothing in evaluation mode
+    steps : `Layer` (a linear layer, with or without an activation), names of activations,
+        `Standardize` (LayerNorm), `UnitLength` (L2 normalization), `Residual` and "dropout", which
+        does nothing in evaluation mode
 
     Examples
     --------
@@ -261,7 +272,9 @@ def _is_linear(step: Step) -> bool:
 
 
 def _normal(steps: Sequence[Any]) -> tuple[Step, ...]:
-    """Write a list of steps in one way: activations are steps of their own, and linear layers in a row are one."""
+    """Write a list of steps in one way: activations are steps of their own, and linear layers in a
+    row are one.
+    """
     separate: list[Step] = []
     for step in steps:
         if isinstance(step, str):

@@ -1,9 +1,10 @@
 """What is explained, and the model itself as a game of it.
 
-A `Target` is a number that a model predicts for an input, together with the players and the treatment of absent ones:
-f = coefficients @ logits, or a function of it, such as the probability. `Settings.resolve` makes it from the settings
-of a user. Results that depend on a part of the target only, such as the game of its logit, are cached at the units by
-that part, so that a target and its logit share them.
+A `Target` is a number that a model predicts for an input, together with the players and the
+treatment of absent ones: f = coefficients @ logits, or a function of it, such as the probability.
+`Settings.resolve` makes it from the settings of a user. Results that depend on a part of the target
+only, such as the game of its logit, are cached at the units by that part, so that a target and its
+logit share them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ...game.orders import ClassProbability
 from ...game.sampled import ShapleySample, shapley_sample
 from .scale import LOGIT, ExplainedScale
 
-# Sampled probabilities of pooled models are refined until their largest standard error is 0.05 percentage points.
+# Sampled probabilities of pooled models are refined until their largest standard error is 0.05
+# percentage points.
 MAX_PERCENT_ERROR = 5e-4
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ class Target:
     coefficients : (C,) coefficients of the explained logit f = coefficients @ logits
     tol : requested accuracy, relative to max|f|
     seed : seed of the methods that sample
-    against_rest : whether f is the log-odds of one class against all others together, times the temperature; the
-        coefficients then name the class
+    against_rest : whether f is the log-odds of one class against all others together, times the
+        temperature; the coefficients then name the class
     scale : the scale on which f is explained
     exact : whether the model has a game on that scale
     note : the reason for explaining the logit if one might expect the probability; otherwise ""
@@ -62,7 +64,8 @@ class Target:
     def pooled(self) -> Target:
         """The target whose logit is that of a pooled game.
 
-        Log-odds against several classes together are not a pooled game, so their logit takes its place.
+        Log-odds against several classes together are not a pooled game, so their logit takes its
+        place.
         """
         if self.against_rest and self.logit is not None:
             return self.logit
@@ -70,7 +73,9 @@ class Target:
 
     @property
     def unlinked(self) -> Target:
-        """The target of the same logit f without the link, which may be the log-odds against several classes."""
+        """The target of the same logit f without the link, which may be the log-odds against
+        several classes.
+        """
         if self.scale.link is None:
             return self
         scale = replace(self.scale, name=LOGIT.name)
@@ -106,10 +111,11 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class ModelGame:
-    """The model itself as a game of the players of one input, for methods that only need values of coalitions.
+    """The model itself as a game of the players of one input, for methods that only need values of
+    coalitions.
 
-    For a model whose exact game exists, it has the same values. For a transformer, or a probability without an exact
-    game, this is the only game of the model.
+    For a model whose exact game exists, it has the same values. For a transformer, or a probability
+    without an exact game, this is the only game of the model.
     """
 
     model: Model

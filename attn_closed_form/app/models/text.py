@@ -2,17 +2,19 @@
 
 A token is
 
-- a word: a run of letters, digits and their marks, with inner apostrophes (don't), in every script that separates words
-  by spaces, so accents, umlauts, vowel signs and points stay where they are;
+- a word: a run of letters, digits and their marks, with inner apostrophes (don't), in every script
+  that separates words by spaces, so accents, umlauts, vowel signs and points stay where they are;
 - a rating such as 8/10;
 - one of ! and ?;
-- one character of Chinese, Japanese, Thai, Lao, Khmer or Burmese with its marks, since no space ends a word;
-- an emoji or a symbol such as ★, its skin tone and variants aside; a flag, or a family joined by zero-width joiners, is
-  one token.
+- one character of Chinese, Japanese, Thai, Lao, Khmer or Burmese with its marks, since no space
+  ends a word;
+- an emoji or a symbol such as ★, its skin tone and variants aside; a flag, or a family joined by
+  zero-width joiners, is one token.
 
-HTML tags, other punctuation and white space are not tokens, but separate them. A token's form is NFKC, in lower case,
-with a straight apostrophe (ß stays ß); its span points into the text *as given*. P1 (appendix F) only mentions
-"standard tokenization"; this library uses whole words, because an explanation of word pieces is harder to read.
+HTML tags, other punctuation and white space are not tokens, but separate them. A token's form is
+NFKC, in lower case, with a straight apostrophe (ß stays ß); its span points into the text *as
+given*. P1 (appendix F) only mentions "standard tokenization"; this library uses whole words,
+because an explanation of word pieces is harder to read.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ LONGEST_KEPT = 32
 # Tuning: a corpus repeats far fewer spellings than these, and they take some 10 MB.
 MOST_KEPT = 1 << 16
 
-# Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, bopomofo and Chinese characters.
+# Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, bopomofo and Chinese
+# characters.
 _SOLID = (
     "\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0eb3\u0ebd-\u0ec6\u0edc-\u0edf\u1000-\u102a"
     "\u1780-\u17b3\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff"
@@ -60,12 +63,13 @@ _NO_TOKEN = r"<[a-zA-Z/!][^<>]*>"  # an HTML tag such as <br />
 _RATING = r"\d{1,3}(?:\.\d)?/\d{1,3}(?![\w/])"
 # The rest of a word in ASCII.
 _ASCII_REST = r"[a-zA-Z0-9]*+(?:'[a-zA-Z0-9]++)*+"
-# A token, or a tag, which begins with "<" as no token does. The most frequent alternatives come first for speed.
+# A token, or a tag, which begins with "<" as no token does. The most frequent alternatives come
+# first for speed.
 _ASCII = re.compile(rf"([a-zA-Z]{_ASCII_REST}|[!?]|{_NO_TOKEN}|{_RATING}|[0-9]{_ASCII_REST})")
 
 
-# Only a text with this character can have a rating. Words of ASCII texts without it are runs of bytes
-# (`_encode_plain`).
+# Only a text with this character can have a rating. Words of ASCII texts without it are runs of
+# bytes (`_encode_plain`).
 _SLASH_DIGIT = re.compile(r"/\d")
 # An HTML tag alone.
 _TAG = re.compile(_NO_TOKEN)
@@ -73,7 +77,8 @@ _TAG = re.compile(_NO_TOKEN)
 _BETWEEN = "\n<\n"
 
 
-# Letters become lower case, and characters outside tokens spaces; the question mark gets a code below the digits.
+# Letters become lower case, and characters outside tokens spaces; the question mark gets a code
+# below the digits.
 def _lower_code(char: str) -> int:
     """Return the code of an ASCII character in `_LOWER`."""
     if char == "?":
@@ -89,7 +94,9 @@ _LOWER = bytes(map(_lower_code, map(chr, range(128)))).ljust(256)
 
 @functools.cache
 def _unicode() -> re.Pattern[str]:
-    """Compile the pattern for any text; `_ASCII` finds the same tokens in ASCII several times faster."""
+    """Compile the pattern for any text; `_ASCII` finds the same tokens in ASCII several times
+    faster.
+    """
     # Marks are not \w, but a decomposed accent or a vowel sign must not split a word.
     marks = (
         "".join(c for c in map(chr, range(0x300, 0x11FFF)) if unicodedata.category(c)[0] == "M")
@@ -133,7 +140,8 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str) -> list[Token]:
-    """Split a text into tokens `(word, start, end)`; the character spans are in order, disjoint and not empty.
+    """Split a text into tokens `(word, start, end)`; the character spans are in order, disjoint and
+    not empty.
 
     Examples
     --------
@@ -163,9 +171,9 @@ def spelled(texts: Iterable[str]) -> Spelled:
     counts = []
     lengths = []
     for text in texts:
-        # Splitting returns the text between matches and the matches in turn, so the ends of these pieces are the starts
-        # and ends of tokens. The number of pieces is odd, so one more keeps the matches at odd positions over all
-        # texts.
+        # Splitting returns the text between matches and the matches in turn, so the ends of these
+        # pieces are the starts and ends of tokens. The number of pieces is odd, so one more keeps
+        # the matches at odd positions over all texts.
         found = (_ASCII if text.isascii() else _unicode()).split(text)
         found.append("")
         pieces += found
@@ -185,7 +193,10 @@ def words_of(text: str) -> list[str]:
 
 
 class _Remembered(dict[str, Any]):
-    """A cached function of a spelling. A limited number of results is kept, because corpora repeat words."""
+    """A cached function of a spelling.
+
+    A limited number of results is kept, because corpora repeat words.
+    """
 
     def __init__(self, function: Callable[[str], Any]) -> None:
         self.function = function
@@ -213,7 +224,8 @@ def _normal_form(raw: str) -> str:
         return raw.lower()
     # Lowercasing can undo the composition, and vice versa.
     form = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", raw).lower())
-    # NFKC turns a few marks into spaces. A word must not contain spaces or line breaks, which separate words in a file.
+    # NFKC turns a few marks into spaces. A word must not contain spaces or line breaks, which
+    # separate words in a file.
     return "".join(_DROPPED.sub("", form.replace("’", "'").replace("ʼ", "'")).split()) or raw
 
 
@@ -232,8 +244,9 @@ class Vocabulary(tuple[str, ...]):
     Parameters
     ----------
     words : D distinct, nonempty words without line breaks
-    cls, unk : the token that opens a document and the token for every other word, with the ids `cls_id` and `unk_id`; a
-        foreign vocabulary may spell them differently, such as "[cls]" and "UNK"
+    cls, unk : the token that opens a document and the token for every other word, with the ids
+        `cls_id` and `unk_id`; a foreign vocabulary may spell them differently, such as "[cls]" and
+        "UNK"
 
     Examples
     --------
@@ -261,7 +274,8 @@ class Vocabulary(tuple[str, ...]):
                 )
             if self._ids.setdefault(word, i) != i:
                 raise ValueError(
-                    f"words: expected different words, got {word!r} at ids {self._ids[word]} and {i}"
+                    f"words: expected different words, got {word!r} at ids {self._ids[word]} and "
+                    f"{i}"
                 )
         for special in (cls, unk):
             check(
@@ -278,10 +292,12 @@ class Vocabulary(tuple[str, ...]):
         min_count: int = 2,
         groups: Iterable[Hashable] | None = None,
     ) -> Vocabulary:
-        """Build the vocabulary of the `size` most frequent words of texts, including [CLS] and [UNK] (ids 0 and 1).
+        """Build the vocabulary of the `size` most frequent words of texts, including [CLS] and
+        [UNK] (ids 0 and 1).
 
-        Words seen fewer than `min_count` times are omitted; ties are broken alphabetically. With groups, one label
-        per text such as the film that a review is about, a word is counted once per group.
+        Words seen fewer than `min_count` times are omitted; ties are broken alphabetically. With
+        groups, one label per text such as the film that a review is about, a word is counted once
+        per group.
 
         >>> texts = ["bond bond film", "bond bond", "dull film"]
         >>> list(Vocabulary.build(texts, size=3, min_count=1))
@@ -301,7 +317,9 @@ class Vocabulary(tuple[str, ...]):
         return cls([CLS, UNK, *(word for _, word in ranked[: size - 2])])
 
     def id(self, word: str) -> int:
-        """Return the id of a word in its normal form, or that of [UNK] if it is not in the vocabulary."""
+        """Return the id of a word in its normal form, or that of [UNK] if it is not in the
+        vocabulary.
+        """
         return self._ids.get(word, self.unk_id)
 
     def encode(self, text: str) -> Ids:
@@ -321,7 +339,9 @@ class Vocabulary(tuple[str, ...]):
                 yield Encoded(places, *encode([texts[i] for i in places]))
 
     def _encode_any(self, texts: Sequence[str]) -> tuple[Ids, Ids, Ids]:
-        """Return the ids (n,) and character spans (n, 2) of all tokens, and the number of tokens per text."""
+        """Return the ids (n,) and character spans (n, 2) of all tokens, and the number of tokens
+        per text.
+        """
         raw, spans, counts = spelled(texts)
         ids = np.fromiter(map(self._id_of_spelling.__getitem__, raw), np.intp, len(raw))
         kept = ids >= 0
@@ -332,7 +352,9 @@ class Vocabulary(tuple[str, ...]):
         )
 
     def _encode_plain(self, texts: Sequence[str]) -> tuple[Ids, Ids, Ids]:
-        """Do the same twice as fast for ASCII texts without ratings, whose words are runs of certain bytes."""
+        """Do the same twice as fast for ASCII texts without ratings, whose words are runs of
+        certain bytes.
+        """
         joined = f" {_BETWEEN.join(texts)} "
         lower = bytearray(joined.encode("ascii").translate(_LOWER))
         for tag in _TAG.finditer(joined):

@@ -1,4 +1,6 @@
-"""The classifier of Lopardo et al. 2024 with its vocabulary and class names: from texts to predictions and games."""
+"""The classifier of Lopardo et al. 2024 with its vocabulary and class names: from texts to
+predictions and games.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from .text import Encoded, Token, Vocabulary, check_text, excerpt, tokenize
 from .units import Units
 
 Tokenizer = Callable[[str], Sequence[Token]]
-# The smallest tolerance that integrated gradients can reach in float64, whose rounding errors add up to some 1e-13.
+# The smallest tolerance that integrated gradients can reach in float64, whose rounding errors add
+# up to some 1e-13.
 SMALLEST_IG_TOL = 1e-12
 # Tuning: cells of the table of `numbered_in_runs`, 1 MB, which fits into a core's cache.
 TABLE_CELLS = 1 << 17
@@ -36,7 +39,8 @@ TABLE_CELLS = 1 << 17
 
 @dataclass(frozen=True, eq=False)
 class TextClassifier(TextModel):
-    """An attention classifier of texts, as returned by `load_model`, `load_demo_model` and training.
+    """An attention classifier of texts, as returned by `load_model`, `load_demo_model` and
+    training.
 
     Parameters
     ----------
@@ -117,7 +121,9 @@ class TextClassifier(TextModel):
         return f"TextClassifier({names}; {heads}, {weights.D:,} words, {tokens} tokens)"
 
     def read(self, raw: Any) -> Units:
-        """Read the tokens of a text up to the model's limit, or raise an error if there are none."""
+        """Read the tokens of a text up to the model's limit, or raise an error if there are
+        none.
+        """
         check_text(raw)
         (units,) = self.read_many([raw])
         if units is None:
@@ -227,7 +233,9 @@ class TextClassifier(TextModel):
             text.computed.logits = logits_of_text
 
     def prepare_games(self, units: Sequence[Units], targets: Sequence[Target]) -> None:
-        """Compute the games of many texts in one pass over all tokens per group of equal targets."""
+        """Compute the games of many texts in one pass over all tokens per group of equal
+        targets.
+        """
         by_key: dict[Any, list[int]] = {}
         for i, target in enumerate(targets):
             by_key.setdefault(target.game_key, []).append(i)
@@ -276,14 +284,18 @@ class TextClassifier(TextModel):
         )
 
     def predict(self, inputs: Iterable[str]) -> Any:
-        """Return the (n,) most probable classes of n texts: names, or integers if `integer_classes`."""
+        """Return the (n,) most probable classes of n texts: names, or integers if
+        `integer_classes`.
+        """
         names = super().predict(inputs)
         if self.integer_classes:
             return names.astype(np.int64)
         return names
 
     def save(self, path: Any, dtype: Any = np.float64) -> None:
-        """Save the model as one `.npz` or `.safetensors` file for `load_model`; see `save_model`."""
+        """Save the model as one `.npz` or `.safetensors` file for `load_model`; see
+        `save_model`.
+        """
         from ..files.open_model import save_model
 
         save_model(self, path, dtype)
@@ -331,7 +343,8 @@ _GRADIENTS: dict[str, Callable[[AttentionWeights, Ids, Sequence[float]], Array]]
 
 
 def numbered_in_runs(ids: Ids, lengths: Ids, most: int) -> tuple[Ids, Ids]:
-    """Apply `numbered` to each of several runs of ids below `most`; return the numbers and first indices.
+    """Apply `numbered` to each of several runs of ids below `most`; return the numbers and first
+    indices.
 
     A table with one row per run and one column per id has the place where the id appears first in
     the run. It is made for as many runs at a time as fit into a cache of `TABLE_CELLS` cells.
@@ -353,7 +366,8 @@ def numbered_in_runs(ids: Ids, lengths: Ids, most: int) -> tuple[Ids, Ids]:
         run = np.repeat(np.arange(lengths_of_rows.size), lengths_of_rows)
         cell = ids[start:end] + most * run
         table = np.empty(most * lengths_of_rows.size, dtype=np.intp)
-        # The last of several assignments to a cell holds, so the reversed order keeps the first place.
+        # The last of several assignments to a cell holds, so the reversed order keeps the first
+        # place.
         table[cell[::-1]] = place[::-1]
         first_place = table[cell]
         is_first = first_place == place

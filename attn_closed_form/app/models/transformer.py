@@ -1,14 +1,16 @@
-"""Sequence classifiers and language models of the transformers package, by sampled values and by a fitted SLALOM.
+"""Sequence classifiers and language models of the transformers package, by sampled values and by a
+fitted SLALOM.
 
-Methods that only need values of coalitions (`shapley-sampled`, `lime-sampled`, `leave-one-out`) call the transformer.
-All others are exact values of a *surrogate*: the SLALOM that `fit_slalom` fits to the text with tokens absent (Leemann
-et al. 2025, Algorithm 2). Its error on held-out samples is reported. Players are words or tokens. An absent token is
-deleted, replaced by the mask token, or replaced by a pad token that attention skips.
+Methods that only need values of coalitions (`shapley-sampled`, `lime-sampled`, `leave-one-out`)
+call the transformer. All others are exact values of a *surrogate*: the SLALOM that `fit_slalom`
+fits to the text with tokens absent (Leemann et al. 2025, Algorithm 2). Its error on held-out
+samples is reported. Players are words or tokens. An absent token is deleted, replaced by the mask
+token, or replaced by a pad token that attention skips.
 
-Ids are never decoded and tokenized again, which could change them. Classifiers on decoders read the logits at the last
-token that is not a pad token, so a model without a pad token temporarily gets an id that occurs in no sequence. If a
-tokenizer pads on the left, which shifts the positions of some models, or if padding changes the logits, only sequences
-of equal length share a batch.
+Ids are never decoded and tokenized again, which could change them. Classifiers on decoders read the
+logits at the last token that is not a pad token, so a model without a pad token temporarily gets an
+id that occurs in no sequence. If a tokenizer pads on the left, which shifts the positions of some
+models, or if padding changes the logits, only sequences of equal length share a batch.
 """
 
 from __future__ import annotations
@@ -50,9 +52,11 @@ from .units import Units
 
 #: The id of a hidden token: a pad token replaces it, and attention skips it.
 HIDDEN = -1
-#: The beginning of an output that names continuations of a text, such as "token: good" or "token: good, bad".
+#: The beginning of an output that names continuations of a text, such as "token: good" or "token:
+#: good, bad".
 TOKEN = "token:"
-# Model calls of a fit, and of each method that samples: about 20 seconds of MiniLM on two cores for 128 tokens.
+# Model calls of a fit, and of each method that samples: about 20 seconds of MiniLM on two cores for
+# 128 tokens.
 SAMPLES = 2000
 # Tuning: sequences per batch. Larger ones are hardly faster on a CPU, and need more memory.
 CALLS_AT_ONCE = 32
@@ -64,10 +68,12 @@ LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
 PACKAGE = Path(__file__).parents[2]
 # A text whose beginnings are padded to its length, to see whether padding is neutral.
 PADDED_TEXT = "the film was good, and not too long."
-# Tuning: the logits of a padded and of a single sequence differ by rounding, for small models in float32 by up to 5
-# ulps of the largest logit. Padding that is read changed them by 5e-3 of it and more, 40,000 ulps.
+# Tuning: the logits of a padded and of a single sequence differ by rounding, for small models in
+# float32 by up to 5 ulps of the largest logit. Padding that is read changed them by 5e-3 of it and
+# more, 40,000 ulps.
 ROUNDING_ULPS = 1000.0
-# In half precision, rounding and padding that is read cannot be separated as clearly: 2 % (float16), 12 % (bfloat16).
+# In half precision, rounding and padding that is read cannot be separated as clearly: 2 %
+# (float16), 12 % (bfloat16).
 ROUNDING_ULPS_OF_HALF_PRECISION = 16.0
 # The relative accuracy above which a type counts as half precision.
 COARSE_STEPS = 1e-6
@@ -89,12 +95,16 @@ TOKENIZER = (
 
 
 class PaddingWarning(UserWarning):
-    """Warning that a transformer reads padding, so that sequences of different length do not share a batch."""
+    """Warning that a transformer reads padding, so that sequences of different length do not share
+    a batch.
+    """
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Ids of the special tokens before and after a text, and the token types of prefix, text and suffix, if any."""
+    """Ids of the special tokens before and after a text, and the token types of prefix, text and
+    suffix, if any.
+    """
 
     prefix: tuple[int, ...] = ()
     suffix: tuple[int, ...] = ()
@@ -117,7 +127,8 @@ class Frame:
                         parts = (tuple(types[:start]), int(types[start]), tuple(types[end:]))
                     return cls(tuple(ids[:start]), tuple(ids[end:]), parts)
         raise ValueError(
-            f"tokenizer: expected one whose special tokens surround the text, got {type(tokenizer).__name__}, "
+            "tokenizer: expected one whose special tokens surround the text, got "
+            f"{type(tokenizer).__name__}, "
             "whose encodings with and without them do not fit together"
         )
 
@@ -164,17 +175,20 @@ class TransformerClassifier(TextModel):
 
     Parameters
     ----------
-    model : a `...ForSequenceClassification` or `...ForCausalLM` of transformers, on any device, of any precision
-    tokenizer : its tokenizer. Slow tokenizers do not report character offsets, so their players are tokens
-    outputs : class names; by default those of `config.id2label`. One logit may have two names: it is then the log-odds
-        of the second
+    model : a `...ForSequenceClassification` or `...ForCausalLM` of transformers, on any device, of
+        any precision
+    tokenizer : its tokenizer. Slow tokenizers do not report character offsets, so their players are
+        tokens
+    outputs : class names; by default those of `config.id2label`. One logit may have two names: it
+        is then the log-odds of the second
     samples : number of model calls of a fit, and of every sampling method
     batch_size : number of sequences per batch
-    max_length : maximum number of tokens, including special ones; by default that of the tokenizer and the positions
-    continuations : for a language model (`...ForCausalLM`), continuations of the text: (" good",) compares with any
-        other token, (" good", " bad") with each other; the logit is the log-odds of the first. A number is the id of a
-        token. `explain` takes them as `output="token: good"` or `output="token: good, bad"`; its default is the most
-        probable next token
+    max_length : maximum number of tokens, including special ones; by default that of the tokenizer
+        and the positions
+    continuations : for a language model (`...ForCausalLM`), continuations of the text: (" good",)
+        compares with any other token, (" good", " bad") with each other; the logit is the log-odds
+        of the first. A number is the id of a token. `explain` takes them as `output="token: good"`
+        or `output="token: good, bad"`; its default is the most probable next token
     progress : as in `fit_slalom`: None shows a bar on a terminal after a second
 
     Examples
@@ -204,11 +218,13 @@ class TransformerClassifier(TextModel):
             and callable(self.model)
         ):
             raise TypeError(
-                f"model: expected a sequence classifier of the transformers package, got {kind.__name__}"
+                "model: expected a sequence classifier of the transformers package, got "
+                f"{kind.__name__}"
             )
         if not callable(self.tokenizer):
             raise TypeError(
-                f"tokenizer: expected the tokenizer of the model, got {type(self.tokenizer).__name__}"
+                "tokenizer: expected the tokenizer of the model, got "
+                f"{type(self.tokenizer).__name__}"
             )
         whole("samples", self.samples)
         whole("batch_size", self.batch_size)
@@ -228,7 +244,8 @@ class TransformerClassifier(TextModel):
             else:
                 names = ["next token"]
         self.name_outputs(self._outputs, names)
-        # An unsuitable tokenizer or model raises an error here, not in the middle of an explanation.
+        # An unsuitable tokenizer or model raises an error here, not in the middle of an
+        # explanation.
         example = self.frame.around(self.encode("the"))
         if not (
             self.predicts_tokens
@@ -256,7 +273,9 @@ class TransformerClassifier(TextModel):
     def from_folder(
         cls, folder: str | os.PathLike[str], device: str | None = None, **options: Any
     ) -> Any:
-        """Load a folder written by Hugging Face's `save_pretrained`, without running any code in it."""
+        """Load a folder written by Hugging Face's `save_pretrained`, without running any code in
+        it.
+        """
         path = Path(folder)
         config = _checked_config(path)
         _package("torch")
@@ -280,7 +299,8 @@ class TransformerClassifier(TextModel):
         if missing := sorted(info["missing_keys"]):
             keys = ", ".join(missing[:4])
             raise ValueError(
-                f"{path}: expected a model with a trained classification head, but its file has no {keys}"
+                f"{path}: expected a model with a trained classification head, but its file has no "
+                f"{keys}"
             )
         model.eval()
         try:
@@ -333,7 +353,8 @@ class TransformerClassifier(TextModel):
         ]
         if not all(ids) or len(ids) > 2 or len(set(ids)) < len(ids):
             raise ValueError(
-                "output: expected one continuation or two different ones, of at least one token each, got "
+                "output: expected one continuation or two different ones, of at least one token "
+                "each, got "
                 f"{self.continuations}"
             )
         return tuple(ids)
@@ -362,7 +383,8 @@ class TransformerClassifier(TextModel):
                 chosen = tuple(text.split(","))
         else:
             raise ValueError(
-                f"output: expected 'token:...' of a language model, such as 'token: good', got {output!r}"
+                "output: expected 'token:...' of a language model, such as 'token: good', got "
+                f"{output!r}"
             )
         model = replace(self, continuations=chosen, outputs=())
         return model, model.outputs[-1]
@@ -408,7 +430,8 @@ class TransformerClassifier(TextModel):
     def _reads_padding(self) -> bool:
         """Whether padding changes the logits, as measured with a short text; a warning says so.
 
-        A Fourier transform (FNet) and a convolution (ConvBERT) read pad tokens, and XLNet reads the last position.
+        A Fourier transform (FNet) and a convolution (ConvBERT) read pad tokens, and XLNet reads the
+        last position.
         """
         if not self._pads_right:
             return False
@@ -427,14 +450,17 @@ class TransformerClassifier(TextModel):
         if not difference > ulps * accuracy * float(np.abs(alone).max()):
             return False
         text = (
-            f"{type(self.model).__name__} reads the padding of a batch, which changes its logits by {difference:.1g}. "
+            f"{type(self.model).__name__} reads the padding of a batch, which changes its logits "
+            f"by {difference:.1g}. "
             "Only sequences of equal length share a batch, so explanations take longer."
         )
         warnings.warn(text, PaddingWarning, stacklevel=_level_of_user())
         return True
 
     def __call__(self, sequences: Sequence[Tokens]) -> Array:
-        """Return the (n, C) logits of n sequences of token ids without special tokens; the id HIDDEN hides a token."""
+        """Return the (n, C) logits of n sequences of token ids without special tokens; the id
+        HIDDEN hides a token.
+        """
         rows = [self.frame.around(ids) for ids in self._checked(sequences)]
         lengths = np.array([row.size for row in rows], dtype=np.intp)
         pads = self._pads_right and not self._reads_padding
@@ -451,13 +477,16 @@ class TransformerClassifier(TextModel):
                 report("model", done, lengths.size)
         if not np.isfinite(logits).all():
             raise ValueError(
-                f"model: expected finite logits, got {logits[~np.isfinite(logits)][0]}; half precision may overflow "
+                f"model: expected finite logits, got {logits[~np.isfinite(logits)][0]}; half "
+                "precision may overflow "
                 "(model.float() helps)"
             )
         return logits
 
     def _checked(self, sequences: Sequence[Tokens]) -> Iterator[Ids]:
-        """Yield the sequences as arrays of ids, after checking that they fit the vocabulary and the maximum length."""
+        """Yield the sequences as arrays of ids, after checking that they fit the vocabulary and the
+        maximum length.
+        """
         vocabulary = int(self.model.get_input_embeddings().weight.shape[0])
         for row, sequence in enumerate(sequences):
             ids = as_ids("sequences", sequence)
@@ -467,7 +496,8 @@ class TransformerClassifier(TextModel):
                 )
             if ids.size and not HIDDEN <= ids.min() <= ids.max() < vocabulary:
                 raise ValueError(
-                    f"sequences: expected ids below {vocabulary}, got {ids.min()}..{ids.max()} at {row}"
+                    f"sequences: expected ids below {vocabulary}, got {ids.min()}..{ids.max()} at "
+                    f"{row}"
                 )
             if ids.size == self.frame.size == 0:
                 # The token that begins or ends a text represents the empty text.
@@ -478,14 +508,17 @@ class TransformerClassifier(TextModel):
                 ]
                 if not tokens:
                     raise ValueError(
-                        "tokenizer: expected a bos, eos, pad or unk token for the empty text; got none"
+                        "tokenizer: expected a bos, eos, pad or unk token for the empty text; got "
+                        "none"
                     )
                 ids = np.array(tokens[:1])
             yield ids
 
     @contextmanager
     def _padding(self, rows: Sequence[Ids]) -> Iterator[int]:
-        """Provide a pad token; a model without one temporarily gets that of the tokenizer or an unused id."""
+        """Provide a pad token; a model without one temporarily gets that of the tokenizer or an
+        unused id.
+        """
         config = self.model.config
         if hasattr(config, "get_text_config"):
             config = config.get_text_config()
@@ -526,7 +559,9 @@ class TransformerClassifier(TextModel):
         return np.asarray(logits)
 
     def _run(self, ids: Ids, pad: int = 0, types: Ids | None = None, keep: int = 0) -> Any:
-        """Call the model on rows (n, T) of ids and return its logits, at the last `keep` positions if that is not 0."""
+        """Call the model on rows (n, T) of ids and return its logits, at the last `keep` positions
+        if that is not 0.
+        """
         arrays = {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
         if types is not None:
             arrays["token_type_ids"] = types
@@ -536,7 +571,8 @@ class TransformerClassifier(TextModel):
             name: torch.from_numpy(array.astype(np.int64)).to(device)
             for name, array in arrays.items()
         }
-        # A language model computes a logit for every token of its vocabulary; some do so only at the last positions.
+        # A language model computes a logit for every token of its vocabulary; some do so only at
+        # the last positions.
         if keep and "logits_to_keep" in signature(self.model.forward).parameters:
             few = {"logits_to_keep": keep}
         else:
@@ -547,11 +583,11 @@ class TransformerClassifier(TextModel):
         return logits[:, -keep:].cpu().to(torch.float64).numpy()
 
     def _log_odds(self, rows: Ids) -> Array:
-        """Return the (n, 1) log-odds of the first continuation of rows (n, T) against the second, or against all
-        others.
+        """Return the (n, 1) log-odds of the first continuation of rows (n, T) against the second,
+        or against all others.
 
-        A continuation c_1 ... c_m has the log-probability sum_k log p(c_k), and everything else has the probability
-        sum_k p(c_1) ... p(c_{k-1}) (1 - p(c_k)).
+        A continuation c_1 ... c_m has the log-probability sum_k log p(c_k), and everything else has
+        the probability sum_k p(c_1) ... p(c_{k-1}) (1 - p(c_k)).
         """
         check(
             "continuations",
@@ -579,7 +615,9 @@ class TransformerClassifier(TextModel):
         return np.asarray(log_p - others)[:, None]
 
     def _tokens(self, text: str) -> tuple[Ids, tuple[Span, ...] | None, Ids | None]:
-        """Return ids, character spans and word numbers of a text without special tokens; None if not available."""
+        """Return ids, character spans and word numbers of a text without special tokens; None if
+        not available.
+        """
         fast = bool(getattr(self.tokenizer, "is_fast", False))
         if fast:
             options = {"return_offsets_mapping": True}
@@ -591,7 +629,8 @@ class TransformerClassifier(TextModel):
         ids = np.asarray(encoding["input_ids"], dtype=np.intp).reshape(-1)
         if not fast:
             return ids, None, None
-        # Spans have no white space at their ends, and must not overlap if tokens share a character (bytes of an emoji).
+        # Spans have no white space at their ends, and must not overlap if tokens share a character
+        # (bytes of an emoji).
         spans = []
         last = 0
         for start, end in encoding["offset_mapping"]:
@@ -608,7 +647,9 @@ class TransformerClassifier(TextModel):
         return self._tokens(text)[0][: self.room]
 
     def predict_logits(self, inputs: Iterable[str]) -> Array:
-        """Return the (n, C) logits of texts; tokens beyond the model's last position are ignored."""
+        """Return the (n, C) logits of texts; tokens beyond the model's last position are
+        ignored.
+        """
         return self([self.encode(text) for text in self.several(inputs)])
 
     def read(self, raw: Any) -> Units:
@@ -653,7 +694,9 @@ class TransformerClassifier(TextModel):
         return self._ask(units, [units.data])[0]
 
     def _ask(self, units: Units, sequences: Sequence[Ids]) -> Array:
-        """Return the (n, C) outputs for parts of a text; each distinct part is evaluated only once."""
+        """Return the (n, C) outputs for parts of a text; each distinct part is evaluated only
+        once.
+        """
         return remembered(_computed(units).outputs, self, sequences)
 
     def value(self, units: Units, target: Target, present: Masks) -> Array:
@@ -685,7 +728,9 @@ class TransformerClassifier(TextModel):
         return game.merge(members(players), names)
 
     def fit(self, units: Units, target: Target) -> FitReport:
-        """Return how well that SLALOM fits the model; its Shapley values are compared with sampled ones."""
+        """Return how well that SLALOM fits the model; its Shapley values are compared with sampled
+        ones.
+        """
         reports = _computed(units).reports
         key = (target.players, *_fit_key(target))
         if key not in reports:
@@ -694,7 +739,9 @@ class TransformerClassifier(TextModel):
         return reports[key]
 
     def _agreement(self, units: Units, target: Target) -> float:
-        """Return the rank correlation of the SLALOM's Shapley values with sampled ones of the model."""
+        """Return the rank correlation of the SLALOM's Shapley values with sampled ones of the
+        model.
+        """
         names = units.players(target.players)[1]
         try:
             fitted = shapley(self.pooled_game(units, target), AGREEMENT_TOL)
@@ -735,7 +782,8 @@ class TransformerClassifier(TextModel):
                 "ignore", SlalomWarning
             )  # raised below, with the tokens instead of their ids
             fit = fit_slalom(f, ids, **options)
-        # The spread of the model's output over the samples of the fit, with few and with any number of tokens absent.
+        # The spread of the model's output over the samples of the fit, with few and with any number
+        # of tokens absent.
         absent = np.array(
             [ids.size - q.size if q.size < ids.size else (q != ids).sum() for q in queries]
         )
@@ -784,7 +832,8 @@ def _fit_key(target: Target) -> tuple[Any, ...]:
 
 
 def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:
-    """Yield batches of rows of similar length, the longest first; of equal length if rows cannot be padded.
+    """Yield batches of rows of similar length, the longest first; of equal length if rows cannot be
+    padded.
 
     >>> [rows.tolist() for rows in batches(np.array([3, 5, 3, 4]), 2, pads=True)]
     [[1, 3], [0, 2]]
@@ -812,7 +861,9 @@ def _package(name: str) -> Any:
 
 @contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
-    """Switch to evaluation mode without gradients, and restore the mode of every module afterwards."""
+    """Switch to evaluation mode without gradients, and restore the mode of every module
+    afterwards.
+    """
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -824,7 +875,9 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def _checked_config(path: Path) -> dict[str, Any]:
-    """Return the configuration of a folder after checking that it has safetensors, a tokenizer and no code to run."""
+    """Return the configuration of a folder after checking that it has safetensors, a tokenizer and
+    no code to run.
+    """
 
     def has(names: Sequence[str]) -> list[str]:
         return [name for name in names if (path / name).is_file()]
@@ -835,7 +888,8 @@ def _checked_config(path: Path) -> dict[str, Any]:
         else:
             missing = "no such folder"
         raise ValueError(
-            f"{path}: expected a folder in the layout of Hugging Face, with config.json; got {missing}"
+            f"{path}: expected a folder in the layout of Hugging Face, with config.json; got "
+            f"{missing}"
         )
     try:
         config = dict(json.loads((path / "config.json").read_text(encoding="utf-8")).items())
@@ -853,7 +907,8 @@ def _checked_config(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: expected weights as model.safetensors{''.join(pickles[:1])}")
     if not has(TOKENIZER):
         raise ValueError(
-            f"{path}: expected the files of a tokenizer next to the model, such as tokenizer.json; got none"
+            f"{path}: expected the files of a tokenizer next to the model, such as tokenizer.json; "
+            "got none"
         )
     return config
 

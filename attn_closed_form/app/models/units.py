@@ -43,8 +43,8 @@ class Remembers:
 class Computed:
     """What a model has computed for one input, so that nothing is computed twice.
 
-    `Model` fills it, one input at a time; a model that is faster in batches fills it for many inputs at once
-    (`Model.prepare_logits`, `Model.prepare_games`).
+    `Model` fills it, one input at a time; a model that is faster in batches fills it for many
+    inputs at once (`Model.prepare_logits`, `Model.prepare_games`).
 
     Attributes
     ----------
@@ -68,13 +68,16 @@ class Units(Remembers):
     labels : names of the n units, as the model reads them
     groups : a mapping of groupings to (n,) player numbers; players are numbered by first appearance
     data : data that the model needs later, such as token ids
-    text, places : the text and the (n, 2) character spans of the units; None if the input is not a text
+    text, places : the text and the (n, 2) character spans of the units; None if the input is not a
+        text
     unknown : n flags, True for units outside the vocabulary
     beyond : (m, 2) character spans that the model does not read
     coords : (n, 2) coordinates of the instances
     attrs : metadata for reports and plots, such as the patch size
-    group_labels : names of a grouping's players, if they differ from the label of the player's first unit
-    continues : n flags, True for units that continue the word of the previous unit and are shown together with it
+    group_labels : names of a grouping's players, if they differ from the label of the player's
+        first unit
+    continues : n flags, True for units that continue the word of the previous unit and are shown
+        together with it
 
     Examples
     --------
@@ -137,7 +140,9 @@ class Units(Remembers):
         return numbers, names
 
     def by_player(self, grouping: str) -> Ids:
-        """Return the (n,) units sorted by player; units of one player keep the order of the input."""
+        """Return the (n,) units sorted by player; units of one player keep the order of the
+        input.
+        """
         orders = self.computed.orders
         if grouping not in orders:
             orders[grouping] = stable_order(self.players(grouping)[0])

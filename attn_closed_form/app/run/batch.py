@@ -1,7 +1,7 @@
 """Explanations of many inputs: passes over a batch, and one small row of results per input.
 
-Some steps are faster for all inputs of a batch together, so a batch passes through one step after the other. A step
-that fails for one input ends that input with a reason, and the others go on.
+Some steps are faster for all inputs of a batch together, so a batch passes through one step after
+the other. A step that fails for one input ends that input with a reason, and the others go on.
 """
 
 from __future__ import annotations
@@ -142,7 +142,9 @@ class Entry:
 
 
 def _batches(task: Task, entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    """Yield inputs that are explained together: texts up to some total length, and one bag at a time."""
+    """Yield inputs that are explained together: texts up to some total length, and one bag at a
+    time.
+    """
     if not isinstance(task.opened(), TextModel):
         for entry in entries:
             yield [entry]

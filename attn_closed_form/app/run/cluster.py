@@ -1,7 +1,7 @@
 """Workers: processes of this machine or of a Dask cluster that explain parts.
 
-A part whose worker dies is tried again by Dask. A part that loses several workers is set aside and explained row by
-row at the end, so that only the rows that kill their worker get an error.
+A part whose worker dies is tried again by Dask. A part that loses several workers is set aside and
+explained row by row at the end, so that only the rows that kill their worker get an error.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from .task import RunError, Task
 
 # Tuning: maximum number of parts submitted at a time, which bounds the memory of the scheduler.
 AHEAD = 1_000
-# Number of local workers that a part may lose before it is set aside: a second death is hardly chance.
+# Number of local workers that a part may lose before it is set aside: a second death is hardly
+# chance.
 LOCAL_DEATHS = 2
-# Tuning, in seconds: how long a scheduler may take to answer, and the time between two checks for workers.
+# Tuning, in seconds: how long a scheduler may take to answer, and the time between two checks for
+# workers.
 CONNECT_SECONDS = 10.0
 # Tuning: the time between two checks, short next to the start of a worker.
 POLL = 0.5
@@ -95,7 +97,9 @@ class DaskClient:
     def explained(
         self, task: Task, parts: Sequence[Part]
     ) -> Iterator[tuple[Part, Progress | None]]:
-        """Yield parts in the order in which they finish, with None for a part whose workers died."""
+        """Yield parts in the order in which they finish, with None for a part whose workers
+        died.
+        """
         waiting = iter(parts)
         # The futures are kept, because Dask cancels the work of a future that nothing refers to.
         running: dict[str, tuple[Any, Part]] = {}
@@ -120,8 +124,8 @@ class DaskClient:
         except Exception as error:
             if future.status == "error":
                 raise RunError(f"a worker failed: {one_line(error)}") from None
-            # A finished future without a result means that the connection is broken, even if the client has not
-            # noticed.
+            # A finished future without a result means that the connection is broken, even if the
+            # client has not noticed.
             raise RunError(
                 f"scheduler {self.address}: lost during the run ({one_line(error)})"
             ) from None
@@ -176,7 +180,8 @@ def connected(workers: int, address: str | None, work: str) -> Iterator[DaskClie
             client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             raise RunError(
-                f"--cluster {address}: expected the address of a Dask scheduler that answers, such as "
+                f"--cluster {address}: expected the address of a Dask scheduler that answers, such "
+                "as "
                 f"tcp://10.0.0.5:8786 ({one_line(error)})"
             ) from None
         try:
@@ -188,12 +193,15 @@ def connected(workers: int, address: str | None, work: str) -> Iterator[DaskClie
 
 @contextmanager
 def _local_cluster(workers: int, work: str) -> Iterator[Any]:
-    """Start local worker processes; they end with the block, or with this process even if it is killed."""
+    """Start local worker processes; they end with the block, or with this process even if it is
+    killed.
+    """
     import dask
     from distributed import LocalCluster
 
     settings = {
-        # Each worker has one part at a time, so that a crash is attributed to the part that caused it.
+        # Each worker has one part at a time, so that a crash is attributed to the part that caused
+        # it.
         "distributed.scheduler.worker-saturation": 1.0,
         # A busy machine may take long to replace a worker; by default the cluster then forgets it.
         "distributed.deploy.lost-worker-timeout": "1000 days",
@@ -201,7 +209,8 @@ def _local_cluster(workers: int, work: str) -> Iterator[Any]:
         # Dask's measurements in its workers take processor time from the explanations.
         "distributed.worker.profile.enabled": False,
         "distributed.admin.tick.interval": "1s",
-        # Dask sets MALLOC_TRIM_THRESHOLD_ by default, which makes glibc map and unmap memory for every large array.
+        # Dask sets MALLOC_TRIM_THRESHOLD_ by default, which makes glibc map and unmap memory for
+        # every large array.
         "distributed.nanny.pre-spawn-environ": {
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
@@ -240,9 +249,10 @@ async def end_workers(cluster: Any) -> None:
 def _empty_main_module() -> Iterator[None]:
     """Keep processes that are started inside the block from importing the main module.
 
-    A script without `if __name__ == "__main__":` would otherwise start again in every worker, and its imports would
-    delay the workers. multiprocessing has no option for this: a new process imports the file of the module that is
-    registered as "__main__", so an empty module without a file takes its place until the block ends.
+    A script without `if __name__ == "__main__":` would otherwise start again in every worker, and
+    its imports would delay the workers. multiprocessing has no option for this: a new process
+    imports the file of the module that is registered as "__main__", so an empty module without a
+    file takes its place until the block ends.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
@@ -254,7 +264,9 @@ def _empty_main_module() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Make threads and processes started inside ignore Ctrl-C, because they inherit the signal mask."""
+    """Make threads and processes started inside ignore Ctrl-C, because they inherit the signal
+    mask.
+    """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

@@ -54,7 +54,9 @@ def result_columns(task: Task) -> dict[str, Any]:
 
 
 def parquet_options(schema: Any) -> dict[str, Any]:
-    """Return storage options: dictionaries for texts only, because numbers rarely repeat; spans as differences."""
+    """Return storage options: dictionaries for texts only, because numbers rarely repeat; spans as
+    differences.
+    """
     pa = pyarrow()
     texts = [field.name for field in schema if field.type in (pa.string(), pa.large_string())]
     spans = [f"spans.list.element.list.element.{name}" for name in ("start", "end")]
@@ -90,7 +92,9 @@ def result_table(
 
 
 def _probabilities(model: Model, rows: Sequence[Row]) -> dict[str, list[float | None]]:
-    """Return the probabilities of all classes and of the explained one, by the names of their columns."""
+    """Return the probabilities of all classes and of the explained one, by the names of their
+    columns.
+    """
     if not rows:
         return {}
     probabilities = model.probabilities(np.array([row.logits for row in rows]))

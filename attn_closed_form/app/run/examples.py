@@ -1,7 +1,9 @@
-"""The rows that a summary shows as examples: their texts, where a word occurs in them, and their predictions.
+"""The rows that a summary shows as examples: their texts, where a word occurs in them, and their
+predictions.
 
-The results of a run do not repeat the texts unless a user asks for them, so they are read from the tables that the run
-has read. If these were moved or changed, the words that the model has read take the place of the text.
+The results of a run do not repeat the texts unless a user asks for them, so they are read from the
+tables that the run has read. If these were moved or changed, the words that the model has read take
+the place of the text.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from .plan import read_manifest
 from .task import pyarrow
 from .writers import parts_of
 
-# Tuning: characters of a snippet to the left and to the right of the word, about two lines on a phone.
+# Tuning: characters of a snippet to the left and to the right of the word, about two lines on a
+# phone.
 AROUND = 70
 # A line break of HTML, and white space, which a snippet shows as one space.
 BREAKS = re.compile(r"(?:<br\s*/?>|\s)+", re.IGNORECASE)
@@ -39,7 +42,8 @@ class ExampleRow:
     Attributes
     ----------
     row : its number
-    text : the text, or the words that the model has read, separated by spaces; None for an input without a text
+    text : the text, or the words that the model has read, separated by spaces; None for an input
+        without a text
     is_complete : whether `text` is the text itself
     labels : the names of the players
     spans : for each player, where it occurs in `text`
@@ -131,7 +135,9 @@ def _stored(folder: str | os.PathLike[str], wanted: set[int]) -> Iterator[dict[s
 
 
 def _example(row: dict[str, Any], text: str | None) -> ExampleRow:
-    """Return the example of a stored row; without its text, from the words that the model has read."""
+    """Return the example of a stored row; without its text, from the words that the model has
+    read.
+    """
     labels = tuple(row["labels"])
     is_complete = text is not None
     spans: tuple[tuple[tuple[int, int], ...], ...] = ((),) * len(labels)
@@ -156,7 +162,9 @@ def _example(row: dict[str, Any], text: str | None) -> ExampleRow:
 def _read_words(
     labels: tuple[str, ...], spans: tuple[tuple[tuple[int, int], ...], ...]
 ) -> tuple[str, tuple[tuple[tuple[int, int], ...], ...]]:
-    """Return the words that the model has read as a text, in their order, and the spans of the players in it."""
+    """Return the words that the model has read as a text, in their order, and the spans of the
+    players in it.
+    """
     in_order = sorted(
         (start, player) for player, of_player in enumerate(spans) for start, _ in of_player
     )
@@ -175,8 +183,8 @@ def input_texts(
 ) -> Iterator[tuple[int, str | None]]:
     """Yield the numbers and the texts of rows, in order, from the tables that a run has read.
 
-    `wanted` are numbers of rows; None stands for all of them. Tables that were moved or changed since the run, and
-    inputs that are not texts, are left out.
+    `wanted` are numbers of rows; None stands for all of them. Tables that were moved or changed
+    since the run, and inputs that are not texts, are left out.
     """
     manifest = read_manifest(folder)
     if manifest is None:

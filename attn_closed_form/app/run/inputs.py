@@ -1,9 +1,10 @@
 """The inputs of a run: tables or bags, and the Parquet tables that workers read.
 
-Workers start in the middle of a table, which is possible for Parquet but not for gzipped CSV. Tables in other formats
-(`files/tables.py`) are therefore copied once to a Parquet file of text, which exists for the duration of the run.
-Parquet files with long row groups are copied too, because a row group is read from its beginning. In a folder of bags,
-every bag is an input with one row: its name, in the column `path`.
+Workers start in the middle of a table, which is possible for Parquet but not for gzipped CSV.
+Tables in other formats (`files/tables.py`) are therefore copied once to a Parquet file of text,
+which exists for the duration of the run. Parquet files with long row groups are copied too, because
+a row group is read from its beginning. In a folder of bags, every bag is an input with one row: its
+name, in the column `path`.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ COPIED_ROWS = 2_000
 ROW_GROUP = 1_024
 # Tuning: maximum number of rows of a row group that a worker may have to skip.
 LONGEST_GROUP = 8 * ROW_GROUP
-# Maximum number of columns of a copied table, as in Excel; Parquet needs memory and time for each column.
+# Maximum number of columns of a copied table, as in Excel; Parquet needs memory and time for each
+# column.
 MAX_COLUMNS = 16_384
 
 
 def input_files(source: str | os.PathLike[str]) -> list[Path]:
-    """Return the inputs: one file, or the tables of a folder in the order of their names, or its bags."""
+    """Return the inputs: one file, or the tables of a folder in the order of their names, or its
+    bags.
+    """
     source = Path(source)
     if not source.is_dir():
         if not source.exists():
@@ -75,7 +79,9 @@ def fingerprint(file: Path) -> dict[str, str]:
 
 
 def is_read_in_place(file: Path) -> bool:
-    """Return whether workers can read this input directly: a bag, or a Parquet file with short row groups."""
+    """Return whether workers can read this input directly: a bag, or a Parquet file with short row
+    groups.
+    """
     if is_bag(file):
         return True
     if table_format(file) != "parquet":
@@ -88,7 +94,9 @@ def is_read_in_place(file: Path) -> bool:
 
 
 def copy_table(file: Path, target: Path, column: str) -> None:
-    """Copy a table to a Parquet file of text with short row groups; structs of scores remain structs."""
+    """Copy a table to a Parquet file of text with short row groups; structs of scores remain
+    structs.
+    """
     pa = pyarrow()
     if table_format(file) == "parquet":
         with open_parquet(file) as table:
@@ -147,8 +155,9 @@ def row_tables(
 ) -> Iterator[Any]:
     """Yield tables of ROW_GROUP rows; the last one may be shorter.
 
-    A file that is damaged, or that is small and would fill the memory, is an error: a text that is stored once may be
-    that of every row. Texts are therefore read as dictionaries, and measured before they are expanded.
+    A file that is damaged, or that is small and would fill the memory, is an error: a text that is
+    stored once may be that of every row. Texts are therefore read as dictionaries, and measured
+    before they are expanded.
     """
     pa = pyarrow()
     with open_parquet(path) as file:

@@ -1,8 +1,10 @@
-"""The long form of results, for spreadsheets: one row per input and player, made from one row per input.
+"""The long form of results, for spreadsheets: one row per input and player, made from one row per
+input.
 
-A row of the long form has the user's columns, `position` (number of the player in its input, from 0), `word`, `start`
-and `end` of its first occurrence in the text, `occurrences`, one column per method with the score, and the columns of
-the input, such as `output` and `prediction`. An input with an error has one row without a word.
+A row of the long form has the user's columns, `position` (number of the player in its input, from
+0), `word`, `start` and `end` of its first occurrence in the text, `occurrences`, one column per
+method with the score, and the columns of the input, such as `output` and `prediction`. An input
+with an error has one row without a word.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ def long_table(table: Any) -> Any:
     for name in LONG_COLUMNS:
         if name in table.column_names:
             raise RunError(
-                f"column {name!r}: the long form has a column of this name; rename it or use --form wide"
+                f"column {name!r}: the long form has a column of this name; rename it or use "
+                "--form wide"
             )
     table = table.combine_chunks()
     players = _Players(table["labels"])
@@ -53,7 +56,8 @@ def long_table(table: Any) -> Any:
 
 
 class _Players:
-    """The rows of the long form: the players of all inputs, and one row for each input without players.
+    """The rows of the long form: the players of all inputs, and one row for each input without
+    players.
 
     Attributes
     ----------

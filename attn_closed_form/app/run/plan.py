@@ -1,13 +1,14 @@
 """The folder of a run: its parts, and the finished parts. Only one run at a time may use a folder.
 
-**Parts.** A part is a range of rows of one input and becomes one Parquet file, such as `part-000000.parquet`. It is
-written in the folder `_work` and then renamed. Every file in the folder is thus complete, and the next run resumes with
-the missing ones.
+**Parts.** A part is a range of rows of one input and becomes one Parquet file, such as
+`part-000000.parquet`. It is written in the folder `_work` and then renamed. Every file in the
+folder is thus complete, and the next run resumes with the missing ones.
 
-**The manifest**, `_corpus.parquet`, is a table without rows, so readers of the folder ignore it. It has the schema of
-the parts and, in its metadata, the request: the contents of inputs and model (by SHA-256; of bags, which may be very
-large, by size and time), the options and the version. A different request is an error, because the folder would mix
-two runs. Bags are independent of each other: bags may be added, and those with an error are tried again.
+**The manifest**, `_corpus.parquet`, is a table without rows, so readers of the folder ignore it. It
+has the schema of the parts and, in its metadata, the request: the contents of inputs and model (by
+SHA-256; of bags, which may be very large, by size and time), the options and the version. A
+different request is an error, because the folder would mix two runs. Bags are independent of each
+other: bags may be added, and those with an error are tried again.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class Part:
         return self.stop - self.start
 
     def read(self, column: str) -> Iterator[Any]:
-        """Yield Arrow tables of at most ROW_GROUP rows, with the column of inputs and the user's columns."""
+        """Yield Arrow tables of at most ROW_GROUP rows, with the column of inputs and the user's
+        columns.
+        """
         pa = pyarrow()
         source = Path(self.source)
         if is_bag(source):
@@ -96,7 +99,9 @@ class Part:
                 yield piece
 
     def _row_groups(self, metadata: Any) -> tuple[list[int], int]:
-        """Return the row groups that have rows of this part, and the number of rows before them there."""
+        """Return the row groups that have rows of this part, and the number of rows before them
+        there.
+        """
         groups: list[int] = []
         skipped = 0
         first = 0  # row of the group
@@ -111,7 +116,9 @@ class Part:
 
 
 class Plan(NamedTuple):
-    """The missing and the finished parts of a run, and the number of rows in all parts and in the finished ones."""
+    """The missing and the finished parts of a run, and the number of rows in all parts and in the
+    finished ones.
+    """
 
     missing: list[Part]
     done: list[Part]
@@ -132,8 +139,8 @@ def planned(
 
     Parameters
     ----------
-    source : a table (Parquet, CSV, TSV, JSON Lines, fastText), a folder of tables (taken in the order of their
-        names), or a folder of bags
+    source : a table (Parquet, CSV, TSV, JSON Lines, fastText), a folder of tables (taken in the
+        order of their names), or a folder of bags
     folder : the folder for the parts, which is created if necessary
     task : the computation
     workers : number of processes, None for a cluster; it determines the size of the parts
@@ -253,7 +260,9 @@ def _request(files: Sequence[Path], task: Task) -> dict[str, Any]:
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return the request of a folder, with the columns and the number of rows, or None if there was no run."""
+    """Return the request of a folder, with the columns and the number of rows, or None if there was
+    no run.
+    """
     pa = pyarrow()
     file = Path(folder) / MANIFEST
     if not file.exists():
@@ -299,7 +308,8 @@ def _begin(
         columns = list(task.columns)
     if clash := [name for name in columns if name in results]:
         raise RunError(
-            f"column {clash[0]!r}: the results have a column of this name; rename it, or omit it (--columns)"
+            f"column {clash[0]!r}: the results have a column of this name; rename it, or omit it "
+            "(--columns)"
         )
     manifest = {
         **request,
@@ -319,7 +329,9 @@ def _begin(
 def _resumed(
     folder: Path, earlier: dict[str, Any], request: Mapping[str, Any], bags: bool
 ) -> dict[str, Any]:
-    """Return the manifest of an earlier run if the request is the same, with bags added since then."""
+    """Return the manifest of an earlier run if the request is the same, with bags added since
+    then.
+    """
     before = earlier["files"]
     files = request["files"]
     differences = []
@@ -365,7 +377,8 @@ def _shown(value: Any) -> str:
 
 
 def size_of_parts(rows: int, workers: int | None) -> int:
-    """Return the number of rows per part, such that every worker gets many parts; `workers` None is a cluster.
+    """Return the number of rows per part, such that every worker gets many parts; `workers` None is
+    a cluster.
 
     >>> size_of_parts(25_000, 2), size_of_parts(400, 4), size_of_parts(1_000_000, None), size_of_parts(10**9, None)
     (500, 20, 250, 50000)

@@ -22,7 +22,8 @@ LINE_SECONDS = 10.0
 
 
 class Meter:
-    """The number of finished rows (`before` by earlier runs), the current rate, and the remaining time.
+    """The number of finished rows (`before` by earlier runs), the current rate, and the remaining
+    time.
 
     >>> seconds = iter([0.0, 10.0])
     >>> meter = Meter(3000, before=500, clock=lambda: next(seconds))

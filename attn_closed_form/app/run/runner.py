@@ -34,7 +34,8 @@ Step = tuple[Part | None, Progress]
 def explain_part(task: Task, part: Part) -> Progress:
     """Explain the rows of a part and write its file, which depends only on the task and the part.
 
-    One thread computes: the processes provide the parallelism, and matrix products round differently with more threads.
+    One thread computes: the processes provide the parallelism, and matrix products round
+    differently with more threads.
     """
     try:
         from threadpoolctl import threadpool_limits
@@ -44,7 +45,8 @@ def explain_part(task: Task, part: Part) -> Progress:
         ) from None
     if task.version != __version__:
         raise RunError(
-            f"this worker has attn-closed-form {__version__}, but the run was started by {task.version}"
+            f"this worker has attn-closed-form {__version__}, but the run was started by "
+            f"{task.version}"
         )
     pa = pyarrow()
     target = Path(part.target)
@@ -89,7 +91,9 @@ def _explained(
 def run(
     task: Task, parts: Sequence[Part], workers: int = 1, cluster: str | None = None
 ) -> Generator[Progress, None, None]:
-    """Explain parts and yield the progress after each one. Closing the iterator stops the workers of this machine.
+    """Explain parts and yield the progress after each one.
+
+    Closing the iterator stops the workers of this machine.
 
     Parameters
     ----------

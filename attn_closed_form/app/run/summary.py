@@ -1,8 +1,9 @@
 """Summaries of a run: the words behind each explained output, and the table of all bags.
 
-Parts are read one at a time, so memory grows only with the number of different words. A positive total means that a
-word supports the output in the documents where that output is explained. `explanations/word_effects.py` has the means
-and intervals of a word, and `summary_page.py` the page and the plot.
+Parts are read one at a time, so memory grows only with the number of different words. A positive
+total means that a word supports the output in the documents where that output is explained.
+`explanations/word_effects.py` has the means and intervals of a word, and `summary_page.py` the page
+and the plot.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ SIDES = {"supports": "for", "opposes": "against"}
 class Summary:
     """All words of a run with their sums; `top` ranks them.
 
-    Rows that were explained on another scale than the first row have separate outputs, with the scale after the name.
+    Rows that were explained on another scale than the first row have separate outputs, with the
+    scale after the name.
     """
 
     method: str
@@ -79,7 +81,8 @@ class Summary:
         least_documents: int = 1,
         side: str | None = None,
     ) -> list[WordEffect]:
-        """Return the n strongest words of an output by |total| or |mean|, if they are in enough documents.
+        """Return the n strongest words of an output by |total| or |mean|, if they are in enough
+        documents.
 
         `side` "supports" keeps the words that raise the output, "opposes" those that lower it.
         """
@@ -117,7 +120,9 @@ class Summary:
     def sides(
         self, output: str, side: str | None = None, **options: Any
     ) -> dict[str, list[WordEffect]]:
-        """Return the strongest words for and against an output, ranked by `top`; with `side`, one of the two."""
+        """Return the strongest words for and against an output, ranked by `top`; with `side`, one
+        of the two.
+        """
         return {
             heading: self.top(output, side=name, **options)
             for name, heading in SIDES.items()
@@ -126,7 +131,10 @@ class Summary:
 
 
 def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summary:
-    """Summarize a folder of parts, by default for its first method. A word counts once per document."""
+    """Summarize a folder of parts, by default for its first method.
+
+    A word counts once per document.
+    """
     pa = pyarrow()
     parts = parts_of(folder)
     names = pa.parquet.read_schema(parts[0]).names
@@ -199,7 +207,9 @@ class Totals:
             self.error = max(self.error, pyarrow().compute.max(errors).as_py())
 
     def _numbered_outputs(self, table: Any) -> NDArray[np.int64]:
-        """Return the number of the explained output of each document, and keep the scales of the outputs."""
+        """Return the number of the explained output of each document, and keep the scales of the
+        outputs.
+        """
         names = table["output"].to_pylist()
         if "scale" not in table.column_names or METHODS[self.method].on_logits:
             scales = ["logit"] * len(names)
@@ -230,7 +240,9 @@ class Totals:
         scores: Array,
         rows: NDArray[np.int64] | None,
     ) -> None:
-        """Add entries, each with its word, output, score and row, in the order of their strength."""
+        """Add entries, each with its word, output, score and row, in the order of their
+        strength.
+        """
         place = (word, output)
         np.add.at(self.counts, place, 1)
         np.add.at(self.sums, place, scores)

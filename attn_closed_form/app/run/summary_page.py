@@ -1,7 +1,8 @@
-"""The page and the plot of a summary: diverging bars with intervals, counts, and one snippet per word.
+"""The page and the plot of a summary: diverging bars with intervals, counts, and one snippet per
+word.
 
-`write_summary_page` also writes the report of each example if it is asked to, so that a reader can go from a word to
-the text behind it.
+`write_summary_page` also writes the report of each example if it is asked to, so that a reader can
+go from a word to the text behind it.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ def write_summary_page(
     words : the words of each output, for example `{output: summary.sides(output)}`
     folder : the folder of the run, from which examples are read
     path : the file to write
-    by : "total" draws the mean effect over all texts of an output, "mean" that in the texts with the word
-    reports_of : the task of the run with its model; then the report of each example is written to a folder next to the
-        page, with links to them
+    by : "total" draws the mean effect over all texts of an output, "mean" that in the texts with
+        the word
+    reports_of : the task of the run with its model; then the report of each example is written to a
+        folder next to the page, with links to them
     """
     shown = [word for sides in words.values() for ranked in sides.values() for word in ranked]
     numbers = {word.example for word in shown if word.example is not None}
@@ -66,7 +68,9 @@ def write_summary_page(
 def write_reports(
     folder: str | os.PathLike[str], examples: Iterable[ExampleRow], page: Path, task: Task
 ) -> dict[int, str]:
-    """Write the report of each example next to a page, and return the links by the numbers of the rows."""
+    """Write the report of each example next to a page, and return the links by the numbers of the
+    rows.
+    """
     manifest = read_manifest(folder)
     model = task.opened()
     if manifest is None or manifest["model"]["sha256"] != task.model_hash():
@@ -81,7 +85,8 @@ def write_reports(
     for example in examples:
         if not example.is_complete:
             raise RunError(
-                f"{folder}: the tables that were explained have moved or changed, so their texts cannot be read"
+                f"{folder}: the tables that were explained have moved or changed, so their texts "
+                "cannot be read"
             )
         name = f"row-{example.row}.html"
         explanations = explain(model, example.text, options["method"], **settings)
@@ -115,10 +120,13 @@ def summary_page(
         last_of_side = len(next(iter(sides.values()))) if len(sides) > 1 else 0
         body += _chart(chart, ranked, last_of_side, examples or {}, links or {}) + "</section>"
     how = (
-        "A bar to the right (orange) is a word that raises the output, a bar to the left (blue) one that lowers it.",
-        "The line across the end of a bar is the 95% interval of the mean. It describes other texts of this kind, not "
+        "A bar to the right (orange) is a word that raises the output, a bar to the left (blue) "
+        "one that lowers it.",
+        "The line across the end of a bar is the 95% interval of the mean. It describes other "
+        "texts of this kind, not "
         "errors of the numbers.",
-        "An effect explains this model. It does not say what a word means, or what would happen in the world.",
+        "An effect explains this model. It does not say what a word means, or what would happen in "
+        "the world.",
         f"{METHODS[summary.method].label}: {METHODS[summary.method].summary}.",
     )
     body += details("How to read this", bullets(how))
@@ -145,12 +153,15 @@ def _explained(summary: Summary, output: str, by: str) -> str:
     about = "1 text was" if n == 1 else f"{n:,} texts were"
     return (
         f"{about} explained by this output. Numbers: {unit}, ± half of a 95% interval. "
-        f"n: texts with the word. Sorted by the {'sum' if by == 'total' else 'mean'} of the effects."
+        f"n: texts with the word. Sorted by the {'sum' if by == 'total' else 'mean'} of the "
+        "effects."
     )
 
 
 def _facts(summary: Summary) -> str:
-    """State the method, its accuracy, the number of documents and words, the version and the date."""
+    """State the method, its accuracy, the number of documents and words, the version and the
+    date.
+    """
     method = METHODS[summary.method]
     accuracy = method.label
     if summary.error:
@@ -238,7 +249,10 @@ def _snippet(word: WordEffect, examples: Mapping[int, ExampleRow], links: Mappin
 def plot_words(
     summary: Summary, words: Mapping[str, list[WordEffect]], path: Any = None, by: str = "total"
 ) -> Any:
-    """Draw the words with one panel per output, save the figure if `path` is given, and return it. Needs matplotlib."""
+    """Draw the words with one panel per output, save the figure if `path` is given, and return it.
+
+    Needs matplotlib.
+    """
     panels = []
     for output, ranked in words.items():
         n = summary.documents_of(output)

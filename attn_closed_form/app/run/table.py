@@ -32,14 +32,14 @@ def explain_table(
 ) -> Any:
     """Explain every row of a table.
 
-    A script may call it at its top level with several workers, because workers do not import the script. For runs that
-    resume after an interruption, use `attn-closed-form corpus run`.
+    A script may call it at its top level with several workers, because workers do not import the
+    script. For runs that resume after an interruption, use `attn-closed-form corpus run`.
 
     Parameters
     ----------
     model : a model, the file of one, or None for the shipped model
-    table : a table of any format that `corpus run` reads (a path), a pandas DataFrame or Series, an Arrow table, a dict
-        of columns, or a list of inputs
+    table : a table of any format that `corpus run` reads (a path), a pandas DataFrame or Series, an
+        Arrow table, a dict of columns, or a list of inputs
     out : a file to write, ending in .parquet, .csv, .xlsx or .jsonl; or None to return the table
     column : the column of inputs
     methods : one name or several, see `METHODS`

@@ -47,13 +47,14 @@ class Task:
     ----------
     column : the column of inputs: texts, paths of bags, or structs of scores
     methods : names in `METHODS`
-    model : argument of `open_model`, such as a file; None is the shipped model. A model object also works, and is then
-        sent to the workers with every part
+    model : argument of `open_model`, such as a file; None is the shipped model. A model object also
+        works, and is then sent to the workers with every part
     model_options : options of `open_model` that the file of the model does not store
     settings : as in `explain`
     max_chars : maximum length of a text; longer ones get an error
     columns : the user's columns to keep; None keeps all but `column`
-    region : side of square regions of a bag, in the unit of its coordinates; None for the regions of the file
+    region : side of square regions of a bag, in the unit of its coordinates; None for the regions
+        of the file
     files : kinds of files to write for every bag, names of `show.exports.KINDS`
     version : version of this package; a worker with another version raises an error
     """

@@ -1,8 +1,9 @@
-"""The results of a run as an Excel workbook, for people who read it: a summary, the texts, and all scores.
+"""The results of a run as an Excel workbook, for people who read it: a summary, the texts, and all
+scores.
 
-Sheets: `summary` has the words for and against each output with a bar chart, `texts` one row per input with the text
-itself, and `explanations 1`, ... the table of scores. Every header is bold, frozen and filtered, and probabilities have
-percent formats. A text is never a formula.
+Sheets: `summary` has the words for and against each output with a bar chart, `texts` one row per
+input with the text itself, and `explanations 1`, ... the table of scores. Every header is bold,
+frozen and filtered, and probabilities have percent formats. A text is never a formula.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from .writers import plain_cell, result_tables, rows_of
 SHEET_ROWS = 1_048_576
 # Excel's limit on the characters of a cell.
 CELL_CHARS = 32_767
-# Number formats of Excel: a level and a change of a probability, those of other scales, and an error.
+# Number formats of Excel: a level and a change of a probability, those of other scales, and an
+# error.
 PERCENT = "0.0%"
 # A change of a probability, with its sign.
 PERCENT_CHANGE = "+0.0%;-0.0%;0.0%"
@@ -78,7 +80,9 @@ class ScoreFormats:
         self.methods = methods_of(self.names)
 
     def of_row(self, row: Sequence[Any]) -> list[str | None]:
-        """Return the format of each cell; None for a cell that is not a probability, a score or an error."""
+        """Return the format of each cell; None for a cell that is not a probability, a score or an
+        error.
+        """
         in_percent = self.scale is not None and row[self.scale] == "probability"
         return [self._of_column(name, in_percent) for name in self.names]
 
@@ -155,7 +159,8 @@ class _Workbook:
             title = kind
             if kind == "explanations" or self.numbers[kind] > 1:
                 title = f"{kind} {self.numbers[kind]}"
-            # Tuning: the width of a column in characters: that of a text fits a sentence, that of a number its name.
+            # Tuning: the width of a column in characters: that of a text fits a sentence, that of a
+            # number its name.
             wide = {name: 80 if name == column else max(12, len(name) + 4) for name in names}
             self.begin_sheet(title, wide)
         cells = [self.cell(value) for value in row]
@@ -173,14 +178,17 @@ class _Workbook:
             return value
         if len(value) > CELL_CHARS:
             raise RunError(
-                f"Excel allows {CELL_CHARS:,} characters per cell, got {len(value):,}; use --form long or CSV"
+                f"Excel allows {CELL_CHARS:,} characters per cell, got {len(value):,}; use --form "
+                "long or CSV"
             )
         cell = self.new_cell(self.sheet, self.illegal.sub("\ufffd", value))
         cell.data_type = "s"
         return cell
 
     def write_texts(self, folder: Path) -> None:
-        """Write one row per input: its columns, its text, its prediction, and the reason if it has none."""
+        """Write one row per input: its columns, its text, its prediction, and the reason if it has
+        none.
+        """
         texts = input_texts(folder)
         number, text = next(texts, (-1, None))
         manifest = read_manifest(folder)
@@ -233,7 +241,9 @@ class _Workbook:
         self.rows += 1
 
     def add_chart(self, title: str, first: int, raising: int) -> None:
-        """Add a bar chart of the rows from `first` to the last one; the first ones raise the output."""
+        """Add a bar chart of the rows from `first` to the last one; the first ones raise the
+        output.
+        """
         from openpyxl.chart import BarChart, Reference
         from openpyxl.chart.marker import DataPoint
 

@@ -1,8 +1,9 @@
-"""Writers of the results of a run: one table for other programs, as Parquet, CSV, Excel or JSON Lines.
+"""Writers of the results of a run: one table for other programs, as Parquet, CSV, Excel or JSON
+Lines.
 
-CSV is UTF-8 with a byte-order mark, which Excel needs. A text that a spreadsheet would read as a formula has an
-apostrophe before it in CSV, and is stored as text in Excel. Tables are read and written part by part, so memory does
-not grow with the corpus.
+CSV is UTF-8 with a byte-order mark, which Excel needs. A text that a spreadsheet would read as a
+formula has an apostrophe before it in CSV, and is stored as text in Excel. Tables are read and
+written part by part, so memory does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def write_results(
         WRITERS[kind](tables, partial, separator, Path(folder))
 
 
-# One writer per format, which takes the tables, the file to write, the separator and the folder of the run.
+# One writer per format, which takes the tables, the file to write, the separator and the folder of
+# the run.
 
 
 def _write_parquet(tables: Iterator[Any], path: Path, separator: str, folder: Path) -> None:
@@ -110,7 +112,9 @@ def rows_of(table: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def plain_cell(value: Any) -> Any:
-    """Return the value of a cell: lists as JSON, and other values that are not numbers, texts or dates as text."""
+    """Return the value of a cell: lists as JSON, and other values that are not numbers, texts or
+    dates as text.
+    """
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
     if isinstance(value, datetime.datetime | datetime.time) and value.tzinfo is not None:

@@ -1,1 +1,4 @@
-"""Views of explanations: terminal, report, plots, other packages' objects. They compute nothing again."""
+"""Views of explanations: terminal, report, plots, other packages' objects.
+
+They compute nothing again.
+"""

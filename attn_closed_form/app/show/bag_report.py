@@ -1,4 +1,6 @@
-"""The report of a bag: its signed map next to the attention, the strongest instances, and what attention does not show."""
+"""The report of a bag: its signed map next to the attention, the strongest instances, and what
+attention does not show.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def bag_page(explanations: Explanations) -> str:
 
 
 def bag_notebook(explanations: Explanations) -> str:
-    """Return the cell of a bag: what its instances add up to, and its map or its strongest instances."""
+    """Return the cell of a bag: what its instances add up to, and its map or its strongest
+    instances.
+    """
     e = figures.leader(explanations)
     parts = [note(explanations.explained), _sum(explanations)]
     if explanations.evidence.units.coords is None:
@@ -68,7 +72,9 @@ def _sum(explanations: Explanations) -> str:
 
 
 def _removal(explanations: Explanations) -> str:
-    """Return the deletion curves, the certified minimum, their shares of the best possible, and the smallest flip."""
+    """Return the deletion curves, the certified minimum, their shares of the best possible, and the
+    smallest flip.
+    """
     evidence = explanations.evidence
     if not evidence.is_pooled:
         return _checked_removal(explanations)
@@ -84,8 +90,10 @@ def _removal(explanations: Explanations) -> str:
         insertion = figures.share_of_best(each.insertion_share, heads)
         rows.append((METHODS[method].label, [deletion, insertion]))
     text = (
-        "The prediction as instances are removed, highest score first. No order can enter the shaded area, which is "
-        "certified for every number of removed instances. Shapley values divide a prediction fairly; the flip order "
+        "The prediction as instances are removed, highest score first. No order can enter the "
+        "shaded area, which is "
+        "certified for every number of removed instances. Shapley values divide a prediction "
+        "fairly; the flip order "
         "ranks what to remove first."
     )
     flip = prose(explanations.reasons().sentences()[-1], LONGEST_SENTENCE)
@@ -94,9 +102,12 @@ def _removal(explanations: Explanations) -> str:
 
 
 def _checked_removal(explanations: Explanations) -> str:
-    """Return sets of instances for which a network with a tail was evaluated; nothing about it is certified."""
+    """Return sets of instances for which a network with a tail was evaluated; nothing about it is
+    certified.
+    """
     text = (
-        "A nonlinear layer follows the pooling of this network, so there are no certified reasons and no bounds of the "
+        "A nonlinear layer follows the pooling of this network, so there are no certified reasons "
+        "and no bounds of the "
         "removal curves. The network itself was evaluated without some instances."
     )
     sentences = explanations.checked_reasons()
@@ -126,7 +137,8 @@ def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str
 
     bottom = top + high
     body = [
-        f'<path fill="currentColor" fill-opacity=".12" d="M{left} {bottom}L{points(limit)}V{bottom}z"/>',
+        f'<path fill="currentColor" fill-opacity=".12" d="M{left} '
+        f'{bottom}L{points(limit)}V{bottom}z"/>',
         f'<path class="a" d="M{left} {top}v{high}h{wide}"/>',
         *(
             svg_text(
@@ -192,7 +204,8 @@ def _picture(figure: maps.HeatMap, explanations: Explanations) -> str:
     under = _data(regular_file(thumbnail).read_bytes())
     place = f'x="{left:g}" y="{top:g}" width="{right - left:g}" height="{bottom - top:g}" preserveAspectRatio="none"'
     return (
-        f'<svg viewBox="{left:g} {top:g} {right - left:g} {bottom - top:g}" role="img" aria-label="{label}">'
+        f'<svg viewBox="{left:g} {top:g} {right - left:g} {bottom - top:g}" role="img" '
+        f'aria-label="{label}">'
         f'<image href="{under}" width="{width:g}" height="{height:g}" preserveAspectRatio="none"/>'
         f'<image href="{source}" {place} style="image-rendering:pixelated"/></svg>'
     )
@@ -228,9 +241,11 @@ def _differences(explanations: Explanations, e: Explanation) -> str:
         "–" if np.isnan(r) else f"{r:+.2f}" for r in (gap.correlation, gap.magnitude_correlation)
     )
     facts = [
-        f"{percent(gap.attention_against)} of the attention is on instances that oppose {e.output}.",
+        f"{percent(gap.attention_against)} of the attention is on instances that oppose "
+        f"{e.output}.",
         f"Rank correlation of attention with the scores: {scores}; with their magnitudes: {sizes}.",
-        f"Of the {len(attended)} with the most attention, {against} oppose{'s' if against == 1 else ''} {e.output}:",
+        f"Of the {len(attended)} with the most attention, {against} "
+        f"oppose{'s' if against == 1 else ''} {e.output}:",
     ]
     text = f"Attention shows how much an instance counts, not which class it supports. {e.info.label} values show both."
     body = bullets(facts) + table_of(*maps.player_table(explanations, attended))

@@ -1,4 +1,5 @@
-"""What all figures with matplotlib share: the package, colors, names that are safe to draw, and saving.
+"""What all figures with matplotlib share: the package, colors, names that are safe to draw, and
+saving.
 
 No function touches pyplot or changes matplotlib's settings, so figures need no display.
 """
@@ -53,12 +54,16 @@ def color_map(*colors: tuple[int, int, int]) -> Any:
 
 
 def plain_words(words: Iterable[str], longest: int = 18) -> list[str]:
-    """Prepare words for a figure: short, and without characters that matplotlib reads as mathematics."""
+    """Prepare words for a figure: short, and without characters that matplotlib reads as
+    mathematics.
+    """
     return [elide(visible(word), longest).replace("$", r"\$") for word in words]
 
 
 def set_names(axis: Any, words: Sequence[str], upright: bool = False, longest: int = 18) -> None:
-    """Name every tick of an axis; names under a horizontal axis are rotated so that they do not overlap."""
+    """Name every tick of an axis; names under a horizontal axis are rotated so that they do not
+    overlap.
+    """
     if upright:
         options = {"rotation": 75, "ha": "right", "rotation_mode": "anchor"}
     else:
@@ -70,9 +75,13 @@ def set_names(axis: Any, words: Sequence[str], upright: bool = False, longest: i
 
 
 def new_figure(size: tuple[float, float]) -> Any:
-    """Return a matplotlib Figure of a size in inches, without a display. A notebook shows it without a magic command."""
+    """Return a matplotlib Figure of a size in inches, without a display.
+
+    A notebook shows it without a magic command.
+    """
     figure = import_matplotlib("figure").Figure(figsize=size, layout="constrained")
-    # A notebook asks each result for a picture by this name; a Figure has none before `%matplotlib inline`.
+    # A notebook asks each result for a picture by this name; a Figure has none before `%matplotlib
+    # inline`.
     figure._repr_png_ = partial(_png, figure)
     return figure
 

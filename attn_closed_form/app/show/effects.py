@@ -1,4 +1,6 @@
-"""The effects of words over many texts: the data of a bar chart with intervals, drawn by the page and by matplotlib."""
+"""The effects of words over many texts: the data of a bar chart with intervals, drawn by the page
+and by matplotlib.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from .sanitize import visible
 class EffectBar(NamedTuple):
     """The bar of a word, from 0 to its mean effect.
 
-    `kind` is "for" or "against", and `text` the number to write, such as "+3.1 ± 0.4". The other numbers are unit
-    coordinates: the ends of the bar, and the ends of the interval, which are equal if there is none.
+    `kind` is "for" or "against", and `text` the number to write, such as "+3.1 ± 0.4". The other
+    numbers are unit coordinates: the ends of the bar, and the ends of the interval, which are equal
+    if there is none.
     """
 
     word: str
@@ -37,7 +40,9 @@ class EffectChart(NamedTuple):
 
 
 def effect_range(effects: Iterable[WordEffect], by: str) -> AxisRange:
-    """Return the range of an axis with all bars and their intervals, so that several charts can share it."""
+    """Return the range of an axis with all bars and their intervals, so that several charts can
+    share it.
+    """
     ends = [0.0]
     for effect in effects:
         mean = effect.ordered_by(by)

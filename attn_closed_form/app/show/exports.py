@@ -1,11 +1,13 @@
-"""Exports for other programs: tables, GeoJSON for QuPath, h5 for CLAM and TRIDENT, shap, lime and shapiq.
+"""Exports for other programs: tables, GeoJSON for QuPath, h5 for CLAM and TRIDENT, shap, lime and
+shapiq.
 
-A table has one row per player: one per instance, or one per region if regions are the players. GeoJSON and h5 have
-one entry per tile, because other programs draw tiles. Scores are neither ranked nor rescaled.
+A table has one row per player: one per instance, or one per region if regions are the players.
+GeoJSON and h5 have one entry per tile, because other programs draw tiles. Scores are neither ranked
+nor rescaled.
 
 Optional packages are imported on first use. If one is missing, an `ImportError` names the extra to
-install. shap and lime draw any signed scores, but their sums mean something only for methods that add up
-(`base_value + sum = prediction` for Shapley values and integrated gradients).
+install. shap and lime draw any signed scores, but their sums mean something only for methods that
+add up (`base_value + sum = prediction` for Shapley values and integrated gradients).
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ def spreadsheet_cell(value: Any) -> Any:
 
 
 def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
-    """Write the table as CSV (.tsv: with tabs), with all digits and the byte-order mark that Excel needs."""
+    """Write the table as CSV (.tsv: with tabs), with all digits and the byte-order mark that Excel
+    needs.
+    """
     table = _with_scale(explanations)
     names = list(map(visible, table["player"]))
     cells = [names, *(values.tolist() for name, values in table.items() if name != "player")]
@@ -87,7 +91,9 @@ def _with_scale(explanations: Explanations) -> dict[str, Any]:
 
 
 def write_parquet(explanations: Explanations, path: str | os.PathLike[str]) -> None:
-    """Write the table of a bag as Parquet (extra `corpus`); the metadata of the file state what is explained."""
+    """Write the table of a bag as Parquet (extra `corpus`); the metadata of the file state what is
+    explained.
+    """
     pyarrow = package("pyarrow", "corpus")
     parquet = package("pyarrow.parquet", "corpus")
     table = pyarrow.table(
@@ -107,25 +113,29 @@ def write_geojson(
 ) -> None:
     """Write the tiles of a bag as GeoJSON that QuPath opens by drag and drop.
 
-    Each tile is a detection: a polygon in level-0 pixels, classified as "for OUTPUT" or "against OUTPUT", colored by
-    its score, with every score and the attention as measurements (QuPath: Measure, Show measurement maps).
+    Each tile is a detection: a polygon in level-0 pixels, classified as "for OUTPUT" or "against
+    OUTPUT", colored by its score, with every score and the attention as measurements (QuPath:
+    Measure, Show measurement maps).
 
     Parameters
     ----------
     method : the method whose scores classify and color the tiles; Shapley values by default
-    microns_per_pixel : resolution of level 0, to convert coordinates in micrometers (STAMP) to pixels
+    microns_per_pixel : resolution of level 0, to convert coordinates in micrometers (STAMP) to
+        pixels
     """
     where = place(explanations)
     in_microns = "tile_size_um" in explanations.evidence.units.attrs
     if in_microns and microns_per_pixel is None:
         raise ValueError(
-            "microns_per_pixel: the coordinates of this bag are micrometers, and QuPath expects level-0 pixels; pass "
+            "microns_per_pixel: the coordinates of this bag are micrometers, and QuPath expects "
+            "level-0 pixels; pass "
             "the micrometers per pixel of the slide"
         )
     if microns_per_pixel is not None:
         if not in_microns:
             raise ValueError(
-                "microns_per_pixel: expected coordinates in micrometers (STAMP); this bag has pixels"
+                "microns_per_pixel: expected coordinates in micrometers (STAMP); this bag has "
+                "pixels"
             )
         positive("microns_per_pixel", microns_per_pixel)
         where = Place(where.coords / microns_per_pixel, where.patch_size / microns_per_pixel)
@@ -161,7 +171,8 @@ def write_geojson(
             )
             stream.write(
                 f'{"," if i else ""}\n{{"type": "Feature", "geometry": {{"type": "Polygon", "coordinates": [{ring}]}}, '
-                f'"properties": {{"objectType": "detection", "color": {shade}, "classification": {sides[score >= 0]}, '
+                '"properties": '
+                f'{{"objectType": "detection", "color": {shade}, "classification": {sides[score >= 0]}, '
                 f'"measurements": {{{values}}}}}}}'
             )
         stream.write(
@@ -172,11 +183,13 @@ def write_geojson(
 def write_h5(
     explanations: Explanations, path: str | os.PathLike[str], method: str | None = None
 ) -> None:
-    """Write scores and coordinates as h5: `attention_scores` (n, 1) and `coords` (n, 2), as in CLAM's `blockmap.h5`.
+    """Write scores and coordinates as h5: `attention_scores` (n, 1) and `coords` (n, 2), as in
+    CLAM's `blockmap.h5`.
 
     CLAM's `create_heatmaps.py` and TRIDENT's `visualize_heatmap` draw any scores; the attributes of
-    the coordinates (patch_size, patch_level, patch_size_level0, ...) are kept. `attention_scores` contains the signed
-    scores of `method`, and `attention` the attention of the model. Needs h5py (extra `bags`).
+    the coordinates (patch_size, patch_level, patch_size_level0, ...) are kept. `attention_scores`
+    contains the signed scores of `method`, and `attention` the attention of the model. Needs h5py
+    (extra `bags`).
     """
     h5py = package("h5py", "bags")
     e = leader(explanations, method)
@@ -221,7 +234,9 @@ KINDS = {
 
 
 def row(explanations: Explanations) -> dict[str, Any]:
-    """Return facts about the explanation of a bag, for the header of a file or the row of a table."""
+    """Return facts about the explanation of a bag, for the header of a file or the row of a
+    table.
+    """
     evidence = explanations.evidence
     e = leader(explanations)
     gap = disagreement(explanations)
@@ -243,10 +258,12 @@ def row(explanations: Explanations) -> dict[str, Any]:
 
 
 def to_shap(explanation: Explanation) -> Any:
-    """Convert to a one-row `shap.Explanation`, which `shap.plots.text`, `.bar` and `.waterfall` draw.
+    """Convert to a one-row `shap.Explanation`, which `shap.plots.text`, `.bar` and `.waterfall`
+    draw.
 
-    A text has one entry per token, in order and with the punctuation after it, so that `shap.plots.text` shows
-    the text as it was given. A word's score is shared equally among its occurrences, which keeps the sums.
+    A text has one entry per token, in order and with the punctuation after it, so that
+    `shap.plots.text` shows the text as it was given. A word's score is shared equally among its
+    occurrences, which keeps the sums.
     """
     shap = package("shap", "interop")
     starts, _, owners = zip(*explanation.occurrences, strict=True)
@@ -277,7 +294,9 @@ def many_to_shap(many: ManyExplanations) -> Any:
 
 
 def frame_of(explanations: Mapping[str, Explanation], evidence: Evidence) -> Any:
-    """Return a pandas DataFrame with one row per player and one column per explanation, named by its key."""
+    """Return a pandas DataFrame with one row per player and one column per explanation, named by
+    its key.
+    """
     pandas = package("pandas")
     columns: dict[str, Any] = {"player": [visible(name) for name in evidence.names]}
     for name, explanation in explanations.items():
@@ -293,7 +312,9 @@ def frame_of(explanations: Mapping[str, Explanation], evidence: Evidence) -> Any
 
 
 def frame_of_many(many: ManyExplanations) -> Any:
-    """Return a pandas DataFrame with one row per input and player; `input` is the number of the input."""
+    """Return a pandas DataFrame with one row per input and player; `input` is the number of the
+    input.
+    """
     pandas = package("pandas")
     frames = []
     for number, explanation in enumerate(many):
@@ -309,8 +330,8 @@ def frame_of_many(many: ManyExplanations) -> Any:
 def to_lime(explanation: Explanation) -> Any:
     """Convert to a lime `Explanation` in regression mode, on the scale that was explained.
 
-    `as_list`, `as_map`, `as_html` and `as_pyplot_figure` work; label 1 has the scores and label 0 their negatives, as
-    in lime's own regression explanations.
+    `as_list`, `as_map`, `as_html` and `as_pyplot_figure` work; label 1 has the scores and label 0
+    their negatives, as in lime's own regression explanations.
     """
     lime = package("lime.explanation", "interop")
     raw = "".join(
@@ -391,14 +412,16 @@ SHAPIQ_INDICES = {"shapley": ("SV", "SII", "STII", "FSII"), "banzhaf": ("BV", "B
 def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None) -> Any:
     """Convert to a `shapiq.InteractionValues` of the players.
 
-    The explanation has Shapley ("SV" in shapiq) or Banzhaf ("BV") values; the order 2 adds the exact interactions of
-    all pairs by an index: "SII" (the default), "STII" or "FSII" of a Shapley explanation, "BII" (the default) or "FBII"
-    of a Banzhaf one. The values of single players are those of the index (`game/interactions.py`).
+    The explanation has Shapley ("SV" in shapiq) or Banzhaf ("BV") values; the order 2 adds the
+    exact interactions of all pairs by an index: "SII" (the default), "STII" or "FSII" of a Shapley
+    explanation, "BII" (the default) or "FBII" of a Banzhaf one. The values of single players are
+    those of the index (`game/interactions.py`).
     """
     known = SHAPIQ_INDICES.get(explanation.method)
     if known is None:
         raise ValueError(
-            f"explanation: expected 'shapley' or 'banzhaf', as in shapiq, got {explanation.method!r}"
+            "explanation: expected 'shapley' or 'banzhaf', as in shapiq, got "
+            f"{explanation.method!r}"
         )
     if order not in (1, 2):
         raise ValueError(f"order: expected 1 or 2, got {order}")

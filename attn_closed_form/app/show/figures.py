@@ -1,13 +1,14 @@
 """The data of every figure, computed once from the result of `explain`; the views only draw them.
 
-A figure is a named tuple; `plain` turns it into lists and dicts for JSON. Places are unit coordinates: x from 0 at the
-left to 1 at the right, y from 0 at the bottom to 1 at the top. Names of players are safe to show on one line
-(`sanitize.visible`); the pieces of a text are unescaped, and each view escapes them. Maps of bags are in
-`maps.py`.
+A figure is a named tuple; `plain` turns it into lists and dicts for JSON. Places are unit
+coordinates: x from 0 at the left to 1 at the right, y from 0 at the bottom to 1 at the top. Names
+of players are safe to show on one line (`sanitize.visible`); the pieces of a text are unescaped,
+and each view escapes them. Maps of bags are in `maps.py`.
 
-All views share one color scale. Vermilion raises the prediction and blue lowers it, as in shap and lime; gray has no
-sign. The two are from Okabe and Ito's palette and differ for every common kind of color blindness. Strengths are
-divided into five levels, so that players can also be marked without any color: +, ++, +++, ++++.
+All views share one color scale. Vermilion raises the prediction and blue lowers it, as in shap and
+lime; gray has no sign. The two are from Okabe and Ito's palette and differ for every common kind of
+color blindness. Strengths are divided into five levels, so that players can also be marked without
+any color: +, ++, +++, ++++.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from ..explanations.methods import FAMILIES, METHODS, Family
 from ..models.scale import LOGIT, percent
 from .sanitize import elide, visible
 
-# Red, green and blue at full strength: vermilion and blue of Okabe and Ito's palette (2008), and a gray.
+# Red, green and blue at full strength: vermilion and blue of Okabe and Ito's palette (2008), and a
+# gray.
 FOR = (213, 94, 0)
 AGAINST = (0, 114, 178)  # blue
 UNSIGNED = (110, 110, 110)  # gray
-# Tuning: a strength at or above LEVELS[i] has level i + 1. A word below 1/8 of the strongest word is not colored.
+# Tuning: a strength at or above LEVELS[i] has level i + 1. A word below 1/8 of the strongest word
+# is not colored.
 LEVELS = (0.125, 0.3, 0.5, 0.75)
 # The rounding of a running sum of a few probabilities, with a wide margin, which no picture shows.
 ROOM = 1e-9
@@ -58,7 +61,8 @@ class AxisRange(NamedTuple):
 
     @classmethod
     def around(cls, values: ArrayLike, margin: float = 0.0) -> AxisRange:
-        """Return a scale that contains the values, with a margin on both sides as a share of its length.
+        """Return a scale that contains the values, with a margin on both sides as a share of its
+        length.
 
         >>> AxisRange.around([-1.0, 7.0]).ticks
         ((0.125, 0.0), (0.375, 2.0), (0.625, 4.0), (0.875, 6.0))
@@ -88,7 +92,9 @@ class AxisRange(NamedTuple):
 
 
 def leader(explanations: Explanations, method: str | None = None) -> Explanation:
-    """Return the explanation that colors a text or a map: the given method, the headline, or the first signed one."""
+    """Return the explanation that colors a text or a map: the given method, the headline, or the
+    first signed one.
+    """
     if method is not None:
         if method not in explanations:
             raise ValueError(f"method: expected one of {', '.join(explanations)}, got {method!r}")
@@ -105,7 +111,9 @@ def names(evidence: Evidence) -> tuple[str, ...]:
 
 
 def notice(explained: Explanation | Explanations) -> str:
-    """Return a sentence to show instead of the explanation if no word is in the vocabulary, otherwise ""."""
+    """Return a sentence to show instead of the explanation if no word is in the vocabulary,
+    otherwise "".
+    """
     units = explained.evidence.units
     if units.unknown is None:
         return ""
@@ -123,7 +131,8 @@ def notice(explained: Explanation | Explanations) -> str:
     else:
         means = "what it means"
     return (
-        f"{none} in the vocabulary of the model. The prediction does not depend on {means}, so there is nothing to "
+        f"{none} in the vocabulary of the model. The prediction does not depend on {means}, so "
+        "there is nothing to "
         "explain."
     )
 
@@ -144,7 +153,8 @@ def sampling(e: Explanation) -> str:
 
 
 def verdict(explanations: Explanations) -> str:
-    """State the most probable class, its probability, and the explained output if it is another one.
+    """State the most probable class, its probability, and the explained output if it is another
+    one.
 
     >>> from attn_closed_form import load_demo_model
     >>> model = load_demo_model()
@@ -166,7 +176,9 @@ def verdict(explanations: Explanations) -> str:
 
 
 def explained_number(explanations: Explanations) -> str:
-    """State the explained output and its value if that is not the probability of the most probable class."""
+    """State the explained output and its value if that is not the probability of the most probable
+    class.
+    """
     chances = explanations.probabilities or {}
     output = explanations.output
     scale = explanations.scale
@@ -202,10 +214,11 @@ def headline(explanations: Explanations, thing: str = "This text") -> str:
 class Bar(NamedTuple):
     """A bar from `start` to `end`: the probability of a class, or one step of a waterfall.
 
-    `kind` is "share" for a probability, "for" or "against" for a step up or down, and "end" for the two ends of a
-    waterfall. `left` and `right` are unit coordinates, `text` is the number to write, such as "94.2%" or "+23.1
-    points", and `members` is the number of classes or players that share the bar (0 for the two ends). `error` is the
-    standard error of a sampled step in unit coordinates, and otherwise 0.
+    `kind` is "share" for a probability, "for" or "against" for a step up or down, and "end" for the
+    two ends of a waterfall. `left` and `right` are unit coordinates, `text` is the number to write,
+    such as "94.2%" or "+23.1 points", and `members` is the number of classes or players that share
+    the bar (0 for the two ends). `error` is the standard error of a sampled step in unit
+    coordinates, and otherwise 0.
     """
 
     label: str
@@ -220,7 +233,10 @@ class Bar(NamedTuple):
 
 
 def class_bars(explanations: Explanations) -> tuple[Bar, ...]:
-    """Return the classes, most probable first; those beyond `MOST_CLASSES` share a bar. A single output has no bars."""
+    """Return the classes, most probable first; those beyond `MOST_CLASSES` share a bar.
+
+    A single output has no bars.
+    """
     ranked = sorted((explanations.probabilities or {}).items(), key=lambda item: -item[1])
     shown = [(visible(name), chance, 1) for name, chance in ranked[:MOST_CLASSES]]
     others = [chance for _, chance in ranked[MOST_CLASSES:]]
@@ -249,11 +265,12 @@ class Step(NamedTuple):
 
 
 def waterfall(e: Explanation, top: int = 10) -> Waterfall:
-    """Return bars from the baseline (every player absent) to the prediction, for scores that add up to it.
+    """Return bars from the baseline (every player absent) to the prediction, for scores that add up
+    to it.
 
-    The `top` players have separate bars; ten fit on a phone. The others share two: those that raise the prediction, and
-    those that lower it. The strongest comes first, except that no probability passes 0% or 100% on the way if another
-    order avoids it.
+    The `top` players have separate bars; ten fit on a phone. The others share two: those that raise
+    the prediction, and those that lower it. The strongest comes first, except that no probability
+    passes 0% or 100% on the way if another order avoids it.
 
     >>> from attn_closed_form import load_demo_model
     >>> e = load_demo_model().explain("A fine film", "shapley")["shapley"]
@@ -265,7 +282,8 @@ def waterfall(e: Explanation, top: int = 10) -> Waterfall:
         steps = ordered_within(e.base_value, steps, 0.0, 1.0)
     ends = e.base_value + np.cumsum([step.change for step in steps])
     if e.of_fit and e.evidence.fit is not None and e.evidence.fit.at_text:
-        # The difference between a fitted game and the model has a separate bar, so the players end before it.
+        # The difference between a fitted game and the model has a separate bar, so the players end
+        # before it.
         steps.append(Step("what the fit misses", e.evidence.fit.at_text, 1))
         ends = np.append(ends, e.prediction)
     starts = np.append(e.base_value, ends[:-1])
@@ -319,11 +337,13 @@ def _steps(e: Explanation, top: int) -> list[Step]:
 def ordered_within(start: float, steps: Sequence[Step], low: float, high: float) -> list[Step]:
     """Order steps such that their running sum stays between low and high, if any order does.
 
-    The first step that allows it comes first, and so on. If no order does, each next step passes an end by the least.
+    The first step that allows it comes first, and so on. If no order does, each next step passes an
+    end by the least.
     """
     numbers = range(len(steps))
     changes = [step.change for step in steps]
-    # The running sum depends only on the set of steps that were taken, so a set that fails is tried only once.
+    # The running sum depends only on the set of steps that were taken, so a set that fails is tried
+    # only once.
     failed: set[frozenset[int]] = set()
 
     def search(taken: list[int], at: float) -> list[int] | None:
@@ -355,7 +375,9 @@ def ordered_within(start: float, steps: Sequence[Step], low: float, high: float)
 
 
 def _axis(e: Explanation, values: Sequence[float], errors: Sequence[float]) -> AxisRange:
-    """Return the scale of a waterfall: 0% to 100% for probabilities, otherwise what the bars need."""
+    """Return the scale of a waterfall: 0% to 100% for probabilities, otherwise what the bars
+    need.
+    """
     if e.scale.in_percent:
         return AxisRange.around([0.0, 1.0, *values])
     margin = max(errors, default=0.0)
@@ -376,11 +398,12 @@ class TextPiece(NamedTuple):
 
 
 class ColoredText(NamedTuple):
-    """A text with its words colored by one method: the pieces up to the last word that the model reads, and the rest.
+    """A text with its words colored by one method: the pieces up to the last word that the model
+    reads, and the rest.
 
-    `unseen` counts the words that the model does not read. Each player has a level from -4 (strongly against) to 4
-    (strongly for), or from 0 to 4 without a sign; a text without a known word has no colors. An `unknown` player is
-    outside the vocabulary.
+    `unseen` counts the words that the model does not read. Each player has a level from -4
+    (strongly against) to 4 (strongly for), or from 0 to 4 without a sign; a text without a known
+    word has no colors. An `unknown` player is outside the vocabulary.
     """
 
     pieces: tuple[TextPiece, ...]
@@ -419,7 +442,9 @@ def colored_text(e: Explanation) -> ColoredText:
 
 
 class MethodRow(NamedTuple):
-    """Methods that give every player the same color: their names, titles, summaries, and levels as in `ColoredText`."""
+    """Methods that give every player the same color: their names, titles, summaries, and levels as
+    in `ColoredText`.
+    """
 
     methods: tuple[str, ...]
     title: str
@@ -437,7 +462,9 @@ class MethodFamily(NamedTuple):
 
 
 def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
-    """Return the explanations by family; methods with the same level for every player share a row."""
+    """Return the explanations by family; methods with the same level for every player share a
+    row.
+    """
     families = []
     surrogate = explanations.evidence.model.surrogate
     strengths = np.array([e.strength for e in explanations.values()])
@@ -481,7 +508,9 @@ def strongest_players(explanations: Explanations, top: int = MOST_ROWS) -> tuple
 
 
 class PlacedLabel(NamedTuple):
-    """The label of a player, in unit coordinates; `anchor` is the end of the text that is at (x, y)."""
+    """The label of a player, in unit coordinates; `anchor` is the end of the text that is at (x,
+    y).
+    """
 
     player: int
     text: str
@@ -491,10 +520,11 @@ class PlacedLabel(NamedTuple):
 
 
 class SlalomPlane(NamedTuple):
-    """Each player at (importance, value), as in Figure 5 of Leemann et al. 2025; the decisive players are labeled.
+    """Each player at (importance, value), as in Figure 5 of Leemann et al. 2025; the decisive
+    players are labeled.
 
-    `x` and `y` are the positions of the players in unit coordinates, `across` and `up` their scales, and `zero`
-    is the height of the value 0.
+    `x` and `y` are the positions of the players in unit coordinates, `across` and `up` their
+    scales, and `zero` is the height of the value 0.
     """
 
     x: tuple[float, ...]
@@ -505,7 +535,8 @@ class SlalomPlane(NamedTuple):
     labels: tuple[PlacedLabel, ...]
 
 
-# The methods that the SLALOM plane shows: height, position from left to right, and choice of the labels.
+# The methods that the SLALOM plane shows: height, position from left to right, and choice of the
+# labels.
 SLALOM = ("slalom-value", "slalom-importance", "slalom-linear")
 
 
@@ -531,18 +562,22 @@ DRAWN = ("flip-order", "shapley", "leave-one-out", "alpha-mean")
 PLANE = np.array([428.0, 298.0])
 # The radius of a point, in dots.
 DOT = 4.0
-# The width of a letter of 12 dots, measured on DejaVu Sans, the widest of the fonts of the style sheet.
+# The width of a letter of 12 dots, measured on DejaVu Sans, the widest of the fonts of the style
+# sheet.
 LETTER = 7.2
 # The height of a line of labels.
 LINE = 13.0
-# Tuning: the positions of a label next to its point, in order of preference: right, left, above, below.
+# Tuning: the positions of a label next to its point, in order of preference: right, left, above,
+# below.
 OFFSETS = np.array([(7, -4), (-7, -4), (7, 7), (7, -14), (-7, 7), (-7, -14)])
 # Shares of a label's width and height to the left of and below its anchor.
 SHARES = np.column_stack([OFFSETS[:, 0] < 0, np.full(6, 0.25)])
 
 
 def _placed(places: Array, order: Ids, texts: Sequence[str], most: int) -> tuple[PlacedLabel, ...]:
-    """Place at most `most` labels in this order, each where it covers no other label and no point."""
+    """Place at most `most` labels in this order, each where it covers no other label and no
+    point.
+    """
     dots = places * PLANE
     sizes = np.array([(LETTER * len(text), LINE) for text in texts])[:, None]
     written = dots[order, None] + OFFSETS  # (labels, offsets, 2)
@@ -592,7 +627,9 @@ def _mark(value: float, largest: float) -> dict[str, Any]:
 
 
 def share_of_best(share: float, heads: int) -> str:
-    """Format the share of the best possible order; with several heads only a bound on the best is known."""
+    """Format the share of the best possible order; with several heads only a bound on the best is
+    known.
+    """
     if math.isnan(share):
         return "–"
     if heads > 1:
@@ -611,10 +648,12 @@ def removal_curves(explanations: Explanations) -> dict[str, RemovalCurves]:
 
 
 def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:
-    """Compare the prediction without some players with the forecast of each method, minus the sum of their scores.
+    """Compare the prediction without some players with the forecast of each method, minus the sum
+    of their scores.
 
-    A forecast is on the scale of the method's scores. `did` is the actual change, `error` the difference, `bar` the bar
-    of the forecast and `mark` the place of the actual change; bars of one scale are comparable.
+    A forecast is on the scale of the method's scores. `did` is the actual change, `error` the
+    difference, `bar` the bar of the forecast and `mark` the place of the actual change; bars of one
+    scale are comparable.
 
     >>> from attn_closed_form import load_demo_model
     >>> without = removal(load_demo_model().explain("A fine film", ["shapley", "loo"]), [1])
@@ -663,7 +702,9 @@ def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:
 def partners(
     evidence: Evidence, player: int, row: ArrayLike, top: int = 10
 ) -> list[dict[str, Any]]:
-    """Return the strongest entries of a player's `row` (d,) of the interaction matrix, without the player itself."""
+    """Return the strongest entries of a player's `row` (d,) of the interaction matrix, without the
+    player itself.
+    """
     values = np.asarray(row, dtype=np.float64).tolist()
     shown = names(evidence)
     order = sorted((j for j in range(len(values)) if j != player), key=lambda j: -abs(values[j]))[
@@ -677,7 +718,9 @@ def partners(
 
 
 def figures_of(explanations: Explanations) -> dict[str, Any]:
-    """Return the data of the figures of one text, ready for `json.dumps`, which the page draws at every keystroke."""
+    """Return the data of the figures of one text, ready for `json.dumps`, which the page draws at
+    every keystroke.
+    """
     if explanations:
         lead = leader(explanations)
     else:

@@ -1,11 +1,13 @@
-"""Reports as one self-contained HTML file that is small, escaped, color-blind safe and readable on a phone.
+"""Reports as one self-contained HTML file that is small, escaped, color-blind safe and readable on
+a phone.
 
-`report` puts the answer first: the prediction, the text colored by the exact Shapley values, how the words add up, and
-the certified reasons (`text_report.py`). A bag gets its signed map next to the attention, the strongest instances, and
-the differences between the two (`bag_report.py`). `notebook` returns the HTML of a notebook cell.
+`report` puts the answer first: the prediction, the text colored by the exact Shapley values, how
+the words add up, and the certified reasons (`text_report.py`). A bag gets its signed map next to
+the attention, the strongest instances, and the differences between the two (`bag_report.py`).
+`notebook` returns the HTML of a notebook cell.
 
-Figures are inline SVG, drawn from `figures.py`, and maps are PNG data inside the page (`page.py`). Words against the
-prediction are also underlined, so that a gray print shows the sign.
+Figures are inline SVG, drawn from `figures.py`, and maps are PNG data inside the page (`page.py`).
+Words against the prediction are also underlined, so that a gray print shows the sign.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from .text_report import (
 
 
 def notebook(explanations: Explanations) -> str:
-    """Return the HTML of a notebook cell: the answer and the words colored by each method, or the maps of a bag.
+    """Return the HTML of a notebook cell: the answer and the words colored by each method, or the
+    maps of a bag.
 
     >>> from attn_closed_form import load_demo_model
     >>> page = notebook(load_demo_model().explain("<b>fine</b>", "shapley"))

@@ -1,9 +1,9 @@
 """Maps of a bag: scores per tile and per player, attention, tile positions, and pictures.
 
-Tiles are drawn as tiles. Nothing is smoothed or ranked: a color is linear in the score, zero is in the middle of the
-signed scale, and scores beyond the ends of the scale have the color of the end. If tiles overlap, a cell shows the
-mean of the tiles that cover it. A slide of 80,000 tiles takes a few milliseconds, because tiles become cells of one
-array. Only NumPy is needed.
+Tiles are drawn as tiles. Nothing is smoothed or ranked: a color is linear in the score, zero is in
+the middle of the signed scale, and scores beyond the ends of the scale have the color of the end.
+If tiles overlap, a cell shows the mean of the tiles that cover it. A slide of 80,000 tiles takes a
+few milliseconds, because tiles become cells of one array. Only NumPy is needed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ ZERO = (236, 236, 236)
 FAINT = (128, 128, 128)
 # Tuning: the opacity of its tiles.
 FAINTEST = 0.12
-# Tuning: the scale ends at this quantile of the magnitudes, so that one extreme tile does not wash out all the others.
+# Tuning: the scale ends at this quantile of the magnitudes, so that one extreme tile does not wash
+# out all the others.
 QUANTILE = 0.995
 # Tuning: the number of cells along the longer side of a picture if tiles are not on a grid.
 MOST_CELLS = 2000
@@ -40,15 +41,18 @@ Pixels = NDArray[np.uint8]
 
 
 class Place(NamedTuple):
-    """Positions of tiles: `coords` (n, 2) of their upper left corners, and the side of a tile in the same unit."""
+    """Positions of tiles: `coords` (n, 2) of their upper left corners, and the side of a tile in
+    the same unit.
+    """
 
     coords: Array
     patch_size: float
 
 
 class Disagreement(NamedTuple):
-    """Differences between attention and signed scores: Spearman's correlation with the scores and with their magnitudes
-    (NaN if one of them is constant), and the share of the attention on players with negative scores.
+    """Differences between attention and signed scores: Spearman's correlation with the scores and
+    with their magnitudes (NaN if one of them is constant), and the share of the attention on
+    players with negative scores.
     """
 
     correlation: float
@@ -67,14 +71,17 @@ def place(explanations: Explanations) -> Place:
     if side is None:
         if len(units.coords) > 1 and np.ptp(units.coords):
             raise ValueError(
-                "patch_size: expected the side of a tile among the attributes of the bag; it is missing"
+                "patch_size: expected the side of a tile among the attributes of the bag; it is "
+                "missing"
             )
         side = 1.0
     return Place(np.asarray(units.coords, dtype=np.float64), float(side))
 
 
 def slide_size(explanations: Explanations) -> tuple[float, float]:
-    """Return the width and height of the slide from the attributes of its bag, or those of the area of the tiles."""
+    """Return the width and height of the slide from the attributes of its bag, or those of the area
+    of the tiles.
+    """
     attrs = explanations.evidence.units.attrs
     where = place(explanations)
     if {"level0_width", "level0_height"} <= set(attrs):
@@ -89,7 +96,9 @@ def tile_scores(explanation: Explanation) -> Array:
 
 
 def attention(explanations: Explanations) -> Array | None:
-    """Return the (n,) attention of the tiles (the mean over the heads of the output), or None if there is none."""
+    """Return the (n,) attention of the tiles (the mean over the heads of the output), or None if
+    there is none.
+    """
     scores = explanations.evidence.inside(ATTENTION)
     if scores is None:
         return None
@@ -107,7 +116,9 @@ def player_attention(explanations: Explanations) -> Array | None:
 
 
 def disagreement(explanations: Explanations) -> Disagreement | None:
-    """Return how attention differs from the leading scores, or None if the model has no attention."""
+    """Return how attention differs from the leading scores, or None if the model has no
+    attention.
+    """
     weight = player_attention(explanations)
     scores = leader(explanations).scores
     if weight is None:
@@ -120,7 +131,9 @@ def disagreement(explanations: Explanations) -> Disagreement | None:
 
 
 def strongest(scores: Array, k: int) -> tuple[Ids, Ids]:
-    """Return the k players with the largest positive scores, and the k with the smallest negative ones, in order."""
+    """Return the k players with the largest positive scores, and the k with the smallest negative
+    ones, in order.
+    """
     order = np.argsort(-scores, kind="stable")
     top = order[:k]
     bottom = order[::-1][:k]
@@ -128,7 +141,9 @@ def strongest(scores: Array, k: int) -> tuple[Ids, Ids]:
 
 
 def columns(explanations: Explanations) -> dict[str, Any]:
-    """Return the table of a bag by column: name, position, number of tiles, attention and scores of each player."""
+    """Return the table of a bag by column: name, position, number of tiles, attention and scores of
+    each player.
+    """
     evidence = explanations.evidence
     table: dict[str, Any] = {"player": np.array(evidence.labels, dtype=np.str_)}
     if evidence.units.coords is not None:
@@ -183,7 +198,9 @@ def player_table(
 
 
 def bag_sentence(explanations: Explanations) -> str:
-    """State the value of the output and, if the leading scores add up to it, the contributions of the instances."""
+    """State the value of the output and, if the leading scores add up to it, the contributions of
+    the instances.
+    """
     e = leader(explanations)
     evidence = explanations.evidence
     what = e.scale.of_output(e.output)
@@ -195,7 +212,8 @@ def bag_sentence(explanations: Explanations) -> str:
     down = e.scores[e.scores < 0]
     change = e.scale.change
     return (
-        f"{got}: {empty} for the empty bag, {change(up.sum())} from the {up.size:,} {evidence.target.players} that "
+        f"{got}: {empty} for the empty bag, {change(up.sum())} from the {up.size:,} "
+        f"{evidence.target.players} that "
         f"support it and {change(down.sum())} from the {down.size:,} that oppose it."
     )
 
@@ -207,14 +225,17 @@ def bag_name(explanations: Explanations, default: str = "bag") -> str:
 
 
 class Raster(NamedTuple):
-    """Cells of a picture: `cells` (rows, columns), NaN where there is no tile; `box` left, top, right, bottom."""
+    """Cells of a picture: `cells` (rows, columns), NaN where there is no tile; `box` left, top,
+    right, bottom.
+    """
 
     cells: Array
     box: tuple[float, float, float, float]
 
 
 def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster:
-    """Convert scores (n,) of tiles with upper left corners `coords` (n, 2) and side `patch_size` to a grid of cells.
+    """Convert scores (n,) of tiles with upper left corners `coords` (n, 2) and side `patch_size` to
+    a grid of cells.
 
     Tiles on a grid with the spacing of a tile have one cell each; other tiles have several.
     """
@@ -224,14 +245,16 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
     origin = corners.min(axis=0)
     extent = np.ptp(corners, axis=0) + patch_size
     steps = (corners - origin) / patch_size
-    # The number of cells along a tile's side places it to an eighth of its size, unless there would be too many cells.
+    # The number of cells along a tile's side places it to an eighth of its size, unless there would
+    # be too many cells.
     on_grid = np.abs(steps - np.rint(steps)).max() < 1e-3
     if on_grid:
         per_tile = 1
     else:
         per_tile = int(np.clip(MOST_CELLS * patch_size // extent.max(), 2, 8))
     cell = patch_size / per_tile
-    # Tiles far smaller than the slide share cells; the picture stays below MOST_CELLS squared either way.
+    # Tiles far smaller than the slide share cells; the picture stays below MOST_CELLS squared
+    # either way.
     cell = max(cell, float(extent.max()) / (2 * MOST_CELLS))
     columns, rows = np.maximum(np.ceil(extent / cell - 1e-6).astype(int), 1)
     first = np.rint((corners - origin) / cell).astype(int)
@@ -251,7 +274,9 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
 
 
 def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
-    """Return the end of the color scale, a quantile of the nonzero magnitudes, or 1 if all are zero."""
+    """Return the end of the color scale, a quantile of the nonzero magnitudes, or 1 if all are
+    zero.
+    """
     size = np.abs(np.asarray(scores, dtype=np.float64))
     size = size[size > 0]
     if size.size:
@@ -264,7 +289,9 @@ def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
 
 
 def shades(signed: bool) -> tuple[tuple[int, int, int], ...]:
-    """Return the colors along a scale, from negative through zero to positive, or from zero if there is no sign."""
+    """Return the colors along a scale, from negative through zero to positive, or from zero if
+    there is no sign.
+    """
     if signed:
         return (AGAINST, ZERO, FOR)
     return (ZERO, UNSIGNED)
@@ -297,7 +324,9 @@ def png(pixels: Pixels) -> bytes:
 
 
 class HeatMap(NamedTuple):
-    """The map of one output or of the attention: cells, scale, and the score at which the colors end or were `cut`."""
+    """The map of one output or of the attention: cells, scale, and the score at which the colors
+    end or were `cut`.
+    """
 
     title: str
     raster: Raster
@@ -307,7 +336,9 @@ class HeatMap(NamedTuple):
     scale: ExplainedScale = LOGIT
 
     def over_page(self) -> Pixels:
-        """Return the (rows, columns, 4) map for any page; opacity is linear in the score, and zero is faint gray."""
+        """Return the (rows, columns, 4) map for any page; opacity is linear in the score, and zero
+        is faint gray.
+        """
         cells = self.raster.cells
         strength = np.clip(np.abs(np.nan_to_num(cells)) / self.end, 0.0, 1.0)
         picture = colors(np.sign(np.nan_to_num(cells)), 1.0, self.signed)
@@ -325,7 +356,9 @@ class HeatMap(NamedTuple):
 
 
 def heat_maps(several: Sequence[Explanations], method: str | None = None) -> list[HeatMap]:
-    """Return one map per explained output of a bag, all on one scale, and one of the attention if there is any."""
+    """Return one map per explained output of a bag, all on one scale, and one of the attention if
+    there is any.
+    """
     where = place(several[0])
     leaders = [leader(explanations, method) for explanations in several]
     scores = [tile_scores(e) for e in leaders]

@@ -1,7 +1,8 @@
-"""The parts that every page is made of: the stylesheet, the frame of a page, tables, bars and pictures.
+"""The parts that every page is made of: the stylesheet, the frame of a page, tables, bars and
+pictures.
 
-A page needs no font, file, library or network. Style and script are files in `static/`. Colors are laid over the page
-with opacity, so the same rules work on light and dark pages.
+A page needs no font, file, library or network. Style and script are files in `static/`. Colors are
+laid over the page with opacity, so the same rules work on light and dark pages.
 """
 
 from __future__ import annotations
@@ -96,7 +97,9 @@ def _with_chips(escaped: str) -> str:
 
 
 def table_of(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:
-    """Return a table of numbers whose first column names the rows, or "None." if there are no rows."""
+    """Return a table of numbers whose first column names the rows, or "None." if there are no
+    rows.
+    """
     names_of_columns = "".join(f"<th scope=col>{escape(name)}</th>" for name in head)
     body = "".join(
         f"<tr><th scope=row>{escape(name, LONGEST_ROW_NAME)}</th>"
@@ -127,7 +130,8 @@ def bars_of(bars: Sequence[Bar], axis: str = "") -> str:
                 tip = bar.right
             drawn += _track("error", max(tip - bar.error, 0.0), min(tip + bar.error, 1.0))
         rows.append(
-            f"<span{end} dir=auto>{escape(bar.label, LONGEST_LABEL)}</span><span{end}>{prose(bar.text)}</span>"
+            f"<span{end} "
+            f"dir=auto>{escape(bar.label, LONGEST_LABEL)}</span><span{end}>{prose(bar.text)}</span>"
             f"<div class=track>{drawn}</div>"
         )
     return f'<div class="bars" style="--zero:{100 * bars[0].left:.1f}%">{"".join(rows)}{axis}</div>'

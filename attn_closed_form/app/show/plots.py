@@ -1,7 +1,9 @@
-"""Figures with matplotlib (extra `plots`) of the results of `explain`; each function draws into Axes.
+"""Figures with matplotlib (extra `plots`) of the results of `explain`; each function draws into
+Axes.
 
-`plot_table` is Figure 1 of Lopardo et al. 2024. The figures of one text for papers are in `text_figures.py`. Titles say
-what is shown, so that no figure needs a legend. No function touches pyplot or changes matplotlib's settings.
+`plot_table` is Figure 1 of Lopardo et al. 2024. The figures of one text for papers are in
+`text_figures.py`. Titles say what is shown, so that no figure needs a legend. No function touches
+pyplot or changes matplotlib's settings.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ DOTS = 600
 
 
 def plot_table(explanations: Explanations, ax: Any) -> None:
-    """Draw all methods with one row per method and one column per player (the strongest if space is short)."""
+    """Draw all methods with one row per method and one column per player (the strongest if space is
+    short).
+    """
     rows = list(explanations.values())
     labels = figures.names(explanations.evidence)
     fit = explanations.fit
@@ -80,7 +84,8 @@ def plot_table(explanations: Explanations, ax: Any) -> None:
     output = visible(explanations.output)
     title = [
         figures.headline(explanations),
-        f"Orange raises {output}, blue lowers it, gray has no sign. Each row is scaled to its strongest value.",
+        f"Orange raises {output}, blue lowers it, gray has no sign. Each row is scaled to its "
+        "strongest value.",
     ]
     if room < len(labels):
         title.append(f"The {room} strongest of {len(labels)} {things}.")
@@ -97,7 +102,9 @@ def _titled(e: Explanation, explanations: Explanations) -> str:
 
 
 def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> None:
-    """Draw the exact Shapley interactions of the `top` strongest players in text order, without the diagonal."""
+    """Draw the exact Shapley interactions of the `top` strongest players in text order, without the
+    diagonal.
+    """
     e = explanations["shapley"]
     order = np.sort(np.argsort(-np.abs(e.scores), kind="stable")[:top])
     pairs = e.scale.unit["factor"] * e.interactions()[np.ix_(order, order)]
@@ -118,8 +125,8 @@ def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> Non
 def plot_lime(explanations: Explanations, ax: Any, runs: int = 50, top: int = 40) -> None:
     """Draw the errors of `runs` runs of sampled LIME (5000 samples) around its exact limit.
 
-    There is one dot per run and player, for the `top` players with the largest coefficients. `explanations` must have
-    the method "lime".
+    There is one dot per run and player, for the `top` players with the largest coefficients.
+    `explanations` must have the method "lime".
     """
     exact = explanations["lime"]
     evidence = explanations.evidence
@@ -137,13 +144,16 @@ def plot_lime(explanations: Explanations, ax: Any, runs: int = 50, top: int = 40
     changed = int((strongest != order[:5]).any(axis=1).sum())
     title = (
         f"{runs} runs of sampled LIME (dots) around its exact limit (line). "
-        f"In {changed or 'none'} of them, the five strongest {evidence.target.players} are others, or in another order."
+        f"In {changed or 'none'} of them, the five strongest {evidence.target.players} are others, "
+        "or in another order."
     )
     ax.set_title(title, fontsize=8, loc="left", wrap=True)
 
 
 class Plot(NamedTuple):
-    """A plot: its function, the methods that it needs, its width in inches, and its height or a function for its size."""
+    """A plot: its function, the methods that it needs, its width in inches, and its height or a
+    function for its size.
+    """
 
     draw: Callable[[Explanations, Any], None]
     methods: tuple[str, ...]
@@ -160,8 +170,8 @@ class Plot(NamedTuple):
 def plot_removal(explanations: Explanations, ax: Any) -> None:
     """Draw the prediction as players are removed, highest score first, above the certified minimum.
 
-    Each curve has its label at the line: the flip order, Shapley values, leave-one-out and attention, as far as they
-    were computed. The table of a report has the others.
+    Each curve has its label at the line: the flip order, Shapley values, leave-one-out and
+    attention, as far as they were computed. The table of a report has the others.
     """
     curves = figures.removal_curves(explanations)
     chosen = [method for method in figures.DRAWN if method in curves]
@@ -201,14 +211,17 @@ def plot_removal(explanations: Explanations, ax: Any) -> None:
         ylabel=what,
     )
     ax.set_title(
-        f"The prediction as {things} are removed. 100%: as good as the best order. Gray: no order gets there.",
+        f"The prediction as {things} are removed. 100%: as good as the best order. Gray: no order "
+        "gets there.",
         fontsize=8,
         loc="left",
     )
 
 
 def draw_effects(ax: Any, chart: EffectChart, title: str, label: str) -> None:
-    """Draw the effects of words as diverging bars with their 95% intervals, the first word on top."""
+    """Draw the effects of words as diverging bars with their 95% intervals, the first word on
+    top.
+    """
     places = np.arange(len(chart.bars))[::-1]
     colors = {"for": rgb(FOR), "against": rgb(AGAINST)}
     for place, bar in zip(places.tolist(), chart.bars, strict=True):
@@ -272,7 +285,9 @@ def plot_beeswarm(
     n: int = 15,
     by: str = "total",
 ) -> Any:
-    """Draw the score of each of the n strongest words in each input as a dot, one panel per output."""
+    """Draw the score of each of the n strongest words in each input as a dot, one panel per
+    output.
+    """
     figure, panels = _panels(many, n)
     for output, ax in panels.items():
         of_output = many.of_output(output)
@@ -314,7 +329,8 @@ BINS = 110
 
 
 def swarm(values: Array, bin_width: float, most: float) -> Array:
-    """Return an offset for each value, at most `most`, so that values in the same bin do not cover each other.
+    """Return an offset for each value, at most `most`, so that values in the same bin do not cover
+    each other.
 
     The first one of a bin is in the middle, the next ones are above and below it in turn.
 
@@ -367,13 +383,16 @@ FIGURES: dict[str, Plot] = {
 def make_figure(
     explanations: Explanations, figure: str = "table", path: str | os.PathLike[str] | None = None
 ) -> Any:
-    """Draw one of `FIGURES` as a matplotlib Figure without a display, and save it if `path` is given."""
+    """Draw one of `FIGURES` as a matplotlib Figure without a display, and save it if `path` is
+    given.
+    """
     if figure not in FIGURES:
         raise ValueError(f"figure: expected one of {', '.join(FIGURES)}; got {figure!r}")
     plot = FIGURES[figure]
     if missing := [name for name in plot.methods if name not in explanations]:
         raise ValueError(
-            f"figure: expected the method {missing[0]!r} among the explanations, got {', '.join(explanations)}"
+            f"figure: expected the method {missing[0]!r} among the explanations, got "
+            f"{', '.join(explanations)}"
         )
     canvas = new_figure(plot.size(explanations))
     plot.draw(explanations, canvas.subplots())
@@ -381,7 +400,9 @@ def make_figure(
 
 
 def save_figure(explanations: Explanations, figure: str, path: str | os.PathLike[str]) -> Path:
-    """Save a figure atomically (as PNG if `path` has no suffix), and return the path of the file."""
+    """Save a figure atomically (as PNG if `path` has no suffix), and return the path of the
+    file.
+    """
     if Path(path).suffix:
         target = Path(path)
     else:
@@ -398,17 +419,20 @@ def heat_map(
     thumbnail: Any = None,
     dpi: int = 150,
 ) -> Any:
-    """Draw a map of the tiles that support or oppose an output; all panels of scores share one scale.
+    """Draw a map of the tiles that support or oppose an output; all panels of scores share one
+    scale.
 
     Parameters
     ----------
-    explanations : the result of `explain` for a bag with coordinates, or several results for one map per output, such
-        as `list(explain_outputs(model, bag).values())`
+    explanations : the result of `explain` for a bag with coordinates, or several results for one
+        map per output, such as `list(explain_outputs(model, bag).values())`
     path : file to save the figure to (.png, .svg, .pdf, ...), or None
-    method : the method whose scores are drawn; by default Shapley values, or the first signed method
-    thumbnail : picture of the whole slide to draw underneath: an array (rows, columns[, 3 or 4]) or the path of an
-        image. The default is the attribute `thumbnail` of the bag, which reports also show. Without level0_width and
-        level0_height among the attributes of the bag, it is assumed to end at the last tiles
+    method : the method whose scores are drawn; by default Shapley values, or the first signed
+        method
+    thumbnail : picture of the whole slide to draw underneath: an array (rows, columns[, 3 or 4]) or
+        the path of an image. The default is the attribute `thumbnail` of the bag, which reports
+        also show. Without level0_width and level0_height among the attributes of the bag, it is
+        assumed to end at the last tiles
     dpi : dots per inch of the saved file
 
     Returns
@@ -463,7 +487,8 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
         ax.imshow(image, extent=(0, width, height, 0), interpolation="antialiased", cmap="gray")
     pixels = figure.pixels()
     alpha = 1.0 if under is None else OVER_THUMBNAIL
-    # Cells keep sharp edges, unless they are smaller than a dot, which then shows the mean of its cells.
+    # Cells keep sharp edges, unless they are smaller than a dot, which then shows the mean of its
+    # cells.
     if max(pixels.shape[:2]) <= DOTS:
         how = "nearest"
     else:

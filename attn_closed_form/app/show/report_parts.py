@@ -1,4 +1,6 @@
-"""The parts of a report about any input: its answer, its classes, both scales, and what was explained and how."""
+"""The parts of a report about any input: its answer, its classes, both scales, and what was
+explained and how.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,22 @@ from .sanitize import escape, prose
 
 # Where the methods come from.
 REFERENCES = (
-    "Lopardo, Precioso, Garreau: Attention Meets Post-hoc Interpretability: A Mathematical Perspective, ICML 2024 "
+    "Lopardo, Precioso, Garreau: Attention Meets Post-hoc Interpretability: A Mathematical "
+    "Perspective, ICML 2024 "
     "(arXiv 2402.03485)",
-    "Leemann, Fastowski, Pfeiffer, Kasneci: Attention Mechanisms Don't Learn Additive Models, 2025 (arXiv 2405.13536)",
-    "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017 (arXiv 1703.01365)",
+    "Leemann, Fastowski, Pfeiffer, Kasneci: Attention Mechanisms Don't Learn Additive Models, 2025 "
+    "(arXiv 2405.13536)",
+    "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017 (arXiv "
+    "1703.01365)",
 )
 # What a reader of a report needs to know before its numbers.
 HOW_TO_READ = (
-    "Orange raises the named output and blue lowers it. A score is the mean change of the prediction over all orders in "
-    "which the parts of the input can be added, so the scores add up from the baseline to the prediction.",
-    "A score is not the change when that part alone is removed, and it does not say how the world works: it explains "
+    "Orange raises the named output and blue lowers it. A score is the mean change of the "
+    "prediction over all orders in "
+    "which the parts of the input can be added, so the scores add up from the baseline to the "
+    "prediction.",
+    "A score is not the change when that part alone is removed, and it does not say how the world "
+    "works: it explains "
     "this model on this input.",
 )
 
@@ -35,7 +43,9 @@ def headline_of(explanations: Explanations, thing: str = "This text") -> str:
 
 
 def facts_line(explanations: Explanations) -> str:
-    """State the model, the number of players, the method, its accuracy, the version and the date."""
+    """State the model, the number of players, the method, its accuracy, the version and the
+    date.
+    """
     evidence = explanations.evidence
     e = figures.leader(explanations)
     things = evidence.target.players
@@ -89,9 +99,11 @@ def facts(explanations: Explanations) -> str:
     things = target.players
     read = len(units.labels)
     lines = [
-        f"{explanations.explained} It is {level(evidence.prediction)}, and with all {things} absent "
+        f"{explanations.explained} It is {level(evidence.prediction)}, and with all {things} "
+        "absent "
         f"{level(evidence.absent_value)}.{logits}",
-        f"The model read {read:,} of {read + len(units.unseen):,} parts of the input, as {evidence.d:,} {things}. "
+        f"The model read {read:,} of {read + len(units.unseen):,} parts of the input, as "
+        f"{evidence.d:,} {things}. "
         f"Absent {things} are {absent}.",
     ]
     lines += filter(None, map(figures.sampling, explanations.values()))

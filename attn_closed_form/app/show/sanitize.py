@@ -1,7 +1,9 @@
-"""Show untrusted text literally, so that it cannot control a terminal or a page, or deceive a reader.
+"""Show untrusted text literally, so that it cannot control a terminal or a page, or deceive a
+reader.
 
-Control characters (an escape sequence could repaint the terminal), lone surrogates (no encoding has them) and
-bidirectional overrides (they make "abc" read "cba") are replaced by U+FFFD. Line breaks and tabs count as spaces.
+Control characters (an escape sequence could repaint the terminal), lone surrogates (no encoding has
+them) and bidirectional overrides (they make "abc" read "cba") are replaced by U+FFFD. Line breaks
+and tabs count as spaces.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ def script_json(data: Any) -> str:
 
 
 def width(text: str) -> int:
-    """Return the terminal columns of a text: two for a wide character, none for a combining mark."""
+    """Return the terminal columns of a text: two for a wide character, none for a combining
+    mark.
+    """
     if text.isascii():
         return len(text)
     marks = ("Mn", "Me", "Cf")  # these take no column

@@ -1,6 +1,7 @@
 """What is explained, and certified reasons, in plain English.
 
-`reasons/` computes sets of players with certified values and writes no prose; the sentences about them are here.
+`reasons/` computes sets of players with certified values and writes no prose; the sentences about
+them are here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from ..explanations.answers import CheckedSet, Reasons, Sides
 from ..explanations.evidence import Evidence
 from ..models.target import Target
 
-# Tuning: a sentence names at most this many players, about two lines of a report; all are in `players`.
+# Tuning: a sentence names at most this many players, about two lines of a report; all are in
+# `players`.
 MOST_NAMES = 12
 # Tuning: up to this many names begin the sentence; more follow it.
 FEW_NAMES = 5
@@ -85,13 +87,16 @@ def reason_sentence(
     if reason.minimal:
         return f"{text} {smaller}"
     return (
-        f"{text} At least {reason.lower_bound} {needed}; whether fewer than {reason.size} are enough is not "
+        f"{text} At least {reason.lower_bound} {needed}; whether fewer than {reason.size} are "
+        "enough is not "
         "known."
     )
 
 
 def reasons_sentences(reasons: Reasons) -> list[str]:
-    """Return the certified reasons of an explanation, one string each, with their values on the explained scale."""
+    """Return the certified reasons of an explanation, one string each, with their values on the
+    explained scale.
+    """
     scale = reasons.scale
     sufficient = reasons.sufficient
     contrastive = reasons.contrastive

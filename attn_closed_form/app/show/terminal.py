@@ -1,8 +1,10 @@
-"""Output for a terminal: the answer, one row per method in color or with marks, and the card of a model.
+"""Output for a terminal: the answer, one row per method in color or with marks, and the card of a
+model.
 
-With color, a word's background is vermilion (raises the prediction), blue (lowers it) or gray (no sign), stronger for
-stronger words. Without color, marks follow the word: + to ++++ for, - to ---- against, * to **** without sign. Both
-use one scale. Files may come from untrusted sources, so every text goes through `visible`.
+With color, a word's background is vermilion (raises the prediction), blue (lowers it) or gray (no
+sign), stronger for stronger words. Without color, marks follow the word: + to ++++ for, - to ----
+against, * to **** without sign. Both use one scale. Files may come from untrusted sources, so every
+text goes through `visible`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ NARROWEST = 36
 LONGEST_BAR = 40
 # A bar in color is made of blocks.
 BAR = "█"
-# The levels 1 to 4 among the 256 colors of a terminal, from light to strong; black text reads on each.
+# The levels 1 to 4 among the 256 colors of a terminal, from light to strong; black text reads on
+# each.
 TERMINAL = {
     "for": (223, 216, 209, 202),
     "against": (195, 153, 111, 75),
@@ -45,7 +48,9 @@ Printed = tuple[str, int]  # a word as it is printed, and the columns that it ta
 
 
 def use_color(stream: TextIO, choice: str = "auto") -> bool:
-    """Decide whether to color the output: "always", "never", or by NO_COLOR, FORCE_COLOR, TERM and `stream`."""
+    """Decide whether to color the output: "always", "never", or by NO_COLOR, FORCE_COLOR, TERM and
+    `stream`.
+    """
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):
@@ -56,7 +61,8 @@ def use_color(stream: TextIO, choice: str = "auto") -> bool:
 
 
 def answer(explanations: Explanations, columns: int = 80, color: bool = False) -> str:
-    r"""Format the answer: the prediction, the words behind it, how they add up, and the certified reasons.
+    r"""Format the answer: the prediction, the words behind it, how they add up, and the certified
+    reasons.
 
     >>> from attn_closed_form import load_demo_model
     >>> explanations = load_demo_model().explain("A fine film", "shapley")
@@ -136,7 +142,8 @@ def _waterfall(e: Explanation, columns: int, color: bool) -> str:
 
 
 def table(explanations: Explanations, columns: int = 80, color: bool = False) -> str:
-    r"""Format one row per method, by family, with a legend; methods with the same colors share a row.
+    r"""Format one row per method, by family, with a legend; methods with the same colors share a
+    row.
 
     >>> from attn_closed_form import ScoreTable
     >>> scores = {"label": ["x", "y"], "s": [0.0, 1.0], "v": [1.0, -2.0]}
@@ -331,7 +338,8 @@ MODEL_SIZES = {
 }
 # What the tokenizer reads, on the card of a model.
 TOKENS = (
-    "lower-case words with their accents, ratings such as 8/10, ! and ?, emoji, single characters of Chinese, Japanese "
+    "lower-case words with their accents, ratings such as 8/10, ! and ?, emoji, single characters "
+    "of Chinese, Japanese "
     "and Thai; other punctuation and HTML tags are not read"
 )
 # Tuning: the number of classes that a card lists, about a screen.
@@ -341,7 +349,8 @@ NAME_COLUMNS = 32
 
 
 def scores_table(scores: Mapping[str, Any]) -> str:
-    """Format accuracy, macro-F1 and one line per class, from the `scores` that the trainer stores in a model file.
+    """Format accuracy, macro-F1 and one line per class, from the `scores` that the trainer stores
+    in a model file.
 
     >>> line = {"precision": 0.5, "recall": 1.0, "f1": 2 / 3, "texts": 4}
     >>> print(scores_table({"accuracy": 0.75, "macro_f1": 2 / 3, "classes": {"ham": line}}))

@@ -1,7 +1,8 @@
 """Figures of one text for papers and slides: the colored text, the waterfall, and the sentences.
 
-They show the same data as the report (`figures.py`). Every title says what is shown and which color raises the output,
-so no figure needs a legend. Words against the output are also underlined, so that a gray print shows the sign.
+They show the same data as the report (`figures.py`). Every title says what is shown and which color
+raises the output, so no figure needs a legend. Words against the output are also underlined, so
+that a gray print shows the sign.
 """
 
 from __future__ import annotations
@@ -121,7 +122,9 @@ def text_size(explanations: Explanations, inches: float) -> tuple[float, float]:
 
 
 def plot_text(explanations: Explanations, ax: Any) -> None:
-    """Draw the text with the colors of its words, below a headline and the meaning of the colors."""
+    """Draw the text with the colors of its words, below a headline and the meaning of the
+    colors.
+    """
     e = figures.leader(explanations)
     wide, high = (POINTS * inches for inches in ax.figure.get_size_inches())
     ax.set_position((0, 0, 1, 1))
@@ -185,11 +188,14 @@ def _draw_word(ax: Any, word: PlacedWord, top: float, e: Explanation) -> None:
 
 
 def headline_explanation(explanations: Explanations) -> Explanation:
-    """Return the explanation whose scores add up to the prediction, or raise an error if it was not computed."""
+    """Return the explanation whose scores add up to the prediction, or raise an error if it was not
+    computed.
+    """
     name = explanations.evidence.headline
     if name not in explanations:
         raise ValueError(
-            f"figure: expected the method {name!r} among the explanations, got {', '.join(explanations)}"
+            f"figure: expected the method {name!r} among the explanations, got "
+            f"{', '.join(explanations)}"
         )
     return explanations[name]
 
@@ -264,7 +270,9 @@ def sentences_size(explanations: Explanations, inches: float) -> tuple[float, fl
 
 
 def plot_sentences(explanations: Explanations, ax: Any) -> None:
-    """Draw the score of each sentence next to it, in the order of the text; the strongest ones of a long text."""
+    """Draw the score of each sentence next to it, in the order of the text; the strongest ones of a
+    long text.
+    """
     sentences = explanations.sentences()
     scale = explanations.scale
     scores = np.asarray(sentences.scores)

@@ -1,4 +1,6 @@
-"""The report of a text: the answer, the text in color, how its words add up, reasons, sentences and other methods."""
+"""The report of a text: the answer, the text in color, how its words add up, reasons, sentences and
+other methods.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,17 @@ LONGEST_WORD = 60
 LONGEST_GAP = 48
 # Tuning: beyond this number of sentences their scores are left to `found.sentences()`.
 MOST_SENTENCES = 40
-# Tuning: beyond this number of words, sentences come before words, and methods share one text instead of one each.
+# Tuning: beyond this number of words, sentences come before words, and methods share one text
+# instead of one each.
 MANY_WORDS = 60
 # Line breaks of HTML, which data sets of reviews contain, are shown as line breaks.
 LINE_BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)
 
 
 def text_answer(explanations: Explanations, in_notebook: bool = False) -> str:
-    """Return the first screen: class, probability, colored words, how they add up, and the certified reasons."""
+    """Return the first screen: class, probability, colored words, how they add up, and the
+    certified reasons.
+    """
     e = figures.leader(explanations)
     parts = [headline_of(explanations), classes_of(explanations)]
     told = figures.notice(explanations)
@@ -61,7 +66,9 @@ def text_answer(explanations: Explanations, in_notebook: bool = False) -> str:
 
 
 def text_data(explanations: Explanations) -> dict[str, Any]:
-    """Return the data of the script: the scores of every method with four digits, and their colors."""
+    """Return the data of the script: the scores of every method with four digits, and their
+    colors.
+    """
     rows = list(explanations.values())
     return {
         "labels": [e.scale.titled(e.title) for e in rows],
@@ -162,7 +169,9 @@ def _sum_and_reasons(explanations: Explanations) -> str:
 
 
 def _sentences(explanations: Explanations) -> str:
-    """Return the contribution of each sentence as a bar beside it; nothing for one sentence, or too many."""
+    """Return the contribution of each sentence as a bar beside it; nothing for one sentence, or too
+    many.
+    """
     units = explanations.evidence.units
     if units.text is None:
         return ""
@@ -260,7 +269,9 @@ def _tip(e: Explanation, player: int) -> str:
 
 
 def _other_classes(explanations: Explanations) -> str:
-    """Return the other classes, each with its words and its waterfall; one can be open at a time."""
+    """Return the other classes, each with its words and its waterfall; one can be open at a
+    time.
+    """
     chances = explanations.probabilities or {}
     output = explanations.output
     if len(explanations.evidence.logits) < 2 or output not in chances:
@@ -284,8 +295,9 @@ def _other_classes(explanations: Explanations) -> str:
 def _runner_up(explanations: Explanations) -> str:
     """Return the predicted class against the runner-up, for a softmax of three classes or more.
 
-    The logit of one class is defined only up to a shift that all share; its difference to another has a meaning, and
-    for one head the probability of the class where only the two are possible has exact values.
+    The logit of one class is defined only up to a shift that all share; its difference to another
+    has a meaning, and for one head the probability of the class where only the two are possible has
+    exact values.
     """
     evidence = explanations.evidence
     chances = explanations.probabilities or {}
@@ -317,7 +329,9 @@ def text_methods(explanations: Explanations, in_notebook: bool = False) -> str:
 
 
 def surrogate_of(explanations: Explanations) -> str:
-    """Return what is known about the game that is fitted to a transformer, apart from the values of the model itself."""
+    """Return what is known about the game that is fitted to a transformer, apart from the values of
+    the model itself.
+    """
     fit = explanations.fit
     if fit is None:
         return ""
@@ -363,7 +377,8 @@ def slalom_plane_of(explanations: Explanations) -> str:
         return bottom - unit * high
 
     body = [
-        f'<path class="a" d="M{left} {y(figure.zero):.1f}h{wide:g}M{left} {top}v{high:g}h{wide:g}"/>'
+        f'<path class="a" d="M{left} {y(figure.zero):.1f}h{wide:g}M{left} '
+        f'{top}v{high:g}h{wide:g}"/>'
     ]
     body += [
         svg_text(x(at), bottom + 14, prose(f"{number:g}"), "middle")
@@ -374,7 +389,8 @@ def slalom_plane_of(explanations: Explanations) -> str:
     ]
     body.append(svg_text(x(0.5), bottom + 30, "importance s (log weight)", "middle"))
     body.append(
-        f'<text transform="translate(10 {y(0.5):g}) rotate(-90)" text-anchor="middle">value v</text>'
+        f'<text transform="translate(10 {y(0.5):g}) rotate(-90)" text-anchor="middle">value '
+        "v</text>"
     )
     trusted = explanations[SLALOM[0]].trusted
     sides: dict[bool, list[str]] = {True: [], False: []}

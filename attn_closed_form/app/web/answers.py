@@ -1,7 +1,8 @@
-"""The answers of the page: the model, explanations, reasons and interactions, as data that JSON can hold.
+"""The answers of the page: the model, explanations, reasons and interactions, as data that JSON can
+hold.
 
-Every answer calls `checkpoint` between its steps. The application uses it to end the work of an answer that nobody
-waits for, so a step is the longest time for which such work can continue.
+Every answer calls `checkpoint` between its steps. The application uses it to end the work of an
+answer that nobody waits for, so a step is the longest time for which such work can continue.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def example_text(model: Model) -> str:
 
 
 def _vocabulary(model: Model) -> list[str]:
-    """Return the words of a model's vocabulary in its order, or none if the model has no vocabulary."""
+    """Return the words of a model's vocabulary in its order, or none if the model has no
+    vocabulary.
+    """
     if isinstance(model, TextClassifier):
         special = (model.vocabulary.cls, model.vocabulary.unk)
         return [word for word in model.vocabulary if word not in special]
@@ -182,7 +185,9 @@ def _read(model: Model, question: Question) -> Units:
 
 
 def _refused_setting(model: Model, units: Units, settings: Settings) -> str:
-    """Return the first setting that does not fit the model by itself; the scale may only fail with others."""
+    """Return the first setting that does not fit the model by itself; the scale may only fail with
+    others.
+    """
     logits = model.logits(units)
     for name in ("players", "absent", "output"):
         try:
@@ -195,7 +200,8 @@ def _refused_setting(model: Model, units: Units, settings: Settings) -> str:
 def why_answer(
     model: Model, question: Question, checkpoint: Checkpoint = no_checkpoint
 ) -> dict[str, Any]:
-    """Return certified reasons, sentence contributions and the SLALOM plane, which the page shows after a pause.
+    """Return certified reasons, sentence contributions and the SLALOM plane, which the page shows
+    after a pause.
 
     >>> from attn_closed_form import load_demo_model
     >>> answer = why_answer(load_demo_model(), Question(text="A slow start. A wonderful film!"))
@@ -214,7 +220,9 @@ def why_answer(
 def interactions_answer(
     model: Model, question: InteractionsQuestion, checkpoint: Checkpoint = no_checkpoint
 ) -> dict[str, Any]:
-    """Return the Shapley interactions of one player with every other player, and None for the player itself."""
+    """Return the Shapley interactions of one player with every other player, and None for the
+    player itself.
+    """
     explanations = _explanations(model, question, (), checkpoint)
     evidence = explanations.evidence
     player = _player("player", question.player, explanations)

@@ -1,11 +1,12 @@
 """The application: the page, its API, and the rules for requests.
 
-It is made for one person on one machine: it accepts only requests that name this machine, and it has no accounts and no
-encryption. `make_app` also returns it to those who run it behind a proxy (docs/service.md).
+It is made for one person on one machine: it accepts only requests that name this machine, and it
+has no accounts and no encryption. `make_app` also returns it to those who run it behind a proxy
+(docs/service.md).
 
-Answers are computed in threads, so that a long text does not block other requests. A thread cannot be ended from
-outside, so an answer that nobody waits for any longer ends at its next checkpoint (`answers.py`). Its place among the
-threads is free only then: work never piles up.
+Answers are computed in threads, so that a long text does not block other requests. A thread cannot
+be ended from outside, so an answer that nobody waits for any longer ends at its next checkpoint
+(`answers.py`). Its place among the threads is free only then: work never piles up.
 """
 
 from __future__ import annotations
@@ -62,10 +63,12 @@ PAGE_FILES = {
     "/style.css": ("style.css", "text/css"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-# No inline scripts or styles, no external resources, no embedding in frames; scripts cannot turn text into markup.
+# No inline scripts or styles, no external resources, no embedding in frames; scripts cannot turn
+# text into markup.
 HEADERS = {
     "content-security-policy": (
-        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "x-content-type-options": "nosniff",
@@ -243,7 +246,9 @@ class Desk:
                 outcome.append(refusal)
 
         async def watch() -> None:
-            """Stop the work after the time limit, when the client is gone, or when the server ends."""
+            """Stop the work after the time limit, when the client is gone, or when the server
+            ends.
+            """
             try:
                 with anyio.move_on_after(self.seconds):
                     while (await request.receive())["type"] != "http.disconnect":

@@ -1,4 +1,7 @@
-"""The fields of requests and answers. The same pydantic models check the requests and define /openapi.json."""
+"""The fields of requests and answers.
+
+The same pydantic models check the requests and define /openapi.json.
+"""
 
 from __future__ import annotations
 

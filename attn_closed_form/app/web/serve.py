@@ -27,7 +27,8 @@ def serve(path: str | None = None, port: int = 8000, seconds: float = TIME_LIMIT
 
     Parameters
     ----------
-    path : a model file, or None for the shipped model; the page shows the name of the file, never its folder
+    path : a model file, or None for the shipped model; the page shows the name of the file, never
+        its folder
     port : the port to listen on; 0 selects a free one
     seconds : time limit of an answer
 
@@ -45,8 +46,9 @@ def serve(path: str | None = None, port: int = 8000, seconds: float = TIME_LIMIT
     app = make_app(open_model(path), name, LOOPBACK, seconds, example)
     config = uvicorn.Config(
         app,
-        # uvicorn's own configuration would close the handlers of every other library in this process, and with them
-        # the streams that they write to. Its warnings reach standard error without it.
+        # uvicorn's own configuration would close the handlers of every other library in this
+        # process, and with them the streams that they write to. Its warnings reach standard error
+        # without it.
         log_config=None,
         log_level="warning",
         access_log=False,  # texts of users are never logged
@@ -88,7 +90,8 @@ def listening(port: int) -> socket.socket:
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        # A server that has just stopped leaves its port in TIME_WAIT. On Windows this option has another meaning.
+        # A server that has just stopped leaves its port in TIME_WAIT. On Windows this option has
+        # another meaning.
         if os.name == "posix":
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((ADDRESS, port))

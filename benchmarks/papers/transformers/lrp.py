@@ -1,8 +1,9 @@
 """Gradients, integrated gradients and layer-wise relevance propagation (LRP) of the transformer.
 
-LRP follows Achtibat et al. (2024), "AttnLRP", the version that P2 compares with. Its rules, with a vanishing
-stabilizer, say how the relevance R of an output is handed to inputs x; each is gradient times input of a *modified*
-model with the same values, so that one backward pass does it (`RELEVANT` below):
+LRP follows Achtibat et al. (2024), "AttnLRP", the version that P2 compares with. Its rules, with a
+vanishing stabilizer, say how the relevance R of an output is handed to inputs x; each is gradient
+times input of a *modified* model with the same values, so that one backward pass does it
+(`RELEVANT` below):
 
     linear map           R_i = x_i sum_j W_ji R_j / y_j            unchanged
     softmax              R_i = x_i (R_i - s_i sum_j R_j)           unchanged: its own Jacobian
@@ -11,7 +12,8 @@ model with the same values, so that one backward pass does it (`RELEVANT` below)
     hidden unit          handed through                            x stop(gate(x)/x)
 
 What reaches biases (and [CLS]) is lost to the tokens, so that the sum is not f; see
-`tests/benchmarks/test_transformer.py`. For P1's model they have a closed form: `attn_closed_form.classifier_lrp`.
+`tests/benchmarks/test_transformer.py`. For P1's model they have a closed form:
+`attn_closed_form.classifier_lrp`.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ def _path_slope(
 
 
 def transformer_gradient(params: Tree, config: Config, ids: jax.Array) -> Scores:
-    """Mean over the coordinates of the gradient with respect to each embedding (as P1's g-avg): (B, T) -> (B, T)."""
+    """Mean over the coordinates of the gradient with respect to each embedding (as P1's g-avg): (B,
+    T) -> (B, T).
+    """
     return np.asarray(
         _slope_and_input(params, config, ids, PLAIN)[0].mean(axis=-1), dtype=np.float64
     )
@@ -90,5 +94,7 @@ def transformer_lrp(params: Tree, config: Config, ids: jax.Array) -> Scores:
 def transformer_integrated_gradients(
     params: Tree, config: Config, ids: jax.Array, baseline: jax.Array, steps: int = 32
 ) -> Scores:
-    """Integrated gradients from a document `baseline` (B, T) of the same length (midpoint rule): (B, T)."""
+    """Integrated gradients from a document `baseline` (B, T) of the same length (midpoint rule):
+    (B, T).
+    """
     return np.asarray(_path_slope(params, config, ids, baseline, steps), dtype=np.float64)

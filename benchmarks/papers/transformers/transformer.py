@@ -1,18 +1,21 @@
-"""A small transformer classifier in JAX: the model that P2 (appendix B.1) proves things about, to train and to explain.
+"""A small transformer classifier in JAX: the model that P2 (appendix B.1) proves things about, to
+train and to explain.
 
     h_t = W_e[token_t] (+ W_p[t])
     L times:  h <- h + W_o concat_i softmax(Q_i K_i^T / sqrt(d_h)) V_i + b_o,   Q, K, V = affine in norm(h)  (Eq. 7-11)
               h <- h + W_2 gelu(W_1 norm(h) + b_1) + b_2                                                      (Eq. 12)
     f = w . norm(h_r) + b                                                                                     (Eq. 13)
 
-An *encoder* (`causal=False`) looks at all tokens and classifies at the first one, r = 1; a *decoder* (`causal=True`)
-looks back only and classifies at the last one. The caller adds a [CLS] token: P2's propositions hold
-without one, its experiments have one in BERT and none in GPT-2. Where this departs from P2: layer norms stand before
-attention and feed-forward (as in GPT-2, not BERT), because small models train from scratch that way. Padding (ids
-below zero, at the end) is masked: it changes nothing, unlike the [UNK] padding of P1's classifier in `model.py`.
+An *encoder* (`causal=False`) looks at all tokens and classifies at the first one, r = 1; a
+*decoder* (`causal=True`) looks back only and classifies at the last one. The caller adds a [CLS]
+token: P2's propositions hold without one, its experiments have one in BERT and none in GPT-2. Where
+this departs from P2: layer norms stand before attention and feed-forward (as in GPT-2, not BERT),
+because small models train from scratch that way. Padding (ids below zero, at the end) is masked: it
+changes nothing, unlike the [UNK] padding of P1's classifier in `model.py`.
 
-Layers are stacked on a leading axis and scanned, so that six compile as fast as one. The three steps that
-layer-wise relevance propagation treats differently go through `Steps` (`lrp.py` has another set of them).
+Layers are stacked on a leading axis and scanned, so that six compile as fast as one. The three
+steps that layer-wise relevance propagation treats differently go through `Steps` (`lrp.py` has
+another set of them).
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ Tree = dict[str, Any]
 
 
 class Config(NamedTuple):
-    """Sizes: D tokens, width d, L layers, H heads, d_ff hidden units, T_max positions, d_h per head (None: d / H)."""
+    """Sizes: D tokens, width d, L layers, H heads, d_ff hidden units, T_max positions, d_h per head
+    (None: d / H).
+    """
 
     D: int
     d: int = 32
@@ -57,7 +62,9 @@ class Config(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The steps that are not linear: divide by the deviation, gate a hidden unit, multiply two arrays (einsum)."""
+    """The steps that are not linear: divide by the deviation, gate a hidden unit, multiply two
+    arrays (einsum).
+    """
 
     divide: Callable[[jax.Array, jax.Array], jax.Array]
     gate: Callable[[jax.Array], jax.Array]
@@ -168,7 +175,8 @@ def forward(params: Tree, config: Config, ids: jax.Array) -> jax.Array:
 def pad_documents(
     documents: Sequence[Any], length: int, first: tuple[int, ...] = ()
 ) -> NDArray[np.int32]:
-    """(n, length) ids of documents of any lengths, `first` (such as a [CLS]) in front of each, PAD at the end.
+    """(n, length) ids of documents of any lengths, `first` (such as a [CLS]) in front of each, PAD
+    at the end.
 
     >>> pad_documents([[5, 6], []], length=4, first=(0,)).tolist()
     [[0, 5, 6, -1], [0, -1, -1, -1]]
@@ -178,7 +186,8 @@ def pad_documents(
         whole = (*first, *document)
         if not 0 < len(whole) <= length:
             raise ValueError(
-                f"documents: expected 1..{length} tokens, {len(first)} in front included, got {whole}"
+                f"documents: expected 1..{length} tokens, {len(first)} in front included, got "
+                f"{whole}"
             )
         row[: len(whole)] = whole
     return ids
@@ -187,7 +196,8 @@ def pad_documents(
 def predict_documents(
     params: Tree, config: Config, documents: Sequence[Any], first: tuple[int, ...] = ()
 ) -> NDArray[np.float64]:
-    """Log-odds of a list of id arrays, (n,): the model as the black box that LIME, SHAP and SLALOM evaluate.
+    """Log-odds of a list of id arrays, (n,): the model as the black box that LIME, SHAP and SLALOM
+    evaluate.
 
     Documents of similar lengths share a call; shapes are few, so that nothing is compiled twice.
     """

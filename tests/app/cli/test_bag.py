@@ -178,7 +178,8 @@ def test_a_map_never_replaces_the_thumbnail(folder, tmp_path, capsys):
 def test_one_bag_needs_neither_the_runner_nor_the_web(folder, tmp_path):
     script = (
         "import sys; from attn_closed_form.app.cli.main import main; status = main(sys.argv[1:])\n"
-        "rooms = ('attn_closed_form.app.run', 'attn_closed_form.app.web', 'distributed', 'fastapi')\n"
+        "rooms = ('attn_closed_form.app.run', 'attn_closed_form.app.web', 'distributed', "
+        "'fastapi')\n"
         "print(status, [name for name in sys.modules if name.startswith(rooms)], file=sys.stderr)"
     )
     command = [sys.executable, "-c", script, *arguments(folder, "--csv", str(tmp_path / "x.csv"))]
@@ -215,7 +216,8 @@ def test_a_folder_resumes(folder, tmp_path, capsys):
     assert sorted(path.name for path in out.glob("slide0*")) == ["slide0.csv", "slide0.geojson"]
     (out / "part-000001.parquet").unlink()
     first = (out / "part-000000.parquet").stat().st_mtime_ns
-    # The damaged bag is tried again, and is explained once it is repaired; a bag that is added is explained as well.
+    # The damaged bag is tried again, and is explained once it is repaired; a bag that is added is
+    # explained as well.
     shutil.copy(slides / "slide0.npz", slides / "worse.npz")
     shutil.copy(slides / "slide1.npz", slides / "added.npz")
     assert main(command) == 0
@@ -299,7 +301,9 @@ def test_a_folder_says_what_is_wrong_with_it(folder, tmp_path, capsys):
 
 
 def test_assumptions_are_printed_until_a_check_has_passed(folder, tmp_path, capsys):
-    """A network with relu where the layout assumes tanh: mended by the check, refused where nothing explains it."""
+    """A network with relu where the layout assumes tanh: mended by the check, refused where nothing
+    explains it.
+    """
     files = [folder / "slides" / f"slide{i}.npz" for i in range(2)]
     model = BagClassifier.from_state_dict(folder / "model.npz", "xmil", activation="relu")
     logits = model.predict_logits([load_bag(file) for file in files])
@@ -340,7 +344,9 @@ def test_assumptions_are_printed_until_a_check_has_passed(folder, tmp_path, caps
 
 
 def test_a_network_with_names_of_its_own(folder, tmp_path, capsys):
-    """From a file with five names of its own to scores: one proposal, one short JSON, one command."""
+    """From a file with five names of its own to scores: one proposal, one short JSON, one
+    command.
+    """
     torch = pytest.importorskip("torch", reason="the network is built in torch")
     nn = torch.nn
     bag = load_bag(folder / "slides" / "slide0.npz")
@@ -399,7 +405,9 @@ def test_a_network_with_names_of_its_own(folder, tmp_path, capsys):
 
 
 def test_layers_that_play_no_part_are_left_out_by_name(folder, tmp_path, capsys):
-    """A second classifier: no roles use every layer, the error names the way out, and a JSON takes it."""
+    """A second classifier: no roles use every layer, the error names the way out, and a JSON takes
+    it.
+    """
     with np.load(folder / "model.npz") as file:
         arrays = {name.replace("attention", "look"): array for name, array in file.items()}
     np.savez(tmp_path / "two.npz", **arrays, **{"teacher.weight": np.ones((4, 9))})

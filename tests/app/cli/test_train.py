@@ -42,7 +42,9 @@ def write_csv(path, rows, header="text;label"):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder with tickets.csv, and model.npz, which `train` made of it; beside them, what it printed."""
+    """A folder with tickets.csv, and model.npz, which `train` made of it; beside them, what it
+    printed.
+    """
     folder = tmp_path_factory.mktemp("tickets")
     data = write_csv(folder / "tickets.csv", tickets(), "Text;Art")
     import contextlib

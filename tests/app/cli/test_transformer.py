@@ -1,4 +1,6 @@
-"""`attn-closed-form transformer`: a local folder and a text to every view, and one line for whatever is wrong."""
+"""`attn-closed-form transformer`: a local folder and a text to every view, and one line for
+whatever is wrong.
+"""
 
 import json
 import shutil

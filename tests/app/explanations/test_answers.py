@@ -1,4 +1,6 @@
-"""Reasons and scores of sentences of whole explanations: texts of two and of several classes, and scores."""
+"""Reasons and scores of sentences of whole explanations: texts of two and of several classes, and
+scores.
+"""
 
 import json
 from dataclasses import replace

@@ -50,7 +50,8 @@ def test_a_report_on_both_scales_finds_each_reason_and_splits_the_text_once(
     assert 'class="logit"' in page
     calls = {name: counter.calls for name, counter in counters.items()}
     is_text = isinstance(raw, str)
-    # The removal curves of a bag are those of two games: the margin of two logits, and the logit of one class.
+    # The removal curves of a bag are those of two games: the margin of two logits, and the logit of
+    # one class.
     assert calls == {
         "sufficient_reason": 1,
         "contrastive_reason": 1,
@@ -79,7 +80,8 @@ def test_a_report_of_a_transformer_samples_once_per_scale_and_class(monkeypatch,
     model = TransformerClassifier(*bert(classes), samples=60, progress=False)
     page = report(model.explain("the film was not very good", output=classes[0]))
     assert "The other classes" in page if len(classes) > 2 else "other class" not in page
-    # The probability, the log-odds (which also judge the fit), and the probability of every class that is shown.
+    # The probability, the log-odds (which also judge the fit), and the probability of every class
+    # that is shown.
     others = 0 if len(classes) == 2 else len(classes) - 1
     assert counter.calls == 2 + others
 
@@ -98,7 +100,9 @@ def test_another_output_has_its_own_explanation():
 
 @pytest.mark.parametrize("method", [name for name in METHODS if "sampled" not in name])
 def test_no_output_or_player_gets_the_scores_of_another(method):
-    """The explanations of one read input, one after the other, are those of inputs that are read again."""
+    """The explanations of one read input, one after the other, are those of inputs that are read
+    again.
+    """
     model = model_for(REVIEW, C=3)
     units = model.read(REVIEW)
     logits = model.logits(units)

@@ -1,4 +1,6 @@
-"""The explained scale: exact probabilities of models with one head, else the logit, and how both read."""
+"""The explained scale: exact probabilities of models with one head, else the logit, and how both
+read.
+"""
 
 import json
 import math
@@ -169,7 +171,9 @@ def test_several_heads_name_the_sampled_way_which_works():
 
 @pytest.mark.parametrize("K", [1, 3])
 def test_the_softmax_of_three_classes_is_sampled(K):
-    """Against enumeration of the calibrated softmax; the exact methods refuse, and the default set leaves them out."""
+    """Against enumeration of the calibrated softmax; the exact methods refuse, and the default set
+    leaves them out.
+    """
     model = calibrated(C=3, K=K)
     with pytest.raises(ValueError, match=r"one among 3 classes .*; the methods shapley-sampled, "):
         model.explain(TEXT, "shapley", scale="probability")

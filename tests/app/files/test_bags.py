@@ -305,7 +305,9 @@ def test_the_filters_are_those_of_the_library() -> None:
 
 
 def test_a_slide_cannot_name_a_thumbnail(tmp_path: Path) -> None:
-    """A report holds the picture that the attribute `thumbnail` names, so a file must not decide about it."""
+    """A report holds the picture that the attribute `thumbnail` names, so a file must not decide
+    about it.
+    """
     h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     with h5py.File(tmp_path / "slide.h5", "w") as file:
         file["features"] = FEATURES

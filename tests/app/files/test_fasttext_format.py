@@ -1,4 +1,6 @@
-"""fastText's format and arithmetic, written again here; `test_fasttext.py` has its package as witness."""
+"""fastText's format and arithmetic, written again here; `test_fasttext.py` has its package as
+witness.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tables row by row in every format, and texts with class names from them: what is put right and what is refused."""
+"""Tables row by row in every format, and texts with class names from them: what is put right and
+what is refused.
+"""
 
 import gzip
 import json
@@ -80,7 +82,9 @@ def test_parquet_gives_the_same_rows(tmp_path):
 
 
 def test_the_first_sheet_of_an_excel_file(tmp_path):
-    """Numbers keep their type, empty rows and columns without a name are skipped, and a bomb is refused."""
+    """Numbers keep their type, empty rows and columns without a name are skipped, and a bomb is
+    refused.
+    """
     openpyxl = pytest.importorskip("openpyxl")
     path = tmp_path / "reviews.xlsx"
     workbook = openpyxl.Workbook()

@@ -62,12 +62,15 @@ def outcomes(paths: list[Path], door: Any, trap: Path) -> list[str]:
 def test_at_least_200_hostile_or_damaged_files_are_refused_in_one_line(
     door: str, tmp_path: Path
 ) -> None:
-    """In a process of its own, because a file that hangs or crashes the reader would take the tests with it."""
+    """In a process of its own, because a file that hangs or crashes the reader would take the tests
+    with it.
+    """
     (tmp_path / "files").mkdir()
     paths = build_files(tmp_path / "files", tmp_path / "trap")
     assert len(paths) >= 200
     code = (
-        "import sys; from pathlib import Path; from tests.app.files.test_torch_files import DOORS, outcomes\n"
+        "import sys; from pathlib import Path; from tests.app.files.test_torch_files import DOORS, "
+        "outcomes\n"
         "folder, door = Path(sys.argv[1]), DOORS[sys.argv[2]]\n"
         "wrong = outcomes(sorted((folder / 'files').iterdir()), door, folder / 'trap')\n"
         "print('\\n'.join(wrong) or 'all refused')"
@@ -96,7 +99,9 @@ def test_the_undamaged_file_is_read(wrap: Any, tmp_path: Path) -> None:
 
 
 def test_a_pickle_of_endless_instructions_is_refused(tmp_path: Path) -> None:
-    """Half a million instructions are more than any state dict has; those of this file would go on for longer."""
+    """Half a million instructions are more than any state dict has; those of this file would go on
+    for longer.
+    """
     path = tmp_path / "model.pt"
     path.write_bytes(zipped(b"N0" * (MAX_INSTRUCTIONS // 2 + 1) + b"}."))
     with pytest.raises(
@@ -169,7 +174,9 @@ def test_every_type_and_stride(new: bool, torch: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("new", [True, False])
 def test_a_training_checkpoint(new: bool, torch: Any, tmp_path: Path) -> None:
-    """Optimizer state, numbers, NumPy scalars and arrays, text, None, tuples and options beside the weights."""
+    """Optimizer state, numbers, NumPy scalars and arrays, text, None, tuples and options beside the
+    weights.
+    """
     network = torch.nn.Linear(3, 2)
     optimizer = torch.optim.Adam(network.parameters())
     network(torch.ones(1, 3)).sum().backward()

@@ -293,7 +293,9 @@ class TestCheck:
                 model.check(bags, model.predict_logits(several))
 
     def test_a_temperature_that_depends_on_the_size_is_refused(self) -> None:
-        """The root of n in the softmax is not a pooled game: one bag would agree with some temperature."""
+        """The root of n in the softmax is not a pooled game: one bag would agree with some
+        temperature.
+        """
 
         def yours(several: list[Any]) -> Any:
             models = (

@@ -23,7 +23,9 @@ CONTINUATIONS = {
 
 
 def chance(model, tokenizer, text, continuation):
-    """The probability that the continuation follows, from one run of the model for each of its tokens."""
+    """The probability that the continuation follows, from one run of the model for each of its
+    tokens.
+    """
     ids = [i for i in tokenizer(text)["input_ids"] if tokenizer.convert_ids_to_tokens(i) != "[SEP]"]
     ids = ids or [tokenizer.bos_token_id]
     product_of_chances = 1.0

@@ -1,4 +1,6 @@
-"""Heads of bag networks: labels, ordered grades, regression and survival, by enumeration and in every view."""
+"""Heads of bag networks: labels, ordered grades, regression and survival, by enumeration and in
+every view.
+"""
 
 import math
 

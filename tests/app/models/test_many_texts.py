@@ -1,4 +1,6 @@
-"""Many texts at once have the same tokens, logits and games, to the last bit, as the texts one by one."""
+"""Many texts at once have the same tokens, logits and games, to the last bit, as the texts one by
+one.
+"""
 
 import pickle
 
@@ -33,7 +35,9 @@ RARE += ["映画は最高、本当に", "ดีมาก", "👍🏽👍", "naï
 
 
 def texts(n, seed=0):
-    """Random texts, among them empty ones, single and repeated words, unknown words, scripts without spaces."""
+    """Random texts, among them empty ones, single and repeated words, unknown words, scripts
+    without spaces.
+    """
     rng = np.random.default_rng(seed)
     drawn = [" ".join(rng.choice(COMMON, size=rng.integers(0, 60))) for _ in range(n)]
     return [*RARE, *drawn[: n // 2], "the film " * 40, *drawn[n // 2 :], ""]
@@ -113,7 +117,9 @@ def test_many_texts_are_read_and_scored_as_one_by_one(model, settings):
 
 
 def nonsense(n, seed=0):
-    """Texts of characters that begin, end and join tokens; without "é" and "1/2" they are read as bytes."""
+    """Texts of characters that begin, end and join tokens; without "é" and "1/2" they are read as
+    bytes.
+    """
     rng = np.random.default_rng(seed)
     return [
         "".join(rng.choice([*"ab Z9!?'<>/._\n\tbx<b >\x00", "'", " "], size=rng.integers(0, 30)))

@@ -1,7 +1,9 @@
-"""The door of transformers without torch: a tiny BERT whose answers were recorded (tests/recorded/make.py).
+"""The door of transformers without torch: a tiny BERT whose answers were recorded
+(tests/recorded/make.py).
 
-The wrapper, the fit and the views are the library's own; only the network is replaced, by a table from what it sees
-(ids without padding, and which of them attention passes over) to the logits that transformers gave.
+The wrapper, the fit and the views are the library's own; only the network is replaced, by a table
+from what it sees (ids without padding, and which of them attention passes over) to the logits that
+transformers gave.
 """
 
 import json
@@ -134,7 +136,8 @@ class RecordedTokenizer:
 def model(monkeypatch):
     torch = SimpleNamespace(inference_mode=nullcontext, from_numpy=Tensor, float64=np.float64)
     monkeypatch.setattr(transformer, "_package", lambda name: torch)
-    # The record has no answers to the short text that shows whether a network reads padding; BERT does not.
+    # The record has no answers to the short text that shows whether a network reads padding; BERT
+    # does not.
     monkeypatch.setattr(TransformerClassifier, "_reads_padding", False)
     return TransformerClassifier(
         RecordedForSequenceClassification(), RecordedTokenizer(), samples=200
@@ -193,7 +196,9 @@ def test_explanations_of_the_transformer_itself(model, absent):
 
 
 def test_the_fit_reports_its_error_on_the_record(model):
-    """Where few tokens are absent, the surrogate is about as far from the transformer as the reported error says."""
+    """Where few tokens are absent, the surrogate is about as far from the transformer as the
+    reported error says.
+    """
     units = model.read(make.TEXT)
     settings = Settings(output=1).resolve(model, model.logits(units))
     game = model.game(units, settings)
@@ -215,7 +220,8 @@ def test_the_record_is_what_transformers_says():
     wrapped = TransformerClassifier(network, tokenizer)
     sequences = list(answers)
     got = wrapped([np.array(sequence, dtype=int) for sequence in sequences])
-    # Another version of torch may draw other weights from the same seed; then there is nothing to compare.
+    # Another version of torch may draw other weights from the same seed; then there is nothing to
+    # compare.
     if np.abs(got[0] - answers[sequences[0]]).max() > 1e-2:
         pytest.skip("this torch makes other weights; python -m tests.recorded.make records them")
     assert np.abs(got - np.array([answers[sequence] for sequence in sequences])).max() < 1e-5

@@ -1,4 +1,6 @@
-"""Plain arrays go through everything that a text goes through: nothing after the game knows about text."""
+"""Plain arrays go through everything that a text goes through: nothing after the game knows about
+text.
+"""
 
 import json
 

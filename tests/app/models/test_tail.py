@@ -1,4 +1,6 @@
-"""Networks with layers after the pooling, against torch and against the enumeration of all coalitions."""
+"""Networks with layers after the pooling, against torch and against the enumeration of all
+coalitions.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def pooling(rng: np.random.Generator, heads: int = 1) -> BagNetwork:
 
 
 def by_hand(network: BagNetwork, tail: list[Any], x: np.ndarray) -> np.ndarray:
-    """Compute the logits of a bag one number at a time; the empty bag has a pooled vector of zeros."""
+    """Compute the logits of a bag one number at a time; the empty bag has a pooled vector of
+    zeros.
+    """
     h = np.zeros(D)
     for i in range(D):
         if len(x):

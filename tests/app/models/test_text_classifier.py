@@ -111,7 +111,9 @@ def test_swapped_arguments_are_named():
 
 
 def test_a_model_that_reads_every_word_once(tmp_path):
-    """Repeating words changes nothing: not the prediction, not the explanation, not after loading."""
+    """Repeating words changes nothing: not the prediction, not the explanation, not after
+    loading.
+    """
     vocabulary = Vocabulary(["[CLS]", "[UNK]", "a", "dull", "film", "fine"])
     weights = random_weights(0, D=6, T_max=None, C=2)
     model = TextClassifier(

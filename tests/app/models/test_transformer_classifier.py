@@ -77,7 +77,9 @@ def test_token_types_are_those_of_the_tokenizer():
 
 
 def test_ids_go_in_as_they_are():
-    """[won, der] decodes to "wonder", which would come back as other ids: the pieces must reach the model."""
+    """[won, der] decodes to "wonder", which would come back as other ids: the pieces must reach the
+    model.
+    """
     model = TransformerClassifier(*bert())
     seen = []
     handle = model.model.register_forward_pre_hook(

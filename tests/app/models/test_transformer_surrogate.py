@@ -1,4 +1,6 @@
-"""The surrogate of a transformer: its game, its error, whose scores are whose, and what every view says of it."""
+"""The surrogate of a transformer: its game, its error, whose scores are whose, and what every view
+says of it.
+"""
 
 import csv
 import itertools
@@ -78,7 +80,8 @@ def test_methods_of_the_game_are_exact_of_the_fit_and_the_error_is_what_it_says(
     assert fit.at_text == pytest.approx(
         found.evidence.logit - float(game.value(everyone)), abs=1e-9
     )
-    # Samples of our own, with up to five tokens absent: the error that the fit claims is the error that it has.
+    # Samples of our own, with up to five tokens absent: the error that the fit claims is the error
+    # that it has.
     rng = np.random.default_rng(7)
     kept = np.array([rng.permutation(game.d) >= rng.integers(1, 6) for _ in range(300)])
     off = model.value(found.evidence.units, found.evidence.target, kept) - game.value(kept)
@@ -87,7 +90,9 @@ def test_methods_of_the_game_are_exact_of_the_fit_and_the_error_is_what_it_says(
 
 
 def test_a_transformer_that_is_a_slalom_is_found_exactly():
-    """Logits that a SLALOM with a background makes: the fit has no error, and its Shapley values are the truth."""
+    """Logits that a SLALOM with a background makes: the fit has no error, and its Shapley values
+    are the truth.
+    """
     from attn_closed_form import Slalom
 
     class Fake(TransformerClassifier):
@@ -218,7 +223,9 @@ def test_the_verdict_does_not_depend_on_what_was_sampled_before():
 
 
 def test_the_agreement_is_that_of_all_coalitions():
-    """With a budget for all coalitions, the rank correlation with the enumerated values; it costs no further calls."""
+    """With a budget for all coalitions, the rank correlation with the enumerated values; it costs
+    no further calls.
+    """
     model = TransformerClassifier(*bert(), samples=600)
     found = model.explain(
         "the film was not very good", ["shapley-sampled", "shapley"], scale="logit"
@@ -275,7 +282,8 @@ def test_a_poor_fit_is_gray_and_has_no_reasons_of_its_own():
     text = answer(found, 300)
     verdict = found.fit.verdict()
     assert verdict in page and text.count(verdict) == 1
-    # The model's values come first, and the verdict on the surrogate with what is said about the surrogate.
+    # The model's values come first, and the verdict on the surrogate with what is said about the
+    # surrogate.
     assert text.index("baseline") < text.index(verdict) < text.index("The SLALOM scores are")
     plane = page[page.index("SLALOM plane (poor fit)") :]
     assert 'class="gray"' in plane and 'class="for"' not in plane and 'class="against"' not in plane

@@ -1,4 +1,6 @@
-"""Units: their players, what is shown of them, and that they and all arrays of models stay read-only."""
+"""Units: their players, what is shown of them, and that they and all arrays of models stay
+read-only.
+"""
 
 import pickle
 

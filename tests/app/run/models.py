@@ -1,4 +1,6 @@
-"""Explainable models for the faults of a corpus run; they live in a module of their own, for workers import them."""
+"""Explainable models for the faults of a corpus run; they live in a module of their own, for
+workers import them.
+"""
 
 import os
 import signal
@@ -17,7 +19,9 @@ def as_shipped():
 
 
 class Killer(TextClassifier):
-    """The shipped model, but a text with this word kills the process that reads it, `times` times at most."""
+    """The shipped model, but a text with this word kills the process that reads it, `times` times
+    at most.
+    """
 
     def __init__(self, word, folder, times=10**9):
         super().__init__(**as_shipped())

@@ -223,7 +223,9 @@ def test_large_parts_are_written_in_groups(source, tmp_path, monkeypatch):
 
 
 def test_a_parquet_file_with_long_row_groups_is_copied(source, tmp_path, monkeypatch):
-    """A row group is read from its beginning, so parts at the end of a long one would cost as much as all before."""
+    """A row group is read from its beginning, so parts at the end of a long one would cost as much
+    as all before.
+    """
     run_all(source, tmp_path / "expected")
     with planned(source, tmp_path / "in place", Task()) as plan:
         assert {Path(part.source) for part in plan.missing} == {source}

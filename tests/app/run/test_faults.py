@@ -1,4 +1,6 @@
-"""The fault table of docs/corpus.md, row by row: nothing lost, nothing doubled, no process left, a clear line."""
+"""The fault table of docs/corpus.md, row by row: nothing lost, nothing doubled, no process left, a
+clear line.
+"""
 
 import os
 import signal
@@ -87,7 +89,9 @@ def check_all_gone(processes):
 
 
 def check_resumes(whole, out):
-    """Parts that are there are whole, some are missing, and the next run makes the very bytes of an undisturbed one."""
+    """Parts that are there are whole, some are missing, and the next run makes the very bytes of an
+    undisturbed one.
+    """
     source, expected = whole
     there = part_bytes(out)
     assert there.items() <= expected.items()

@@ -1,6 +1,8 @@
-"""Runs that are killed, stopped and starved of disk space for a while: no row is lost, doubled or changed.
+"""Runs that are killed, stopped and starved of disk space for a while: no row is lost, doubled or
+changed.
 
-SOAK_SECONDS sets the length of each test: about half a minute by default, an hour in the nightly job.
+SOAK_SECONDS sets the length of each test: about half a minute by default, an hour in the nightly
+job.
 """
 
 import gc
@@ -49,7 +51,9 @@ def start(source, out, prepare=None):
 
 
 def disturb(rng, source, out, room):
-    """Start the run, disturb it in some way after some time, and wait until nothing of it is left."""
+    """Start the run, disturb it in some way after some time, and wait until nothing of it is
+    left.
+    """
     kind = rng.choice(["kill", "stop", "worker", "disk", "none"])
     process = start(source, out, full_disk(room) if kind == "disk" else None)
     own = psutil.Process(process.pid)

@@ -1,4 +1,6 @@
-"""A model that reads texts gets the texts of a table as they are; each row is explained as if it were alone."""
+"""A model that reads texts gets the texts of a table as they are; each row is explained as if it
+were alone.
+"""
 
 import dataclasses
 import pickle

@@ -1,4 +1,6 @@
-"""Heat maps: the pixels of a panel are the scores of its tiles; panels share a scale; errors say what is missing."""
+"""Heat maps: the pixels of a panel are the scores of its tiles; panels share a scale; errors say
+what is missing.
+"""
 
 from dataclasses import replace
 

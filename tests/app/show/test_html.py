@@ -31,7 +31,9 @@ KNOWN = {
 
 
 class Page(HTMLParser):
-    """Checks nesting, elements and attributes while reading; collects the text of table cells and scripts."""
+    """Checks nesting, elements and attributes while reading; collects the text of table cells and
+    scripts.
+    """
 
     def __init__(self, page):
         super().__init__()

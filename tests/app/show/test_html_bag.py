@@ -1,4 +1,6 @@
-"""The report of a bag: its pictures are the tiles, its numbers the scores, and no name of a stranger is live in it."""
+"""The report of a bag: its pictures are the tiles, its numbers the scores, and no name of a
+stranger is live in it.
+"""
 
 import base64
 import io
@@ -146,7 +148,9 @@ def test_deletion_curves_are_drawn_above_the_certified_limit(found):
 
 
 def test_maps_are_laid_over_a_light_or_a_dark_page(found):
-    """Opacity is linear in the score: no tile is an opaque light gray, and the strongest is opaque."""
+    """Opacity is linear in the score: no tile is an opaque light gray, and the strongest is
+    opaque.
+    """
     (scores, _) = heat_maps([found])
     pixels = scores.over_page()
     cells = scores.raster.cells

@@ -1,4 +1,6 @@
-"""Sentences about certified reasons: the set, the side, the certified value, and whether the set is minimal."""
+"""Sentences about certified reasons: the set, the side, the certified value, and whether the set is
+minimal.
+"""
 
 import numpy as np
 

@@ -1,4 +1,6 @@
-"""The table of the terminal reads in color and without, fits its width, and cannot be steered by a text."""
+"""The table of the terminal reads in color and without, fits its width, and cannot be steered by a
+text.
+"""
 
 import dataclasses
 import io

@@ -39,7 +39,8 @@ def test_every_word_is_drawn_in_order_with_its_color(found):
         if word.text.lower() in level and word.level:
             assert word.level == level[word.text.lower()]
             assert boxes[round(10 + word.x - 0.8, 3)] == colors[np.sign(word.level)]
-    # Words against are underlined, and nothing else: the word in the meaning of the colors is one of them.
+    # Words against are underlined, and nothing else: the word in the meaning of the colors is one
+    # of them.
     against = sum(word.level < 0 for word in placed_words(e, 476))
     assert len(ax.lines) == against + 1
 

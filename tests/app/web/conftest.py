@@ -1,4 +1,6 @@
-"""A server and a real browser for the tests of the page: Debian's Chromium, without a window, driven by Playwright."""
+"""A server and a real browser for the tests of the page: Debian's Chromium, without a window,
+driven by Playwright.
+"""
 
 import contextlib
 import os

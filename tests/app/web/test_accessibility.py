@@ -1,4 +1,6 @@
-"""Page and report for everybody: names of controls, contrast by day and night, a phone's width, the keyboard alone."""
+"""Page and report for everybody: names of controls, contrast by day and night, a phone's width, the
+keyboard alone.
+"""
 
 import pytest
 
@@ -64,7 +66,8 @@ def test_a_report_reads_by_day_and_night_and_on_a_phone(browser, reports, name, 
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto((reports / f"{name}.html").as_uri())
     page.evaluate(
-        "document.querySelectorAll('details').forEach((d) => { d.removeAttribute('name'); d.open = true; })"
+        "document.querySelectorAll('details').forEach((d) => { d.removeAttribute('name'); d.open = "
+        "true; })"
     )
     ratio, text = page.evaluate(CONTRAST)
     assert ratio >= 4.5, f"{text!r} has a contrast of {ratio:.2f}"
@@ -98,7 +101,8 @@ def test_one_text_takes_the_colors_of_a_method_and_shows_the_words_of_a_reason(b
     options = page.locator("#by option").all_text_contents()
     page.select_option("#by select", label="α-avg")
     classes = page.evaluate(
-        "Array.from(document.querySelector('.text.live').querySelectorAll('i'), (i) => i.className).join(' ')"
+        "Array.from(document.querySelector('.text.live').querySelectorAll('i'), (i) => "
+        "i.className).join(' ')"
     )
     assert set(classes.split()) <= {"u1", "u2", "u3", "u4", "k"} and "u4" in classes
     page.select_option("#by select", label=options[0])

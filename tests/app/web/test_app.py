@@ -1,4 +1,6 @@
-"""The page's application: addresses, headers, foreign hosts, many clients at once, documentation."""
+"""The page's application: addresses, headers, foreign hosts, many clients at once,
+documentation.
+"""
 
 import asyncio
 import threading

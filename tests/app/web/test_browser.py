@@ -18,7 +18,9 @@ TEXT = "The plot is a mess and the ending is terrible, but the acting is wonderf
 
 @pytest.fixture
 def page(browser, address):
-    """A fresh page that fails its test if it complains (a broken security policy does) or talks to anyone else."""
+    """A fresh page that fails its test if it complains (a broken security policy does) or talks to
+    anyone else.
+    """
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.set_default_timeout(1000 * PATIENCE)
@@ -38,7 +40,9 @@ def page(browser, address):
 
 
 def wait(page, text, players="words", absent=None, removed=()):
-    """Until the page shows the answer for this; without `absent`, for whatever the model's own absence is."""
+    """Until the page shows the answer for this; without `absent`, for whatever the model's own
+    absence is.
+    """
     page.wait_for_function(
         """([text, players, absent, removed]) => {
             for (const folded of document.querySelectorAll("details")) folded.open = true;
@@ -63,7 +67,9 @@ def number(shown):
 
 
 def factor(answer, scale=None):
-    """What a number is multiplied by on a page that shows this scale: 100 for a probability, in per cent."""
+    """What a number is multiplied by on a page that shows this scale: 100 for a probability, in per
+    cent.
+    """
     return answer["figures"]["units"][scale or answer["scale"]]["factor"]
 
 

@@ -96,7 +96,9 @@ def test_without_the_extra_there_is_help_and_advice(package):
 
 
 def handling(action):
-    """What a child does first: a shell that starts work in the background lets its children ignore Ctrl-C."""
+    """What a child does first: a shell that starts work in the background lets its children ignore
+    Ctrl-C.
+    """
     return lambda: signal.signal(signal.SIGINT, action)
 
 

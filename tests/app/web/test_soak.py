@@ -1,4 +1,5 @@
-"""The page under a mix of requests for a while: right answers, and no growth of memory, threads or files.
+"""The page under a mix of requests for a while: right answers, and no growth of memory, threads or
+files.
 
 SOAK_SECONDS sets the length: about half a minute by default, an hour in the nightly job.
 """
@@ -128,7 +129,8 @@ def test_a_page_under_load_stays_as_it_was(record_property):
         after = State(process)
         record_property(
             "shown",
-            f"{answers:,} answers in {SECONDS:.0f} s: {before.megabytes:.0f} -> {after.megabytes:.0f} MB, "
+            f"{answers:,} answers in {SECONDS:.0f} s: {before.megabytes:.0f} -> "
+            f"{after.megabytes:.0f} MB, "
             f"{before.threads} -> {after.threads} threads, {before.files} -> {after.files} files",
         )
         assert answers

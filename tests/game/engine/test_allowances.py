@@ -30,11 +30,13 @@ from attn_closed_form.game.engine.rounding import FACTOR, LINK_RANGE_ROOM, OUTPU
 from attn_closed_form.game.engine.terms import terms_of
 from tests.problems import random_game
 
-# --- the rule for 1/D ---------------------------------------------------------------------------------------------
+# --- the rule for 1/D -----------------------------------------------------------------------------
 
 
 def test_nodes_of_a_heavier_tier_are_nothing_to_a_lighter_one():
-    """Their weights add up to less than 100 over the least mass, which is e^TIER_GAP times as large as D."""
+    """Their weights add up to less than 100 over the least mass, which is e^TIER_GAP times as large
+    as D.
+    """
     _, table = read_table("exponential_sums.npz", "log_range")
     largest = max(float(w.sum()) for entries in table.values() for _, _, w in entries)
     for log_range in (13.0, 40.0, 250.0):
@@ -46,7 +48,9 @@ def test_nodes_of_a_heavier_tier_are_nothing_to_a_lighter_one():
 
 @pytest.mark.parametrize("log_range", [13.0, 60.0])
 def test_no_node_is_dropped_that_matters(log_range):
-    """The nodes next to both ends are beyond the cuts that the proof of the trapezoidal rule has, for every eps."""
+    """The nodes next to both ends are beyond the cuts that the proof of the trapezoidal rule has,
+    for every eps.
+    """
     for k in range(8, 110):
         eps = 10 ** (-k / 8)
         nodes = exponential_sums._trapezoid(log_range, eps)
@@ -71,7 +75,9 @@ def test_a_range_is_rounded_up_and_its_error_down():
 @pytest.mark.parametrize("angle", [0.2, 0.9, 1.4])
 @pytest.mark.parametrize("eps", [1e-4, 1e-9, 1e-13])
 def test_the_step_of_a_sector_is_the_one_of_its_bound(angle, eps):
-    """2 N / (e^(2 pi a / h) - 1) is at most eps / 2 for some line Im t = a, and no step is much smaller than needed."""
+    """2 N / (e^(2 pi a / h) - 1) is at most eps / 2 for some line Im t = a, and no step is much
+    smaller than needed.
+    """
     ((_, lam, _),) = sector_segments(60.0, eps, angle)
     h = math.log(lam.max() / np.sort(lam)[-2])
     a = (math.pi / 2 - angle) * np.linspace(0.5, 0.99, 200)
@@ -82,12 +88,14 @@ def test_the_step_of_a_sector_is_the_one_of_its_bound(angle, eps):
     assert step_error > 0.5 * eps / 20
 
 
-# --- the rule in p ------------------------------------------------------------------------------------------------
+# --- the rule in p --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("m", [2, 5, 12])
 def test_chebyshev_polynomials_use_the_theorem_up(m):
-    """Of degree 2 m, the first that m nodes do not integrate: the error is three quarters of the bound."""
+    """Of degree 2 m, the first that m nodes do not integrate: the error is three quarters of the
+    bound.
+    """
     p, w = legendre_rule(m)
     error = abs(w @ np.cos(2 * m * np.arccos(2 * p - 1)) - 1 / (1 - 4 * m**2))
     theta = 3.0
@@ -96,7 +104,9 @@ def test_chebyshev_polynomials_use_the_theorem_up(m):
 
 
 def test_what_is_outside_an_interval_has_its_share():
-    """Outside of the intervals of `legendre_count` the terms of second differences add up to OUTSIDE of the error."""
+    """Outside of the intervals of `legendre_count` the terms of second differences add up to
+    OUTSIDE of the error.
+    """
     game = random_game(5, 600, 1, "deleted", 8.0)
     allowed = 1e-12
     reached = []
@@ -115,7 +125,9 @@ def test_what_is_outside_an_interval_has_its_share():
 
 
 def test_the_coefficients_of_a_density_tighten_the_allowed_error():
-    """The bound of the terms times that of the density, at the nodes that the law takes, stays below the allowed one."""
+    """The bound of the terms times that of the density, at the nodes that the law takes, stays
+    below the allowed one.
+    """
     law = Density(((2_000_000, 2, 2), (-1_999_000, 2, 2)))
     size = 3_999_000
     degree = 4
@@ -154,11 +166,13 @@ def test_the_shares_of_the_chunks_add_up_to_one():
     assert sum(terms.sums.share for terms in chunks) == pytest.approx(1.0, rel=1e-12)
 
 
-# --- the budget of linked games and of others ---------------------------------------------------------------------
+# --- the budget of linked games and of others -----------------------------------------------------
 
 
 def test_the_poles_and_the_engine_share_tol():
-    """Two means of poles, the engine's parts and the last additions are at most tol times the scale."""
+    """Two means of poles, the engine's parts and the last additions are at most tol times the
+    scale.
+    """
     game = random_game(2, 8, 1, "replaced+background", 1.0).through("sigmoid")
     for tol in (1e-4, 1e-7, 1e-9):
         poles = game.engine_game(tol)
@@ -184,7 +198,9 @@ def test_the_guaranteed_error_of_a_linked_game():
 @pytest.mark.parametrize("link", ["sigmoid", "exp"])
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (-0.1, 0.2), (0.0, 5.0)])
 def test_the_slope_of_a_link_is_a_bound(link, low, high):
-    """Of a game with the range [low, high]: no difference quotient is larger, and the largest is near."""
+    """Of a game with the range [low, high]: no difference quotient is larger, and the largest is
+    near.
+    """
     game = PooledGame.from_scores([0.0], [high], [0.0], [low]).through(link)
     f = np.linspace(low, high, 2001)
     steepest = float((np.diff(game.link(f)) / np.diff(f)).max())
@@ -199,12 +215,14 @@ def test_the_range_of_a_linked_game_has_room():
     assert high == pytest.approx(1 + 4 * LINK_RANGE_ROOM, abs=1e-13)
 
 
-# --- callers that multiply errors ---------------------------------------------------------------------------------
+# --- callers that multiply errors -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("player", [None, 2])
 def test_singles_of_fbii_share_tol_with_their_pairs(player, monkeypatch):
-    """A single is a first difference minus half the sum of d - 1 pairs: both errors together are at most tol."""
+    """A single is a first difference minus half the sum of d - 1 pairs: both errors together are at
+    most tol.
+    """
     factors = {}
     module = importlib.import_module("attn_closed_form.game.interactions")
     original = module.evaluate
@@ -235,12 +253,14 @@ def test_owen_values_have_the_rounding_of_every_group(monkeypatch):
     assert amplifications == [pytest.approx((400 + 8 * 50) / 400)]
 
 
-# --- what is subtracted from the largest known value --------------------------------------------------------------
+# --- what is subtracted from the largest known value ----------------------------------------------
 
 
 @pytest.mark.parametrize("base", [0.0, 0.5])
 def test_the_scale_is_below_a_value_by_its_whole_rounding(base):
-    """4 (d + 8) ulps of the spread, two of the base and four of the value itself, which half of them is not."""
+    """4 (d + 8) ulps of the spread, two of the base and four of the value itself, which half of
+    them is not.
+    """
     d = 200
     v = np.where(np.arange(d) < d / 2, 1.0, -1.0)
     game = PooledGame.from_scores(np.zeros(d), v, bias=base)
@@ -252,7 +272,9 @@ def test_the_scale_is_below_a_value_by_its_whole_rounding(base):
 
 @pytest.mark.parametrize("link", ["sigmoid", "exp"])
 def test_the_scale_of_a_linked_game_is_below_a_value_by_its_whole_rounding(link):
-    """The rounding of f and of the argument, times the slope of the link, and 16 ulps of the value."""
+    """The rounding of f and of the argument, times the slope of the link, and 16 ulps of the
+    value.
+    """
     d = 400
     v = np.where(np.arange(d) < d / 2, 1.0, -1.0)
     game = PooledGame.from_scores(np.zeros(d), v).through(link)
@@ -263,12 +285,14 @@ def test_the_scale_of_a_linked_game_is_below_a_value_by_its_whole_rounding(link)
     assert below == pytest.approx(count, rel=0.01)
 
 
-# --- rounding of masses in a linked game --------------------------------------------------------------------------
+# --- rounding of masses in a linked game ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("link", ["sigmoid", "exp"])
 def test_masses_of_a_linked_game_have_their_ulps(link, monkeypatch):
-    """Every mass off by 21 ulps, in the direction that moves f: the change of g(f), in ball arithmetic, and its bound."""
+    """Every mass off by 21 ulps, in the direction that moves f: the change of g(f), in ball
+    arithmetic, and its bound.
+    """
     flint = pytest.importorskip("flint")
     poles = importlib.import_module("attn_closed_form.game.engine.poles")
     low = -0.01
@@ -288,17 +312,20 @@ def test_masses_of_a_linked_game_have_their_ulps(link, monkeypatch):
     light = 1 - delta
     mean = (light * low + heavy * high) / (light + heavy)
     change = float((g(mean) - g((flint.arb(low) + high) / 2)) / ULP)
-    # A centered mean moves by at most 2 delta times the spread; two equal masses reach a quarter of that.
+    # A centered mean moves by at most 2 delta times the spread; two equal masses reach a quarter of
+    # that.
     assert allowed / 6 < change <= allowed
     flint.ctx.prec = 53
 
 
-# --- what a rule for a sector drops -------------------------------------------------------------------------------
+# --- what a rule for a sector drops ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("angle", [0.3, 1.1])
 def test_dropped_nodes_of_a_sector_leave_room_for_its_steps(angle, monkeypatch):
-    """At w = R e^(i angle) on the left and 1 on the right, where they matter most; the steps have half of eps."""
+    """At w = R e^(i angle) on the left and 1 on the right, where they matter most; the steps have
+    half of eps.
+    """
     eps = 1e-8
     log_range = 60.0
     make = exponential_sums._sector_segments.__wrapped__
@@ -316,11 +343,13 @@ def test_dropped_nodes_of_a_sector_leave_room_for_its_steps(angle, monkeypatch):
     assert max(left, right) > cut * eps / 20
 
 
-# --- amplifications -----------------------------------------------------------------------------------------------
+# --- amplifications -------------------------------------------------------------------------------
 
 
 def test_second_differences_have_twice_the_terms_of_first_ones():
-    """An error of every value of a coalition counts by the moduli of the weights: four against two."""
+    """An error of every value of a coalition counts by the moduli of the weights: four against
+    two.
+    """
     of_first = sum(abs(weight) for weight in (1, -1))
     of_second = sum(abs(weight) for weight in (1, -1, -1, 1))
     assert FIRST.amplification == 1

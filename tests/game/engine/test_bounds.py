@@ -20,7 +20,9 @@ SOME_THETA = np.geomspace(0.2, THETA[-1], 8)
 
 
 def on_ellipse(terms, p):
-    """|E_p[f]|, largest |Delta_j| and |I_ij| of every term at complex p (r,), straight from the formulas."""
+    """|E_p[f]|, largest |Delta_j| and |I_ij| of every term at complex p (r,), straight from the
+    formulas.
+    """
     x = terms.factor[:, 0]
     y = terms.factor[:, 1]
     p = p[:, None]
@@ -100,8 +102,8 @@ def test_the_bound_holds_around_any_interval(kind):
 def test_three_players_without_a_product_are_allowed_for():
     """Near p = 1 three players have factors next to 0, and the fourth always has 1.
 
-    A second difference leaves three of them out, two with a change of 1 and one with a numerator of 1, so it is 1 there;
-    the product of all four would be far below.
+    A second difference leaves three of them out, two with a change of 1 and one with a numerator of
+    1, so it is 1 there; the product of all four would be far below.
     """
     factor = np.ones((1, 2, 4), dtype=complex)
     factor[0, 0, :3] = 1e-9
@@ -115,7 +117,9 @@ def test_three_players_without_a_product_are_allowed_for():
 
 
 def test_the_largest_player_of_a_difference_counts():
-    """Nearly equal masses with different values: the first difference is next to 1, and its change of mass to 0."""
+    """Nearly equal masses with different values: the first difference is next to 1, and its change
+    of mass to 0.
+    """
     change = 1e-9
     factor = np.ones((1, 2, 1))
     factor[0, 0] = 1 - change

@@ -57,7 +57,9 @@ def test_the_parts_add_up(plain, scale, spread, d, amplification):
 
 
 def test_what_is_lost_among_the_smallest_numbers():
-    """8 times the smallest number, in units of 2^exponent: the loss of the last additions if values are tiny."""
+    """8 times the smallest number, in units of 2^exponent: the loss of the last additions if values
+    are tiny.
+    """
     game = Size(3, 1.0, 1.0)
     game.exponent = -1050
     lost = 8 * 2.0 ** (-1074 + 1050)
@@ -104,13 +106,16 @@ def test_everybody_and_nobody_are_values_of_the_game():
 
 
 def test_the_coalitions_that_are_tried_for_a_large_value():
-    """All, none, all that raise f, all that lower it, the one that raises it most, and the one that lowers it most."""
+    """All, none, all that raise f, all that lower it, the one that raises it most, and the one that
+    lowers it most.
+    """
     game = PooledGame.from_scores(
         [0.0] * 5, [3.0, 1.0, 2.0, 0.0, 5.0], s_background=0.0, v_background=0.0
     )
     tried = [set(np.flatnonzero(row).tolist()) for row in game.extreme_coalitions()]
     assert tried == [{0, 1, 2, 3, 4}, set(), {0, 4}, {1, 2, 3}, {4}, {3}]
-    # The value of those above the center, (3 + 5) / 3, is the largest: the bound is at most that, and hardly less.
+    # The value of those above the center, (3 + 5) / 3, is the largest: the bound is at most that,
+    # and hardly less.
     assert 8 / 3 * (1 - 1e-12) <= np.ldexp(game.scale, game.exponent) <= 8 / 3
 
 

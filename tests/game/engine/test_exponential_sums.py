@@ -1,4 +1,6 @@
-"""Every short sum of exponentials that the package ships keeps its stated bound: proved in ball arithmetic."""
+"""Every short sum of exponentials that the package ships keeps its stated bound: proved in ball
+arithmetic.
+"""
 
 import numpy as np
 import pytest
@@ -38,7 +40,9 @@ def test_the_proof_can_fail():
 
 
 def test_the_proof_is_not_below_the_error():
-    """At a fine grid of points, in extended precision, the error reaches most of the bound and never passes it."""
+    """At a fine grid of points, in extended precision, the error reaches most of the bound and
+    never passes it.
+    """
     for log_range in (0.25, 3.0, 12.0):
         for bound, lam, w in TABLE[log_range,]:
             x = np.exp(np.linspace(0, log_range, 4000).astype(np.longdouble))[:, None]
@@ -51,7 +55,8 @@ def test_the_proof_is_not_below_the_error():
 def largest_error(lam, w, log_range):
     """max |D sum w e^(-lam D) - 1| for ln D on a fine grid, in extended precision.
 
-    In blocks of the grid, with the nodes that matter there; what the others could add is added to the error.
+    In blocks of the grid, with the nodes that matter there; what the others could add is added to
+    the error.
     """
     grid = np.linspace(0, log_range, max(200, int(40 * log_range))).astype(np.longdouble)
     worst = 0.0
@@ -85,7 +90,9 @@ def test_lambda_rule_error_is_seen():
 
 
 def test_lambda_rule_is_not_wasteful():
-    """Half of what a trapezoidal rule takes where the table reaches, 24 + 5 ln R beyond; fewer the looser eps is."""
+    """Half of what a trapezoidal rule takes where the table reaches, 24 + 5 ln R beyond; fewer the
+    looser eps is.
+    """
     counts = [lambda_rule(np.log(1e6), eps)[0].size for eps in (1e-4, 1e-8, 1e-12, EPS_MIN)]
     assert counts == sorted(counts)
     assert counts[-1] <= 24 + 5 * np.log(1e6)
@@ -120,7 +127,7 @@ def test_lambda_rule_refuses_bad_range(log_range):
         lambda_rule(log_range, 1e-10)
 
 
-# --- sums for sectors ----------------------------------------------------------------------------------------------
+# --- sums for sectors -----------------------------------------------------------------------------
 
 ANGLES, SECTOR_RANGES, SECTORS = short_sector_sums()
 
@@ -134,7 +141,8 @@ def slow(*arguments):
     ("angle", "every"), [*((a, 12) for a in ANGLES), *(slow(a, 1) for a in ANGLES)]
 )
 def test_every_bound_of_a_sector_is_proved(angle, every):
-    """And the sums of moduli, which rounding is relative to, are at most a tenth above those of the integral.
+    """And the sums of moduli, which rounding is relative to, are at most a tenth above those of the
+    integral.
 
     All bounds take minutes; every twelfth one, another one for each angle, takes seconds.
     """

@@ -1,4 +1,6 @@
-"""The engine's array arithmetic against plain NumPy: products, sums over players and over nodes, sums in pairs."""
+"""The engine's array arithmetic against plain NumPy: products, sums over players and over nodes,
+sums in pairs.
+"""
 
 import math
 
@@ -58,7 +60,9 @@ def test_sums_over_players_and_over_nodes(d):
 
 
 def test_sums_in_pairs_lose_no_more_than_their_depth():
-    """A running sum of a million numbers loses hundreds of ulps; in pairs it is log2 of their number at the most."""
+    """A running sum of a million numbers loses hundreds of ulps; in pairs it is log2 of their
+    number at the most.
+    """
     n = 1_000_003
     numbers = np.random.default_rng(0).uniform(size=n)
     exact = math.fsum(numbers)

@@ -30,7 +30,9 @@ from tests.problems import random_game
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_left_out_cannot_matter(kind):
-    """First and second differences, straight from the formulas and by the bound that the interval is cut with."""
+    """First and second differences, straight from the formulas and by the bound that the interval
+    is cut with.
+    """
     game = random_game(5, 600, 1, kind, 8.0)
     log_allowed = np.log(1e-12)
     cut = 0
@@ -41,7 +43,8 @@ def test_what_is_left_out_cannot_matter(kind):
             outside = (p < first) | (p > last)
             _, delta, pair = on_ellipse(terms, np.full(terms.weight.size, p + 0j))
             assert (np.maximum(delta, pair)[outside] <= 1e-12).all()
-            # A second difference leaves three players out of the product: i, j and that of the numerator.
+            # A second difference leaves three players out of the product: i, j and that of the
+            # numerator.
             decay = p * sums.heavy + (1 - p) * sums.light
             bound = (
                 3
@@ -56,7 +59,8 @@ def test_what_is_left_out_cannot_matter(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_nodes_of_all_terms_make_no_more_than_the_allowed_error(kind):
-    """The bounds of all terms at their number of nodes, and what is outside of the intervals, add up to `allowed`.
+    """The bounds of all terms at their number of nodes, and what is outside of the intervals, add
+    up to `allowed`.
 
     In some game they come near to it: the last node is taken only where it is needed.
     """
@@ -91,7 +95,9 @@ def test_a_mean_has_one_degree_more_than_a_difference():
 
 
 def test_batches_are_small_enough_for_the_rounding_of_their_sums():
-    """At most MOST_NODES nodes and MOST_TERMS terms are added one after the other (step 7 of the proof)."""
+    """At most MOST_NODES nodes and MOST_TERMS terms are added one after the other (step 7 of the
+    proof).
+    """
     law = Density(((401 * math.comb(400, 200), 200, 200),))
     game = random_game(2, 30, 20, "deleted", 3.0)
     nodes = 0
@@ -157,7 +163,9 @@ def test_the_rounding_of_a_density_is_what_the_law_reports():
 
 
 def test_too_short_an_interval_is_seen(monkeypatch):
-    """The tests above can fail: with a third of what is needed for leaving players out, Shapley values are wrong."""
+    """The tests above can fail: with a third of what is needed for leaving players out, Shapley
+    values are wrong.
+    """
     rng = np.random.default_rng(0)
     game = PooledGame.from_scores(rng.normal(size=2000), rng.normal(size=2000))
     exact = shapley(game, 1e-11)
@@ -170,7 +178,9 @@ def test_too_short_an_interval_is_seen(monkeypatch):
 @pytest.mark.parametrize("pole", [-0.01, -0.3, 1.2, 4.0])
 @pytest.mark.parametrize("m", [4, 10, 25])
 def test_legendre_error_is_a_bound(pole, m):
-    """1/(p - pole): the largest modulus on an ellipse is known, the error must stay below the bound."""
+    """1/(p - pole): the largest modulus on an ellipse is known, the error must stay below the
+    bound.
+    """
     edge = np.arccosh(abs(2 * pole - 1))  # the ellipse through the pole
     theta = edge * np.array([0.5, 0.8, 0.9, 0.95])
     distance = abs(pole - 0.5) - np.cosh(theta) / 2

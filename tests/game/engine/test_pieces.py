@@ -23,7 +23,9 @@ def test_masses_are_right_however_large_the_scores(unit):
     "s", [[0.0, 1.0, 2.0], [0.0, -1e9, 3.0], [0.0, -60.0, -150.0], np.linspace(0.0, -300.0, 8)]
 )
 def test_the_rules_of_all_tiers_add_up_to_one_over_the_mass(s, eps):
-    """For every coalition, in units of the piece; masses beyond float64 count as none or make a term vanish."""
+    """For every coalition, in units of the piece; masses beyond float64 count as none or make a
+    term vanish.
+    """
     s = np.asarray(s, dtype=float)
     game = PooledGame.from_scores(s, np.arange(s.size))
     masks = (np.arange(1, 2**s.size)[:, None] >> np.arange(s.size) & 1).astype(bool)

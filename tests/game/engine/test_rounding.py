@@ -1,7 +1,9 @@
-"""Every constant of `rounding.py`: the count of operations that it is derived from, and the test that it names.
+"""Every constant of `rounding.py`: the count of operations that it is derived from, and the test
+that it names.
 
-A constant is at least its count and less than twice as large, so that half of it is noticed, or the reason is at the
-line. The errors themselves are evaluated in ball arithmetic in `test_rounding_errors.py`.
+A constant is at least its count and less than twice as large, so that half of it is noticed, or the
+reason is at the line. The errors themselves are evaluated in ball arithmetic in
+`test_rounding_errors.py`.
 """
 
 import ast
@@ -18,7 +20,8 @@ from attn_closed_form.game.engine.rounding import ULP
 from attn_closed_form.lime.size_moments import LEGENDRE_BITS, MOST_MOMENTS
 
 ROOT = Path(__file__).parents[3]
-# What one function (exp, log, ...) and one addition or product may cost, by the assumptions of the proof.
+# What one function (exp, log, ...) and one addition or product may cost, by the assumptions of the
+# proof.
 FUNCTION = 4
 OPERATION = 1
 # A complex product costs sqrt(5) ulps.
@@ -28,8 +31,8 @@ PAIRS_OF_PLAYERS = 40
 # A mass with the rounding of a difference of scores, and the gap between the masses of a player.
 MASS = 16 + FUNCTION
 GAP = MASS + OPERATION
-# Step 7: a factor Y, with one exponential, the two products and the sum of a mixture, and a rounded 1 - p (its exponent
-# is counted apart).
+# Step 7: a factor Y, with one exponential, the two products and the sum of a mixture, and a rounded
+# 1 - p (its exponent is counted apart).
 MIXTURE = 2 * OPERATION
 FACTOR_Y = FUNCTION + MIXTURE + OPERATION
 # A batch has at most three times MOST_NODES successive additions, and batches are added in pairs.
@@ -42,9 +45,11 @@ COUNTS = {
     "FACTOR": FACTOR_Y + 2 * OPERATION,
     "PRECISE": sum(STEP_7),
     "OWEN_PER_GROUP": FACTOR_Y + OPERATION,
-    # v - z, times a mass, times the turn (which has the 4 ulps of an exponential), the gap, and times lam.
+    # v - z, times a mass, times the turn (which has the 4 ulps of an exponential), the gap, and
+    # times lam.
     "POLE_EXPONENT": 2 * OPERATION + COMPLEX_PRODUCT + FUNCTION + 2 * OPERATION,
-    # All but the term of the player itself, and this term without the digits that LEAST_FACTOR allows to cancel.
+    # All but the term of the player itself, and this term without the digits that LEAST_FACTOR
+    # allows to cancel.
     "POLE_REST": sum(STEP_7) - 15 + 15 / rounding.LEAST_FACTOR,
     # The base, times scale; the centered value times scale; their sum.
     "LINK_ARGUMENT": 4 * OPERATION,
@@ -67,7 +72,8 @@ COUNTS = {
 }
 
 
-# Constants that are larger than their count by design: what is needed, and the factor that their comments state.
+# Constants that are larger than their count by design: what is needed, and the factor that their
+# comments state.
 GENEROUS = {
     # One ulp per addition.
     "HEADS_SUM": (OPERATION, 2),
@@ -108,7 +114,9 @@ def test_a_complex_factor_is_a_real_one_and_more():
 
 
 def test_a_value_is_the_quotient_of_two_sums():
-    """Two sums of d + 1 products each for the numerator and for the denominator; masses, products and the division."""
+    """Two sums of d + 1 products each for the numerator and for the denominator; masses, products
+    and the division.
+    """
     for d in (1, 10, 1000):
         count = 4 * (d + 1) + 2 * (8 + FUNCTION) + 3
         bound = rounding.VALUE_PER_PLAYER * (d + rounding.VALUE_FIXED_PLAYERS)
@@ -117,13 +125,17 @@ def test_a_value_is_the_quotient_of_two_sums():
 
 
 def test_a_value_of_a_part_has_a_margin():
-    """A second difference of values has four of them, and `combine` asks for that: 3 here is a margin."""
+    """A second difference of values has four of them, and `combine` asks for that: 3 here is a
+    margin.
+    """
     assert rounding.GAME_SUM_PER_PLAYER >= 3 * rounding.VALUE_PER_PLAYER
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 60])
 def test_a_density_of_one_power(n):
-    """c p^a (1-p)^b at a node with 2 ulps: 2 a and, in the mean over p, 2 (a + 1); b of 1 - p; two powers, products."""
+    """c p^a (1-p)^b at a node with 2 ulps: 2 a and, in the mean over p, 2 (a + 1); b of 1 - p; two
+    powers, products.
+    """
     for a in range(n + 1):
         b = n - a
         coefficient = (n + 1) * math.comb(n, a)
@@ -135,7 +147,9 @@ def test_a_density_of_one_power(n):
 
 
 def test_the_room_of_a_range():
-    """Masses and their sum in pairs at both ends: generous by a factor of 70, and LOG_ROOM has both ends."""
+    """Masses and their sum in pairs at both ends: generous by a factor of 70, and LOG_ROOM has both
+    ends.
+    """
     assert (GAP + PAIRS_OF_PLAYERS) * 2 * ULP <= rounding.RANGE_ROOM
     ends = math.log1p(rounding.RANGE_ROOM) - math.log1p(-rounding.RANGE_ROOM)
     assert ends <= LOG_ROOM - 1000 * ULP
@@ -143,7 +157,9 @@ def test_the_room_of_a_range():
 
 
 def test_the_room_of_a_range_from_logarithms():
-    """2^20 successive logarithms of at most 700, a third of the room; four of the larger numbers, an eighth."""
+    """2^20 successive logarithms of at most 700, a third of the room; four of the larger numbers,
+    an eighth.
+    """
     successive = FUNCTION * ULP * 2**20 * 700
     assert rounding.LOG_RANGE_ROOM / 10 < successive <= rounding.LOG_RANGE_ROOM
     unit_and_sum = FUNCTION * ULP
@@ -170,7 +186,9 @@ def test_the_room_of_the_range_of_a_linked_game():
 
 
 def test_a_small_factor_has_a_square_in_float64():
-    """Its inverse square, times a mass times value and a weight, and the square that is compared."""
+    """Its inverse square, times a mass times value and a weight, and the square that is
+    compared.
+    """
     assert math.isfinite((1 / rounding.LEAST_MODULUS) ** 2 * 1e100)
     assert rounding.LEAST_MODULUS**2 * 2.0**53 > 2.0**-1022
 
@@ -183,13 +201,15 @@ def test_a_moment_of_a_rule_in_integers():
 
 
 def test_the_sum_of_the_dual_is_generous():
-    """The factor that its comment states: exponentials of e^300, `exp` itself, and eight roundings."""
+    """The factor that its comment states: exponentials of e^300, `exp` itself, and eight
+    roundings.
+    """
     needed = 256 + FUNCTION + 8
     given = rounding.DUAL_SUM * rounding.EXTREMUM_SUM * rounding.EXTREMUM_EXPONENTIAL
     assert 22 <= given / needed < 23
 
 
-# --- every constant names its test --------------------------------------------------------------------------------
+# --- every constant names its test ----------------------------------------------------------------
 
 
 def comments():

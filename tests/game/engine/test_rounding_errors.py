@@ -1,7 +1,8 @@
 """The errors that `rounding.py` bounds, in ball arithmetic on constructed worst cases.
 
-Rounding seldom adds up, so most cases reach a part of their bound. Each test states the part that its case reaches at
-least, so that a constant that is ten times too small, and often one that is half as large, is noticed.
+Rounding seldom adds up, so most cases reach a part of their bound. Each test states the part that
+its case reaches at least, so that a constant that is ten times too small, and often one that is
+half as large, is noticed.
 """
 
 from fractions import Fraction
@@ -52,7 +53,9 @@ RNG = np.random.default_rng(0)
 
 @pytest.mark.parametrize("middle", [15.5, 16.5, 200.0])
 def test_a_mass_of_a_large_difference(middle):
-    """Below PLAIN_DIFFERENCE half a unit in the last place is 8 ulps of 1; above, the rounding is taken back."""
+    """Below PLAIN_DIFFERENCE half a unit in the last place is 8 ulps of 1; above, the rounding is
+    taken back.
+    """
     unit = RNG.uniform(0.0, 1.0, 300)
     s = unit - middle + RNG.uniform(-0.49, 0.49, 300)
     exact = [(arb(float(x)) - arb(float(y))).exp() for x, y in zip(s, unit, strict=True)]
@@ -83,7 +86,9 @@ def test_equal_factors_round_alike():
 
 
 def test_powers_that_a_series_leaves_out():
-    """On a fine grid of q, the part that is cut off comes near to SERIES_REMAINDER and never exceeds it."""
+    """On a fine grid of q, the part that is cut off comes near to SERIES_REMAINDER and never
+    exceeds it.
+    """
     worst = 0.0
     for q in np.geomspace(1e-4, 0.2, 150):
         J = count_powers(float(q))
@@ -99,7 +104,9 @@ def test_powers_that_a_series_leaves_out():
 
 
 def test_q_of_a_series_is_rounded_up():
-    """Two roundings of a product may go down; the factor makes up for them, and for thousands more."""
+    """Two roundings of a product may go down; the factor makes up for them, and for thousands
+    more.
+    """
     p = RNG.uniform(0.01, 0.1, 2000)
     change = RNG.uniform(0.01, 1.0, 2000)
     computed = p * change
@@ -129,7 +136,9 @@ def test_a_value_of_a_link():
 
 
 def test_a_small_probability_has_the_rounding_of_its_logarithm():
-    """log(1 + e^-x) = -x is rounded to an ulp of x, which the rounding of the argument covers at the slope 1/4."""
+    """log(1 + e^-x) = -x is rounded to an ulp of x, which the rounding of the argument covers at
+    the slope 1/4.
+    """
     x = RNG.uniform(-40, -3, 400)
     computed = Link("sigmoid")(x)
     ulps = relative_ulps(computed, link_values(x)["sigmoid"])
@@ -139,7 +148,9 @@ def test_a_small_probability_has_the_rounding_of_its_logarithm():
 
 
 def test_the_argument_of_a_link():
-    """scale (base + value) is rounded four times, each time by an ulp of a part; a quarter of it is reached."""
+    """scale (base + value) is rounded four times, each time by an ulp of a part; a quarter of it is
+    reached.
+    """
     worst = 0.0
     for seed in range(30):
         rng = np.random.default_rng(seed)
@@ -157,7 +168,8 @@ def test_the_argument_of_a_link():
 def test_the_exponent_of_a_pole():
     """The numbers Q_j of a pole, masses of 1, relative to the moduli of both states.
 
-    The turn is the number that the weights have, so its rounding does no harm, and a tenth of POLE_EXPONENT is enough.
+    The turn is the number that the weights have, so its rounding does no harm, and a tenth of
+    POLE_EXPONENT is enough.
     """
     rng = np.random.default_rng(3)
     d = 40
@@ -182,7 +194,9 @@ def test_the_exponent_of_a_pole():
 
 
 def test_the_last_additions():
-    """Two constants of opposite signs, whose difference is rounded: a fifth of OUTPUT is reached."""
+    """Two constants of opposite signs, whose difference is rounded: a fifth of OUTPUT is
+    reached.
+    """
     worst = 0.0
     for seed in range(200):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,6 @@
-"""The trapezoidal rule for 1/x keeps its error: proved in ball arithmetic for a sample of its steps, and measured."""
+"""The trapezoidal rule for 1/x keeps its error: proved in ball arithmetic for a sample of its
+steps, and measured.
+"""
 
 import math
 
@@ -13,7 +15,10 @@ from proofs_check import trapezoid
 
 @pytest.mark.parametrize("k", [8, 33, 62, 87, 110])
 def test_the_error_is_proved(k):
-    """Nine tenths of eps; the rest is for the rounding of nodes. All k: python -m proofs_check.trapezoid."""
+    """Nine tenths of eps; the rest is for the rounding of nodes.
+
+    All k: python -m proofs_check.trapezoid.
+    """
     assert trapezoid.step_bound(k) + sum(trapezoid.ends_bound(k)) <= 0.9
 
 

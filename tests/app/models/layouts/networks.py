@@ -1,6 +1,8 @@
-"""Networks of every layout, built in torch the way their own code names its parts, as witnesses of the loaders.
+"""Networks of every layout, built in torch the way their own code names its parts, as witnesses of
+the loaders.
 
-They import nothing from the core. Widths are different primes, so that a transposed axis cannot pass.
+They import nothing from the core. Widths are different primes, so that a transposed axis cannot
+pass.
 """
 
 from __future__ import annotations
@@ -220,7 +222,9 @@ class TwoLinear(nn.Module):
 
 
 class EncoderHead(nn.Module):
-    """HistoBistro (two named layers, no normalization), marugoto and slideflow (batch normalization in the head)."""
+    """HistoBistro (two named layers, no normalization), marugoto and slideflow (batch normalization
+    in the head).
+    """
 
     def __init__(self, attention: Any, norm: bool, temperature: float = 1.0) -> None:
         super().__init__()
@@ -346,7 +350,9 @@ class TimmPool(nn.Module):
 
 
 class Chief(Clam):
-    """CHIEF: CLAM's single branch whose pooled vector gets the embedding of a text about the organ."""
+    """CHIEF: CLAM's single branch whose pooled vector gets the embedding of a text about the
+    organ.
+    """
 
     def __init__(self, organ: int) -> None:
         super().__init__(gate=True, dropout=True, multiple=False)
@@ -403,7 +409,9 @@ class MultiheadPool(nn.Module):
 
 
 class ClassToken(nn.Module):
-    """What timm's AttentionPool2d computes with `class_token=True`, under its names, for N tokens."""
+    """What timm's AttentionPool2d computes with `class_token=True`, under its names, for N
+    tokens.
+    """
 
     places = True
 
@@ -445,7 +453,9 @@ class KerasVariables(nn.Module):
 
 
 class KerasExample(nn.Module):
-    """The model of keras.io's example for N instances: attended embeddings side by side, under Keras 3's names."""
+    """The model of keras.io's example for N instances: attended embeddings side by side, under
+    Keras 3's names.
+    """
 
     places = True
 
@@ -568,7 +578,9 @@ CASES: dict[str, Callable[[], Case]] = {
 
 
 class Parts(nn.Module):
-    """A network of named layers: embedding, V, U (perhaps), w, and a linear last layer, in any order of pooling."""
+    """A network of named layers: embedding, V, U (perhaps), w, and a linear last layer, in any
+    order of pooling.
+    """
 
     def __init__(self, embed: str, V: str, U: str, w: str, last: str, **layers: Any) -> None:
         super().__init__()
@@ -638,7 +650,9 @@ def torchmil_with(*feat_ext: Any) -> Any:
 
 
 def randomized(network: Any) -> Any:
-    """The network in float64 with random weights of size 1 and random running statistics, in evaluation."""
+    """The network in float64 with random weights of size 1 and random running statistics, in
+    evaluation.
+    """
     network = network.double().eval()
     with torch.no_grad():
         for parameter in network.parameters():

@@ -1,4 +1,6 @@
-"""Every layout against its network in torch: logits of the bag, and of 40 random sub-bags through the game."""
+"""Every layout against its network in torch: logits of the bag, and of 40 random sub-bags through
+the game.
+"""
 
 from __future__ import annotations
 
@@ -222,7 +224,9 @@ def test_the_organ_of_chief_shifts_the_bias_and_is_said() -> None:
 def test_the_keras_example_opens_by_the_hdf5_file_of_its_weights(
     older: bool, tmp_path: Path
 ) -> None:
-    """Keras 3 writes numbered variables; `model.save("x.h5")` and Keras 2 write names below `model_weights`."""
+    """Keras 3 writes numbered variables; `model.save("x.h5")` and Keras 2 write names below
+    `model_weights`.
+    """
     h5py = pytest.importorskip("h5py", reason="HDF5 files need h5py (extra bags)")
     network = networks.case("keras").network
     names = {"mil_attention_layer": ("v:0", "w:0", "u:0")}
@@ -323,7 +327,8 @@ def _linear(inputs: int = 11) -> Any:
 
 _F = torch.nn.functional
 _nn = torch.nn
-# Options of other people's networks that a file does not hold, and whether the check can find the network.
+# Options of other people's networks that a file does not hold, and whether the check can find the
+# network.
 UNSAID: dict[str, tuple[Any, bool]] = {
     "torchmil, ReLU attention": (lambda: networks.Torchmil(torch.relu, False, False), True),
     "torchmil, GELU attention": (lambda: networks.Torchmil(_F.gelu, False, False), True),

@@ -1,4 +1,6 @@
-"""Every layout against what its network in torch said, without torch: tests/recorded/make.py made the records."""
+"""Every layout against what its network in torch said, without torch: tests/recorded/make.py made
+the records.
+"""
 
 from functools import cache
 
