@@ -197,9 +197,11 @@ def digit_slides(
         if against is not None:
             fewer = int(rng.integers(0, (len(few) + 1) // 2))  # below half of the few
             if label:
-                more, less = (target, against)
+                more = target
+                less = against
             else:
-                more, less = (against, target)
+                more = against
+                less = target
             chosen[few[fewer:]] = rng.choice(pools[more], len(few) - fewer)
             chosen[few[:fewer]] = rng.choice(pools[less], fewer)
         elif label:

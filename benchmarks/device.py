@@ -70,7 +70,7 @@ def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
 def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Callable[[], Any]:
     """One step of the trainer's loop."""
     from jax_model.training.config import P1, Config
-    from jax_model.training.loop import Optimizer, State, take_step
+    from jax_model.training.loop import Optimizer, TrainingState, take_step
     from jax_model.training.text_model import start_arrays, text_loss
 
     names = ("T_max", "D", "d_e", "K", "d_att")
@@ -78,7 +78,7 @@ def training_step(weights: acf.AttentionWeights, ids: NDArray[np.intp]) -> Calla
     fixed, trained = start_arrays(config, weights.D, weights.C, weights.cls, weights.unk)
     labels = jnp.arange(len(ids)) % 2
     batch = (fixed, np.int32(weights.cls), np.ones(2, np.float32), jnp.asarray(ids, jnp.int32))
-    state = jax.tree.map(jnp.array, State.start(trained))
+    state = jax.tree.map(jnp.array, TrainingState.start(trained))
     rates = Optimizer(ema=0.998).rates(0, 1000)
 
     def step() -> Any:

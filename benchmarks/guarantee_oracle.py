@@ -310,9 +310,11 @@ def lime_rows(
         for x in distance
     ]
     if n is None:
-        drawn, one = (arb(1), arb(0))
+        drawn = arb(1)
+        one = arb(0)
     else:
-        drawn, one = (arb(n - 1) / n, arb(1) / n)
+        drawn = arb(n - 1) / n
+        one = arb(1) / n
     size = masks(d).sum(axis=1).tolist()
     weight = [
         one if size[k] == d else drawn / d / math.comb(d, size[k]) * pi[d - size[k]]

@@ -179,7 +179,9 @@ def _cancelling_bits(d: int, width: float, ridge: float, n: int | None, k: int) 
 
 def long_doubles(mantissas_exponents: Sequence[tuple[Any, Any]]) -> NDArray[Any]:
     """Round numbers m 2^e, pairs of integers, to long doubles (downwards)."""
-    high, low, exponents = [], [], []
+    high = []
+    low = []
+    exponents = []
     for mantissa, exponent in mantissas_exponents:
         modulus = abs(int(mantissa))
         beyond = max(0, modulus.bit_length() - LONG_BITS)

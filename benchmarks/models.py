@@ -41,9 +41,11 @@ def benchmark_model(seed: int) -> tuple[AttentionWeights, str]:
     """Weights with their tables built, and what they are."""
     model = p1_model()
     if model is not None:
-        weights, name = model.weights, "P1's model, six heads"
+        weights = model.weights
+        name = "P1's model, six heads"
     else:
-        weights, name = random_weights(seed, **SIZES, score_scale=2.0), "Gaussian weights"  # type: ignore[arg-type]
+        weights = random_weights(seed, **SIZES, score_scale=2.0)  # type: ignore[arg-type]
+        name = "Gaussian weights"
     weights.collapse  # noqa: B018  # built once per model, before any clock starts
     return weights, name
 

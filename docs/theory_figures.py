@@ -22,9 +22,13 @@ from attn_closed_form.game.engine.laws import UNIFORM
 from attn_closed_form.game.engine.terms import terms_of
 
 FOLDER = Path(__file__).parent / "theory" / "figures"
-ORANGE, BLUE, GREEN, GRAY = "#d55e00", "#0072b2", "#009e73", "#777777"
+ORANGE = "#d55e00"
+BLUE = "#0072b2"
+GREEN = "#009e73"
+GRAY = "#777777"
 #: The game of two words that the page computes by hand, and a third one for the cube.
-MASSES, VALUES = np.array([3.0, 1.0, 2.0]), np.array([1.0, -1.0, 0.5])
+MASSES = np.array([3.0, 1.0, 2.0])
+VALUES = np.array([1.0, -1.0, 0.5])
 
 
 def new(
@@ -148,7 +152,8 @@ def differences() -> None:
 
 def spread_out(y: np.ndarray, gap: float) -> np.ndarray:
     """The numbers moved apart to at least `gap`, in their order."""
-    order, out = np.argsort(y), np.array(y, dtype=float)
+    order = np.argsort(y)
+    out = np.array(y, dtype=float)
     for before, after in pairwise(order):
         out[after] = max(out[after], out[before] + gap)
     return out
@@ -157,12 +162,11 @@ def spread_out(y: np.ndarray, gap: float) -> np.ndarray:
 def integrand() -> None:
     """The integrand over lambda at p = 1/2 and the nodes that replace it."""
     game, _ = sentence_game()
-    s, v = game.s[0], game.v[0]
-    a, c_0, v_0 = (
-        np.exp(s),
-        float(np.exp(game.s_background[0])),
-        float(game.v_background[0]),
-    )
+    s = game.s[0]
+    v = game.v[0]
+    a = np.exp(s)
+    c_0 = float(np.exp(game.s_background[0]))
+    v_0 = float(game.v_background[0])
     p = 0.5
 
     def value(lam: np.ndarray) -> np.ndarray:

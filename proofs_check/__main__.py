@@ -54,9 +54,13 @@ def row(result: Result) -> str:
     if entry.verdict == NOT_CHECKABLE:
         mark = "-"
     if outcome:
-        error, printed, tolerance = (outcome.error, outcome.printed_error, outcome.tolerance)
+        error = outcome.error
+        printed = outcome.printed_error
+        tolerance = outcome.tolerance
     else:
-        error, printed, tolerance = (None, None, None)
+        error = None
+        printed = None
+        tolerance = None
     if entry.verdict != NOT_CHECKABLE:
         seconds = f"{result.seconds:.2f} s"
     else:

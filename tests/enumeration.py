@@ -49,7 +49,9 @@ def values(game, masks=None):
 
 
 def shapley(game):
-    d, f, masks = game.d, values(game), coalitions(game.d)
+    d = game.d
+    f = values(game)
+    masks = coalitions(game.d)
     size = masks.sum(axis=1)
     weight = np.array([1 / (LD(d) * math.comb(d - 1, k)) for k in range(d)])
     return np.array(
@@ -70,7 +72,9 @@ def leave_one_out(game):
 
 
 def interactions(game):
-    d, f, masks = game.d, values(game), coalitions(game.d)
+    d = game.d
+    f = values(game)
+    masks = coalitions(game.d)
     size = masks.sum(axis=1)
     out = np.diag(shapley(game))
     weight = np.array([1 / (LD(d - 1) * math.comb(d - 2, k)) for k in range(d - 1)])
@@ -91,7 +95,9 @@ def by_size(game):
 
 def semivalue(game, q):
     """Weight q_s on the coalitions of s others, alike within a size."""
-    d, f, masks = game.d, values(game), coalitions(game.d)
+    d = game.d
+    f = values(game)
+    masks = coalitions(game.d)
     size = masks.sum(axis=1)
     weight = np.array([LD(q[s]) / math.comb(d - 1, s) for s in range(d)])
     return np.array(

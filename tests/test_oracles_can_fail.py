@@ -98,9 +98,11 @@ COMPARISONS = {
 }
 for name, (function, has_tol) in GAMES.items():
     if has_tol:
-        tol, relative = (QUADRATURE, 1e-8)
+        tol = QUADRATURE
+        relative = 1e-8
     else:
-        tol, relative = (None, 1e-9)
+        tol = None
+        relative = 1e-9
     COMPARISONS[name] = (
         lambda got, name=name, tol=tol: comparisons.check_game(name, QUESTION, got, tol),
         function(GAME),

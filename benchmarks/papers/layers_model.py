@@ -31,7 +31,7 @@ from benchmarks.papers.transformers.transformer import (
     init_transformer,
 )
 from jax_model.training.batches import Documents, pad_rows
-from jax_model.training.loop import Fit, Optimizer, Progress, cross_entropy, fit
+from jax_model.training.loop import Fit, Optimizer, TrainingProgress, cross_entropy, fit
 
 from .lime_runs import Ids
 
@@ -134,7 +134,7 @@ def train_six_layers(
         Optimizer(RATE, WARM_UP, DECAY),
         checkpoint=checkpoint,
         every=EVERY,
-        progress=Progress(1, plan.steps, name="six layers, epoch"),
+        progress=TrainingProgress(1, plan.steps, name="six layers, epoch"),
     )
 
 

@@ -30,7 +30,7 @@ from benchmarks.papers.transformers.transformer import (
     pad_documents,
     predict_documents,
 )
-from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
+from jax_model.training.loop import Optimizer, TrainingProgress, cross_entropy, fit
 
 from .reproduction import Row, Run, claim, mean_row
 
@@ -170,7 +170,7 @@ def transformer_part(
         data,
         steps,
         Optimizer(2e-3),
-        progress=Progress(1, steps, name=f"{kind}, L = {L}:"),
+        progress=TrainingProgress(1, steps, name=f"{kind}, L = {L}:"),
     ).params
     f = partial(predict_documents, params, config, first=first)
     # Without a [CLS] there is no empty document; the prior odds of the data are even.

@@ -18,7 +18,7 @@ import numpy as np
 from attn_closed_form import load_demo_model
 from attn_closed_form._types import Array
 from jax_model.training.imdb import load_imdb
-from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
+from jax_model.training.loop import Optimizer, TrainingProgress, cross_entropy, fit
 
 from ..faithfulness import removal
 from .paper_tables import TABLE_12
@@ -73,7 +73,7 @@ def train(encoded: list[Ids], labels: Array, idf: Array, steps: int, size: int =
         return x, labels[rows].astype(np.float32)
 
     start = [layer(D, 64, scale=0.3), layer(64, 32, scale=0.15), layer(32, scale=0.2)]
-    progress = Progress(1, steps, name="feed-forward:")
+    progress = TrainingProgress(1, steps, name="feed-forward:")
     return fit(
         loss, start, batch, steps, Optimizer(3e-3, weight_decay=0.01), progress=progress
     ).params
@@ -95,9 +95,13 @@ def main(argv: list[str] | None = None) -> int:
     run = Run("other_model", __doc__ or "", argv, data=True)
     warnings.filterwarnings("ignore", module="shap")
     if run.quick:
-        steps, count, samples = (60, 2, 200)
+        steps = 60
+        count = 2
+        samples = 200
     else:
-        steps, count, samples = (400, 100, 500)
+        steps = 400
+        count = 100
+        samples = 500
     count = run.wanted(count)
     vocabulary = load_demo_model().vocabulary
     reviews = load_imdb(run.imdb, "train")

@@ -40,7 +40,9 @@ class Sgd:
     def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
         """Importances and values after all steps."""
         _refuse_fixed(problem, "Sgd")
-        f, V, C = problem.f, problem.V, problem.f.shape[1]
+        f = problem.f
+        V = problem.V
+        C = problem.f.shape[1]
         s = np.zeros(V)
         v = np.zeros((V, C))
         draws = rng.choice(len(f), size=(self.steps, self.batch_size), p=problem.weight)

@@ -42,7 +42,8 @@ METHODS = (
     "gradient-x-input",
 )
 WORDS = SENTENCE.split()
-WORD, RIVAL = "questionable", "popular"
+WORD = "questionable"
+RIVAL = "popular"
 NEGATIVE = ("lime", "gradient-x-input")  # the methods that give `WORD` a negative score
 RIVAL_FIRST = ("alpha-mean", "alpha-max")  # those that have `RIVAL` first
 OTHER_MODEL = "our model (other vocabulary), LIME's exact limit"
@@ -75,7 +76,8 @@ def scores_of(model: TextClassifier) -> dict[str, Array]:
 
 def held(scores: dict[str, Array]) -> dict[str, list[bool]]:
     """For each of the caption's three sentences, whether it is right about each method."""
-    place, rival = WORDS.index(WORD), WORDS.index(RIVAL)
+    place = WORDS.index(WORD)
+    rival = WORDS.index(RIVAL)
     return {
         f"every method has '{WORD}' among its two strongest words": [
             rank(scores[m], place) <= 2 for m in METHODS
@@ -92,7 +94,8 @@ def held(scores: dict[str, Array]) -> dict[str, list[bool]]:
 def figure_1(run: Run, models: dict[str, TextClassifier]) -> None:
     """Rows of the first model's signs and ranks, and the caption's sentences over all trainings."""
     every = {name: scores_of(model) for name, model in models.items()}
-    shipped, vocabulary = every[FIRST], models[FIRST].vocabulary
+    shipped = every[FIRST]
+    vocabulary = models[FIRST].vocabulary
     place = WORDS.index(WORD)
     # A word outside the vocabulary is [UNK] to the model: its removal changes nothing, so LIME
     # gives it zero.
@@ -100,13 +103,12 @@ def figure_1(run: Run, models: dict[str, TextClassifier]) -> None:
     note = OTHER_MODEL + (f"; not in its vocabulary: {', '.join(unknown)}" if unknown else "")
     one: dict[str, Any] = {"n": 1, "of": "sentence"}
     for name in METHODS:
-        label, scores = METHOD_TABLE[name].label, shipped[name]
+        label = METHOD_TABLE[name].label
+        scores = shipped[name]
         ours = "negative" if scores[place] < 0 else "positive" if scores[place] > 0 else "zero"
         said = "negative" if name in NEGATIVE else "positive"
-        first, most = (
-            WORDS[int(np.abs(scores).argmax())],
-            RIVAL if name in RIVAL_FIRST else f"not {RIVAL}",
-        )
+        first = WORDS[int(np.abs(scores).argmax())]
+        most = RIVAL if name in RIVAL_FIRST else f"not {RIVAL}"
         run.rows += [
             Row("P1 Fig. 1", f"{label}: sign of '{WORD}'", ours, said, note, **one),
             Row(
@@ -245,7 +247,8 @@ def main(argv: list[str] | None = None) -> int:
     run = Run("paper1_examples", __doc__ or "", argv, data=True)
     models = trainings(run)
     model = models[FIRST]
-    weights, vocabulary = model.weights, model.vocabulary
+    weights = model.weights
+    vocabulary = model.vocabulary
     tested, ordered = (200, 20) if run.quick else (2500, 200)
     texts = load_imdb(run.imdb, "test").texts
     rows = np.random.default_rng(0).permutation(len(texts))[:tested]
@@ -260,7 +263,8 @@ def main(argv: list[str] | None = None) -> int:
     run.save(drawn)
     drawn, axes = run.figure(nrows=2, ncols=3, figsize=(9, 6.4))
     ids = model.vocabulary.encode(SENTENCE)
-    words, shown = ["[CLS]", *WORDS], slice(1 + ids.size)
+    words = ["[CLS]", *WORDS]
+    shown = slice(1 + ids.size)
     for i, (ax, matrix) in enumerate(
         zip(axes.ravel(), attention_matrices(model.weights, ids), strict=True), 1
     ):

@@ -178,9 +178,11 @@ def comment_i(
         r = found["Pearson"][:, 0, SCORES.index(b)]
         wanted = b in CORRELATED
         if wanted:
-            verb, side = ("is", "above")
+            verb = "is"
+            side = "above"
         else:
-            verb, side = ("is not", "below")
+            verb = "is not"
+            side = "below"
         text = f"alpha-avg {verb} correlated with {b} (Pearson {side} {CLEAR}), {name}"
         holds = ((r > CLEAR) == wanted).tolist()
         run.rows.append(claim("P1 sec. 4.2 (i)", text, holds, OURS, why[b], "test reviews"))
@@ -227,9 +229,11 @@ def main(argv: list[str] | None = None) -> int:
     texts = load_imdb(run.imdb, "test").texts
     order = np.random.default_rng(0).permutation(len(texts))
     if run.quick:
-        tested, others = (500, 100)
+        tested = 500
+        others = 100
     else:
-        tested, others = (len(texts), 2500)
+        tested = len(texts)
+        others = 2500
     documents = [
         shipped.vocabulary.encode(texts[i])[: int(shipped.weights.room)] for i in order[:tested]
     ]

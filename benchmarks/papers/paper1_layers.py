@@ -109,13 +109,19 @@ def one_layer(weights: AttentionWeights, reviews: list[Ids]) -> tuple[list[Array
 def main(argv: list[str] | None = None) -> int:
     run = Run("paper1_layers", __doc__ or "", argv, data=True)
     if run.quick:
-        plan, tested = (QUICK, 100)
+        plan = QUICK
+        tested = 100
     else:
-        plan, tested = (FULL, 2500)
+        plan = FULL
+        tested = 2500
     if run.quick:
-        explained, samples, single = (3, 100, 50)
+        explained = 3
+        samples = 100
+        single = 50
     else:
-        explained, samples, single = (100, 600, 500)
+        explained = 100
+        samples = 600
+        single = 500
     explained = run.wanted(explained)
     model = first_model(run)
     vocabulary = model.vocabulary

@@ -349,9 +349,15 @@ def main(argv: list[str] | None = None) -> int:
     vocabulary = model.vocabulary
     # The package's default is 5000 samples.
     if run.quick:
-        reviews, replaced, repeated, samples = (30, 30, 10, 1000)
+        reviews = 30
+        replaced = 30
+        repeated = 10
+        samples = 1000
     else:
-        reviews, replaced, repeated, samples = (1000, 1000, 100, 5000)
+        reviews = 1000
+        replaced = 1000
+        repeated = 100
+        samples = 5000
     texts = load_imdb(run.imdb, "test").texts
     order = np.random.default_rng(0).permutation(len(texts))
     documents = [vocabulary.encode(texts[i])[: int(weights.room)] for i in order[:reviews]]

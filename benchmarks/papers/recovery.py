@@ -33,7 +33,7 @@ from benchmarks.papers.transformers.transformer import (
     predict_documents,
 )
 from jax_model.training.imdb import load_imdb
-from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
+from jax_model.training.loop import Optimizer, TrainingProgress, cross_entropy, fit
 
 from ..faithfulness import naive_bayes_scores
 from .reproduction import Row, Run, claim, mean_row
@@ -151,7 +151,7 @@ def recover(
         data,
         steps,
         Optimizer(3e-3),
-        progress=Progress(1, steps, name=f"{kind}, L = {L}:"),
+        progress=TrainingProgress(1, steps, name=f"{kind}, L = {L}:"),
     ).params
     f = partial(predict_documents, params, config, first=first)
     rng = np.random.default_rng([seed, 2])

@@ -57,7 +57,8 @@ def slalom_fidel(
 
 def with_background(slalom: Slalom, tokens: Ids, seconds: float) -> Explanation:
     """Derivatives (Eq. 64) and predictions of a SLALOM that has a background token."""
-    index, rest = slalom.index(tokens), slalom.index([BACKGROUND])
+    index = slalom.index(tokens)
+    rest = slalom.index([BACKGROUND])
     game = PooledGame.from_scores(
         slalom.s[index], slalom.v[index], s_background=slalom.s[rest], v_background=slalom.v[rest]
     )

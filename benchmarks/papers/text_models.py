@@ -46,7 +46,7 @@ from benchmarks.papers.transformers.transformer import (
 )
 from jax_model.training.batches import Documents, encode_documents, pad_rows
 from jax_model.training.imdb import Reviews
-from jax_model.training.loop import Optimizer, Progress, cross_entropy, fit
+from jax_model.training.loop import Optimizer, TrainingProgress, cross_entropy, fit
 
 from ..faithfulness import Value, removal
 
@@ -116,7 +116,7 @@ def transformer(
         partial(train_batch, documents, vocabulary.cls_id, size, np.random.default_rng([seed, 1])),
         steps,
         Optimizer(3e-3, weight_decay=0.1),
-        progress=Progress(1, steps, name=f"{kind}, L = {L}:"),
+        progress=TrainingProgress(1, steps, name=f"{kind}, L = {L}:"),
     ).params
     return transformer_subject(
         params, config, vocabulary, f"{kind}, L = {L}", "GPT-2" if causal else "BERT"

@@ -311,7 +311,7 @@ def predict_bags(
 
 #: The options of the layout "clam" for the network of `bag_logits`, which its weights alone do not
 #: tell.
-BAG_OPTIONS: dict[str, Any] = {
+LAYOUT_OPTIONS: dict[str, Any] = {
     "activation": "tanh",
     "gate": "sigmoid",
     "embed_activation": "relu",

@@ -30,7 +30,7 @@ from attn_closed_form.app.files.tables import Labelled
 from attn_closed_form.app.models.text import tokenize
 from attn_closed_form.app.models.text_classifier import TextClassifier
 
-from .bags import BAG_OPTIONS, BagConfig, BagTraining, fit_bags, predict_bags, state_dict
+from .bags import LAYOUT_OPTIONS, BagConfig, BagTraining, fit_bags, predict_bags, state_dict
 from .config import Config, automatic
 from .scores import balanced_weights, log_probabilities
 from .split import Split, split_stratified, stratified
@@ -382,7 +382,10 @@ class AttentionBagClassifier(_AttentionClassifier):
     def to_model(self) -> BagClassifier:
         """Convert the network to an `attn_closed_form.BagClassifier`, which only needs NumPy."""
         return BagClassifier.from_state_dict(
-            self.state_dict(), layout="clam", outputs=tuple(map(str, self.classes_)), **BAG_OPTIONS
+            self.state_dict(),
+            layout="clam",
+            outputs=tuple(map(str, self.classes_)),
+            **LAYOUT_OPTIONS,
         )
 
     def explain(self, bag: Any, methods: Any = None, **settings: Any) -> Explanations:
@@ -397,7 +400,7 @@ class AttentionBagClassifier(_AttentionClassifier):
         """
         texts = {
             "outputs": self.classes_.astype(str),
-            "options": np.array([json.dumps(BAG_OPTIONS)]),
+            "options": np.array([json.dumps(LAYOUT_OPTIONS)]),
         }
         write_arrays({**self.state_dict(), **texts}, path)
 

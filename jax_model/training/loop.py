@@ -78,7 +78,7 @@ class Optimizer:
         return np.float32(rate), np.float32(self.weight_decay), np.float32(ema)
 
 
-class State(NamedTuple):
+class TrainingState(NamedTuple):
     """Everything that a step changes, and therefore everything in a checkpoint."""
 
     params: Any
@@ -89,7 +89,7 @@ class State(NamedTuple):
     loss_sum: Any
 
     @classmethod
-    def start(cls, params: Any) -> State:
+    def start(cls, params: Any) -> TrainingState:
         """Return the state before the first step."""
         return cls(
             params,
@@ -115,8 +115,12 @@ class Fit(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
 def take_step(
-    loss: Callable[..., jax.Array], decay_biases: bool, state: State, rates: Rates, *batch: Any
-) -> State:
+    loss: Callable[..., jax.Array],
+    decay_biases: bool,
+    state: TrainingState,
+    rates: Rates,
+    *batch: Any,
+) -> TrainingState:
     """Take one step of AdamW on a batch. The input state is consumed."""
     value, slope = jax.value_and_grad(loss)(state.params, *batch)
     direction, moments = ADAM.update(slope, state.moments)
@@ -132,7 +136,7 @@ def take_step(
     params = jax.tree.map(moved, state.params, direction)
     average = jax.tree.map(lambda old, new: ema * old + (1 - ema) * new, state.average, params)
     loss_sum = state.loss_sum + value.astype(state.loss_sum.dtype)
-    return State(params, moments, average, state.best, state.step + 1, loss_sum)
+    return TrainingState(params, moments, average, state.best, state.step + 1, loss_sum)
 
 
 _copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
@@ -153,7 +157,7 @@ def fit(
     every: int | None = None,
     resume: bool = True,
     about: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: TrainingProgress | None = None,
 ) -> Fit:
     """Train a model, and return the weights that are kept.
 
@@ -177,7 +181,7 @@ def fit(
     >>> bool(abs(found.params - target) < 0.01)
     True
     """
-    state = State.start(params)
+    state = TrainingState.start(params)
     all_steps = epochs * steps
     settings = json.loads(
         json.dumps({**(about or {}), "steps": steps, "all_steps": all_steps, **vars(optimizer)})
@@ -310,14 +314,14 @@ def load_checkpoint(path: PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
     return jax.tree.unflatten(structure, leaves), notes
 
 
-class Progress:
+class TrainingProgress:
     """Progress of a run on stderr: a bar on a terminal if rich is installed, otherwise one line per
     epoch.
 
     `log` is called with one line per epoch; None means stderr, where steps also write a line after
     a long silence. `name` is the word for an epoch.
 
-    >>> with Progress(epochs=1, steps=2, log=print) as progress:
+    >>> with TrainingProgress(epochs=1, steps=2, log=print) as progress:
     ...     progress.step(0, 1)
     ...     progress.epoch(
     ...         {"epoch": 1, "training_loss": 0.5, "validation_loss": 0.25, "validation_accuracy": 0.9, "seconds": 2.0}
@@ -364,7 +368,7 @@ class Progress:
         self._log(line)
         self._spoken = max(self._spoken, time.monotonic())
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> TrainingProgress:
         if self._bar is not None:
             self._bar.start()
         return self

@@ -100,9 +100,9 @@ def fit_temperature(logits: Floats, labels: Labels) -> float:
         beta = (low * high) ** 0.5
         slope = ((np.exp(log_probabilities(two, 1 / beta)) - target) * two).sum()
         if slope > 0:
-            low, high = (low, beta)
+            high = beta
         else:
-            low, high = (beta, high)
+            low = beta
     return float(1 / (low * high) ** 0.5)
 
 

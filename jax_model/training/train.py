@@ -41,7 +41,7 @@ from ..witness.params import Params, weights_from_params
 from .batches import Batches, Documents, encode_documents
 from .config import Config
 from .devices import cut_by_document, device_mesh, on_every_device
-from .loop import Fit, Optimizer, PathLike, Progress, fit
+from .loop import Fit, Optimizer, PathLike, TrainingProgress, fit
 from .scores import balanced_weights, fit_temperature, report, validation_scores
 from .split import Split, together
 from .text_model import Trained, all_logits, start_arrays, text_loss
@@ -82,7 +82,7 @@ def train(
     first = run.fit(
         config.epochs,
         run.validate,
-        Progress(config.epochs, run.batches.steps, log),
+        TrainingProgress(config.epochs, run.batches.steps, log),
         checkpoint,
         **options,
     )
@@ -95,7 +95,7 @@ def train(
     if config.refit == "all":
         epochs = first.best["epoch"]
         run = Run.of(config, together(split), mesh)
-        progress = Progress(epochs, run.batches.steps, log, "on all texts: epoch")
+        progress = TrainingProgress(epochs, run.batches.steps, log, "on all texts: epoch")
         if checkpoint is None:
             again = None
         else:
@@ -169,7 +169,7 @@ class Run(NamedTuple):
         self,
         epochs: int,
         validate: Callable[[Trained], dict[str, float]] | None,
-        progress: Progress,
+        progress: TrainingProgress,
         checkpoint: PathLike | None,
         **options: Any,
     ) -> Fit:

@@ -169,7 +169,7 @@ def prior_logits(labels: Labels, classes: int, weights: Floats | None = None) ->
     return logs - logs.mean()
 
 
-class Problem:
+class TableProblem:
     """The fit of one set of texts: everything that does not depend on the settings is computed
     once.
     """
@@ -324,7 +324,7 @@ class Trials:
         self.prior = prior_logits(labels, classes, weights)
         # For both ways of counting: the problem of every fold, and the counts of the texts that
         # judge it.
-        self.problems: dict[bool, list[Problem]] = {True: [], False: []}
+        self.problems: dict[bool, list[TableProblem]] = {True: [], False: []}
         self.held_out: dict[bool, list[sparse.csr_matrix]] = {True: [], False: []}
         for fold in folds:
             counts = training_counts([documents[i] for i in fold.training], size)
@@ -332,8 +332,10 @@ class Trials:
             seen = counts._replace(matrix=count_words(held_out, counts.words))
             fold_labels = labels[fold.training]
             fold_weights = None if weights is None else weights[fold.training]
-            self.problems[True].append(Problem(counts.once(), fold_labels, classes, fold_weights))
-            self.problems[False].append(Problem(counts, fold_labels, classes, fold_weights))
+            self.problems[True].append(
+                TableProblem(counts.once(), fold_labels, classes, fold_weights)
+            )
+            self.problems[False].append(TableProblem(counts, fold_labels, classes, fold_weights))
             self.held_out[True].append(seen.once().matrix)
             self.held_out[False].append(seen.matrix)
 
@@ -492,7 +494,7 @@ def fit_tables(
     counts = training_counts(documents, size)
     if selection.settings.once:
         counts = counts.once()
-    problem = Problem(counts, labels, classes, weights)
+    problem = TableProblem(counts, labels, classes, weights)
     tables = problem.fit(selection.settings)
     return counts.words, tables._replace(v=tables.v / selection.temperature)
 

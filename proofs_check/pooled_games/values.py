@@ -171,8 +171,11 @@ def owen_factors(perturb: float = 0.0) -> Outcome:
     """
     x = [F(1, k + 2) for k in range(N)]
     y = [F(k + 1, k + 4) for k in range(N)]
-    own, rest = GROUPS[0], GROUPS[1:]
-    joint, over_p, over_q = F(0), F(0), F(0)
+    own = GROUPS[0]
+    rest = GROUPS[1:]
+    joint = F(0)
+    over_p = F(0)
+    over_q = F(0)
     for wholes in itertools.product((False, True), repeat=len(rest)):
         m = sum(wholes)
         outer = beta(m + 1, len(rest) - m + 1)
@@ -203,7 +206,8 @@ def shapley_taylor(perturb: float = 0.0) -> Outcome:
     """Every pair of the three games; then f(nobody), singles and pairs add up to f(all)."""
     gaps = []
     for head in HEADS:
-        f, pairs = head.value, F(0)
+        f = head.value
+        pairs = F(0)
         for i, j in PAIRS:
             printed = sum(
                 (

@@ -103,7 +103,8 @@ class Reader:
         """End the process."""
         if self.child is None:
             return 0
-        child, self.child = self.child, None
+        child = self.child
+        self.child = None
         child.kill()
         with contextlib.suppress(BrokenPipeError):
             child.communicate()

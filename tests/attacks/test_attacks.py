@@ -42,11 +42,14 @@ def test_hostile_files_are_read_or_refused_in_one_line(
         pytest.importorskip(PACKAGES[name], reason=f"{name} files need it")
     suffix, door, _ = SAMPLES[name]
     if LONG:
-        cuts, flips = (100, 2000)
+        cuts = 100
+        flips = 2000
     elif name == "HDF5":
-        cuts, flips = (10, 10)
+        cuts = 10
+        flips = 10
     else:
-        cuts, flips = (25, 75)
+        cuts = 25
+        flips = 75
     result = attack(files_of(name, tmp_path, cuts, flips), suffix, door, reader, tmp_path)
     assert not result.wrong, "\n".join(result.wrong[:20])
     assert result.outcomes["read"] >= 1 and result.outcomes["refused"] >= 5

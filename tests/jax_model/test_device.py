@@ -16,7 +16,7 @@ from attn_closed_form import PooledGame
 from attn_closed_form.attention import predict_many, random_weights
 from jax_model import device
 from jax_model.training.config import Config
-from jax_model.training.loop import Optimizer, State, take_step
+from jax_model.training.loop import Optimizer, TrainingState, take_step
 from jax_model.training.text_model import start_arrays, text_loss
 from tests.problems import games, random_game
 
@@ -181,6 +181,6 @@ def test_the_training_step_is_lowered_for_cuda_and_tpu():
     fixed, trained = start_arrays(config, 31, 2, model.cls, model.unk)
     batch = (fixed, np.int32(model.cls), np.ones(2, np.float32), ids, np.zeros(len(ids), np.int32))
     step = jax.jit(partial(take_step, text_loss, True))
-    arguments = (State.start(trained), Optimizer(ema=0.9).rates(3, 10), *batch)
+    arguments = (TrainingState.start(trained), Optimizer(ema=0.9).rates(3, 10), *batch)
     text = export.export(step, platforms=("cuda", "tpu"))(*arguments).mlir_module()
     assert set(re.findall(r"x(f\d\d)>", text)) == {"f32"}

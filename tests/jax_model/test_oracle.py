@@ -144,7 +144,8 @@ def check_game(name, question):
     if has_tol:
         got, tol = at_its_tol(function, game_of(question))
     else:
-        got, tol = (function(game_of(question)), None)
+        got = function(game_of(question))
+        tol = None
     comparisons.check_game(name, question, got, tol)
 
 

@@ -97,9 +97,11 @@ def test_numpy_and_twin_agree_on_the_shipped_model_and_on_one_with_six_heads(
     expected = predict_many(weights, documents)
     params = params_from_weights(weights, dtype)
     if weights.T_max is None:
-        length, filler = (241, -1)
+        length = 241
+        filler = -1
     else:
-        length, filler = (weights.T_max, weights.unk)
+        length = weights.T_max
+        filler = weights.unk
     ids = jnp.array(pad_rows(encoded, np.arange(5), length, weights.cls, filler))
     # The witness knows nothing of rows that are filled up: it gets each document alone.
     witness = [jax.jit(forward)(params, pad_ids(d, weights.T_max)) for d in documents]

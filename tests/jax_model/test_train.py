@@ -174,7 +174,7 @@ def test_settings_of_many_texts_come_from_a_sample():
 def test_the_bar_of_a_run_ends_with_its_last_step(monkeypatch):
     bar = mock.MagicMock()
     monkeypatch.setattr(loop, "rich_progress", lambda: bar)
-    loop.Progress(epochs=3, steps=5).step(epoch=2, step=5)
+    loop.TrainingProgress(epochs=3, steps=5).step(epoch=2, step=5)
     assert bar.add_task.call_args.kwargs["total"] == bar.update.call_args.kwargs["completed"] == 15
 
 
@@ -353,12 +353,12 @@ def die(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
 
 def die_at(epoch, step):
-    heard = jax_model.training.loop.Progress.step
+    heard = jax_model.training.loop.TrainingProgress.step
     def listen(self, *now):
         heard(self, *now)
         if now == (epoch, step):
             die()
-    jax_model.training.loop.Progress.step = listen
+    jax_model.training.loop.TrainingProgress.step = listen
 
 moments = {"": lambda: None,
            "in a step": lambda: die_at(1, 5),

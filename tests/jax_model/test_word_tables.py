@@ -54,7 +54,7 @@ def test_both_steps_end_at_a_minimum_of_the_loss(classes, once):
     counts = word_tables.training_counts(documents, 100)
     if once:
         counts = counts.once()
-    problem = word_tables.Problem(counts, data.labels, classes)
+    problem = word_tables.TableProblem(counts, data.labels, classes)
     settings = word_tables.TableSettings(once, strength=3.0, background=0.3, penalty=1.0)
     start = problem.convex(settings.strength, settings.background)
     fitted = problem.both(start, settings)
@@ -79,7 +79,7 @@ def test_the_classifier_computes_what_the_tables_say():
     data = topics(40)
     documents = [text.split() for text in data.texts]
     counts = word_tables.training_counts(documents, 100)
-    tables = word_tables.Problem(counts, data.labels, 3).convex(10.0, 0.3)
+    tables = word_tables.TableProblem(counts, data.labels, 3).convex(10.0, 0.3)
     model = TextClassifier(
         word_tables.attention_weights(tables), word_tables.vocabulary_of(counts.words), data.classes
     )

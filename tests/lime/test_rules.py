@@ -296,7 +296,8 @@ def test_the_room_of_the_remainder_is_generous(d, width):
                 ((2 * n + 1) * s * y - b * z) / Fraction(c)
                 for s, y, z in zip(slope.tolist(), now, before, strict=True)
             ]
-            before, now = now, following
+            before = now
+            now = following
             norm *= Fraction((2 * n + 1) * (d + n + 2), (2 * n + 3) * (d - n))
     # The sum as `_remainder` has it, without its room.
     square = int(q @ q) << 2 * HAHN_BITS

@@ -71,7 +71,9 @@ def add_options(parser: Any, options: Mapping[str, Any]) -> None:
         if isinstance(about, tuple):
             convert, default, text = about
         else:
-            convert, default, text = (None, None, about)
+            convert = None
+            default = None
+            text = about
         if default is not None and "(default" not in text:
             text += f" (default: {default})"
         details: dict[str, Any] = {

@@ -275,7 +275,7 @@ class Linear(NamedTuple):
     b: NDArray[np.float64]
 
 
-class State:
+class StateDict:
     """The weights of a network by name, with a record of those that were read.
 
     `outputs` are the class names and `options` those of a layout, if the file has them; `source`
@@ -372,7 +372,7 @@ class State:
         return shown + (f" and {len(chosen) - most} more" if len(chosen) > most else "")
 
 
-def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
+def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
     """Read the state dict in a file or in a mapping of names to arrays or torch tensors.
 
     Training scripts store it under a name (`NESTED`) next to optimizer state, and wrappers add a
@@ -413,7 +413,7 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> State:
         arrays = numeric
     while prefix := next((p for p in PREFIXES if all(key.startswith(p) for key in arrays)), None):
         arrays = {key.removeprefix(prefix): value for key, value in arrays.items()}
-    return State(arrays, name, outputs, options)
+    return StateDict(arrays, name, outputs, options)
 
 
 def _texts(array: Any) -> tuple[str, ...]:

@@ -314,7 +314,7 @@ class Numbers:
             )
 
 
-class Function:
+class KnownFunction:
     """A function that the file may call, and whose state cannot be set."""
 
     def __init__(self, make: Callable[..., Any]) -> None:
@@ -355,7 +355,7 @@ def _parameter(data: Any, *_: Any) -> Tensor:
 
 def _from_type(function: Any, _type: Any, args: Any, _state: Any) -> Any:
     if (
-        type(function) is not Function
+        type(function) is not KnownFunction
         or function.make not in (_tensor, _parameter)
         or type(args) is not tuple
     ):
@@ -459,7 +459,7 @@ class _Reader(pickle.Unpickler):
                 "run. "
                 "Save model.state_dict() instead of the model"
             )
-        return Function(FUNCTIONS[label])
+        return KnownFunction(FUNCTIONS[label])
 
     def persistent_load(self, pid: Any) -> Storage:
         if type(pid) is not tuple or len(pid) < 5 or type(pid[0]) is not str or pid[0] != "storage":

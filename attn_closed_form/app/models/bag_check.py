@@ -153,7 +153,7 @@ def _sub_bags(bags: list[Bag], rng: np.random.Generator) -> list[Bag]:
     ]
 
 
-class Fit(NamedTuple):
+class Agreement(NamedTuple):
     """The largest difference of logits in the better of two orders of the classes, and that order
     if it is another.
     """
@@ -173,7 +173,7 @@ class Fit(NamedTuple):
         return f"{words} and {order}"
 
 
-def _fit(ours: Array, yours: Array) -> Fit:
+def _fit(ours: Array, yours: Array) -> Agreement:
     """Compare logits (B, C) as they are, and with the classes in the order of the first bag's
     logits.
     """
@@ -182,8 +182,8 @@ def _fit(ours: Array, yours: Array) -> Fit:
     same = float(np.abs(ours - yours).max())
     reordered = float(np.abs(ours[:, by_rank] - yours).max())
     if reordered < same:
-        return Fit(reordered, by_rank)
-    return Fit(same, None)
+        return Agreement(reordered, by_rank)
+    return Agreement(same, None)
 
 
 def _simple_cause(model: BagClassifier, ours: Array, yours: Array, limit: float) -> str | None:

@@ -27,7 +27,7 @@ import numpy as np
 
 from ..._arrays import check, whole
 from ..._types import Array
-from ..files.arrays import Linear, State
+from ..files.arrays import Linear, StateDict
 from .bag_network import Attention, BagNetwork
 from .layers import ACTIVATIONS, NORMALIZATIONS, Layer
 
@@ -171,11 +171,11 @@ class Layout(NamedTuple):
     )
     # A separate builder, and names by which its files are recognized; the others are recognized by
     # their layers.
-    build: Callable[[State, Layout, Options], BagNetwork] | None = None
+    build: Callable[[StateDict, Layout, Options], BagNetwork] | None = None
     marks: tuple[str, ...] = ()
 
 
-def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
+def _build(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
     """Build a network of an embedding, an attention and a linear readout."""
     if options.get("attention_gate"):
         raise ValueError(
@@ -225,7 +225,7 @@ def _build(state: State, layout: Layout, options: Options) -> BagNetwork:
     return BagNetwork(attention, W, bias, branches, branches, **more)
 
 
-def _attention(state: State, layout: Layout, options: Options, E: int) -> Attention:
+def _attention(state: StateDict, layout: Layout, options: Options, E: int) -> Attention:
     groups = ([state.layers(pattern) for pattern in group] for group in layout.attention)
     names = next(
         ([name for layers in group for name in layers] for group in groups if all(group)), None
@@ -296,7 +296,7 @@ def _after(first: Linear, second: Linear) -> Linear:
     return Linear(second.W @ first.W, second.b + second.W @ first.b)
 
 
-def _parts(state: State, start: str, names: str) -> list[Linear]:
+def _parts(state: StateDict, start: str, names: str) -> list[Linear]:
     """Return linear layers called "q", "k", "v", or the parts of one layer called "kv" or "qkv"."""
     if f"{start}{names}.weight" not in state.arrays:
         return [state.linear(start + name) for name in names]
@@ -306,7 +306,7 @@ def _parts(state: State, start: str, names: str) -> list[Linear]:
     ]
 
 
-def _last(state: State, start: str, names: str) -> Linear:
+def _last(state: StateDict, start: str, names: str) -> Linear:
     """Return the last layer, including a linear projection after the attention if there is one."""
     if f"{start}proj.weight" not in state.arrays:
         return state.layer(names)
@@ -314,7 +314,7 @@ def _last(state: State, start: str, names: str) -> Linear:
     return _after(projection, state.layer(names)) if state.layers(names) else projection
 
 
-def _build_aim(state: State, layout: Layout, options: Options) -> BagNetwork:
+def _build_aim(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
     """Build AIM's probe: batch normalization, learned queries `cls_token` (1, Q, D), keys, values,
     a linear layer.
     """
@@ -326,7 +326,7 @@ def _build_aim(state: State, layout: Layout, options: Options) -> BagNetwork:
     return _probe(_rows(state.array("cls_token")), parts, out, options)
 
 
-def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
+def _build_timm(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
     """Build timm's attention pooling, whose query is Q latent + a or the latent itself.
 
     Keys and values come from one layer. The output is that of the first latent, or the mean.
@@ -349,7 +349,7 @@ def _build_timm(state: State, layout: Layout, options: Options) -> BagNetwork:
     return _probe(latent, _parts(state, start, "kv"), out, options, positions=positions)
 
 
-def _build_class_token(state: State, layout: Layout, options: Options) -> BagNetwork:
+def _build_class_token(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
     """Build attention with the query of a class token, which is always present with a key and a
     value.
     """
@@ -365,7 +365,7 @@ def _build_class_token(state: State, layout: Layout, options: Options) -> BagNet
     )
 
 
-def _build_chief(state: State, layout: Layout, options: Options) -> BagNetwork:
+def _build_chief(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
     """Build CHIEF: CLAM with one branch, where the embedding of an organ's text is added to the
     pooled vector.
 
@@ -378,7 +378,7 @@ def _build_chief(state: State, layout: Layout, options: Options) -> BagNetwork:
     return replace(network, bias=network.bias + network.readout @ text)
 
 
-def _build_vjepa(state: State, layout: Layout, options: Options) -> BagNetwork:
+def _build_vjepa(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
     """Build V-JEPA's probe without a complete block: one query, keys and values from one layer, a
     linear head.
 
@@ -395,7 +395,7 @@ def _build_vjepa(state: State, layout: Layout, options: Options) -> BagNetwork:
     return _probe(queries, _parts(state, start, "kv"), out, options)
 
 
-def _build_multihead(state: State, layout: Layout, options: Options) -> BagNetwork:
+def _build_multihead(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
     """Build PyTorch's `nn.MultiheadAttention` with one learned query, and a linear head.
 
     The layer has the weights of queries, keys and values in one array, and a linear projection of
@@ -416,7 +416,7 @@ def _build_multihead(state: State, layout: Layout, options: Options) -> BagNetwo
     return _probe(queries, parts, _after(projection, head), options)
 
 
-def _build_keras(state: State, layout: Layout, options: Options) -> BagNetwork:
+def _build_keras(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
     """Build dense layers, an attention (v, w, optionally u), and a last layer on the concatenated
     embeddings.
 
@@ -446,7 +446,7 @@ def _build_keras(state: State, layout: Layout, options: Options) -> BagNetwork:
     for (name, part), key in parts.items():
         number = int(part) if part.isdigit() else KERAS_PARTS[part]
         keys |= {f"roles.{role}": key for role in roles[name][number : number + 1]}
-    named = State({role: state.arrays[key].T for role, key in keys.items()}, state.source)
+    named = StateDict({role: state.arrays[key].T for role, key in keys.items()}, state.source)
     W, b = named.linear("roles.classifier")
     blocks = W.reshape(len(b), -1, named.array("roles.V.weight", 2).shape[1]).swapaxes(0, 1)
     named.arrays["roles.classifier.weight"] = blocks[0]
@@ -455,7 +455,7 @@ def _build_keras(state: State, layout: Layout, options: Options) -> BagNetwork:
     return replace(network, readout=blocks) if len(blocks) > 1 else network
 
 
-def _build_mean(state: State, layout: Layout, options: Options) -> BagNetwork:
+def _build_mean(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
     """Build one linear layer of any name on the mean of the instances."""
     if "weight" in state.arrays:  # a linear layer saved alone has no name
         state.arrays = {f"layer.{key}": array for key, array in state.arrays.items()}
@@ -717,7 +717,7 @@ POOLING_OF_TOKENS = (["timm"], ["class_token"], ["multihead"])
 
 
 def network_from_state(
-    state: State, layout: str, options: dict[str, Any]
+    state: StateDict, layout: str, options: dict[str, Any]
 ) -> tuple[BagNetwork, str]:
     """Return the network of a state dict and the name of its layout.
 
@@ -743,7 +743,7 @@ def network_from_state(
     return network, layout
 
 
-def _recognize(state: State) -> str:
+def _recognize(state: StateDict) -> str:
     def fits(layout: Layout) -> bool:
         needed = (layout.readout,) if layout.bare else (layout.readout, layout.embed)
         groups = (all(map(state.layers, (*needed, *group))) for group in layout.attention)
@@ -800,7 +800,7 @@ HINTS = {
 MOST_LAYERS = 4
 
 
-def renamed(state: State, roles: Mapping[str, Any]) -> State:
+def renamed(state: StateDict, roles: Mapping[str, Any]) -> StateDict:
     """Rename the layers of a state dict to those of the layout "roles"; names without a role are
     kept.
     """
@@ -825,19 +825,19 @@ def renamed(state: State, roles: Mapping[str, Any]) -> State:
             for part in ("weight", "bias"):
                 if f"{name}.{part}" in arrays:
                     arrays[f"{new}.{part}"] = arrays.pop(f"{name}.{part}")
-    return State(arrays, state.source, state.outputs, state.options)
+    return StateDict(arrays, state.source, state.outputs, state.options)
 
 
 def _listed(names: str | Sequence[str]) -> Sequence[str]:
     return [names] if isinstance(names, str) else names
 
 
-def proposals(state: State) -> list[dict[str, Any]]:
+def proposals(state: StateDict) -> list[dict[str, Any]]:
     """Return the assignments of roles that use every matrix and have matching shapes, the likeliest
     first.
 
     >>> shapes = {"enc": (5, 7), "gate": (3, 5), "tan": (3, 5), "score": (1, 3), "out": (2, 5)}
-    >>> state = State({f"{name}.weight": np.ones(shape) for name, shape in shapes.items()}, "file")
+    >>> state = StateDict({f"{name}.weight": np.ones(shape) for name, shape in shapes.items()}, "file")
     >>> proposals(state)[0]
     {'embed': ['enc'], 'V': 'tan', 'U': 'gate', 'w': 'score', 'classifier': 'out'}
     """

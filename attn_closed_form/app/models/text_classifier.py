@@ -85,7 +85,9 @@ class TextClassifier(TextModel):
             raise TypeError(
                 f"vocabulary: expected a Vocabulary, got {type(self.vocabulary).__name__}"
             )
-        weights, vocabulary, C = self.weights, self.vocabulary, self.weights.C
+        weights = self.weights
+        vocabulary = self.vocabulary
+        C = self.weights.C
         check(
             "vocabulary",
             len(vocabulary) == weights.D,

@@ -181,9 +181,13 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
         )
         end = figure.scale.end(figure.end)
         if figure.signed:
-            low, middle, high = (f"−{end}", "0", f"+{end}")
+            low = f"−{end}"
+            middle = "0"
+            high = f"+{end}"
         else:
-            low, middle, high = ("0", "", end)
+            low = "0"
+            middle = ""
+            high = end
         panels.append(
             f"<figure><figcaption>{prose(figure.title)}</figcaption>{_picture(figure, explanations)}"
             f'<div class="scale"><b style="background:linear-gradient(90deg,{ramp})"></b>'

@@ -255,7 +255,7 @@ class Waterfall(NamedTuple):
     ticks: tuple[tuple[float, str], ...]
 
 
-class Step(NamedTuple):
+class WaterfallStep(NamedTuple):
     """One step of a waterfall before it has a place: the change and its standard error."""
 
     label: str
@@ -284,7 +284,7 @@ def waterfall(e: Explanation, top: int = 10) -> Waterfall:
     if e.of_fit and e.evidence.fit is not None and e.evidence.fit.at_text:
         # The difference between a fitted game and the model has a separate bar, so the players end
         # before it.
-        steps.append(Step("what the fit misses", e.evidence.fit.at_text, 1))
+        steps.append(WaterfallStep("what the fit misses", e.evidence.fit.at_text, 1))
         ends = np.append(ends, e.prediction)
     starts = np.append(e.base_value, ends[:-1])
     scale = _axis(e, [*starts, *ends, e.prediction], [step.error for step in steps])
@@ -309,7 +309,7 @@ def waterfall(e: Explanation, top: int = 10) -> Waterfall:
     return Waterfall(tuple(bars), ticks)
 
 
-def _steps(e: Explanation, top: int) -> list[Step]:
+def _steps(e: Explanation, top: int) -> list[WaterfallStep]:
     """Return the `top` strongest players, strongest first, and the others by sign."""
     order = np.argsort(-np.abs(e.scores), kind="stable")
     named = order
@@ -320,7 +320,7 @@ def _steps(e: Explanation, top: int) -> list[Step]:
     errors = np.zeros(len(order))
     if e.standard_error is not None:
         errors = e.standard_error
-    steps = [Step(words[j], float(e.scores[j]), 1, float(errors[j])) for j in named]
+    steps = [WaterfallStep(words[j], float(e.scores[j]), 1, float(errors[j])) for j in named]
     raising = others[e.scores[others] >= 0]
     lowering = others[e.scores[others] < 0]
     for players, singular, plural in (
@@ -330,11 +330,13 @@ def _steps(e: Explanation, top: int) -> list[Step]:
         if players.size:
             label = singular if players.size == 1 else f"{players.size:,} {plural}"
             # Standard errors of several players cannot be added without their correlations.
-            steps.append(Step(label, float(e.scores[players].sum()), int(players.size)))
+            steps.append(WaterfallStep(label, float(e.scores[players].sum()), int(players.size)))
     return steps
 
 
-def ordered_within(start: float, steps: Sequence[Step], low: float, high: float) -> list[Step]:
+def ordered_within(
+    start: float, steps: Sequence[WaterfallStep], low: float, high: float
+) -> list[WaterfallStep]:
     """Order steps such that their running sum stays between low and high, if any order does.
 
     The first step that allows it comes first, and so on. If no order does, each next step passes an

@@ -23,23 +23,23 @@ from .sanitize import elide, visible
 # Points per inch.
 POINTS = 72
 # The size of the letters of a text, and the height of its lines, in points.
-LETTERS = 10
+LETTER_SIZE = 10
 # The height of a line, in points: its letters, and room for underlines.
 LINE_HEIGHT = 19.0
 # The room around a text, in points.
-MARGIN = 10.0
+PADDING = 10.0
 # The strength of the colors of the levels 1 to 4 on white, as in the report on paper.
-STRENGTHS = (0.16, 0.30, 0.45, 0.62)
+COLOR_STRENGTHS = (0.16, 0.30, 0.45, 0.62)
 # The width of the underline of a word against the output, by level, in points.
 UNDERLINES = (0.7, 1.1, 1.5, 2.0)
 # Tuning: a longer word is shortened in the middle.
-LONGEST_WORD = 40
+LONGEST_DRAWN_WORD = 40
 # A line break of HTML, or of the text.
-LINE_BREAK = re.compile(r"(?:<br\s*/?>\s*|\n\s*)+", re.IGNORECASE)
+ANY_LINE_BREAK = re.compile(r"(?:<br\s*/?>\s*|\n\s*)+", re.IGNORECASE)
 # Tuning: the number of sentences in a figure, and of characters of each.
-MOST_SENTENCES = 20
+MOST_BARS = 20
 # Tuning: the number of characters of a sentence next to its bar.
-LONGEST_SENTENCE = 62
+LONGEST_BAR_LABEL = 62
 
 
 class PlacedWord(NamedTuple):
@@ -58,7 +58,7 @@ def _text_to_path() -> Any:
     return import_matplotlib("textpath").TextToPath()
 
 
-def text_width(text: str, size: float = LETTERS, bold: bool = False) -> float:
+def text_width(text: str, size: float = LETTER_SIZE, bold: bool = False) -> float:
     """Return the width of a text in points."""
     if not text:
         return 0.0
@@ -79,7 +79,9 @@ def placed_words(e: Explanation, width: float) -> list[PlacedWord]:
         if piece.player is None:
             pieces.append((piece.text, 0))
         else:
-            pieces.append((elide(visible(piece.text), LONGEST_WORD), text.levels[piece.player]))
+            pieces.append(
+                (elide(visible(piece.text), LONGEST_DRAWN_WORD), text.levels[piece.player])
+            )
     pieces.append((text.tail, 0))
     words = []
     x = 0.0
@@ -106,19 +108,19 @@ def _words_of(pieces: Iterable[tuple[str, int]]) -> Iterable[tuple[str, int]]:
         if level:
             yield text, level
             continue
-        for number, row in enumerate(LINE_BREAK.split(text)):
+        for number, row in enumerate(ANY_LINE_BREAK.split(text)):
             if number:
                 yield "\n", 0
             for part in re.findall(r"\s+|\S+", row):
-                yield elide(visible(part), LONGEST_WORD), 0
+                yield elide(visible(part), LONGEST_DRAWN_WORD), 0
 
 
 def text_size(explanations: Explanations, inches: float) -> tuple[float, float]:
     """Return the size of the figure of a text, in inches."""
-    words = placed_words(figures.leader(explanations), inches * POINTS - 2 * MARGIN)
+    words = placed_words(figures.leader(explanations), inches * POINTS - 2 * PADDING)
     lines = 1 + max((word.line for word in words), default=0)
     # Three lines more: the headline, the meaning of the colors, and a gap.
-    return inches, ((lines + 3) * LINE_HEIGHT + 2 * MARGIN) / POINTS
+    return inches, ((lines + 3) * LINE_HEIGHT + 2 * PADDING) / POINTS
 
 
 def plot_text(explanations: Explanations, ax: Any) -> None:
@@ -130,12 +132,12 @@ def plot_text(explanations: Explanations, ax: Any) -> None:
     ax.set_position((0, 0, 1, 1))
     ax.set(xlim=(0, wide), ylim=(high, 0))
     ax.axis("off")
-    top = MARGIN + LINE_HEIGHT
+    top = PADDING + LINE_HEIGHT
     # Letters of a headline, which become smaller if it is too long.
     head = figures.headline(explanations)
-    size = min(12.0, 12.0 * (wide - 2 * MARGIN) / text_width(head, 12, bold=True))
-    ax.text(MARGIN, top, *plain_words([head], 200), fontsize=size, weight="bold")
-    words = placed_words(e, wide - 2 * MARGIN)
+    size = min(12.0, 12.0 * (wide - 2 * PADDING) / text_width(head, 12, bold=True))
+    ax.text(PADDING, top, *plain_words([head], 200), fontsize=size, weight="bold")
+    words = placed_words(e, wide - 2 * PADDING)
     key = _meaning_of_colors(e)
     x = 0.0
     for word in key:
@@ -148,7 +150,7 @@ def plot_text(explanations: Explanations, ax: Any) -> None:
 
 def _meaning_of_colors(e: Explanation) -> list[PlacedWord]:
     """Return a line that says what the colors mean, painted in them."""
-    output = elide(visible(e.output), LONGEST_WORD)
+    output = elide(visible(e.output), LONGEST_DRAWN_WORD)
     if e.info.kind != "signed" or not e.trusted:
         parts = [(f"{e.title}: ", 0), ("strong", 4), (", without sign", 0)]
     else:
@@ -163,7 +165,7 @@ def _meaning_of_colors(e: Explanation) -> list[PlacedWord]:
 
 def _draw_word(ax: Any, word: PlacedWord, top: float, e: Explanation) -> None:
     """Draw a word, and its color behind it."""
-    left = MARGIN + word.x
+    left = PADDING + word.x
     baseline = top + word.line * LINE_HEIGHT
     if word.level:
         if e.info.kind != "signed" or not e.trusted:
@@ -172,7 +174,7 @@ def _draw_word(ax: Any, word: PlacedWord, top: float, e: Explanation) -> None:
             color = FOR
         else:
             color = AGAINST
-        strength = STRENGTHS[abs(word.level) - 1]
+        strength = COLOR_STRENGTHS[abs(word.level) - 1]
         patches = import_matplotlib("patches")
         # The box of a word: from above its letters to below its baseline, in points.
         box = patches.Rectangle(
@@ -184,7 +186,7 @@ def _draw_word(ax: Any, word: PlacedWord, top: float, e: Explanation) -> None:
             ends = [left - 0.8, left + word.width + 0.8]
             line = UNDERLINES[abs(word.level) - 1]
             ax.plot(ends, [baseline + 3.5] * 2, color=rgb(AGAINST), linewidth=line)
-    ax.text(left, baseline, word.text.replace("$", r"\$"), fontsize=LETTERS)
+    ax.text(left, baseline, word.text.replace("$", r"\$"), fontsize=LETTER_SIZE)
 
 
 def headline_explanation(explanations: Explanations) -> Explanation:
@@ -265,7 +267,7 @@ def _draw_step(ax: Any, place: int, bar: Bar) -> None:
 
 def sentences_size(explanations: Explanations, inches: float) -> tuple[float, float]:
     """Return the size of the figure of sentences, in inches."""
-    rows = min(MOST_SENTENCES, len(explanations.sentences().labels))
+    rows = min(MOST_BARS, len(explanations.sentences().labels))
     return inches, 1.0 + 0.29 * rows
 
 
@@ -276,7 +278,7 @@ def plot_sentences(explanations: Explanations, ax: Any) -> None:
     sentences = explanations.sentences()
     scale = explanations.scale
     scores = np.asarray(sentences.scores)
-    shown = np.sort(np.argsort(-np.abs(scores), kind="stable")[:MOST_SENTENCES])
+    shown = np.sort(np.argsort(-np.abs(scores), kind="stable")[:MOST_BARS])
     places = np.arange(len(shown))[::-1]
     largest = float(np.abs(scores[shown]).max(initial=0.0)) or 1.0
     for place, j in zip(places.tolist(), shown.tolist(), strict=True):
@@ -287,8 +289,8 @@ def plot_sentences(explanations: Explanations, ax: Any) -> None:
         number = scale.change(score, "+.2f").replace("-", "\N{MINUS SIGN}")
         options = {"textcoords": "offset points", "va": "center", "fontsize": 8, "ha": side}
         ax.annotate(number, (score, place), (offset, 0), **options)
-    texts = [LINE_BREAK.sub(" ", sentences.labels[j]).strip() for j in shown.tolist()]
-    ax.set_yticks(places, plain_words(texts, LONGEST_SENTENCE), fontsize=8)
+    texts = [ANY_LINE_BREAK.sub(" ", sentences.labels[j]).strip() for j in shown.tolist()]
+    ax.set_yticks(places, plain_words(texts, LONGEST_BAR_LABEL), fontsize=8)
     ax.axvline(0, color="0.3", linewidth=0.8)
     # Room for the numbers on the sides that have bars.
     left = 1.75 if scores[shown].min(initial=0.0) < 0 else 0.02

@@ -81,7 +81,8 @@ def test_spans_are_ordered_and_leave_nothing_but_space_and_breaks(text):
     if words:
         numbers, found = sentence_numbers(text, [(token.start, token.end) for token in words])
     else:
-        numbers, found = ([], [])
+        numbers = []
+        found = []
     for token, number in zip(words, numbers, strict=True):
         assert found[number][0] <= token.start < found[number][1]
 

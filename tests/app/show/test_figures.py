@@ -19,7 +19,7 @@ from attn_closed_form.app.show.figures import (
     LINE,
     PLANE,
     AxisRange,
-    Step,
+    WaterfallStep,
     class_bars,
     colored_text,
     figures_of,
@@ -103,7 +103,9 @@ def test_a_waterfall_of_a_probability_passes_an_end_only_if_every_order_does(dat
     base = data.draw(st.floats(0, 1))
     end = base + sum(changes)
     assume(0 <= end <= 1)
-    steps = ordered_within(base, [Step(str(i), c, 1) for i, c in enumerate(changes)], 0.0, 1.0)
+    steps = ordered_within(
+        base, [WaterfallStep(str(i), c, 1) for i, c in enumerate(changes)], 0.0, 1.0
+    )
     assert sorted(step.label for step in steps) == sorted(map(str, range(len(changes))))
 
     def excess(order):

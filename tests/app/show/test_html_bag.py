@@ -57,7 +57,8 @@ def test_pictures_are_the_tiles(found):
 
 def test_the_numbers_are_the_scores(found):
     page = typed(report(found))
-    scores, weight = found["shapley"].scores, found["alpha-mean"].scores
+    scores = found["shapley"].scores
+    weight = found["alpha-mean"].scores
     best = int(np.argmax(scores))
     assert f"{100 * scores[best]:+#.4g}" in page and percent(weight[best], 2) in page
     against = sum(weight[scores < 0]) / sum(weight)

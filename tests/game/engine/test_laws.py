@@ -115,7 +115,8 @@ def test_batches_are_small_enough_for_the_rounding_of_their_sums():
 )
 def test_what_a_law_makes_of_the_probability_of_being_alone(law):
     if isinstance(law, Point):
-        p, w = ([law.p], [1.0])
+        p = [law.p]
+        w = [1.0]
     else:
         p, w = legendre_rule(40)
     for n in (0, 1, 5, 30):
