@@ -41,9 +41,8 @@ def anchor(model: TextClassifier, text: str, seed: int) -> dict[str, Any]:
     """The package's anchor for a text: positions of its words, its estimate, seconds and model
     calls.
     """
-    from anchor.anchor_text import (
-        AnchorText,
-    )  # pip install --no-deps anchor-exp: its spacy is not used here
+    # Installed by `pip install --no-deps anchor-exp`, because its spacy is not used here.
+    from anchor.anchor_text import AnchorText
 
     def tokens(given: str) -> list[SimpleNamespace]:
         return [

@@ -49,9 +49,8 @@ def write_model(path: Path, rng: np.random.Generator) -> None:
             np.float32
         )
         arrays[f"{name}.bias"] = np.zeros(rows, dtype=np.float32)
-    arrays["attention_net.2.attention_c.weight"] *= (
-        8  # attention that is as uneven as a trained one
-    )
+    # Attention that is as uneven as a trained one.
+    arrays["attention_net.2.attention_c.weight"] *= 8
     with path.open("wb") as stream:
         np.savez(stream, **arrays)
 

@@ -29,9 +29,8 @@ from .models import benchmark_model, random_document
 SEED = 0
 LENGTHS = (55, 106, 240)
 SCALING = (100, 1_000, 3_000, 10_000, 30_000, 100_000)
-WITNESS_TOL = (
-    1e-12  # the exact values that errors are measured from; our timed runs use the default 1e-10
-)
+# The exact values that errors are measured from; our timed runs use the default 1e-10.
+WITNESS_TOL = 1e-12
 
 Function = Callable[[Array], Array]
 

@@ -139,9 +139,8 @@ def ours(
     timed = Timed(f)
     start = time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", SlalomWarning
-        )  # which importances are undetermined is not the question
+        # Which importances are undetermined is not the question.
+        warnings.simplefilter("ignore", SlalomWarning)
         fit = fit_slalom(timed, document, num_samples=samples, seed=seed, progress=False, **options)
     alone = time.process_time() - start - timed.seconds
     largest = float(np.abs(fit.slalom.v).max()) / fresh.range

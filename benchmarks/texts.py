@@ -184,9 +184,8 @@ def fasttext(corpus: Corpus, folder: Path) -> Trained:
             f"__label__{label} {_words(text)}"
             for text, label in zip(data.texts, data.labels, strict=True)
         ]
-        np.random.default_rng(SEED).shuffle(
-            lines
-        )  # it takes them in order, and corpora are sorted by class
+        # It takes them in order, and corpora are sorted by class.
+        np.random.default_rng(SEED).shuffle(lines)
         (folder / "train.txt").write_text("\n".join(lines), encoding="utf-8")
         options = {
             "epoch": epochs,

@@ -157,9 +157,8 @@ def lime_limit(document: LongDocument) -> Array:
     array([ 0.5, -0.1])
     """
     r, p = document.removals()
-    f = (
-        document.value(r) - document.F
-    )  # a constant does not matter to the coefficients, but to their rounding
+    # A constant does not matter to the coefficients, but to their rounding.
+    f = document.value(r) - document.F
     means = np.array([given_present(document, r, p, kind) @ f for kind in range(len(document.n))])
     return limit_from_means(document, means, float(p @ f))
 

@@ -35,9 +35,10 @@ def magnitudes(weights):
     """
     w = weights
     e = np.abs(w.W_e).max(axis=0) + np.abs(places(w)).max(axis=0)
+    # (K, d_att), (K, d_att), (K, d_out).
     q, k, v = (
         np.abs(W) @ e + np.abs(b) for W, b in ((w.W_q, w.b_q), (w.W_k, w.b_k), (w.W_v, w.b_v))
-    )  # (K, d_att), (K, d_att), (K, d_out)
+    )
     root = np.sqrt(w.d_att)
     value = np.einsum("kco,ko->kc", np.abs(w.W_l), v).max()
     through_value = np.einsum("koe,kco->kce", np.abs(w.W_v), np.abs(w.W_l)).max()
@@ -82,9 +83,8 @@ def gradient_terms(weights, tokens, output):
     """
     w = weights
     params, ids = twin(weights, tokens)
-    alpha = (
-        np.asarray(oracle.attention(params, ids)) + 1e-290
-    )  # below, attention is not a normal number any more
+    # below, attention is not a normal number any more.
+    alpha = np.asarray(oracle.attention(params, ids)) + 1e-290
     e = np.abs(w.W_e)[np.asarray(ids)] + np.abs(places(w))
     W_q, W_k, W_v, W_l = (np.abs(W) for W in (w.W_q, w.W_k, w.W_v, w.W_l[:, output]))
     q = W_q @ e[0] + np.abs(w.b_q)
@@ -176,13 +176,14 @@ class Question(NamedTuple):
 def enumerated(question):
     """Predictions of all coalitions by the twin, (2^d,), and what their rounding may amount to."""
     w = question.weights
+    # No link is steeper than the identity.
     f = coalitions.values(
         *twin(w, question.tokens),
         coalitions.players_of(question.tokens, w.T_max, words=question.players == "words"),
         unk=w.unk,
         deleted=question.absent == "deleted",
         output=question.output,
-        link=question.link,  # no link is steeper than the identity
+        link=question.link,
     )
     size = magnitudes(w)
     return f, ALGEBRAIC * (1 + size.score) * size.value

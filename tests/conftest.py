@@ -15,9 +15,8 @@ import numpy as np
 if os.environ.get("LONGDOUBLE") == "float64":
     np.longdouble = np.float64
 
-if not os.access(
-    Path.home(), os.W_OK
-):  # numba, which shap and shapiq use, keeps compiled functions there
+# numba, which shap and shapiq use, keeps compiled functions there.
+if not os.access(Path.home(), os.W_OK):
     os.environ.setdefault("NUMBA_CACHE_DIR", tempfile.gettempdir())
 
 import jax
@@ -40,9 +39,8 @@ if jax.__version_info__ >= (0, 5):
         os.environ.setdefault(option.upper(), str(value))
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
-if (
-    PROFILE == "dev"
-):  # the first run takes a quarter less; continuous integration compiles as users do
+# The first run takes a quarter less; continuous integration compiles as users do.
+if PROFILE == "dev":
     jax.config.update("jax_disable_most_optimizations", True)
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 

@@ -83,9 +83,8 @@ def run(code, line, source, namespace):
         exec(compile(tree, str(source), "exec"), namespace)
         if last is not None:
             value = eval(compile(ast.Expression(last.value), str(source), "eval"), namespace)
-            if (
-                value is not None and len(repr(value)) < 1000 and repr(value)[0] != "<"
-            ):  # no pages, no addresses
+            # No pages, no addresses.
+            if value is not None and len(repr(value)) < 1000 and repr(value)[0] != "<":
                 print(repr(value))
     return printed.getvalue()
 
@@ -289,9 +288,8 @@ def broken_links(path, markdown=None):
             page = (path.parent / file).resolve()
         else:
             page = path
-        made_here = page.is_relative_to(
-            ROOT / "docs" / "reference"
-        )  # its entries are made when the site is built
+        # Its entries are made when the site is built.
+        made_here = page.is_relative_to(ROOT / "docs" / "reference")
         if not page.exists() or (
             anchor and not made_here and anchor not in anchors(page.read_text(encoding="utf-8"))
         ):

@@ -82,9 +82,8 @@ def your_transformer(names, out):
 def weighted_means(names, out):
     share = names["share"]
     loo = names["loo"]
-    assert (
-        abs(names["pooled"] + 0.714) < 1e-3 and abs(names["tau2"] - 0.309) < 1e-3
-    )  # as metafor finds (method "DL")
+    # As metafor finds (method "DL").
+    assert abs(names["pooled"] + 0.714) < 1e-3 and abs(names["tau2"] - 0.309) < 1e-3
     assert abs(share.sum() - names["pooled"]) < 1e-9 < abs(loo.sum() - names["pooled"])
     assert Path("forest.png").exists() and names["mixture"].d == 4
     games = [names["game_of"](names["X"][i], names["y"][i]) for i in names["test"]]

@@ -53,9 +53,8 @@ def timed(f: Counted, run: Callable[[], Found]) -> Found:
         contextlib.redirect_stderr(quiet),
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter(
-            "ignore", SlalomWarning
-        )  # which importances are undetermined is not the question
+        # Which importances are undetermined is not the question.
+        warnings.simplefilter("ignore", SlalomWarning)
         found = run()
     seconds = time.process_time() - start
     own = seconds - (f.seconds - asked)

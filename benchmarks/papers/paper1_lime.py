@@ -48,9 +48,8 @@ OURS = "our model, f = log-odds (paper: one of two logits); the norm scales with
 # The two ways to run LIME: the package's option `bow`.
 DELETED = "words deleted (bow=True, the authors')"
 REPLACED = "[UNK] in place (bow=False)"
-CLOSE = (
-    0.1  # relative norm-2 error from which on we no longer call two explanations a very good match
-)
+# Relative norm-2 error from which on we no longer call two explanations a very good match.
+CLOSE = 0.1
 OF = "test reviews"
 BLOCK = 10  # reviews of one part
 

@@ -49,10 +49,8 @@ def run_module(name: str, data: Path, quick: bool, work: Path) -> float:
     began = time.perf_counter()
     command = [sys.executable, "-m", module_of(name), "--data", str(data), "--work", str(work)]
     status = subprocess.run([*command, *(["--quick"] if quick else [])], check=False).returncode
-    if status not in (
-        0,
-        1,
-    ):  # 1 is a promise that was not kept: it is on record, and the others go on
+    # 1 is a promise that was not kept: it is on record, and the others go on.
+    if status not in (0, 1):
         raise SystemExit(
             f"{module_of(name)} ended with status {status}; run the same command again to go on"
         )

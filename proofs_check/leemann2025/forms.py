@@ -36,9 +36,8 @@ def worst(differences: Iterable[Fraction | float | np.floating]) -> float:
     0.5
     """
     sizes = [abs(float(difference)) for difference in differences]
-    return (
-        math.nan if any(math.isnan(size) for size in sizes) else max(sizes)
-    )  # max() alone can lose a NaN
+    # max() alone can lose a NaN.
+    return math.nan if any(math.isnan(size) for size in sizes) else max(sizes)
 
 
 def sequences(vocabulary: int, longest: int, shortest: int = 1) -> Iterator[Tokens]:

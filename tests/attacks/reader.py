@@ -42,6 +42,7 @@ def read_corpus(path: str) -> None:
                 table["text"].to_pylist()
 
 
+# Tests of the attack itself.
 DOORS: dict[str, Callable[[str], Any]] = {
     "model": open_model,
     "state": read_state,
@@ -49,7 +50,7 @@ DOORS: dict[str, Callable[[str], Any]] = {
     "table": read_labelled,
     "corpus": read_corpus,
     "scores": lambda path: ScoreTable().read(path),
-    "python": lambda path: exec(path, {"os": os, "path": path}),  # tests of the attack itself
+    "python": lambda path: exec(path, {"os": os, "path": path}),
 }
 
 

@@ -288,9 +288,8 @@ def hostile(name: str, folder: Path) -> Iterator[tuple[str, bytes]]:
         yield "deep", b"[" * 5_000_000
         yield "deep objects", b'{"text":' * 500_000
         yield "a long number", b'{"text": "a", "label": ' + b"9" * 5_000_000 + b"}"
-        lists = (
-            gzip.compress(b"[]," * (1 << 20)) * 64
-        )  # one after the other, which gzip reads as one file
+        # One after the other, which gzip reads as one file.
+        lists = gzip.compress(b"[]," * (1 << 20)) * 64
         yield "many lists", gzip.compress(b"[") + lists + gzip.compress(b"[]]")
         yield "a long line", gzip.compress(b'{"text": [') + lists + gzip.compress(b"[]]}")
     elif name in ("parquet", "parquet corpus"):

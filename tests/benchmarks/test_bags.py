@@ -20,9 +20,8 @@ def test_sampled_orders_converge_to_the_shapley_values(game):
     found, count = permutation_sampling(game, 0.3, np.random.default_rng(1))
     assert count > 500
     np.testing.assert_allclose(found, shapley(game), atol=6 * np.abs(game.v).max() / np.sqrt(count))
-    assert found.sum() == pytest.approx(
-        game.value(np.ones(5, dtype=bool)) - 0.3
-    )  # every order adds up
+    # Every order adds up.
+    assert found.sum() == pytest.approx(game.value(np.ones(5, dtype=bool)) - 0.3)
     assert permutation_sampling(game, 0.0, np.random.default_rng(1))[1] == 1
 
 

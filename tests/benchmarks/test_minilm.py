@@ -268,9 +268,8 @@ def test_thinned_curves_are_asked_at_every_tenth_and_end_where_the_whole_ones_do
     masks = np.tri(31, 30, -1, dtype=bool)
     curve = minilm.thinned(value)(masks)
     assert asked == [11] and curve[0] == 0 and curve[-1] == 900
-    assert (
-        np.abs(curve - np.arange(31.0) ** 2).max() < 3
-    )  # linear between points that are three apart
+    # Linear between points that are three apart.
+    assert np.abs(curve - np.arange(31.0) ** 2).max() < 3
 
 
 def test_documents_are_kept(tmp_path, document):
@@ -364,6 +363,5 @@ def test_pre_training_predicts_the_hidden_tokens_only(tokenizer):
     loss = tuning.hidden_token_loss(model, tokenizer, inputs)
     words = 200 * (inputs["input_ids"].shape[1] - 2)
     assert abs(seen[0] / words - tuning.HIDDEN_SHARE) < 0.04
-    assert float(loss.detach()) == pytest.approx(
-        np.log(5 + len(WORDS)), abs=0.3
-    )  # nothing is learned yet
+    # Nothing is learned yet.
+    assert float(loss.detach()) == pytest.approx(np.log(5 + len(WORDS)), abs=0.3)

@@ -83,9 +83,8 @@ def test_outputs_are_those_of_the_model_and_survive_a_restart(classifier, tmp_pa
     logits = classifier([game.ids[row[game.words]] for row in masks])
     assert np.allclose(got, logits[:, 1] - logits[:, 0], atol=1e-5) and game.calls == 20
     game.keep()
-    again = WordGame(
-        SimpleNamespace(read=classifier.read), TEXT, tmp_path / "0.npz"
-    )  # a model that cannot be called
+    # A model that cannot be called.
+    again = WordGame(SimpleNamespace(read=classifier.read), TEXT, tmp_path / "0.npz")
     assert (again.value(masks) == got).all() and again.calls == 20
 
 
@@ -131,9 +130,8 @@ def test_small_transformers_are_trained_from_texts_alone(name, tmp_path):
     texts = ["the film was good .", "a wonderful story", "the film was bad .", "a dull story"] * 8
     reviews = SimpleNamespace(texts=texts, labels=np.array([1, 1, 0, 0] * 8))
     tokenizer = small_transformers.word_pieces(texts, tmp_path / "tokenizer", size=80)
-    assert len(small_transformers.word_pieces([], tmp_path / "tokenizer")) == len(
-        tokenizer
-    )  # read, not learned
+    # read, not learned.
+    assert len(small_transformers.word_pieces([], tmp_path / "tokenizer")) == len(tokenizer)
     model, row = small_transformers.trained(name, reviews, tmp_path / name, tokenizer, quick=32)
     assert row["steps"] == 1 and ("steps of pre-training" in row) == (name == "bert-pretrained")
     logits = TransformerClassifier(model, tokenizer, progress=False).predict_logits(

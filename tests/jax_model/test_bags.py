@@ -122,9 +122,8 @@ def test_it_learns_what_bags_have_in_common():
 
 def test_early_stopping_holds_out_every_class_and_keeps_the_best_epoch():
     bags = some_bags(60)
-    labels = np.random.default_rng(0).integers(
-        0, 2, 60
-    )  # nothing to learn, so the validation loss soon rises
+    # Nothing to learn, so the validation loss soon rises.
+    labels = np.random.default_rng(0).integers(0, 2, 60)
     settings = {**SHAPE, "early_stopping": True, "validation_fraction": 0.2, "learning_rate": 1e-2}
     model = AttentionBagClassifier(**settings, epochs=60, patience=3).fit(bags, labels)
     held_out = labels[model.held_out_]

@@ -250,9 +250,8 @@ def slaloms(draw, scores=(1.0, 4.0, 0.0, 30.0, 1e4), background=None):
             "s_background": float(rng.uniform(-1, 1)),
             "v_background": rng.normal(size=v.shape[1:]),
         }
-    ids = rng.permutation(
-        np.r_[99, rng.permutation(99)[: V - 1]]
-    )  # one largest id: one compiled program does for all
+    # One largest id: one compiled program does for all.
+    ids = rng.permutation(np.r_[99, rng.permutation(99)[: V - 1]])
     tokens = rng.choice(ids, draw(st.integers(1, LONGEST))).tolist()
     return (
         Slalom(ids, s, v, **options),

@@ -14,9 +14,8 @@ from jax_model.witness.oracle import pad_ids
 from tests.texts import six_heads
 
 
-@pytest.mark.parametrize(
-    "C", [1, 2, 5]
-)  # with K = 2 heads of width 7: tables for one, embeddings for five
+# With K = 2 heads of width 7: tables for one, embeddings for five.
+@pytest.mark.parametrize("C", [1, 2, 5])
 @pytest.mark.parametrize("T_max", [11, None])
 def test_the_collapsed_forward_is_the_naive_one(C, T_max):
     rng = np.random.default_rng(0)

@@ -91,9 +91,8 @@ def test_a_run_learns_and_stops_early(positions):
     best = result.metrics["best"]
     history = result.metrics["history"]
     assert best["validation_accuracy"] >= 0.9
-    assert (
-        len(lines) == len(history) == best["epoch"] + 2 < 40
-    )  # the best epoch, patience, one too many
+    # The best epoch, patience, one too many.
+    assert len(lines) == len(history) == best["epoch"] + 2 < 40
     assert best["validation_loss"] == min(record["validation_loss"] for record in history)
     assert result.model.predict(["a lovely film", "a dull film"]).tolist() == [
         "positive",
@@ -180,13 +179,8 @@ def test_the_bar_of_a_run_ends_with_its_last_step(monkeypatch):
 
 def test_the_sizes_of_the_paper():
     config = Config(**P1)
-    assert (config.T_max, config.d_e, config.K, config.d_att, config.d_out) == (
-        256,
-        128,
-        6,
-        64,
-        64,
-    )  # P1, appendix F
+    # P1, appendix F.
+    assert (config.T_max, config.d_e, config.K, config.d_att, config.d_out) == (256, 128, 6, 64, 64)
 
 
 class Killed(Exception):
@@ -212,10 +206,8 @@ def test_once_more_on_all_texts_also_after_a_kill(tmp_path):
     assert "heldout" in result.model.vocabulary and "heldout" not in first.model.vocabulary
     assert result.model.card["refit"] == {"texts": 120, "epochs": epochs}
     assert [line.split(":")[0] for line in lines[-epochs:]] == ["on all texts"] * epochs
-    for same in (
-        "held_out",
-        "training_texts",
-    ):  # the scores are those of texts that were not trained on
+    # The scores are those of texts that were not trained on.
+    for same in ("held_out", "training_texts"):
         assert result.model.card[same] == first.model.card[same]
     assert result.model.temperature == first.model.temperature
 

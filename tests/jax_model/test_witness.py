@@ -140,9 +140,8 @@ def test_parameters_can_be_trained():
         return (forward(p, ids)[0] - 1.0) ** 2
 
     before, slope = jax.jit(jax.value_and_grad(loss))(params)
-    assert {name for name, g in slope._asdict().items() if not g.any()} <= {
-        "b_k"
-    }  # shift invariance
+    # Shift invariance.
+    assert {name for name, g in slope._asdict().items() if not g.any()} <= {"b_k"}
     stepped = jax.tree.map(lambda p, g: p - 1e-3 * g, params, slope)
     after = oracle.predict(stepped, ids)
     assert (after[0] - 1.0) ** 2 < before

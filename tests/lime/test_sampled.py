@@ -114,9 +114,8 @@ def test_the_standard_error_of_a_run_is_the_spread_of_the_runs():
     assert lime_sample(game, num_samples=400, seed=0).standard_error is None
 
 
-@pytest.mark.parametrize(
-    ("rows", "left"), [(3, 1), (4, 1), (5, 2)]
-)  # with two features and a constant
+# With two features and a constant.
+@pytest.mark.parametrize(("rows", "left"), [(3, 1), (4, 1), (5, 2)])
 def test_the_standard_error_counts_the_rows_that_are_left_over(rows, left):
     X = np.array([[1, 1], [0, 1], [1, 0], [0, 0], [1, 1]], dtype=bool)[:rows]
     pull = np.array([0.5, -1.0, 2.0, 0.25, -0.5])[:rows]

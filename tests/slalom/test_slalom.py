@@ -345,9 +345,8 @@ def test_printed_construction_of_proposition_5_1_fails():
     W_class = np.array([0.0, 0, 1, 0])
 
     def output(W_q, b_q, W_k, b_k, W_class, undo=1.0):
-        logits = (
-            undo * (e @ W_q.T + b_q) @ (e @ W_k.T + b_k).T / np.sqrt(d)
-        )  # Eq. 10, rows are queries
+        # Eq. 10, rows are queries.
+        logits = undo * (e @ W_q.T + b_q) @ (e @ W_k.T + b_k).T / np.sqrt(d)
         alpha = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         return (alpha @ (e * [0, 1, 0, 0]) @ W_class)[0]
 
@@ -355,9 +354,8 @@ def test_printed_construction_of_proposition_5_1_fails():
     zero = np.zeros((d, d))
     eye = np.eye(d)
     truth = float(slalom.predict(slalom.ids))
-    assert (
-        output(eye, 0, zero, one, W_class) == 0.0
-    )  # as printed: the value is not where it is read
+    # As printed: the value is not where it is read.
+    assert output(eye, 0, zero, one, W_class) == 0.0
     second = np.array([0.0, 1, 0, 0])
     mean = output(eye, 0, zero, one, second)
     assert mean == pytest.approx(slalom.v.mean(), abs=ALGEBRA)  # roles swapped: all keys alike

@@ -87,9 +87,8 @@ def test_no_penalty_is_chosen_whose_values_cannot_be_believed(monkeypatch):
     problem = both_families(rough())[1]
     monkeypatch.setattr(module, "FARTHEST", 1e-3)
     trials = Optimum().search(problem, np.arange(150), np.arange(150, 200), silent)
-    assert [trial.penalty for trial in trials] == [
-        FIRST_PENALTY
-    ]  # both sides were tried, and their values are too large
+    # Both sides were tried, and their values are too large.
+    assert [trial.penalty for trial in trials] == [FIRST_PENALTY]
     assert (
         not Optimum()
         .try_penalty(problem, 1e-6, problem.start(), np.arange(150), np.arange(150, 200))
@@ -193,9 +192,8 @@ def test_the_penalty_is_raised_until_values_can_be_believed(monkeypatch):
     found = Optimum(background=False).solve(problem, silent, np.random.default_rng(0))
     assert furthest(found) <= tight * np.ptp(problem.f) < furthest(free)
     steps = np.log10(found.problem.penalty / 1e-9)
-    assert steps >= 1 and steps == pytest.approx(
-        round(steps)
-    )  # by factors of ten, and no further than needed
+    # By factors of ten, and no further than needed.
+    assert steps >= 1 and steps == pytest.approx(round(steps))
     before = module.descend(
         replace(problem, penalty=found.problem.penalty / 10), free.s, 30.0, 200, 1e-6, silent
     )

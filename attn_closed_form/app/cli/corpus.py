@@ -321,9 +321,10 @@ def _add_commands(parser: argparse.ArgumentParser) -> None:
         command.add_to(commands.add_parser(name, help=command.description, formatter_class=style))
 
 
+# A subcommand replaces it.
 corpus_command = Command(
     "Explain every row of a table exactly and in parallel, or summarize the results.",
     _add_commands,
-    lambda args: 0,  # a subcommand replaces it
+    lambda args: 0,
     CORPUS_EXAMPLES,
 )

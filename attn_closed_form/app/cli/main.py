@@ -131,9 +131,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     0
     """
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(
-            stream, "reconfigure"
-        ):  # a terminal that cannot show α shows ? instead of failing
+        # A terminal that cannot show α shows ? instead of failing.
+        if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:

@@ -96,9 +96,8 @@ def replacing(
     try:
         yield partial
         with partial.open("r+b") as stream:
-            os.fsync(
-                stream.fileno()
-            )  # otherwise a crash of the machine could lose both the old and the new contents
+            # Otherwise a crash of the machine could lose both the old and the new contents.
+            os.fsync(stream.fileno())
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

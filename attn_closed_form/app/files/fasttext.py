@@ -71,9 +71,8 @@ class FastTextReader:
                 for end in range(
                     start + max(self.minn, 1), min(start + self.maxn, len(marked)) + 1
                 ):
-                    if (
-                        end - start > 1 or 0 < start < len(marked) - 1
-                    ):  # the marks alone are not n-grams
+                    # The marks alone are not n-grams.
+                    if end - start > 1 or 0 < start < len(marked) - 1:
                         rows.append(len(self.rows) + _hash(marked[start:end]) % self.bucket)
         return tuple(rows)
 

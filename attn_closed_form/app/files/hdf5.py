@@ -40,15 +40,8 @@ READ_BYTES = 2**24  # bytes per read
 MAX_DATASETS = 10_000
 MAX_DEPTH = 10  # names in a group, and groups inside each other
 MAX_ATTRIBUTE = 10_000  # bytes
-FILTERS = {
-    1,
-    2,
-    3,
-    4,
-    5,
-    6,
-    32000,
-}  # deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's LZF
+# HDF5's own filters, which decode without a plug-in: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's LZF.
+FILTERS = {1, 2, 3, 4, 5, 6, 32000}
 
 
 def read_hdf5(
@@ -68,11 +61,8 @@ def read_hdf5(
         "wanted": wanted and list(wanted),
         "attributes": list(attributes),
     }
-    environment = {
-        **os.environ,
-        "OPENBLAS_NUM_THREADS": "1",
-        "HDF5_PLUGIN_PRELOAD": "::",
-    }  # disables plug-ins
+    # The path "::" disables plug-ins, which would run code.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "HDF5_PLUGIN_PRELOAD": "::"}
     pipes: dict[str, Any] = {
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,
@@ -165,9 +155,8 @@ def send_array(h5py: Any, name: str, data: Any) -> None:
     axis = next((axis for axis, side in enumerate(data.shape) if side > 1), 0)
     rows = data.shape[axis] if data.shape else 1
     row_bytes = max(1, data.size * data.dtype.itemsize // max(1, rows))
-    whole = (
-        data.chunks[axis] if data.chunks else 1
-    )  # a chunk is decoded as a whole, so blocks end where chunks end
+    # A chunk is decoded as a whole, so blocks end where chunks end.
+    whole = data.chunks[axis] if data.chunks else 1
     step = max(whole, READ_BYTES // row_bytes // whole * whole)
     for start in range(0, rows, step) if data.size else ():
         if data.shape:

@@ -336,7 +336,6 @@ def _fields(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any
             fields[f"{prefix}_{letter}"] = np.stack(heads)
     state.check_all_read("P1's model does not have")
     if "b_l" in fields:
-        fields["b_l"] = fields["b_l"].mean(
-            axis=0
-        )  # the output is the mean over heads, including biases
+        # The output is the mean over heads, including biases.
+        fields["b_l"] = fields["b_l"].mean(axis=0)
     return fields

@@ -245,9 +245,8 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, A
         reader = csv.reader(stream, delimiter=delimiter)
         header = [name.strip() for name in next(reader, [])]
         check_columns(path, header, columns or ())
-        places = {
-            name: i for i, name in reversed([*enumerate(header)])
-        }  # of equal names, the first
+        # Of columns with equal names, the first one is read.
+        places = {name: i for i, name in reversed([*enumerate(header)])}
         wanted = [(name, places[name]) for name in (header if columns is None else columns)]
         for cells in reader:
             if len(cells) > len(header):
@@ -318,9 +317,8 @@ def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
             default=0,
         )
         check_size(largest, path)
-        rows = min(
-            1024, 2**26 // (largest + 1) + 1
-        )  # every cell may be the longest entry of a dictionary
+        # A batch must fit into memory even if every cell is the longest entry of a dictionary.
+        rows = min(1024, 2**26 // (largest + 1) + 1)
         for batch in file.iter_batches(
             batch_size=rows, columns=None if columns is None else list(columns)
         ):

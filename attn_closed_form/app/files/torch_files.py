@@ -213,9 +213,8 @@ def _scan(file: io.BytesIO, most: int) -> None:
                 place = len(memo)
             else:
                 place = int(argument)
-            if (
-                place > count or stack[-1].kind == "mark"
-            ):  # the unpickler allocates all smaller indices
+            # The unpickler allocates all smaller indices.
+            if place > count or stack[-1].kind == "mark":
                 raise ValueError("it has a pickle with an impossible memo")
             memo[place] = stack[-1]
         else:
@@ -346,9 +345,8 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tenso
 
 
 def _parameter(data: Any, *_: Any) -> Tensor:
-    if (
-        type(data) is not Tensor
-    ):  # no function may return its argument, because the scan would not know its length
+    # No function may return its argument, because the scan would not know its length.
+    if type(data) is not Tensor:
         raise ValueError("it has a parameter that is not a tensor")
     return data
 
@@ -515,9 +513,8 @@ def _view(tensor: Tensor, numbers: NDArray[Any]) -> NDArray[Any]:
 
 def _resolve(content: Any, numbers: dict[str, NDArray[Any]]) -> Any:
     """Replace records by arrays, in dicts and lists down to `DEPTH`."""
-    done: dict[
-        tuple[int, int], Any
-    ] = {}  # by identity, because a pickle may refer to one list a million times
+    # Keyed by identity, because a pickle may refer to one list a million times.
+    done: dict[tuple[int, int], Any] = {}
 
     def walk(item: Any, depth: int) -> Any:
         if type(item) is Tensor:

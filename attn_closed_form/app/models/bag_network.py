@@ -57,9 +57,8 @@ class Attention:
     w: Array  # (H, k)
     c: Array = None  # type: ignore[assignment]  # (H,), zeros by default
     hidden: Layer | None = None  # layer from the embedding (length E) to k; if None, w is (H, E)
-    gate: Layer | None = (
-        None  # layer of the same shape, whose output multiplies that of the hidden layer
-    )
+    # Layer of the same shape, whose output multiplies that of the hidden layer.
+    gate: Layer | None = None
     temperature: float = 1.0  # divides the log-masses
     score_activation: str = "identity"  # a name of `ACTIVATIONS`, applied before the temperature
 
@@ -403,9 +402,8 @@ def gradient_scores(
     alpha, background = (share[heads] for share in scores.shares())
     v = mixture @ scores.v[rows]
     f = (alpha * v).sum(axis=1) + background * (mixture @ scores.v_background[rows])
-    slope = np.zeros(
-        (network.H, v.shape[1])
-    )  # alpha (v - f); zero in heads that the output does not need
+    # The slope alpha (v - f) is zero in heads that the output does not need.
+    slope = np.zeros((network.H, v.shape[1]))
     slope[heads] = alpha * (v - f[:, None])
     by_value = mixture @ network.readout[..., rows, :]  # (h, E), or (N, h, E)
     results = {name: np.empty(len(features)) for name in GRADIENT_SCORES}

@@ -34,9 +34,8 @@ class MeasuredGame(PooledGame):
     """A pooled game recovered from a black box."""
 
     deviation: float = float("nan")  # largest difference from the black box on random sub-bags
-    queries: int = (
-        0  # sub-bags evaluated to recover the game, not counting those that measured the deviation
-    )
+    # Sub-bags evaluated to recover the game, not counting those that measured the deviation.
+    queries: int = 0
 
     def __repr__(self) -> str:
         return f"MeasuredGame(d={self.d}, absent='deleted', deviation={self.deviation:.1e}, queries={self.queries})"

@@ -68,21 +68,20 @@ OPTIONS = {
     "activation": Option("tanh", "{} attention", tuple(ACTIVATIONS)),
     "gate": Option("sigmoid", "{} gate", tuple(ACTIVATIONS)),
     "embed_activation": Option("relu", "{} embedding", tuple(ACTIVATIONS)),
-    "last_activation": Option(
-        None, tried=tuple(ACTIVATIONS)
-    ),  # that of the embedding's last layer, if it differs
+    "last_activation": Option(None, tried=tuple(ACTIVATIONS)),
     # A function of the scores before their temperature and their softmax.
     "score_activation": Option("identity", tried=("sigmoid", "tanh", "relu", "leaky_relu")),
     "attention_temperature": Option(1.0, "temperature {:g}", _TEMPERATURES),
     "normalize": Option("", tried=NORMALIZATIONS[1:]),
-    "epsilon": Option(1e-5, "epsilon {:g}", (1e-8, 1e-6, 1e-4, 1e-3, 1e-2)),  # PyTorch's default
-    "num_heads": Option(None, "{} heads"),  # a check tries the divisors of the width
+    # PyTorch's default.
+    "epsilon": Option(1e-5, "epsilon {:g}", (1e-8, 1e-6, 1e-4, 1e-3, 1e-2)),
+    # A check tries the divisors of the width.
+    "num_heads": Option(None, "{} heads"),
     "pool_type": Option("token", "pooling by {!r}", ("token", "avg")),
-    "metadata_columns": Option(
-        0, "{} columns of metadata"
-    ),  # in front of the features; the network drops them
+    "metadata_columns": Option(0, "{} columns of metadata"),
     "attention_gate": Option(0.0, "no quantile gate"),
-    "extracted": Option(False),  # the features come out of the feature extractor of the file
+    # The features come out of the feature extractor of the file.
+    "extracted": Option(False),
     "organ": Option(0, "the text of organ {}"),
 }
 
@@ -161,14 +160,12 @@ class Layout(NamedTuple):
     # () for the mean. V and w may be one pattern that matches two layers.
     attention: tuple[tuple[str, ...], ...] = ()
     readout: str = ""  # the last layer, or one layer per class and attention branch
-    options: Options = (
-        UNGATED  # options that the file does not contain, with the defaults of the network's code
-    )
+    # Options that the file does not contain, with the defaults of the network's code.
+    options: Options = UNGATED
     leave: tuple[str, ...] = ()  # prefixes of names that do not affect the prediction
     norm: str = ""  # a batch normalization before the readout
-    gated_activation: str = (
-        ""  # default of the option `activation` with a gate, if it differs from that without one
-    )
+    # Default of the option `activation` with a gate, if it differs from that without one.
+    gated_activation: str = ""
     # A separate builder, and names by which its files are recognized; the others are recognized by
     # their layers.
     build: Callable[[StateDict, Layout, Options], BagNetwork] | None = None

@@ -272,9 +272,8 @@ class Model:
         a single output.
         """
         scaled = np.asarray(logits, dtype=np.float64) / self.temperature
-        if self.loss == "sigmoid" and scaled.shape[-1] == len(
-            self.outputs
-        ):  # several labels at once
+        # Several labels at once.
+        if self.loss == "sigmoid" and scaled.shape[-1] == len(self.outputs):
             return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))
         if len(self.outputs) == 1 or self.loss in PLAIN:
             return None

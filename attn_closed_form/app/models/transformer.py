@@ -778,9 +778,8 @@ class TransformerClassifier(TextModel):
             "kind": Deletions(max_deletions=MAX_DELETIONS, replacement=self._stand_in(target)),
         }
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", SlalomWarning
-            )  # raised below, with the tokens instead of their ids
+            # Raised below, with the tokens instead of their ids.
+            warnings.simplefilter("ignore", SlalomWarning)
             fit = fit_slalom(f, ids, **options)
         # The spread of the model's output over the samples of the fit, with few and with any number
         # of tokens absent.

@@ -194,9 +194,8 @@ def _lock(folder: Path) -> int:
     """Open the file descriptor that holds the lock."""
     try:
         import fcntl
-    except (
-        ImportError
-    ):  # Windows cannot open folders; it removes this file next to the folder when it is closed
+    # Windows cannot open folders; it removes this file next to the folder when it is closed.
+    except ImportError:
         path = folder.resolve()
         flags = os.O_CREAT | os.O_EXCL | getattr(os, "O_TEMPORARY", 0)
         return os.open(path.with_name(f".{path.name}.lock"), flags)

@@ -56,9 +56,8 @@ class Summary:
     squares: Array  # (n, O) of the squares of its scores in them
     examples: NDArray[np.int64]  # (n, O) rows with its largest absolute score; -1 if there is none
     example_scores: Array  # (n, O) those scores
-    error: float | None = (
-        None  # the largest guaranteed error of a score; None if there is no guarantee
-    )
+    # The largest guaranteed error of a score; None if there is no guarantee.
+    error: float | None = None
 
     @property
     def rows(self) -> int:

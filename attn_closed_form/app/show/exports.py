@@ -334,9 +334,8 @@ def to_lime(explanation: Explanation) -> Any:
     their negatives, as in lime's own regression explanations.
     """
     lime = package("lime.explanation", "interop")
-    raw = "".join(
-        visible(character) for character in explanation.text
-    )  # one character each, so that spans stay valid
+    # One character each, so that spans stay valid.
+    raw = "".join(visible(character) for character in explanation.text)
 
     def markless(text: str) -> str:
         """Replace possible markup by |, because lime's page inserts the text as HTML."""
@@ -366,7 +365,8 @@ def to_lime(explanation: Explanation) -> Any:
             if not text:
                 return ""
             weight = dict(exp)
-            places = [  # JavaScript counts an emoji as two
+            # JavaScript counts an emoji as two.
+            places = [
                 (
                     markless(raw[start:end]),
                     len(raw[:start].encode("utf-16-le")) // 2,

@@ -585,9 +585,8 @@ def _placed(places: Array, order: Ids, texts: Sequence[str], most: int) -> tuple
     written = dots[order, None] + OFFSETS  # (labels, offsets, 2)
     low = written - sizes * SHARES
     high = low + sizes
-    covers = np.ones(
-        (*low.shape[:2], len(dots)), dtype=bool
-    )  # the point lies within the label on both axes
+    # The point lies within the label on both axes.
+    covers = np.ones((*low.shape[:2], len(dots)), dtype=bool)
     for axis in range(2):
         point = dots[:, axis]
         covers &= (low[:, :, None, axis] <= point + DOT) & (point - DOT <= high[:, :, None, axis])

@@ -311,9 +311,8 @@ def colors(scores: ArrayLike, end: float, signed: bool = True) -> Pixels:
 def png(pixels: Pixels) -> bytes:
     r"""Encode an 8-bit picture (rows, columns, 4) as a PNG file."""
     rows, columns = pixels.shape[:2]
-    lines = np.zeros(
-        (rows, 1 + 4 * columns), dtype=np.uint8
-    )  # each line starts with its filter, 0 for none
+    # Each line starts with its filter, 0 for none.
+    lines = np.zeros((rows, 1 + 4 * columns), dtype=np.uint8)
     lines[:, 1:] = pixels.reshape(rows, -1)
     header = struct.pack(">IIBBBBB", columns, rows, 8, 6, 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b""))

@@ -408,9 +408,8 @@ def model_card(model: TextClassifier, source: str) -> str:
         try:
             scores = card[part]
             refit = ""
-            if (
-                part == "held_out" and "refit" in card
-            ):  # the stored model was trained again on all texts
+            # The stored model was trained again on all texts.
+            if part == "held_out" and "refit" in card:
                 texts = int(card["refit"]["texts"])
                 epochs = int(card["refit"]["epochs"])
                 refit = f", before training once more on all {texts:,} texts for {epochs} epochs"

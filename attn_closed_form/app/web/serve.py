@@ -51,11 +51,13 @@ def serve(path: str | None = None, port: int = 8000, seconds: float = TIME_LIMIT
         # without it.
         log_config=None,
         log_level="warning",
-        access_log=False,  # texts of users are never logged
+        # Texts of users are never logged.
+        access_log=False,
         server_header=False,
         proxy_headers=False,
         ws="none",
-        http="h11",  # limits the headers of a request to 16 KB, unlike the faster parsers
+        # Limits the headers of a request to 16 KB, unlike the faster parsers.
+        http="h11",
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=GRACE,
     )

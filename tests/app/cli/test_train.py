@@ -140,9 +140,8 @@ def test_a_folder_with_train_and_test_files(tmp_path, capsys):
     assert "On 30 held-out texts, after training on 60" in printed and "On 30 test texts" in printed
     card = load_model(out).card
     assert card["test"]["texts"] == 30
-    assert (
-        card["training_texts"] == 60 and "refit" not in card
-    )  # dev.txt is for validation and is not trained on
+    # dev.txt is for validation and is not trained on.
+    assert card["training_texts"] == 60 and "refit" not in card
 
 
 ROWS = tickets(12)

@@ -109,10 +109,8 @@ def test_scores_of_positions_are_those_of_the_function_and_words_add_them_up(nam
     vocabulary = model.vocabulary
     direct = POSITION_METHODS[name](weights, vocabulary.encode(text))
     scores = explain(model, text, name, players="positions", output=1)[name].scores
-    if name in (
-        "alpha-mean",
-        "alpha-max",
-    ):  # attention is computed from the scores of the units, in another order
+    # Attention is computed from the scores of the units, in another order.
+    if name in ("alpha-mean", "alpha-max"):
         assert_algebraic(scores, direct)
     else:
         assert np.array_equal(scores, direct)

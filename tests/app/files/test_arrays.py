@@ -107,9 +107,8 @@ def test_a_small_file_does_not_become_a_large_array(
 
 
 def test_bfloat16(tmp_path: Path) -> None:
-    numbers = np.array(
-        [1.0, -2.5, 3.140625], dtype=np.float32
-    )  # three numbers that bfloat16 holds exactly
+    # Three numbers that bfloat16 holds exactly.
+    numbers = np.array([1.0, -2.5, 3.140625], dtype=np.float32)
     body = (numbers.view(np.uint32) >> 16).astype("<u2").tobytes()
     header = b'{"w":{"dtype":"BF16","shape":[3],"data_offsets":[0,6]}}'
     (tmp_path / "b.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + body)

@@ -90,9 +90,8 @@ def test_npy_npz_safetensors(tmp_path: Path) -> None:
         and bag.regions.tolist() == [1, 1, 1, 0, 0, 0, 0]
     )
     np.savez(tmp_path / "odd.npz", my_vectors=FEATURES, coords=COORDS)
-    assert np.array_equal(
-        load_bag(tmp_path / "odd.npz").features, FEATURES
-    )  # the only other matrix
+    # The only other matrix.
+    assert np.array_equal(load_bag(tmp_path / "odd.npz").features, FEATURES)
     assert np.array_equal(load_bag(tmp_path / "odd.npz", features="my_vectors").features, FEATURES)
     safetensors = pytest.importorskip(
         "safetensors.numpy", reason="the safetensors package writes the file"

@@ -65,10 +65,8 @@ def test_agrees_with_fasttext_on_every_sub_text(options: dict[str, Any], folder:
             label.removeprefix("__label__"): p
             for p, label in theirs.f.predict(text + "\n", -1, 0.0, "strict")
         }
-        for (
-            label,
-            p,
-        ) in found.items():  # float32, and fastText's table for the sigmoid and the exponential
+        # float32, and fastText's table for the sigmoid and the exponential.
+        for label, p in found.items():
             assert abs(mine[label] - p) < (5e-3 if "loss" in options else 1e-4)
 
 

@@ -304,11 +304,12 @@ class TestCheck:
             )
             return [model.predict_logits([x])[0] for model, x in zip(models, several, strict=True)]
 
+        # Asked for sub-bags.
         for found in (
             BagClassifier.from_state_dict(state()).check(
                 BAGS, yours([each.features for each in BAGS])
             ),
-            BagClassifier.from_state_dict(state()).check([bag(9)], yours),  # asked for sub-bags
+            BagClassifier.from_state_dict(state()).check([bag(9)], yours),
         ):
             assert not found and "not a pooled game" in found.cause
             with pytest.raises(ValueError, match="the logits differ by"):

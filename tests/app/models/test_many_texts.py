@@ -141,9 +141,8 @@ def test_the_tokens_are_those_of_tokenize(raws):
 
 
 def test_runs_are_numbered_one_by_one(monkeypatch):
-    monkeypatch.setattr(
-        "attn_closed_form.app.models.text_classifier.TABLE_CELLS", 40
-    )  # blocks of a few runs
+    # Blocks of a few runs.
+    monkeypatch.setattr("attn_closed_form.app.models.text_classifier.TABLE_CELLS", 40)
     rng = np.random.default_rng(3)
     lengths = np.array([0, 5, 0, 1, 13, 0, 0, 7, 2, 0])
     ids = rng.integers(0, 11, lengths.sum())

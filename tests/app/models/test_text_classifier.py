@@ -20,9 +20,8 @@ def test_probabilities_are_a_softmax_with_the_temperature():
     assert model.predict(texts).tolist() == [("x", "y", "z")[i] for i in logits.argmax(axis=1)]
     found = model.explain("a fine film", "leave-one-out")
     np.testing.assert_allclose(list(found.probabilities.values()), expected[0], rtol=1e-14)
-    assert found.prediction == pytest.approx(
-        logits[0].max()
-    )  # explanations are of the logits, not divided by it
+    # Explanations are of the logits, not divided by it.
+    assert found.prediction == pytest.approx(logits[0].max())
 
 
 def test_the_shipped_model_names_its_sides():

@@ -213,9 +213,8 @@ def test_the_verdict_does_not_depend_on_what_was_sampled_before():
         TransformerClassifier(*bert(), samples=100).explain(REVIEW, methods).fit
         for methods in (["slalom-value"], ["shapley-sampled", "slalom-value"])
     )
-    assert alone.spread == pytest.approx(
-        after.spread, rel=1e-4
-    )  # batches of other texts round otherwise
+    # Batches of other texts round otherwise.
+    assert alone.spread == pytest.approx(after.spread, rel=1e-4)
     assert (
         alone.spread_any_size == pytest.approx(after.spread_any_size, rel=1e-4)
         and alone.grade == after.grade
@@ -248,16 +247,21 @@ def report_of(error, spread=1.0, agreement=0.95):
     ("fit", "grade", "share"),
     [
         (report_of(0.1), "good", 99),
-        (report_of(0.1, agreement=0.9), "fair", 99),  # its Shapley values are others
-        (report_of(0.1, agreement=0.10), "poor", 99),  # they rank the tokens in another order
+        # Its Shapley values are others.
+        (report_of(0.1, agreement=0.9), "fair", 99),
+        # They rank the tokens in another order.
+        (report_of(0.1, agreement=0.10), "poor", 99),
         (report_of(0.5, agreement=0.49), "poor", 75),
         (report_of(0.5, agreement=0.51), "fair", 75),
-        (report_of(0.1, agreement=float("nan")), "fair", 99),  # they were not compared
+        # They were not compared.
+        (report_of(0.1, agreement=float("nan")), "fair", 99),
         (report_of(0.5), "fair", 75),
         (report_of(0.8), "poor", 36),
         (report_of(2.0), "poor", 0),
-        (report_of(0.0, 0.0), "poor", 0),  # nothing varies
-        (report_of(float("nan")), "poor", 0),  # nothing was measured
+        # Nothing varies.
+        (report_of(0.0, 0.0), "poor", 0),
+        # Nothing was measured.
+        (report_of(float("nan")), "poor", 0),
     ],
 )
 def test_the_verdict_has_a_grade_and_one_number(fit, grade, share):

@@ -145,9 +145,8 @@ def as_json(rows):
 )
 @pytest.mark.parametrize("compressed", [False, True])
 def test_other_formats_give_the_rows_of_parquet(tmp_path, monkeypatch, name, make, compressed):
-    monkeypatch.setattr(
-        inputs, "COPIED_ROWS", 8
-    )  # several batches, so that parts begin in the middle of one
+    # Several batches, so that parts begin in the middle of one.
+    monkeypatch.setattr(inputs, "COPIED_ROWS", 8)
     rows = [{"id": f"no. {i}", "text": text} for i, text in enumerate(texts(23))]
     data = make(rows)
     file = tmp_path / (name + ".gz" * compressed)
@@ -369,9 +368,8 @@ def test_a_worker_of_another_version_refuses(source, tmp_path):
 @pytest.mark.parametrize("system", ["with locks of folders", "without"])
 def test_a_folder_belongs_to_one_run_at_a_time(source, tmp_path, monkeypatch, system):
     if system == "without":
-        monkeypatch.setitem(
-            sys.modules, "fcntl", None
-        )  # as on Windows, which also removes the file by itself
+        # As on Windows, which also removes the file by itself.
+        monkeypatch.setitem(sys.modules, "fcntl", None)
     with planned(source, tmp_path / "out", Task(), workers=1) as plan:
         assert len(plan.missing) >= 1
         with (

@@ -69,9 +69,8 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(scale, count):
     model = load_demo_model()
     task = Task(methods=("shapley", "leave-one-out"), settings=Settings(scale=scale))
     raws = [None, *generated(count)]
-    raws = [
-        raw for raw in raws if scale == "logit" or len(raw or "") < 1000
-    ]  # probabilities of long texts take long
+    # Probabilities of long texts take long.
+    raws = [raw for raw in raws if scale == "logit" or len(raw or "") < 1000]
     together = explain_inputs(task, raws)
     assert sum(isinstance(outcome, Failure) for outcome in together) >= 5
     for raw, outcome in zip(raws, together, strict=True):

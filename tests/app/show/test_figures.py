@@ -258,9 +258,8 @@ def test_a_removal_is_what_the_game_does_beside_what_was_forecast(found):
         by_name["shapley"]["change"] - without["change"]
     )
     largest = max(abs(without["change"]), *(abs(f["change"]) for f in without["forecasts"]))
-    for forecast in without[
-        "forecasts"
-    ]:  # bars start in the middle and end where the largest change has 0 or 1
+    # Bars start in the middle and end where the largest change has 0 or 1.
+    for forecast in without["forecasts"]:
         assert forecast["bar"]["kind"] == ("for" if forecast["change"] >= 0 else "against")
         length = (forecast["bar"]["right"] - forecast["bar"]["left"]) * (
             1 if forecast["change"] >= 0 else -1

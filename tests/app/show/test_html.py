@@ -237,9 +237,8 @@ def test_the_slalom_plane_has_importance_to_the_right_and_value_upwards():
         for w, s, v in zip(found["slalom-value"].labels, importance, value, strict=True)
     ]
     x, y = np.array([places[tip] for tip in tips]).T
-    assert (
-        np.corrcoef(x, importance)[0, 1] > 0.99999 and np.corrcoef(y, value)[0, 1] < -0.99999
-    )  # SVG counts downwards
+    # SVG counts downwards.
+    assert np.corrcoef(x, importance)[0, 1] > 0.99999 and np.corrcoef(y, value)[0, 1] < -0.99999
 
 
 def test_bars_of_the_waterfall_lie_where_the_scores_put_them():
@@ -258,9 +257,8 @@ def test_bars_of_the_waterfall_lie_where_the_scores_put_them():
         edge if kind == "for" else edge[::-1]
         for edge, (kind, _, _) in zip(edges, bars, strict=True)
     ]
-    gaps = [
-        start - end for (_, end), (start, _) in itertools.pairwise(ways)
-    ]  # each begins where the one before ends
+    # Each begins where the one before ends.
+    gaps = [start - end for (_, end), (start, _) in itertools.pairwise(ways)]
     assert np.abs(gaps).max() < 0.2  # per cent, of numbers with one digit
 
 

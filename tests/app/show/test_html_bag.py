@@ -135,17 +135,15 @@ def test_deletion_curves_are_drawn_above_the_certified_limit(found):
     limit, *curves = [
         [float(point.split()[1]) for point in path] for path in paths if len(path) > 10
     ]
-    assert (
-        len(curves) == 3
-    )  # the flip order, Shapley values and attention; Banzhaf values are in the table only
+    # The flip order, Shapley values and attention; Banzhaf values are in the table only.
+    assert len(curves) == 3
     for curve in curves:  # heights grow downwards; the limit begins with a corner
         assert all(y <= low + 0.11 for y, low in zip(curve, limit[-len(curve) :], strict=True))
     keys = re.findall(r'd="M([\d.]+) ([\d.]+)h18"/><text x="([\d.]+)" y="([\d.]+)"', picture)
     lines = [(float(x), float(y)) for x, y, *_ in keys]
     titles = [(float(x), float(y)) for *_, x, y in keys]
-    assert len(set(lines)) == 3 and titles == [
-        (x + 25, y + 4) for x, y in lines
-    ]  # each title is beside its line
+    # Each title is beside its line.
+    assert len(set(lines)) == 3 and titles == [(x + 25, y + 4) for x, y in lines]
 
 
 def test_maps_are_laid_over_a_light_or_a_dark_page(found):

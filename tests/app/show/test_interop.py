@@ -104,9 +104,8 @@ def test_lime_highlights_by_javascripts_count():
     places = e.to_lime().domain_mapper.visualize_instance_html(
         [(1, 1.0), (2, 2.0)], 1, "div", "exp"
     )
-    assert (
-        '["fine", 5, 1.0]' in places and '["film", 10, 2.0]' in places
-    )  # each emoji is two units of UTF-16
+    # Each emoji is two units of UTF-16.
+    assert '["fine", 5, 1.0]' in places and '["film", 10, 2.0]' in places
 
 
 @needs("shapiq")

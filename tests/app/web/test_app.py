@@ -46,9 +46,8 @@ def test_a_wrong_method_is_405(method, path):
     assert got.status_code == 405
     assert got.json()["error"] == f"this address does not accept {method}"
     assert got.headers["allow"]
-    assert (
-        "access-control-allow-origin" not in got.headers
-    )  # so no other site's script may read or send JSON
+    # So no other site's script may read or send JSON.
+    assert "access-control-allow-origin" not in got.headers
 
 
 PAGES = [

@@ -114,9 +114,8 @@ class Server:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         command = [sys.executable, *program, *options]
         self.process = subprocess.Popen(command, cwd=ROOT, preexec_fn=handling(inherited), **pipes)
-        watch = threading.Timer(
-            PATIENCE, self.process.kill
-        )  # so that a server that fails to begin ends the reading
+        # So that a server that fails to begin ends the reading.
+        watch = threading.Timer(PATIENCE, self.process.kill)
         watch.start()
         self.line = self.process.stdout.readline()
         watch.cancel()

@@ -52,9 +52,8 @@ def two_sets(p, weights):
 def test_series_are_what_the_nodes_give(name, tol, monkeypatch):
     goal = budget(GAMES[name], tol)
     for terms in terms_of(GAMES[name], goal):
-        p = (
-            np.array([[0.1], [0.5], [0.9]]) * 0.1 / np.maximum(terms.largest_change, 0.1)
-        )  # q is 0.09 at most
+        # Q is 0.09 at most.
+        p = np.array([[0.1], [0.5], [0.9]]) * 0.1 / np.maximum(terms.largest_change, 0.1)
         weights = np.random.default_rng(5).normal(size=(3, p.shape[1]))
         batch = Batch(slice(None), p, weights)
         J = series_length(terms, np.repeat(p, 10, axis=0))
