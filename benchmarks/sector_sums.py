@@ -32,7 +32,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attn_closed_form.game.engine.exponential_sums import _sector_segments
+from attn_closed_form.game.engine.exponential_sums import computed_sector_segments
 from proofs_check.exponential_sums import proved_moduli, proved_sector_bound
 
 TABLE = Path(__file__).parent.parent / "attn_closed_form" / "game" / "engine" / "sector_sums.npz"
@@ -73,7 +73,7 @@ def reduced(
     """The long rule's nodes, square roots of its weights at Re w = 1, and the directions, in
     order.
     """
-    ((_, lam, c),) = _sector_segments(log_range, 2e-14, angle)
+    ((_, lam, c),) = computed_sector_segments(log_range, 2e-14, angle)
     b = np.sqrt(c * np.exp(-lam))
     X = np.exp(-np.outer(w - 1, lam)) * b * np.sqrt(np.abs(w))[:, None]
     return lam, b, np.linalg.svd(np.concatenate([X.real, X.imag]), full_matrices=False)[2]

@@ -168,7 +168,7 @@ def shapley_sample(
         return ShapleySample(_enumerated(everything, evaluate(everything)[1]), np.zeros(d), 2**d)
     if most_calls is None:
         most_calls = MORE_CALLS * num_calls
-    chosen, weights = _pairs(rng, max(MIN_PAIRS, (num_calls - 2) // 2), d)
+    chosen, weights = draw_pairs(rng, max(MIN_PAIRS, (num_calls - 2) // 2), d)
     ends_raw, ends_linked = evaluate(ends)
     raw, linked = evaluate(np.concatenate([chosen, ~chosen]))
     while True:
@@ -183,7 +183,7 @@ def shapley_sample(
         precise = max_error is None or float(sample.standard_error.max()) <= max_error
         if precise or 2 * len(masks) > most_calls:
             return sample
-        more, more_weights = _pairs(rng, len(chosen), d)
+        more, more_weights = draw_pairs(rng, len(chosen), d)
         more_raw, more_linked = evaluate(np.concatenate([more, ~more]))
         raw = _interleaved(raw, more_raw)
         linked = _interleaved(linked, more_linked)
@@ -249,7 +249,7 @@ def _enumerated(masks: Masks, values: Array) -> Array:
     return np.asarray(masks.T @ present - (~masks).T @ absent)
 
 
-def _pairs(rng: np.random.Generator, pairs: int, d: int) -> tuple[Masks, Array]:
+def draw_pairs(rng: np.random.Generator, pairs: int, d: int) -> tuple[Masks, Array]:
     """Draw random coalitions (pairs, d) and their weights W (pairs, d); the complements have the weights -W.
 
     The sizes are stratified: their numbers differ from their expectations by less than 1.
@@ -346,19 +346,19 @@ def _regress(signs: Array, odd: Array, kernel: _Kernel) -> tuple[Array, Array, f
     inverse = np.linalg.inv(kernel.between(signs) + kernel.ridge * np.eye(n))
     coefficients = inverse @ odd
     left = coefficients / np.diag(inverse)
-    values = _shapley_of_sinh(signs, kernel.tau * kernel.weights, coefficients - inverse @ left / n)
+    values = shapley_of_sinh(signs, kernel.tau * kernel.weights, coefficients - inverse @ left / n)
     freedom = kernel.ridge * float(np.trace(inverse)) / n
     return values / np.sinh(kernel.tau), left, 1 / max(freedom, MIN_FREEDOM)
 
 
-def _shapley_of_sinh(signs: Array, theta: Array, coefficients: Array) -> Array:
+def shapley_of_sinh(signs: Array, theta: Array, coefficients: Array) -> Array:
     """Compute the (d,) Shapley values of sum_n c_n sinh(sum_i theta_i z_i z_ni) over z in {-1, 1}^d.
 
     If each player is present with probability p, the mean of exp(theta_i z_i z_ni) is cosh theta_i (1 + x r_ni) with
     x = 2 p - 1 and r_ni = tanh(theta_i) z_ni; the values are integrals over p of differences of products of these.
 
     >>> signs, z = np.array([[1.0, 1.0, -1.0]]), np.array([[-1.0, -1.0, -1.0], [1.0, 1.0, 1.0]])
-    >>> values, theta = _shapley_of_sinh(signs, np.array([0.5, 1.0, 0.2]), np.ones(1)), np.array([0.5, 1.0, 0.2])
+    >>> values, theta = shapley_of_sinh(signs, np.array([0.5, 1.0, 0.2]), np.ones(1)), np.array([0.5, 1.0, 0.2])
     >>> bool(np.isclose(values.sum(), np.diff(np.sinh((z * theta) @ signs[0]))[0]))
     True
     """

@@ -116,7 +116,7 @@ class KernelLaw:
         assignment = Assignment(which, tuple(rules), rule_of, errors, allowed)
         if not assignment.is_accurate:
             return assignment
-        return self._joined(assignment, log_bounds, real)
+        return self.with_joined_rules(assignment, log_bounds, real)
 
     def batches(self, terms: Terms, allowed: float, differences: bool = False) -> list[Batch]:
         """Return the nodes and weights of `assign`, for a game whose terms all have an accurate rule."""
@@ -125,7 +125,9 @@ class KernelLaw:
             raise ValueError("terms: expected terms that have a rule in p, got some without")
         return assignment.batches()
 
-    def _joined(self, assignment: Assignment, log_bounds: Array, real: Array) -> Assignment:
+    def with_joined_rules(
+        self, assignment: Assignment, log_bounds: Array, real: Array
+    ) -> Assignment:
         """Return an assignment of fewer groups: one of few terms joins the group with the next longer rule.
 
         The error of a longer rule is not always smaller: from the point where a Gauss rule no longer exists, rules have

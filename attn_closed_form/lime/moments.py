@@ -209,7 +209,7 @@ def recursion_factor(fit: Regression) -> float:
 
 def recursion_budget(game: EngineGame, fit: Regression, tol: float) -> Budget:
     """Return the budget of the recursion, whose products are plain, or raise a ToleranceError."""
-    parts = _budget(game, fit, tol, recursion_factor(fit), 0.0, plain=True)
+    parts = budget_of_fit(game, fit, tol, recursion_factor(fit), 0.0, plain=True)
     if isinstance(parts, ToleranceError):
         raise parts
     return parts
@@ -224,17 +224,17 @@ def rule_budget(
     """
     values, sums = rule_factors(fit.d, settings, fit.k)
     if sums > values:
-        goal = _budget(game, fit, tol, values, fit.at_all)
+        goal = budget_of_fit(game, fit, tol, values, fit.at_all)
         if isinstance(goal, Budget):
             product = 0.0 if goal.precise else FACTOR * game.d
             rounding = ULP * (PRECISE + product + game.extra_ulps)
             eps = goal.eps - (sums / values - 1) * rounding
             if eps > max(goal.eps / 2, EPS_MIN) and goal.spread > 0:
                 return goal._replace(eps=eps)
-    return _budget(game, fit, tol, max(values, sums), fit.at_all)
+    return budget_of_fit(game, fit, tol, max(values, sums), fit.at_all)
 
 
-def _budget(
+def budget_of_fit(
     game: EngineGame,
     fit: Regression,
     tol: float,

@@ -87,7 +87,7 @@ def lime_sample(
     settings = check_settings(kernel_width, ridge, num_samples)
     if settings.num_samples is None:
         raise ValueError("num_samples: expected an integer of at least 2, got None")
-    masks, sizes = _draw(np.random.default_rng(seed), num_samples, game.d)
+    masks, sizes = draw_samples(np.random.default_rng(seed), num_samples, game.d)
     weights = kernel(game.d, kernel_width)[sizes]
     f = game.value(masks)
     X = masks[:, chosen]
@@ -118,11 +118,11 @@ def lime_sample(
         score = float(unexplained == 0)
     error = None
     if errors:
-        error = _standard_error(X, x_bar, weights * residual, gram, chosen, game.d)
+        error = standard_errors(X, x_bar, weights * residual, gram, chosen, game.d)
     return LimeSample(coef, intercept, score, error)
 
 
-def _standard_error(
+def standard_errors(
     X: NDArray[np.bool_], x_bar: Array, pull: Array, gram: Array, chosen: Ids, d: int
 ) -> Array:
     """Compute standard errors of the coefficients by the sandwich, with n / (n - d - 1) for the fitted parameters."""
@@ -182,7 +182,7 @@ def lime_samples_needed(
     d = game.d
     fit = regression(d, check_settings(kernel_width, ridge, None), d)
     pilot_samples = max(PILOT_SAMPLES, PILOT_SAMPLES_PER_PLAYER * d)
-    masks, sizes = _draw(rng, pilot_samples, d)
+    masks, sizes = draw_samples(rng, pilot_samples, d)
     masks = masks[1:]
     sizes = sizes[1:]  # no row for the document: its share vanishes
     residual = game.value(masks) - limit.intercept - masks @ limit.coef
@@ -202,7 +202,9 @@ def lime_samples_needed(
     return max(2, int(np.ceil(samples)))
 
 
-def _draw(rng: np.random.Generator, n: int, d: int) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+def draw_samples(
+    rng: np.random.Generator, n: int, d: int
+) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
     """Draw masks (n, d) of the present players, all in row 0, and the numbers of absent players (n,)."""
     sizes = np.concatenate([[0], rng.integers(1, d + 1, n - 1)])
     masks = np.ones((n, d), dtype=bool)

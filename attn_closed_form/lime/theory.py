@@ -141,7 +141,7 @@ def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
     kernel_width = check_settings(kernel_width, 0.0, None).kernel_width
     t = _totals(game)
     if np.isinf(kernel_width):
-        I_1, J_2, J_3 = _integrals(t.B / t.A - 1)
+        I_1, J_2, J_3 = integrals_of(t.B / t.A - 1)
         c_1 = 6 * I_1 / t.A
         c_2 = 6 * (t.N_A * J_2 + (t.N_B - t.N_A) * J_3) / t.A**2
         return _combine(t, c_1, c_2)
@@ -184,7 +184,7 @@ def _totals(game: PooledGame) -> _Totals:
     return _Totals(g, gv, g_h, gv_h, A, B, n_0 + gv.sum(axis=1), n_0 + gv_h.sum(axis=1))
 
 
-def _integrals(r: Array) -> tuple[Array, Array, Array]:
+def integrals_of(r: Array) -> tuple[Array, Array, Array]:
     """Integrate over p in [0, 1] for I_1, J_2, J_3: p (1-p) / (1+rp), p (1-p) / (1+rp)^2, p^2 (1-p) / (1+rp)^2."""
     k = np.arange(SERIES_TERMS)
     with np.errstate(divide="ignore", invalid="ignore"):

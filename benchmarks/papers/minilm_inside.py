@@ -32,7 +32,7 @@ IG_STEPS = 32
 RELEVANT = "relevance"
 
 
-class _HandedThrough(torch.nn.Module):
+class HandedThrough(torch.nn.Module):
     """A nonlinearity g with the values of g and the derivative g(x)/x."""
 
     def __init__(self, inner: Callable[[Any], Any]) -> None:
@@ -48,7 +48,7 @@ class _HandedThrough(torch.nn.Module):
         return x * gain + (y - x * gain).detach()
 
 
-class _HandedNorm(torch.nn.Module):
+class HandedNorm(torch.nn.Module):
     """A layer norm whose division is a constant for the derivative."""
 
     def __init__(self, inner: Any) -> None:
@@ -62,7 +62,7 @@ class _HandedNorm(torch.nn.Module):
         return centered / deviation * self.inner.weight + self.inner.bias
 
 
-def _half(a: Any, b: Any) -> Any:
+def half_product(a: Any, b: Any) -> Any:
     """Matrix product whose relevance goes to both factors in halves."""
     return (a.detach() @ b + a @ b.detach()) / 2
 
@@ -79,10 +79,10 @@ def relevance_attention(
     """Attention with AttnLRP's rule for products; one document without padding, so that there is no
     mask.
     """
-    weights = (_half(query, key.transpose(2, 3)) * (scaling or query.size(-1) ** -0.5)).softmax(
-        dim=-1
-    )
-    return _half(weights, value).transpose(1, 2).contiguous(), None
+    weights = (
+        half_product(query, key.transpose(2, 3)) * (scaling or query.size(-1) ** -0.5)
+    ).softmax(dim=-1)
+    return half_product(weights, value).transpose(1, 2).contiguous(), None
 
 
 def relevance_model(model: Any) -> Any:
@@ -95,9 +95,9 @@ def relevance_model(model: Any) -> Any:
     for parent in list(new.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, torch.nn.LayerNorm):
-                setattr(parent, name, _HandedNorm(child))
+                setattr(parent, name, HandedNorm(child))
             elif name in ("intermediate_act_fn", "activation"):
-                setattr(parent, name, _HandedThrough(child))
+                setattr(parent, name, HandedThrough(child))
     return new
 
 
@@ -122,21 +122,24 @@ class Inside:
             "LRP": self.relevance,
         }
 
-    def _row(self, tokens: Ids) -> Any:
+    def row_of(self, tokens: Ids) -> Any:
+        """Return the ids of a text with its special tokens, as a batch of one."""
         return torch.tensor([[self.cls, *np.asarray(tokens).tolist(), self.sep]])
 
-    def _embedded(self, ids: Any) -> Any:
+    def embedded(self, ids: Any) -> Any:
+        """Return the word embeddings of a batch."""
         return self.model.get_input_embeddings()(ids).detach()
 
     @staticmethod
-    def _log_odds(model: Any, embedded: Any) -> Any:
+    def log_odds(model: Any, embedded: Any) -> Any:
+        """Return the log-odds of the second class for embedded texts."""
         logits = model(inputs_embeds=embedded).logits
         return logits[:, 1] - logits[:, 0]
 
     def _attentions(self, tokens: Ids) -> Any:
         """(layers, T+2, T+2), mean over heads."""
         with torch.inference_mode():
-            found = self.model(input_ids=self._row(tokens), output_attentions=True).attentions
+            found = self.model(input_ids=self.row_of(tokens), output_attentions=True).attentions
         return torch.stack([layer[0].mean(0) for layer in found])
 
     def attention(self, tokens: Ids) -> Array:
@@ -159,17 +162,17 @@ class Inside:
         return self._gradient_times_input(self.relevant, tokens)
 
     def _gradient_times_input(self, model: Any, tokens: Ids) -> Array:
-        e = self._embedded(self._row(tokens)).requires_grad_()
-        (slope,) = torch.autograd.grad(self._log_odds(model, e).sum(), e)
+        e = self.embedded(self.row_of(tokens)).requires_grad_()
+        (slope,) = torch.autograd.grad(self.log_odds(model, e).sum(), e)
         return _plain((slope * e).sum(-1)[0, 1:-1])
 
     def integrated_gradients(self, tokens: Ids) -> Array:
         """(T,) along the straight way from [PAD]s."""
-        start = self._row(np.full(len(tokens), self.pad))
-        method = IntegratedGradients(lambda e: self._log_odds(self.model, e))
+        start = self.row_of(np.full(len(tokens), self.pad))
+        method = IntegratedGradients(lambda e: self.log_odds(self.model, e))
         found = method.attribute(
-            self._embedded(self._row(tokens)),
-            self._embedded(start),
+            self.embedded(self.row_of(tokens)),
+            self.embedded(start),
             n_steps=IG_STEPS,
             internal_batch_size=IG_STEPS,
         )

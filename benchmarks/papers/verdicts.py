@@ -244,7 +244,7 @@ CLAIMS = (
 def verdicts(records: list[Record]) -> list[Verdict]:
     """The verdicts of all claims, from the records of the result files."""
     registry = {entry.key: entry for entry in statements()}
-    return [_verdict(claim, registry, records) for claim in CLAIMS]
+    return [verdict_of(claim, registry, records) for claim in CLAIMS]
 
 
 def of_statement(entry: Statement) -> str:
@@ -273,10 +273,10 @@ def count(row: Record) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _verdict(claim: Claim, registry: dict[str, Statement], records: list[Record]) -> Verdict:
+def verdict_of(claim: Claim, registry: dict[str, Statement], records: list[Record]) -> Verdict:
     proofs = [registry[key] for key in claim.proofs]
-    counts = _counts(claim.rows, records)
-    mended = _counts(claim.mended, records)
+    counts = counts_of(claim.rows, records)
+    mended = counts_of(claim.mended, records)
     found = [of_statement(entry) for entry in proofs]
     if counts:
         measured = of_counts(counts)
@@ -300,7 +300,7 @@ def _verdict(claim: Claim, registry: dict[str, Statement], records: list[Record]
     )
 
 
-def _counts(places: tuple[Place, ...], records: list[Record]) -> list[Count]:
+def counts_of(places: tuple[Place, ...], records: list[Record]) -> list[Count]:
     """One count per place that some row fits."""
     every = [{**row, "file": r["name"]} for r in records for row in r["rows"] if "result" in row]
     claims = [row for row in every if row["case"].startswith("claim: ")]

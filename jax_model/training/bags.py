@@ -132,7 +132,7 @@ def bag_logits(
     )
     scores = (gates @ params["w"].T)[:, 0]
     if keys is not None:
-        scores = jnp.where(_kept(keys[2:], bag, count, instance_dropout), scores, -jnp.inf)
+        scores = jnp.where(kept_instances(keys[2:], bag, count, instance_dropout), scores, -jnp.inf)
     top = jax.ops.segment_max(scores, bag, count + 1)
     mass = jnp.exp(scores - jax.lax.stop_gradient(top)[bag])
     total = jax.ops.segment_sum(mass, bag, count + 1)
@@ -147,7 +147,7 @@ def _drop(key: jax.Array, x: jax.Array, rate: Any) -> jax.Array:
     return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0.0)
 
 
-def _kept(keys: jax.Array, bag: jax.Array, count: int, most: Any) -> jax.Array:
+def kept_instances(keys: jax.Array, bag: jax.Array, count: int, most: Any) -> jax.Array:
     """Return a mask of instances to keep; each bag draws a rate up to `most`, and keeps at least
     one instance.
     """

@@ -366,10 +366,10 @@ class AttentionBagClassifier(_AttentionClassifier):
         else:
             weight = balanced_weights(codes[~out], len(self.classes_))
         training = [bags[i] for i in np.flatnonzero(~out)]
-        self._training: BagTraining = fit_bags(
+        self.training_: BagTraining = fit_bags(
             training, codes[~out], len(self.classes_), config, held_out, weight
         )
-        self.history_ = self._training.history
+        self.history_ = self.training_.history
         return self
 
     def state_dict(self) -> dict[str, NDArray[np.float64]]:
@@ -377,7 +377,7 @@ class AttentionBagClassifier(_AttentionClassifier):
         features.
         """
         check_is_fitted(self)
-        return state_dict(self._training)
+        return state_dict(self.training_)
 
     def to_model(self) -> BagClassifier:
         """Convert the network to an `attn_closed_form.BagClassifier`, which only needs NumPy."""
@@ -405,7 +405,7 @@ class AttentionBagClassifier(_AttentionClassifier):
         write_arrays({**self.state_dict(), **texts}, path)
 
     def _logits(self, X: Bags) -> NDArray[np.float64]:
-        return predict_bags(self._training, check_bags(X, self.n_features_in_))
+        return predict_bags(self.training_, check_bags(X, self.n_features_in_))
 
     def _held_out(self, codes: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
         """Return a (B,) mask of bags to hold out, at least one of each class."""

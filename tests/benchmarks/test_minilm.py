@@ -18,10 +18,10 @@ from benchmarks.faithfulness import removal  # noqa: E402
 from benchmarks.papers import finetune_minilm as tuning  # noqa: E402
 from benchmarks.papers import minilm, minilm_fit, minilm_model, minilm_rivals  # noqa: E402
 from benchmarks.papers.minilm_inside import (  # noqa: E402
+    HandedNorm,
+    HandedThrough,
     Inside,
-    _half,
-    _HandedNorm,
-    _HandedThrough,
+    half_product,
     relevance_model,
 )
 from benchmarks.papers.minilm_model import (  # noqa: E402
@@ -116,32 +116,32 @@ def test_log_odds_are_those_of_the_model_and_every_sequence_is_counted(transform
 def test_relevance_keeps_the_values_of_the_model_and_changes_its_gradient(
     transformer, inside, document
 ):
-    e = inside._embedded(inside._row(document.ids))
-    same = inside._log_odds(relevance_model(transformer.model), e)
+    e = inside.embedded(inside.row_of(document.ids))
+    same = inside.log_odds(relevance_model(transformer.model), e)
     assert float(same) == pytest.approx(float(transformer.f([document.ids])[0]), abs=1e-4)
     assert np.abs(inside.relevance(document.ids) - inside.gradient(document.ids)).max() > 1e-3
 
 
 def test_the_rules_of_relevance():
     x = torch.tensor([[0.5, -1.0, 2.0]], requires_grad=True)
-    y = _HandedThrough(torch.nn.functional.gelu)(x)
+    y = HandedThrough(torch.nn.functional.gelu)(x)
     assert torch.allclose(y, torch.nn.functional.gelu(x))
     (slope,) = torch.autograd.grad(y.sum(), x)
     assert torch.allclose(slope * x, y)  # handed through: relevance of a unit is its output
     norm = torch.nn.LayerNorm(3)
-    assert torch.allclose(_HandedNorm(norm)(x), norm(x), atol=1e-6)
-    (slope,) = torch.autograd.grad(_HandedNorm(norm)(x)[0, 0], x)
+    assert torch.allclose(HandedNorm(norm)(x), norm(x), atol=1e-6)
+    (slope,) = torch.autograd.grad(HandedNorm(norm)(x)[0, 0], x)
     assert float((slope * x).sum()) == pytest.approx(float(norm(x)[0, 0]), abs=1e-5)
     a = torch.rand(2, 3, requires_grad=True)
     b = torch.rand(3, 2, requires_grad=True)
-    ga, gb = torch.autograd.grad(_half(a, b).sum(), (a, b))
+    ga, gb = torch.autograd.grad(half_product(a, b).sum(), (a, b))
     assert float((ga * a).sum()) == pytest.approx(float((a @ b).sum()) / 2, rel=1e-5)
     assert float((gb * b).sum()) == pytest.approx(float((a @ b).sum()) / 2, rel=1e-5)
 
 
 def test_integrated_gradients_add_up_and_attention_is_a_share(transformer, inside, document):
-    pads = inside._embedded(inside._row(np.full(len(document.ids), inside.pad)))
-    total = float(transformer.f([document.ids])[0] - inside._log_odds(inside.model, pads))
+    pads = inside.embedded(inside.row_of(np.full(len(document.ids), inside.pad)))
+    total = float(transformer.f([document.ids])[0] - inside.log_odds(inside.model, pads))
     assert inside.integrated_gradients(document.ids).sum() == pytest.approx(
         total, rel=0.1, abs=0.02
     )

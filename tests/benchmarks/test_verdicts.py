@@ -31,7 +31,7 @@ def fidelity():
 
 def decide(claim, *rows):
     registry = {entry.key: entry for entry in statements()}
-    return verdicts._verdict(claim, registry, [record(*rows)])
+    return verdicts.verdict_of(claim, registry, [record(*rows)])
 
 
 def test_at_most_25_claims_each_with_a_source():
@@ -46,7 +46,7 @@ def test_every_count_that_a_claim_names_is_in_the_results():
     records = load_records(RESULTS)
     for claim in verdicts.CLAIMS:
         for place in (*claim.rows, *claim.mended):
-            assert verdicts._counts((place,), records), place
+            assert verdicts.counts_of((place,), records), place
 
 
 def test_counts_decide(fidelity):

@@ -7,7 +7,7 @@ import pytest
 
 from attn_closed_form import PooledGame, shapley
 from attn_closed_form.game.links import Link
-from attn_closed_form.game.sampled import _pairs, _shapley_of_sinh, fit_head, shapley_sample
+from attn_closed_form.game.sampled import draw_pairs, fit_head, shapley_of_sinh, shapley_sample
 from benchmarks.permutations import permutation_sample
 from tests import enumeration
 
@@ -80,7 +80,7 @@ def test_coalitions_have_the_weights_of_the_definition():
     """Weighted by W, the mean over many coalitions and their complements is the Shapley value
     without the two ends.
     """
-    chosen, weights = _pairs(np.random.default_rng(0), 200_000, 5)
+    chosen, weights = draw_pairs(np.random.default_rng(0), 200_000, 5)
     assert np.allclose(weights.sum(axis=1), 0) and np.allclose(
         np.square(weights).sum(axis=1).std(), 0
     )
@@ -105,7 +105,7 @@ def test_values_of_the_kernel_are_those_of_enumeration():
             return np.sinh((2.0 * present - 1) * theta @ signs.T) @ c
 
     assert np.allclose(
-        _shapley_of_sinh(signs, theta, c), enumeration.shapley(Sinh()).astype(float), atol=1e-12
+        shapley_of_sinh(signs, theta, c), enumeration.shapley(Sinh()).astype(float), atol=1e-12
     )
 
 

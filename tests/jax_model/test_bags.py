@@ -11,8 +11,8 @@ from attn_closed_form import BagClassifier
 from jax_model import AttentionBagClassifier
 from jax_model.training.bags import (
     BagConfig,
-    _kept,
     bag_logits,
+    kept_instances,
     pack,
     standardization,
     start_params,
@@ -83,7 +83,7 @@ def test_dropped_instances_leave_at_least_one():
     bag = jnp.array([0, 0, 0, 1, 2, 2])
     seen = np.zeros(6)
     for seed in range(40):
-        kept = np.asarray(_kept(jax.random.split(jax.random.key(seed), 2), bag, 3, 0.999))
+        kept = np.asarray(kept_instances(jax.random.split(jax.random.key(seed), 2), bag, 3, 0.999))
         assert kept[:3].any() and kept[3] and kept[4:].any()
         seen += kept
     assert 0 < seen[0] < 40
@@ -135,7 +135,7 @@ def test_early_stopping_holds_out_every_class_and_keeps_the_best_epoch():
     kept = np.mean(np.log1p(np.exp(np.where(held_out == 1, -f, f))))
     assert kept == pytest.approx(losses[best], abs=1e-5)
     training = [bag for i, bag in enumerate(bags) if i not in set(model.held_out_)]
-    np.testing.assert_allclose(model._training.mean, np.concatenate(training).mean(axis=0))
+    np.testing.assert_allclose(model.training_.mean, np.concatenate(training).mean(axis=0))
 
 
 def test_balanced_weights_undo_an_imbalance():
@@ -228,7 +228,7 @@ def test_files_hold_the_arrays_and_the_names(tmp_path, suffix):
 
         found = load_file(path)
     assert found.keys() == model.state_dict().keys()
-    for name, array in state_dict(model._training).items():
+    for name, array in state_dict(model.training_).items():
         np.testing.assert_array_equal(found[name], array)
     with pytest.raises(ValueError, match=r"expected a file name ending in \.npz or \.safetensors"):
         model.save(tmp_path / "model.pkl")

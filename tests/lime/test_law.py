@@ -92,5 +92,5 @@ def test_a_group_joins_a_longer_rule_only_within_the_allowed_error(factor, joins
         return np.full(len(B), 2 * allowed * factor)
 
     monkeypatch.setattr(law_module, "rule_errors", errors)
-    joined = law._joined(assignment, np.zeros((2, 16)), np.ones(2))
+    joined = law.with_joined_rules(assignment, np.zeros((2, 16)), np.ones(2))
     assert joined.rule_of.tolist() == ([1, 1] if joins else [0, 1])

@@ -11,7 +11,7 @@ from attn_closed_form.game.engine.rounding import FACTOR, LIME_MIXED_SIGNS, PREC
 from attn_closed_form.game.engine.terms import terms_of
 from attn_closed_form.lime.kernel import Settings
 from attn_closed_form.lime.law import KernelLaw, largest_on_reals
-from attn_closed_form.lime.moments import _budget, rule_budget, rule_factors
+from attn_closed_form.lime.moments import budget_of_fit, rule_budget, rule_factors
 from attn_closed_form.lime.regression import regression
 from attn_closed_form.lime.rules import LOG_PRESENT, ladder
 from attn_closed_form.lime.size_moments import (
@@ -158,7 +158,7 @@ def test_the_rounding_of_sums_is_taken_from_what_is_left_for_values(d, width, to
     game = PooledGame.from_scores(
         rng.normal(size=d), rng.normal(size=d), s_background=0.0, v_background=0.0
     )
-    alone = _budget(game, fit, tol, values, fit.at_all)
+    alone = budget_of_fit(game, fit, tol, values, fit.at_all)
     goal = rule_budget(game, fit, settings, tol)
     rounding = ULP * (PRECISE + (0.0 if goal.precise else FACTOR * d))
     together = values * goal.eps + sums * rounding

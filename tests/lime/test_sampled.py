@@ -6,7 +6,7 @@ import pytest
 from attn_closed_form import PooledGame, lime_limit, lime_sample
 from attn_closed_form.lime import lime_samples_needed
 from attn_closed_form.lime.kernel import kernel
-from attn_closed_form.lime.sampled import _draw, _standard_error
+from attn_closed_form.lime.sampled import draw_samples, standard_errors
 from tests.lime_games import score_game
 
 
@@ -18,7 +18,7 @@ def test_the_fit_is_that_of_scikit_learn(ridge, features):
     )
     game = score_game(7)
     run = lime_sample(game, num_samples=200, ridge=ridge, seed=3, features=features)
-    masks, sizes = _draw(np.random.default_rng(3), 200, 7)
+    masks, sizes = draw_samples(np.random.default_rng(3), 200, 7)
     weights = kernel(7, 25.0)[sizes]
     f = game.value(masks)
     X = masks[:, features or range(7)].astype(float)
@@ -30,7 +30,7 @@ def test_the_fit_is_that_of_scikit_learn(ridge, features):
 
 
 def test_draws_are_lime_draws():
-    masks, sizes = _draw(np.random.default_rng(0), 30_001, 5)
+    masks, sizes = draw_samples(np.random.default_rng(0), 30_001, 5)
     assert masks[0].all()
     assert (masks.sum(axis=1) == 5 - sizes).all()
     counts = np.bincount(sizes[1:], minlength=6)
@@ -123,6 +123,6 @@ def test_the_standard_error_counts_the_rows_that_are_left_over(rows, left):
     gram = centered.T @ centered + np.eye(2)
     scores = centered * pull[:, None]
     sandwich = np.diag(np.linalg.inv(gram) @ scores.T @ scores @ np.linalg.inv(gram))
-    found = _standard_error(X, X.mean(axis=0), pull, gram, np.array([2, 0]), 3)
+    found = standard_errors(X, X.mean(axis=0), pull, gram, np.array([2, 0]), 3)
     assert found[1] == 0
     np.testing.assert_allclose(found[[2, 0]], np.sqrt(sandwich * rows / left), rtol=1e-12)

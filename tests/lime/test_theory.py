@@ -6,7 +6,7 @@ import pytest
 from attn_closed_form import AttentionWeights, PooledGame, lime_limit, predict
 from attn_closed_form.attention import alpha_avg, alpha_max, pooled_game, random_weights
 from attn_closed_form.lime import lime_first_order, lime_mean_field, lime_theorem_5_1
-from attn_closed_form.lime.theory import _integrals
+from attn_closed_form.lime.theory import integrals_of
 
 
 def relative(got, expected):
@@ -103,7 +103,7 @@ def test_integrals_are_those_of_a_quadrature():
     r = np.array([-0.9, -0.3, 1e-9, 0.49, 3.0])
     D = 1 + r[:, None] * p
     direct = [(p * (1 - p) / D) @ w, (p * (1 - p) / D**2) @ w, (p**2 * (1 - p) / D**2) @ w]
-    np.testing.assert_allclose(_integrals(r), direct, rtol=1e-12)
+    np.testing.assert_allclose(integrals_of(r), direct, rtol=1e-12)
 
 
 def test_errors_fall_with_the_window():
@@ -144,11 +144,11 @@ def test_words_and_positions():
 
 def test_series_meets_closed_form():
     """Both sides of |r| = 0.5, and the limit r = 0: 1/6, 1/6, 1/12."""
-    below = _integrals(np.array([0.5, -0.5]))
-    above = _integrals(np.array([0.5 + 1e-12, -0.5 - 1e-12]))
+    below = integrals_of(np.array([0.5, -0.5]))
+    above = integrals_of(np.array([0.5 + 1e-12, -0.5 - 1e-12]))
     np.testing.assert_allclose(below, above, rtol=1e-11)
     np.testing.assert_allclose(
-        np.ravel(_integrals(np.zeros(1))), [1 / 6, 1 / 6, 1 / 12], rtol=1e-15
+        np.ravel(integrals_of(np.zeros(1))), [1 / 6, 1 / 6, 1 / 12], rtol=1e-15
     )
 
 

@@ -209,7 +209,7 @@ class TransformerClassifier(TextModel):
     surrogate = "fitted SLALOM"
 
     def __post_init__(self) -> None:
-        _package("torch")
+        imported_package("torch")
         kind = type(self.model)
         config = getattr(self.model, "config", None)
         if not (
@@ -256,7 +256,7 @@ class TransformerClassifier(TextModel):
         absences = {
             "deleted": True,
             "mask": self._special("mask") is not None,
-            "pad": not self.predicts_tokens and not self._reads_padding,
+            "pad": not self.predicts_tokens and not self.reads_padding,
         }
         several_labels = getattr(config, "problem_type", None) == "multi_label_classification"
         for name, chosen in (
@@ -278,8 +278,8 @@ class TransformerClassifier(TextModel):
         """
         path = Path(folder)
         config = _checked_config(path)
-        _package("torch")
-        transformers = _package("transformers")
+        imported_package("torch")
+        transformers = imported_package("transformers")
         predicts_tokens = str((config.get("architectures") or [""])[0]).endswith(LANGUAGE_MODELS)
         if predicts_tokens:
             kind = transformers.AutoModelForCausalLM
@@ -427,7 +427,7 @@ class TransformerClassifier(TextModel):
         return getattr(self.tokenizer, "padding_side", "right") == "right"
 
     @cached_property
-    def _reads_padding(self) -> bool:
+    def reads_padding(self) -> bool:
         """Whether padding changes the logits, as measured with a short text; a warning says so.
 
         A Fourier transform (FNet) and a convolution (ConvBERT) read pad tokens, and XLNet reads the
@@ -443,7 +443,7 @@ class TransformerClassifier(TextModel):
         if not np.isfinite([alone, together]).all():
             return False  # half precision overflows; the first call raises an error
         difference = float(np.abs(together - alone).max())
-        accuracy = _package("torch").finfo(next(iter(self.model.parameters())).dtype).eps
+        accuracy = imported_package("torch").finfo(next(iter(self.model.parameters())).dtype).eps
         ulps = ROUNDING_ULPS
         if accuracy > COARSE_STEPS:
             ulps = ROUNDING_ULPS_OF_HALF_PRECISION
@@ -463,7 +463,7 @@ class TransformerClassifier(TextModel):
         """
         rows = [self.frame.around(ids) for ids in self._checked(sequences)]
         lengths = np.array([row.size for row in rows], dtype=np.intp)
-        pads = self._pads_right and not self._reads_padding
+        pads = self._pads_right and not self.reads_padding
         logits = np.empty((len(rows), self._outputs))
         done = 0
         with (
@@ -565,7 +565,7 @@ class TransformerClassifier(TextModel):
         arrays = {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
         if types is not None:
             arrays["token_type_ids"] = types
-        torch = _package("torch")
+        torch = imported_package("torch")
         device = next(iter(self.model.parameters())).device
         tensors = {
             name: torch.from_numpy(array.astype(np.int64)).to(device)
@@ -848,7 +848,7 @@ def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:
         order = order[batch.size :]
 
 
-def _package(name: str) -> Any:
+def imported_package(name: str) -> Any:
     """Import torch or transformers, or raise an error that names the extra."""
     try:
         return import_module(name)
@@ -866,7 +866,7 @@ def _evaluating(model: Any) -> Iterator[None]:
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
-        with _package("torch").inference_mode():
+        with imported_package("torch").inference_mode():
             yield
     finally:
         for module in training:

@@ -183,7 +183,7 @@ def _words(e: Explanation, color: bool) -> list[Printed]:
         word = elide(visible(piece.text), WORD_COLUMNS)
         if text.unknown[piece.player]:
             word += "[UNK]"
-        words.append(_word(word, text.levels[piece.player], text.signed, color))
+        words.append(printed_word(word, text.levels[piece.player], text.signed, color))
     if text.unseen:
         words += _plain(f"… {text.unseen} more not read")
     return words
@@ -193,7 +193,8 @@ def _plain(text: str) -> list[Printed]:
     return [(word, width(word)) for word in visible(text).split()]
 
 
-def _word(word: str, level: int, signed: bool, color: bool) -> Printed:
+def printed_word(word: str, level: int, signed: bool, color: bool) -> Printed:
+    """Return a word with its color, or with its mark if there are no colors."""
     if not color:
         marked = word + mark(level, signed)
         return marked, width(marked)
@@ -244,7 +245,7 @@ def _prose(text: str, columns: int) -> str:
 def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> str:
     def sample(level: int, signed: bool) -> Printed:
         word = " word " if color else ""
-        return _word(word, level, signed, color)
+        return printed_word(word, level, signed, color)
 
     words = []
     if any(row.info.kind == "signed" for row in rows):

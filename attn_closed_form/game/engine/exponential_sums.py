@@ -101,7 +101,7 @@ def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
     key = short_sum_key(log_range, eps)
     if key is not None:
         return _short_sum(*key)
-    return _trapezoid_plain(*_rounded(log_range, eps))
+    return _trapezoid_plain(*rounded_arguments(log_range, eps))
 
 
 class Segment(NamedTuple):
@@ -153,7 +153,7 @@ def lambda_segments(log_range: float, eps: float) -> list[Segment]:
     if log_range <= LOG_RANGE_SEGMENT:
         lam, w = lambda_rule(log_range, eps)
         return [Segment(0.0, lam, w)]
-    return _trapezoid(*_rounded(log_range, eps)).segments()
+    return trapezoid_of(*rounded_arguments(log_range, eps)).segments()
 
 
 def sector_segments(log_range: float, eps: float, angle: float) -> list[Segment]:
@@ -174,7 +174,7 @@ def sector_segments(log_range: float, eps: float, angle: float) -> list[Segment]
     # The angle is rounded up, with its difference from pi/2 in steps of 3 percent.
     log_rest = math.log(math.pi / 2 - angle)
     rest = math.exp(math.floor(log_rest / SECTOR_STEP) * SECTOR_STEP)
-    return _sector_segments(*_rounded(log_range, eps), math.pi / 2 - rest)
+    return computed_sector_segments(*rounded_arguments(log_range, eps), math.pi / 2 - rest)
 
 
 def _short_sector_sum(log_range: float, eps: float, angle: float) -> Segment | None:
@@ -206,7 +206,7 @@ def short_sector_sums() -> tuple[list[float], list[float], Table]:
 
 
 @lru_cache(maxsize=512)
-def _sector_segments(log_range: float, eps: float, angle: float) -> list[Segment]:
+def computed_sector_segments(log_range: float, eps: float, angle: float) -> list[Segment]:
     """Return the trapezoidal rule for a sector; the bound is in docs/theory/bounds-of-the-engine.md, "Sectors"."""
     angle = max(angle, 0.0)
     cos = math.cos(angle)
@@ -239,13 +239,13 @@ def _exact_step(h: float) -> float:
     return math.floor(h * unit) / unit
 
 
-def _rounded(log_range: float, eps: float) -> tuple[float, float]:
+def rounded_arguments(log_range: float, eps: float) -> tuple[float, float]:
     """Round both to the safe side, so that games of similar range share a cached rule with a proved eps."""
     eighths = math.floor(8 * math.log10(eps))
     return math.ceil(2 * log_range) / 2, 10 ** (eighths / 8)
 
 
-def _trapezoid(log_range: float, eps: float) -> Trapezoid:
+def trapezoid_of(log_range: float, eps: float) -> Trapezoid:
     """Return every kept node of the trapezoidal rule, lam ascending."""
     h = _exact_step(math.pi**2 / math.log(STEP_CONSTANT / eps))
     # The largest lam, of which e^lam is (8/eps) ln(8/eps).
@@ -264,7 +264,7 @@ def _trapezoid(log_range: float, eps: float) -> Trapezoid:
 @lru_cache(maxsize=512)
 def _trapezoid_plain(log_range: float, eps: float) -> tuple[Array, Array]:
     """Return the nodes and weights of a range of one segment."""
-    segment = _trapezoid(log_range, eps).segment()
+    segment = trapezoid_of(log_range, eps).segment()
     return segment.lam, segment.w
 
 

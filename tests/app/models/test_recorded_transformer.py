@@ -135,10 +135,10 @@ class RecordedTokenizer:
 @pytest.fixture
 def model(monkeypatch):
     torch = SimpleNamespace(inference_mode=nullcontext, from_numpy=Tensor, float64=np.float64)
-    monkeypatch.setattr(transformer, "_package", lambda name: torch)
+    monkeypatch.setattr(transformer, "imported_package", lambda name: torch)
     # The record has no answers to the short text that shows whether a network reads padding; BERT
     # does not.
-    monkeypatch.setattr(TransformerClassifier, "_reads_padding", False)
+    monkeypatch.setattr(TransformerClassifier, "reads_padding", False)
     return TransformerClassifier(
         RecordedForSequenceClassification(), RecordedTokenizer(), samples=200
     )

@@ -205,7 +205,7 @@ def test_words_for_are_painted_in_the_colors_for():
         (-2, True, "against"),
         (3, False, "unsigned"),
     ):
-        painted, columns = terminal._word("film", level, signed, color=True)
+        painted, columns = terminal.printed_word("film", level, signed, color=True)
         assert f"48;5;{terminal.TERMINAL[side][abs(level) - 1]}m" in painted and columns == 4
 
 

@@ -53,7 +53,7 @@ def test_no_node_is_dropped_that_matters(log_range):
     """
     for k in range(8, 110):
         eps = 10 ** (-k / 8)
-        nodes = exponential_sums._trapezoid(log_range, eps)
+        nodes = exponential_sums.trapezoid_of(log_range, eps)
         before = nodes.t[0] - nodes.h
         after = nodes.t[-1] + nodes.h
         t0 = 0.5 - log_range
@@ -67,7 +67,7 @@ def test_no_node_is_dropped_that_matters(log_range):
 def test_a_range_is_rounded_up_and_its_error_down():
     for log_range in (13.01, 20.2, 20.7):
         for eps in (3e-7, 1.1e-12):
-            rounded, smaller = exponential_sums._rounded(log_range, eps)
+            rounded, smaller = exponential_sums.rounded_arguments(log_range, eps)
             assert log_range <= rounded <= log_range + 0.5
             assert eps / 1.4 < smaller <= eps
 
@@ -328,7 +328,7 @@ def test_dropped_nodes_of_a_sector_leave_room_for_its_steps(angle, monkeypatch):
     """
     eps = 1e-8
     log_range = 60.0
-    make = exponential_sums._sector_segments.__wrapped__
+    make = exponential_sums.computed_sector_segments.__wrapped__
     ((_, lam, _),) = make(log_range, eps, angle)
     cut = exponential_sums.SECTOR_CUT
     monkeypatch.setattr(exponential_sums, "SECTOR_CUT", 0.0)

@@ -31,14 +31,14 @@ def test_the_ends_are_proved():
 def test_the_proof_speaks_of_the_rule_in_use():
     assert exponential_sums.STEP_CONSTANT == trapezoid.CONSTANT
     for eps in (exponential_sums.EPS_MIN, 1e-10, 0.1):
-        _, rounded = exponential_sums._rounded(20.0, eps)
+        _, rounded = exponential_sums.rounded_arguments(20.0, eps)
         k = round(-8 * math.log10(rounded))
         assert (
             k in trapezoid.LEVELS
             and rounded == pytest.approx(10 ** (-k / 8), rel=1e-13)
             and rounded <= eps * (1 + 1e-13)
         )
-        *_, h = exponential_sums._trapezoid(20.0, rounded)
+        *_, h = exponential_sums.trapezoid_of(20.0, rounded)
         assert h <= float(trapezoid.step(k)) < h * (1 + 1e-5)
 
 
