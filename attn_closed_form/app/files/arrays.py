@@ -294,6 +294,8 @@ class StateDict:
         self.outputs = tuple(outputs)
         self.options = dict(options or {})
         self.read: set[str] = set()
+        # What a layout assumed about the network because the file does not contain it, in words, by option.
+        self.unsaid: dict[str, str] = {}
 
     def keys(self, pattern: str) -> list[str]:
         """Return the names that match a regular expression, sorted by the last number in each."""

@@ -103,8 +103,8 @@ def compare(
     if is_single:
         given = [bags]
     several = [as_bag(raw) for raw in given]
-    # A network with a place for each instance takes bags of one size, and no sub-bags.
-    has_places = model.network.size is not None
+    # The scores of an instance may depend on its place, which it would lose in a sub-bag.
+    has_places = model.network.has_places
     if callable(logits):
         if not has_places:
             several += _sub_bags(several, np.random.default_rng(seed))
@@ -196,8 +196,10 @@ def _simple_cause(model: BagClassifier, ours: Array, yours: Array, limit: float)
         "": ours,
         "these are probabilities; pass the logits before the softmax or sigmoid": probabilities,
         "the sign: your logits are those of this model times -1 (perhaps those of the other class)": -ours,
-        "the bias of the last layer: your logits are without it": ours - model.network.bias,
     }
+    if model.network.tail is None:
+        words = "the bias of the last layer: your logits are without it"
+        changes[words] = ours - model.network.bias
     for words, changed in changes.items():
         fit = _fit(changed, yours)
         if fit.difference <= limit:
@@ -260,6 +262,24 @@ def variants(model: BagClassifier) -> Iterator[dict[str, Any]]:
     if "pool_type" in names:
         for count, pool_type in itertools.product(heads, OPTIONS["pool_type"].tried):
             yield {"num_heads": count, "pool_type": pool_type}
+    if "head_activation" in names:
+        yield from _variants_of_head(names, heads)
     if "last_activation" in names and len(model.network.embed) > 1:
         for inner, last in itertools.permutations(EMBEDDING_ACTIVATIONS, 2):
             yield {"embed_activation": inner, "last_activation": last}
+
+
+def _variants_of_head(names: Mapping[str, Any], heads: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Yield options of layers after the pooling that belong together."""
+    option = OPTIONS["head_activation"]
+    for slope in OPTIONS["negative_slope"].tried:
+        yield {"head_activation": "leaky_relu", "negative_slope": slope}
+    for activation in option.tried:
+        if "num_heads" in names:
+            yield from ({"num_heads": count, "head_activation": activation} for count in heads)
+        for other in ("embed_activation", "post_activation", "activation"):
+            if other in names:
+                yield {"head_activation": activation, other: activation}
+                yield from (
+                    {"head_activation": activation, other: value} for value in EMBEDDING_ACTIVATIONS
+                )

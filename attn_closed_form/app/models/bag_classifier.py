@@ -202,7 +202,7 @@ temperature 1 (not checked))
             temperature,
             layout,
             reload=reload,
-            assumed=assumptions(network, layout, options),
+            assumed=assumptions(network, layout, options, state.unsaid),
             checked=checked,
             loss=loss,
         )

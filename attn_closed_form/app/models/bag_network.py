@@ -124,6 +124,7 @@ AXES: dict[str, tuple[str, ...]] = {
     "bias": ("C",),
     "positions": ("N", "D"),
     "background": ("D",),
+    "position_weight": ("H",),
 }
 
 
@@ -143,6 +144,8 @@ class BagNetwork:
     positions : (N, D) added to the features (bags then have exactly N instances), or None
     background : (D,) features of an instance that is always present, such as a class token, or None
     normalize : "unit" or "layer_norm" to scale each feature vector first
+    position_weight : (H,) times the number of an instance in its bag is added to its log-masses,
+        or None
     tail : what follows the pooling, from pooled vectors (n, C) to logits (n, Q): a list of steps
         (`LayeredTail`) or any function; None if the pooled vectors are the logits
 
@@ -166,6 +169,7 @@ class BagNetwork:
     background: Array | None = None
     normalize: str = ""
     tail: Tail | None = None
+    position_weight: Array | None = None
 
     def __post_init__(self) -> None:
         choice("normalize", self.normalize, NORMALIZATIONS)
@@ -185,12 +189,18 @@ class BagNetwork:
             "bias": np.reshape(self.bias, -1),
             "positions": self.positions,
             "background": self.background,
+            "position_weight": self.position_weight,
         }
         axes = dict(AXES)
         if np.ndim(self.readout) == 3:
             axes["readout"] = ("N", *AXES["readout"])
-        arrays, _ = checked_arrays(given, axes, optional=["positions", "background"])
+        arrays, _ = checked_arrays(
+            given, axes, optional=["positions", "background", "position_weight"]
+        )
         del arrays["embedded"], arrays["features"]
+        if self.position_weight is not None:
+            count = np.size(self.position_weight)
+            check("position_weight", count == self.H, f"{self.H} numbers, one per head", count)
         fields: dict[str, Any] = arrays
         for name in ("value_class", "value_head"):
             if getattr(self, name) is not None:
@@ -251,6 +261,14 @@ class BagNetwork:
         if self.positions is None:
             return None
         return len(self.positions)
+
+    @property
+    def has_places(self) -> bool:
+        """Whether the scores of an instance depend on its place in the bag, which a sub-bag would
+        change.
+        """
+        moved = self.position_weight is not None and bool(self.position_weight.any())
+        return self.size is not None or moved
 
     def then(self, steps: Sequence[Any]) -> BagNetwork:
         """Return this network, which has no tail yet, with layers after its pooling (see
@@ -335,6 +353,8 @@ class BagNetwork:
         for rows in self.chunks(n):
             h = self.embedded(self.inputs(features, rows))
             s[:, rows] = self.attention(h)
+            if self.position_weight is not None:
+                s[:, rows] += self.position_weight[:, None] * np.arange(rows.start, rows.stop)
             v[:, rows] = self.values(h, rows)
         for name, numbers in (("log-mass", s), ("value", v)):
             fits_float = np.isfinite(numbers).all(axis=0)

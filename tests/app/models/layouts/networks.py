@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 
 torch = pytest.importorskip("torch", reason="the witnesses of the layouts need torch (extra bench)")
+from . import tail_networks as tails  # noqa: E402
+
 nn = torch.nn
 torch.set_num_threads(1)  # these networks are tiny, and threads that wait for each other are slow
 
@@ -574,6 +576,89 @@ CASES: dict[str, Callable[[], Case]] = {
         "timm", TimmPool(latents=2), {"num_heads": 3, "pool_type": "token"}, 12
     ),
     "timm-no-query-layer": lambda: Case("timm", TimmPool(q_proj=False), {"num_heads": 3}, 12),
+    "abmil-mlp": lambda: Case(
+        "abmil",
+        tails.AbmilMlp(nn.Sequential(nn.Linear(E, K), nn.GELU(), nn.Dropout(0.5), nn.Linear(K, C))),
+        {"head_activation": "gelu"},
+    ),
+    "abmil-norms": lambda: Case(
+        "abmil",
+        tails.AbmilMlp(
+            nn.Sequential(
+                nn.LayerNorm(E, eps=1e-3),
+                nn.Linear(E, K),
+                nn.BatchNorm1d(K, eps=1e-3),
+                nn.SiLU(),
+                nn.Linear(K, K),
+                nn.PReLU(),
+                nn.Linear(K, C),
+            )
+        ),
+        {"head_activation": "silu", "epsilon": 1e-3},
+    ),
+    "abmil-branches-mlp": lambda: Case(
+        "abmil",
+        tails.AbmilMlp(
+            nn.Sequential(nn.Linear(2 * E, K), nn.LeakyReLU(0.2), nn.Linear(K, C)), branches=2
+        ),
+        {"head_activation": "leaky_relu", "negative_slope": 0.2},
+    ),
+    "abmil-activated": lambda: Case(
+        "abmil",
+        tails.AbmilMlp(nn.Sequential(nn.ReLU(), nn.Linear(E, C))),
+        {"pooled_activation": "relu"},
+    ),
+    "clam-mlp": lambda: Case("clam", tails.ClamMlp(), {"head_activation": "tanh"}),
+    "xmil-out-layers": lambda: Case("xmil", tails.XmilOut(2)),
+    "owkin-hidden": lambda: Case("owkin", tails.OwkinHidden(), {}, D + 3),
+    "trident": lambda: Case("trident", tails.Trident(heads=3, gated=True)),
+    "trident-one-head": lambda: Case("trident", tails.Trident(heads=1, gated=False)),
+    "multihead-mlp": lambda: Case(
+        "multihead",
+        tails.MultiheadTail(nn.Sequential(nn.Linear(12, K), nn.Tanh(), nn.Linear(K, C))),
+        {"num_heads": 3, "head_activation": "tanh"},
+        12,
+    ),
+    "multihead-widths": lambda: Case(
+        "multihead", tails.MultiheadTail(nn.Linear(12, C), kdim=D, vdim=D), {"num_heads": 3}
+    ),
+    "siglip": lambda: Case("siglip", tails.SiglipPool(), {"num_heads": 3}, 12),
+    "timm-mlp": lambda: Case("timm_mlp", tails.TimmMlp(norm=True), {"num_heads": 3}, 12),
+    "timm-mlp-bare": lambda: Case(
+        "timm_mlp", tails.TimmMlp(norm=False, q_proj=False), {"num_heads": 3}, 12
+    ),
+    "vjepa-block": lambda: Case("vjepa_block", tails.VJepaBlock(), {"num_heads": 3}, 12),
+    "attention-probe": lambda: Case("attention_probe", tails.AttentionProbe(outputs=C)),
+    "attention-probe-hidden": lambda: Case("attention_probe", tails.AttentionProbe(1, hidden=K)),
+    "attn-lite": lambda: Case("attn_lite", tails.AttnLite()),
+    "attn-lite-first": lambda: Case("attn_lite", tails.AttnLite(first_version=True)),
+    "efficient-probing": lambda: Case(
+        "efficient_probing", tails.EfficientProbing(4, 1, bias=False, scale=None), {}, 12
+    ),
+    "efficient-probing-narrow": lambda: Case(
+        "efficient_probing",
+        tails.EfficientProbing(3, 2, bias=True, scale=0.7),
+        {"qk_scale": 0.7},
+        12,
+    ),
+    "chemprop": lambda: Case(
+        "chemprop", tails.Chemprop(True, norm=True, layers=1, act=nn.ReLU(), scaled=True)
+    ),
+    "chemprop-mean": lambda: Case(
+        "chemprop",
+        tails.Chemprop(False, norm=False, layers=2, act=nn.LeakyReLU(0.1), scaled=False),
+        {"aggregation": "mean", "head_activation": "leaky_relu"},
+    ),
+    "chemprop-prelu": lambda: Case(
+        "chemprop", tails.Chemprop(True, norm=False, layers=2, act=nn.PReLU(), scaled=False)
+    ),
+    "wav2vec2": lambda: Case(
+        "transformers_audio", tails.OfTransformers("wav2vec2"), {}, tails.WIDTH
+    ),
+    "hubert": lambda: Case("transformers_audio", tails.OfTransformers("hubert"), {}, tails.WIDTH),
+    "siglip-mean": lambda: Case(
+        "transformers_image", tails.OfTransformers("siglip"), {}, tails.WIDTH
+    ),
 }
 
 

@@ -51,8 +51,10 @@ def assert_agrees(model: BagClassifier, network: Any, x: np.ndarray[Any, Any]) -
         expected = np.array([networks.of_sub_bag(network, tensors[0], mask) for mask in tensors[1]])
     for output in outputs:
         settings = Settings(output=output).resolve(model, model.logits(units))
-        values = model.game(units, settings).value(masks)
+        values = model.value(units, settings, masks)
         assert np.abs(values - expected @ settings.coefficients).max() < TOLERANCE
+        if model.tail is None:
+            assert np.array_equal(values, model.game(units, settings).value(masks))
 
 
 @pytest.mark.parametrize("name", networks.CASES)
@@ -95,7 +97,11 @@ def test_gradients_agree_with_autodiff(name: str) -> None:
 
 def test_every_layout_has_a_witness() -> None:
     witnessed = {networks.CASES[name]().layout for name in networks.CASES}
-    assert witnessed == set(LAYOUTS) - {"mean", "roles"}  # which have tests of their own
+    assert witnessed == set(LAYOUTS) - {
+        "mean",
+        "roles",
+        "softmax_probe",
+    }  # which have tests of their own
 
 
 def test_mean_layout_is_the_mean() -> None:
@@ -190,9 +196,11 @@ def test_real_checkpoints(name: str, layout: str, witness: Any) -> None:
             [
                 "pooler.query_tokens",
                 "pooler.cross_attention_block.xattn.kv.weight",
+                "pooler.cross_attention_block.norm1.weight",
+                "pooler.blocks.0.attn.qkv.weight",
                 "linear.weight",
             ],
-            "not linear",
+            "depend on each other",
         ),
         (
             ["visual.attnpool.q_proj.weight", "visual.attnpool.positional_embedding"],
@@ -363,6 +371,44 @@ UNSAID: dict[str, tuple[Any, bool]] = {
     "xMIL, temperature sqrt(n)": (lambda: SizeTemperature(1), False),
     "xMIL, sigmoid on the score": (lambda: ScoreSigmoid(1), True),
     "owkin, maximum": (lambda: OwkinMaximum(), False),
+    "ABMIL, GELU in the head": (
+        lambda: networks.tails.AbmilMlp(
+            _nn.Sequential(_nn.Linear(7, 5), _nn.GELU(), _nn.Linear(5, 3))
+        ),
+        True,
+    ),
+    "ABMIL, dropout in the head": (
+        lambda: networks.tails.AbmilMlp(
+            _nn.Sequential(_nn.Linear(7, 5), _nn.Dropout(), _nn.Linear(5, 3))
+        ),
+        True,
+    ),
+    "ABMIL, activation before the head": (
+        lambda: networks.tails.AbmilMlp(_nn.Sequential(_nn.Tanh(), _nn.Linear(7, 3))),
+        True,
+    ),
+    "ABMIL, LeakyReLU 0.2 in the head": (
+        lambda: networks.tails.AbmilMlp(
+            _nn.Sequential(_nn.Linear(7, 5), _nn.LeakyReLU(0.2), _nn.Linear(5, 3))
+        ),
+        True,
+    ),
+    "multihead, 3 heads and a GELU head": (
+        lambda: networks.tails.MultiheadTail(
+            _nn.Sequential(_nn.Linear(12, 5), _nn.GELU(), _nn.Linear(5, 3))
+        ),
+        True,
+    ),
+    "multihead, add_zero_attn": (
+        lambda: networks.tails.MultiheadTail(_nn.Linear(12, 3), add_zero_attn=True),
+        False,
+    ),
+    "SigLIP, 3 heads": (lambda: networks.tails.SiglipPool(), True),
+    "timm, 3 heads with an MLP": (lambda: networks.tails.TimmMlp(norm=True), True),
+    "Efficient Probing, another scale": (
+        lambda: networks.tails.EfficientProbing(3, 1, bias=False, scale=0.5),
+        True,
+    ),
     "multihead, other number of heads": (lambda: networks.MultiheadPool(bias=True), True),
 }
 
@@ -372,7 +418,10 @@ def test_what_a_file_does_not_hold_is_said_and_then_found_or_refused(name: str) 
     make, found = UNSAID[name]
     torch.manual_seed(0)
     network = networks.randomized(make())
-    model = BagClassifier.from_state_dict(network.state_dict())
+    options: dict[str, Any] = {}
+    if name.startswith("timm"):
+        options = {"num_heads": 2}  # 12 features do not have the default of 8 heads
+    model = BagClassifier.from_state_dict(network.state_dict(), **options)
     assert model.doubts.endswith("(not checked)") and model.doubts in repr(model)
     columns = model.network.D
     bags = [features(columns, n, seed=n) for n in (9, 12)]
@@ -387,6 +436,84 @@ def test_what_a_file_does_not_hold_is_said_and_then_found_or_refused(name: str) 
     else:
         with pytest.raises(ValueError, match="check: the logits differ"):
             _ = result.model
+
+
+def test_a_softmax_probe_is_opened_by_its_name_and_temperature() -> None:
+    torch.manual_seed(0)
+    network = networks.randomized(networks.tails.SoftmaxProbe(temperature=0.3))
+    state = network.state_dict()
+    with pytest.raises(ValueError, match=r"one linear layer.*'softmax_probe'.*rolling mean"):
+        BagClassifier.from_state_dict(state)
+    with pytest.raises(ValueError, match="attention_temperature: expected the temperature"):
+        BagClassifier.from_state_dict(state, "softmax_probe")
+    model = BagClassifier.from_state_dict(state, "softmax_probe", attention_temperature=0.3)
+    assert_agrees(model, network, features(networks.D))
+    other = BagClassifier.from_state_dict(state, "softmax_probe", attention_temperature=1.0)
+    bags = [features(networks.D, n, seed=n) for n in (9, 12)]
+    assert other.check(bags, lambda several: [forward(network, x) for x in several]).options == {}
+    assert not other.doubts  # the user said so
+
+
+def test_a_probe_with_tanh_weights_is_found_out() -> None:
+    """Its file looks like that of a softmax probe, whose weights are assumed in every output."""
+    torch.manual_seed(0)
+    network = networks.randomized(networks.tails.AttentionProbe(2, tanh=True))
+    model = BagClassifier.from_state_dict(network.state_dict())
+    assert "softmax attention" in model.doubts and "positions 0, 1, 2" in model.doubts
+    bags = [features(networks.D, n, seed=n) for n in (9, 12)]
+    result = model.check(bags, lambda several: [forward(network, x) for x in several])
+    with pytest.raises(ValueError, match="check: the logits differ"):
+        _ = result.model
+    with pytest.raises(ValueError, match="do not add up to 1"):
+        BagClassifier.from_state_dict(network.state_dict(), use_tanh=True)
+
+
+def test_an_aggregation_without_weights_is_asked_for() -> None:
+    state = networks.case("chemprop-mean").network.state_dict()
+    with pytest.raises(ValueError, match="aggregation: expected 'mean', 'sum' or 'norm'"):
+        BagClassifier.from_state_dict(state)
+    for name in ("sum", "norm"):
+        with pytest.raises(ValueError, match="a sum over atoms is not a weighted mean"):
+            BagClassifier.from_state_dict(state, aggregation=name)
+    attentive = networks.case("chemprop").network.state_dict()
+    with pytest.raises(ValueError, match="aggregation: expected 'attentive'"):
+        BagClassifier.from_state_dict(attentive, aggregation="mean")
+    attentive["predictor.ffn.0.0.weight"] = torch.ones(5, 11 + 2)
+    with pytest.raises(ValueError, match="without descriptors of the molecule"):
+        BagClassifier.from_state_dict(attentive)
+
+
+def test_an_activation_with_an_unknown_place_is_refused() -> None:
+    nn = torch.nn
+    layers = [nn.Linear(7, 5), nn.ReLU(), nn.BatchNorm1d(5), nn.Dropout(), nn.Linear(5, 3)]
+    network = networks.randomized(networks.tails.AbmilMlp(nn.Sequential(*layers)))
+    with pytest.raises(
+        ValueError, match=r"place of the activation before classifier\.4 is unknown"
+    ):
+        BagClassifier.from_state_dict(network.state_dict())
+
+
+def test_roles_name_layers_after_the_pooling() -> None:
+    network = networks.case("clam-mlp").network
+    names = {
+        "attention_net.0": "first",
+        "attention_net.3.attention_a.0": "tan",
+        "attention_net.3.attention_b.0": "gate",
+        "attention_net.3.attention_c": "score",
+        "classifiers.0": "fc1",
+        "classifiers.2": "fc2",
+        "instance_classifiers": "unused",
+    }
+    state = {}
+    for key, tensor in network.state_dict().items():
+        start = next(name for name in names if key.startswith(f"{name}."))
+        state[names[start] + key.removeprefix(start)] = tensor
+    roles = {"embed": ["first"], "V": "tan", "U": "gate", "w": "score"}
+    roles |= {"head": ["fc1"], "classifier": "fc2", "leave": ["unused."]}
+    options = {"head_activation": "tanh"}
+    model = BagClassifier.from_state_dict(state, roles={**roles, "options": options})
+    assert_agrees(model, network, features(networks.D))
+    assert "ReLU head" in BagClassifier.from_state_dict(state, roles=roles).doubts
 
 
 def test_a_file_without_an_attention_is_said_to_be_a_mean() -> None:

@@ -32,7 +32,7 @@ def check_agrees(model, record):
     units = model.read(x)
     for output in [*map(str, range(C)), "margin:0,1"] if C > 1 else ["1"]:
         settings = Settings(output=output).resolve(model, model.logits(units))
-        values = model.game(units, settings).value(masks)
+        values = model.value(units, settings, masks)
         assert np.abs(values - record["sub_bags"] @ settings.coefficients).max() < TOLERANCE
     g = record["gradient"] * (settings.coefficients[0] if C > 1 else settings.coefficients[-1])
     expected = {"gradient-mean": g.mean(axis=1), "gradient-l2": np.linalg.norm(g, axis=1)}
@@ -48,7 +48,11 @@ def test_layout_agrees_with_its_record(name):
 
 def test_every_layout_has_a_record():
     """All but those without a network of their own: means, and arrays that the user names."""
-    assert {record["layout"] for record in records().values()} == set(LAYOUTS) - {"mean", "roles"}
+    assert {record["layout"] for record in records().values()} == set(LAYOUTS) - {
+        "mean",
+        "roles",
+        "softmax_probe",
+    }
 
 
 def test_a_file_that_torch_wrote():
@@ -62,7 +66,8 @@ def test_agreement_can_fail(name):
     """A weight that differs in the third digit is noticed."""
     record = records()[name]
     # Not those of the parts that play no role in the prediction.
-    idle = ("instance_classifiers.", "feature_extractor_part1.")
+    idle = ("instance_classifiers.", "feature_extractor_part1.", "message_passing.")
+    idle += ("model.wav2vec2.", "model.hubert.", "model.vision_model.")
     key = next(
         k for k in record["state"] if k.endswith(("weight", "vars.0")) and not k.startswith(idle)
     )

@@ -1,0 +1,437 @@
+"""Builders of probes and pooling heads of published code: from the names in a state dict to a
+network.
+
+Attention probes on language models (EleutherAI, models-under-pressure), Efficient Probing,
+TRIDENT's ABMIL, pooling heads with a residual MLP (SigLIP, timm, V-JEPA), attentive aggregation of
+chemprop, and classifiers of Hugging Face on a mean. Each docstring has the formula of the network's
+own code. What the file does not contain is an option.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..._arrays import check, positive
+from ..._types import Array
+from ..files.arrays import Linear, StateDict
+from .bag_network import Attention, BagNetwork
+from .head_layers import head_modules, read_head, read_module
+from .layers import Layer
+from .layout import Layout, Options
+from .layout_builders import as_rows, head_width, split_layers
+from .tail import Elementwise, Residual, Step
+
+# The epsilon of the batch normalization of Efficient Probing, in its code.
+EFFICIENT_PROBING_EPS = 1e-6
+# Names of the last layers of probes and pooling heads.
+LAST_LAYERS = ("classifier", "head", "fc", "linear", "out", "output", "mlp")
+# The beginning of the name of a layer, up to the first of these names.
+LAST_LAYER = rf"(?:\w+\.)*?(?:{'|'.join(LAST_LAYERS)})(?=\.)"
+
+
+def pooled_heads(queries: Array, keys: Linear, values: Linear, options: Options) -> BagNetwork:
+    """Return the network whose pooled vector has the outputs of all heads of one query (1, D), one
+    after the other.
+
+    Head m has the log-mass q_m . k_m(x) / sqrt(width), and its outputs are the means of its part of
+    the values.
+    """
+    check("query", len(queries) == 1, "one query", f"{len(queries)}; each has a separate output")
+    query = queries[0]
+    width = head_width(query.size, options)
+    heads = query.size // width
+    parts = query.reshape(heads, width)
+    weight = keys.W.reshape(heads, width, -1)
+    bias = keys.b.reshape(heads, width)
+    rows = len(values.W)
+    return BagNetwork(
+        Attention(
+            np.einsum("hk,hkd->hd", parts, weight) / np.sqrt(width),
+            np.einsum("hk,hk->h", parts, bias) / np.sqrt(width),
+        ),
+        values.W,
+        values.b,
+        np.arange(rows),
+        np.repeat(np.arange(heads), rows // heads),
+    )
+
+
+def last_layers(state: StateDict, options: Options) -> list[Step]:
+    """Return the layers of the classifier: the only weights that are left, under one name of
+    `LAST_LAYERS`.
+    """
+    left = [key for key in state.arrays if key not in state.read]
+    found = {match[0] for key in left if (match := re.match(LAST_LAYER, key))}
+    if len(found) != 1:
+        raise ValueError(
+            f"{state.source}: expected a classifier named {', '.join(LAST_LAYERS)}, got "
+            f"{sorted(found) or state.summary()}; "
+            "a pooling without a classifier has no output to explain"
+        )
+    return read_head(state, head_modules(state, [found.pop()]), options)
+
+
+def build_attention_probe(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
+    """Build EleutherAI's attention probe: sum over heads of softmax(q_h . x_i + i p_h) v_h(x_i),
+    then o(relu(.)).
+
+    Without a hidden layer the sum is the logits. The weight p_h of the position i is often zero.
+    """
+    if options["use_tanh"]:
+        raise ValueError(
+            "use_tanh: expected False, got True: weights tanh(k) do not add up to 1, so the probe "
+            "is a sum over tokens "
+            "and not a weighted mean; the values of a sum are its terms"
+        )
+    q = state.linear("q")
+    v = state.linear("v")
+    weight = state.array("position_weight", 1)
+    heads = len(q.W)
+    fits = len(v.W) % heads == 0 and weight.size == heads
+    check(f"{state.source}: v.weight", fits, f"rows for {heads} heads", v.W.shape)
+    pooled = len(v.W) // heads
+    bias = v.b.reshape(heads, pooled).sum(axis=0)
+    if weight.any():
+        state.unsaid["positions"] = "positions 0, 1, 2, ..."
+    network = BagNetwork(
+        Attention(q.W, q.b),
+        v.W,
+        bias,
+        np.tile(np.arange(pooled), heads),
+        np.repeat(np.arange(heads), pooled),
+        position_weight=weight,
+    )
+    if "o.weight" not in state.arrays:
+        return network
+    return network.then([Elementwise("relu"), Layer(*state.linear("o"))])
+
+
+def build_attn_lite(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
+    """Build AttnLite of models-under-pressure: scores (w . x + b) / sqrt(D), and a linear layer on
+    the mean.
+    """
+    inner = ".linear" if "context_query.linear.weight" in state.arrays else ""
+    query = state.linear(f"context_query{inner}")
+    classifier = state.linear(f"classifier{inner}")
+    check("context_query", len(query.W) == 1, "one row", len(query.W))
+    temperature = np.sqrt(query.W.shape[1]) * positive(
+        "attention_temperature", options["attention_temperature"]
+    )
+    return BagNetwork(Attention(query.W, query.b, temperature=temperature), *classifier)
+
+
+def build_softmax_probe(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
+    """Build the softmax probe of models-under-pressure: z_i = w . x_i + b, and f = sum of softmax(z
+    / T)_i z_i.
+
+    The file has one linear layer, and the temperature T is a setting of the training, so it has to
+    be given.
+    """
+    temperature = options["attention_temperature"]
+    if temperature is None:
+        raise ValueError(
+            "attention_temperature: expected the temperature of the softmax of this probe, which "
+            "its file does not "
+            "contain, got none"
+        )
+    name = "linear." if "linear.weight" in state.arrays else ""
+    if not name and "weight" in state.arrays:
+        state.arrays = {f"linear.{key}": array for key, array in state.arrays.items()}
+    W, b = state.linear("linear")
+    check("linear.weight", len(W) == 1, "one row", len(W))
+    return BagNetwork(
+        Attention(W, b, temperature=positive("attention_temperature", temperature)), W, b
+    )
+
+
+def build_efficient_probing(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
+    """Build Efficient Probing: query i gives token x the log-mass q_i . x scale, and its part of
+    the values V x.
+
+    Batch normalization without weights and a linear layer follow. The keys are the tokens
+    themselves.
+    """
+    start = state.keys(layout.marks[0])[0].removesuffix("v.weight")
+    queries = as_rows(state.array(f"{start}cls_token"))
+    V, b = state.linear(f"{start}v")
+    Q = len(queries)
+    check(
+        f"{start}v.weight", len(V) % Q == 0, f"a multiple of {Q} rows, one part per query", len(V)
+    )
+    scale = options["qk_scale"]
+    if scale is None:
+        scale = queries.shape[1] ** -0.5
+        state.unsaid["qk_scale"] = f"scores times {scale:.3g}"
+    norm = f"{start}bn"
+    last = [f"{start}head", f"{start}classifier", f"{start}fc", f"{start}linear"]
+    if start.endswith("0."):
+        norm = f"{start[:-2]}1"
+        last = [f"{start[:-2]}2"]
+    state.leave(*layout.leave)
+    gain, shift = state.batch_norm(norm, EFFICIENT_PROBING_EPS)
+    names = [name for name in last if f"{name}.weight" in state.arrays]
+    if not names:
+        raise ValueError(
+            f"{state.source}: expected a linear layer {last[0]!r}, got {state.summary()}"
+        )
+    network = BagNetwork(
+        Attention(queries * positive("qk_scale", scale)),
+        V,
+        b,
+        np.arange(len(V)),
+        np.repeat(np.arange(Q), len(V) // Q),
+    )
+    return network.then([Layer(np.diag(gain), shift), Layer(*state.linear(names[0]))])
+
+
+def build_multihead(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
+    """Build PyTorch's `nn.MultiheadAttention` with one learned query, and a linear head or several
+    layers.
+
+    Keys and values read the same bag. The layer has the weights of queries, keys and values in one
+    array, or in three if their widths differ, and a linear projection of its output.
+    """
+    _, projection, network = _multihead(state, layout, options)
+    return network.then([projection, *last_layers(state, options)])
+
+
+def _multihead(state: StateDict, layout: Layout, options: Options) -> tuple[str, Layer, BagNetwork]:
+    """Return the beginning of the names of an attention layer, its projection, and the heads before
+    it.
+    """
+    key = state.keys(layout.marks[0])[0]
+    start = key.removesuffix("in_proj_weight").removesuffix("q_proj_weight")
+    if options["add_zero_attn"]:
+        raise ValueError(
+            "add_zero_attn: expected False, got True: a background of zeros has no reader yet"
+        )
+    if key.endswith("in_proj_weight"):
+        weights = np.split(state.array(key, 2), 3)
+    else:
+        weights = [state.array(f"{start}{part}_proj_weight", 2) for part in "qkv"]
+    width = len(weights[0])
+    biases = [np.zeros(width)] * 3
+    if f"{start}in_proj_bias" in state.arrays:
+        biases = np.split(state.array(f"{start}in_proj_bias", 1), 3)
+    (Q, a), keys, values = map(Linear, weights, biases)
+    query = as_rows(state.array(state.keys(layout.marks[1])[0]))
+    network = pooled_heads(query @ Q.T + a, keys, values, options)
+    return start, Layer(*state.linear(f"{start}out_proj")), network
+
+
+def _residual_mlp(state: StateDict, norm: str, mlp: str, options: Options) -> Residual:
+    """Return x + mlp(norm(x)), with two linear layers fc1 and fc2 in the MLP, and perhaps no
+    normalization.
+    """
+    steps: list[Any] = []
+    if f"{norm}.weight" in state.arrays:
+        steps.append(read_module(state, norm, options))
+    activation = options["head_activation"]
+    state.unsaid["head_activation"] = f"{activation} in the MLP"
+    steps += [Layer(*state.linear(f"{mlp}.fc1")), activation, Layer(*state.linear(f"{mlp}.fc2"))]
+    return Residual(steps)
+
+
+def build_siglip(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
+    """Build the pooling head of SigLIP in transformers: y = attention(probe, x), then y +
+    mlp(layernorm(y)).
+
+    A classifier follows. Its hidden activation, if it has one, is that of the MLP.
+    """
+    start, projection, network = _multihead(state, layout, options)
+    owner = start.removesuffix("attention.")
+    if owner:
+        state.leave(*layout.leave)
+    block = _residual_mlp(state, f"{owner}layernorm", f"{owner}mlp", options)
+    return network.then([projection, block, *last_layers(state, options)])
+
+
+def build_timm_mlp(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
+    """Build timm's attention pooling with its MLP: y = proj(attention(latent, x)), then y +
+    mlp(norm(y)).
+    """
+    start = state.keys(layout.marks[0])[0].removesuffix("latent")
+    latent = as_rows(state.array(f"{start}latent"))
+    if f"{start}q.weight" in state.arrays:
+        Q, a = state.linear(f"{start}q")
+        latent = latent @ Q.T + a
+    keys, values = split_layers(state, start, "kv")
+    network = pooled_heads(latent, keys, values, options)
+    projection = Layer(*state.linear(f"{start}proj"))
+    block = _residual_mlp(state, f"{start}norm", f"{start}mlp", options)
+    if f"{start}pos_embed" in state.arrays:
+        network = replace(network, positions=as_rows(state.array(f"{start}pos_embed")))
+    if start:
+        state.leave(*layout.leave)
+    return network.then([projection, block, *last_layers(state, options)])
+
+
+def build_vjepa_block(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
+    """Build V-JEPA's probe with a complete block: y = q + attention(q, norm1(x)), then y +
+    mlp(norm2(y)).
+
+    norm1 normalizes each token alone. Tokens of a probe with self-attention blocks depend on each
+    other.
+    """
+    query_name = state.keys(r"(?:.*\.)?query_tokens")[0]
+    start = query_name.removesuffix("query_tokens")
+    block = f"{start}cross_attention_block."
+    query = as_rows(state.array(query_name))
+    Q, a = state.linear(f"{block}xattn.q")
+    keys, values = split_layers(state, f"{block}xattn.", "kv")
+    state.leave(f"{block}xattn.proj.")
+    network = pooled_heads(query @ Q.T + a, keys, values, options)
+    gain = state.array(f"{block}norm1.weight", 1)
+    shift = state.array(f"{block}norm1.bias", 1)
+    tokens = BagNetwork(
+        network.attention,
+        network.readout,
+        network.bias + query[0],
+        network.value_class,
+        network.value_head,
+        embed=(Layer(np.diag(gain), shift),),
+        normalize="layer_norm",
+    )
+    mlp = _residual_mlp(state, f"{block}norm2", f"{block}mlp", options)
+    return tokens.then([mlp, *last_layers(state, options)])
+
+
+def build_trident(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
+    """Build TRIDENT's ABMIL: GELU embedding, heads with an attention network each, a linear layer,
+    GELU, a classifier.
+
+    The heads' means are concatenated and condensed by a linear layer if there are several.
+    """
+    key = state.keys(layout.marks[0])[0]
+    start = key[: key.index("attention_heads.")]
+    owner = start.removesuffix("image_pooler.")
+    hidden = [state.linear(name) for name in state.layers(rf"{start}attention_heads\.\d+\.0")]
+    gates = [state.linear(name) for name in state.layers(rf"{start}gating_layers\.\d+\.0")]
+    last = [state.linear(name) for name in state.layers(rf"{start}branching_layers\.\d+")]
+    heads = len(hidden)
+    check(f"{start}branching_layers", len(last) == heads, f"{heads} layers", len(last))
+    for layer in last:
+        check(f"{start}branching_layers", len(layer.W) == 1, "one branch", len(layer.W))
+    k = len(hidden[0].W)
+    w = np.zeros((heads, heads * k))
+    for h, layer in enumerate(last):
+        w[h, h * k : (h + 1) * k] = layer.W[0]
+    gate = None
+    if gates:
+        gate = Layer(*_stacked(gates), options["gate"])
+    attention = Attention(
+        w,
+        np.concatenate([layer.b for layer in last]),
+        hidden=Layer(*_stacked(hidden), options["activation"]),
+        gate=gate,
+    )
+    embed: tuple[Layer, ...] = ()
+    before = f"{owner}pre_attention_layers.0"
+    if f"{before}.weight" in state.arrays:
+        embed = (Layer(*state.linear(before), options["embed_activation"]),)
+    E = attention.E
+    steps: list[Any] = []
+    if f"{start}condensing_layer.weight" in state.arrays:
+        steps.append(Layer(*state.linear(f"{start}condensing_layer")))
+    after = f"{owner}post_attention_layers.0"
+    if f"{after}.weight" in state.arrays:
+        steps += [Layer(*state.linear(after)), options["post_activation"]]
+    network = BagNetwork(
+        attention,
+        np.tile(np.eye(E), (heads, 1)),
+        np.zeros(heads * E),
+        np.arange(heads * E),
+        np.repeat(np.arange(heads), E),
+        embed=embed,
+    )
+    return network.then([*steps, *last_layers(state, options)])
+
+
+def _stacked(layers: list[Linear]) -> Linear:
+    """Return several linear layers of the same inputs as one."""
+    return Linear(
+        np.concatenate([layer.W for layer in layers]),
+        np.concatenate([layer.b for layer in layers]),
+    )
+
+
+def build_chemprop(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
+    """Build chemprop's aggregation of atoms and its feed-forward network; the features are the
+    atoms' final vectors.
+
+    The attentive aggregation has the weights softmax(W h). The mean, the sum and the sum over a
+    constant have no weights in the file, so one has to be named, and only the mean is a weighted
+    mean. Predictions of a regression are scaled back by `output_transform`.
+    """
+    modules = head_modules(state, ["predictor.ffn"])
+    width = state.array(f"{modules[0].name}.weight", 2).shape[1]
+    atoms = width
+    if "message_passing.W_o.weight" in state.arrays:
+        atoms = len(state.arrays["message_passing.W_o.weight"])
+    is_extended = "message_passing.W_d.weight" in state.arrays
+    fits = is_extended or atoms == width
+    expected = f"a layer for the {atoms} numbers of an atom, without descriptors of the molecule"
+    check("predictor.ffn", fits, expected, f"one for {width}")
+    state.leave(*layout.leave)
+    aggregation = options["aggregation"]
+    if "agg.W.weight" in state.arrays:
+        check(
+            "aggregation",
+            aggregation in (None, "attentive"),
+            "'attentive', as in the file",
+            aggregation,
+        )
+        attention = Attention(*state.linear("agg.W"))
+    elif aggregation == "mean":
+        attention = Attention(np.zeros((1, width)))
+    elif aggregation in ("sum", "norm"):
+        raise ValueError(
+            f"aggregation: expected 'mean', got {aggregation!r}: a sum over atoms is not a "
+            f"weighted mean, since its "
+            "size grows with the number of atoms, so the model is not a pooled game"
+        )
+    else:
+        raise ValueError(
+            "aggregation: expected 'mean', 'sum' or 'norm', the aggregation that this model was "
+            "trained with, which "
+            f"its file does not contain, got {aggregation!r}"
+        )
+    check("agg.W", width == attention.E, f"weights for {width} numbers of an atom", attention.E)
+    steps: list[Any] = []
+    if "bn.running_mean" in state.arrays:
+        steps.append(read_module(state, "bn", options))
+    steps += read_head(state, modules, options)
+    if "predictor.output_transform.scale" in state.arrays:
+        scale = state.array("predictor.output_transform.scale").reshape(-1)
+        mean = state.array("predictor.output_transform.mean").reshape(-1)
+        steps.append(Layer(np.diag(scale), mean))
+    network = BagNetwork(attention, np.eye(width), np.zeros(width))
+    return network.then(steps)
+
+
+def build_transformers_mean(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
+    """Build a classifier of transformers on a mean: of frames after `projector`, or of patches;
+    then `classifier`.
+
+    The features are the last hidden states of the encoder in the same file: of wav2vec2 and HuBERT
+    the frames (their weighted sum over layers with `use_weighted_layer_sum`), of SigLIP and I-JEPA
+    the patches, of CLIP the patches without the class token.
+    """
+    state.leave(*layout.leave)
+    classifier = Layer(*state.linear("classifier"))
+    if any(key.startswith("vision_model.") for key in state.arrays):
+        state.unsaid["pooling"] = "the mean of the patches"
+    if "layer_weights" in state.arrays:
+        state.unsaid["features"] = (
+            "features that are the weighted sum over the layers of the encoder"
+        )
+    steps = [classifier]
+    if "projector.weight" in state.arrays:
+        steps = [Layer(*state.linear("projector")), classifier]
+    width = steps[0].W.shape[1]
+    network = BagNetwork(Attention(np.zeros((1, width))), np.eye(width), np.zeros(width))
+    return network.then(steps)
