@@ -6,7 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-WORDS = "the a film was is not very good bad slow fast start but won ##der ##ful ##s boring leads are together . , !"
+WORDS = (
+    "the a film was is not very good bad slow fast start but won ##der ##ful ##s boring leads are "
+    "together . , !"
+)
 CLASSES = ("negative", "neutral", "positive")
 REVIEW = "The film was slow, but the leads are wonderful together!"
 
@@ -124,7 +127,9 @@ def roberta(names=CLASSES):
 
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     tokenizer = byte_pairs(
-        special, bos_token="<s>", cls_token="<s>", pad_token="<pad>", eos_token="</s>", sep_token="</s>",
+        special, bos_token="<s>", cls_token="<s>", pad_token="<pad>", eos_token="</s>", sep_token=(
+            "</s>"
+        ),
         unk_token="<unk>", mask_token="<mask>",
     )  # fmt: skip
     sizes = {

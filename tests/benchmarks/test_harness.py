@@ -11,7 +11,7 @@ def test_bars():
     assert Bar("speed-up", 10.0, ">=", 10.0).met and not Bar("speed-up", 9.9, ">=", 10.0).met
     assert Bar("error", 1e-11, "<=", 1e-10).met and not Bar("error", 1e-9, "<=", 1e-10).met
     assert not Bar("error", np.nan, "<=", 1.0).met and not Bar("error", np.nan, ">=", 1.0).met
-    with pytest.raises(ValueError, match="relation: expected"):
+    with pytest.raises(ValueError, match=r"^relation: "):
         Bar("error", 1.0, "<", 2.0).met
 
 
@@ -25,7 +25,7 @@ def test_timer_calls_and_counts(result):
 
 def test_relative_error():
     assert relative_error([1.0, -4.0], [1.0, -4.4]) == pytest.approx(0.4 / 4.4)
-    with pytest.raises(ValueError, match="got: expected shape"):
+    with pytest.raises(ValueError, match=r"^got: "):
         relative_error([1.0], 1.0)
 
 

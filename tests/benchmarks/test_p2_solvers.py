@@ -129,5 +129,5 @@ def test_simplex_least_squares_against_scipy():
 def test_they_cannot_hold_importances_fixed(solver):
     truth = toy(8, 6)
     fixed = dict(zip(truth.ids.tolist(), truth.s.tolist(), strict=True))
-    with pytest.raises(ValueError, match="importances: expected None with the solver"):
+    with pytest.raises(ValueError, match=r"^importances: "):
         eff(truth.predict_many, truth.ids, importances=fixed, solver=solver)

@@ -117,7 +117,7 @@ def test_what_has_no_exact_values_says_so() -> None:
     )
     layer = HiddenLayer(np.ones((1, 2)), np.zeros(1), "tanh", np.ones((1, 1)), np.zeros(1))
     assert one_head.s.shape[0] == 1
-    with pytest.raises(ValueError, match="one head"):
+    with pytest.raises(ValueError, match=r"^game: "):
         hidden_layer_game(TailGame(two_heads, layer))
 
 

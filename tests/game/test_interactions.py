@@ -123,12 +123,12 @@ def test_a_wrong_index_is_seen():
 
 def test_errors():
     game = PooledGame.from_scores([0.0, 1.0, 2.0], [1.0, 2.0, 3.0])
-    with pytest.raises(ValueError, match="index: expected one of SII, BII"):
+    with pytest.raises(ValueError, match=r"^index: "):
         interactions(game, "sii")
-    with pytest.raises(ValueError, match="player: expected an index"):
+    with pytest.raises(ValueError, match=r"^player: "):
         interactions(game, player=3)
     for index in INDICES:
-        with pytest.raises(ToleranceError, match="cannot be guaranteed"):
+        with pytest.raises(ToleranceError, match=r"^tol: "):
             interactions(game, index, tol=1e-17)
 
 
@@ -136,6 +136,6 @@ def test_errors():
 @pytest.mark.parametrize("index", INDICES)
 def test_the_named_tol_works_for_singles_and_pairs(index, d):
     game = random_game(3, d, 1, "deleted", offset=0.5)
-    with pytest.raises(ToleranceError, match="smallest possible tol is") as caught:
+    with pytest.raises(ToleranceError, match=r"^tol: ") as caught:
         interactions(game, index, tol=1e-16)
     interactions(game, index, tol=float(str(caught.value).rsplit(maxsplit=1)[-1]))

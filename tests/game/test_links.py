@@ -335,9 +335,7 @@ def test_wrong_links_are_named(arguments, message):
 
 def test_several_heads_are_sent_to_the_sampled_way():
     game = PooledGame.from_scores([[0.0, 1.0], [1.0, 0.0]], [[1.0, 2.0], [3.0, 4.0]])
-    with pytest.raises(
-        ValueError, match="need one head, and this game has 2; `shapley_sample` estimates them"
-    ):
+    with pytest.raises(ValueError, match=r"^game: "):
         game.through("sigmoid")
     assert isinstance(random_game(0, 3, "deleted").through("sigmoid"), LinkedGame)
 

@@ -80,10 +80,10 @@ def test_a_wrong_partition_is_seen():
     "groups", [[[0, 1]], [[0, 1], [1, 2]], [[0, 1, 2], []], [], [0, 1], [0.0, 1.0, 2.0]]
 )
 def test_errors(groups):
-    with pytest.raises(ValueError, match="groups: expected"):
+    with pytest.raises(ValueError, match=r"^groups: "):
         owen(PooledGame.from_scores([0.0, 1.0, 2.0], [1.0, 2.0, 3.0]), groups)
 
 
 def test_what_cannot_be_kept_is_refused():
-    with pytest.raises(ToleranceError, match="cannot be guaranteed"):
+    with pytest.raises(ToleranceError, match=r"^tol: "):
         owen(PooledGame.from_scores([0.0, 1.0, 2.0], [1.0, 2.0, 3.0]), [0, 0, 1], tol=1e-17)

@@ -151,9 +151,7 @@ def test_merged_players_act_together(absent):
 
 @pytest.mark.parametrize("groups", [[[0], [1]], [[0, 1], [1, 2]], [[0, 1, 2], []], [[0, 1, 3]]])
 def test_groups_that_are_no_partition(groups):
-    with pytest.raises(
-        ValueError, match=r"groups: expected each player 0\.\.2 in exactly one group, got"
-    ):
+    with pytest.raises(ValueError, match=r"^groups: "):
         pooled_game(MODEL, [3, 5, 8]).merge(groups)
 
 
@@ -237,9 +235,7 @@ def test_bad_scores(arguments, name):
 
 
 def test_heads_must_agree_on_emptiness():
-    with pytest.raises(
-        ValueError, match="head 0 has no mass when every player is absent and head 1 has"
-    ):
+    with pytest.raises(ValueError, match=r"^s_absent, s_background: "):
         PooledGame.from_scores(np.zeros((2, 1)), np.zeros((2, 1)), s_background=[-np.inf, 0.0])
 
 
@@ -247,7 +243,7 @@ def test_heads_must_agree_on_emptiness():
     "present", [[True], [[True, False, True]], True, [2, 0], ["a", "b"], [0.5, 1.0]]
 )
 def test_bad_masks(present):
-    with pytest.raises(ValueError, match=r"^present: expected a boolean mask"):
+    with pytest.raises(ValueError, match=r"^present: "):
         PooledGame.from_scores([0.0, 1.0], [1.0, 2.0]).value(present)
 
 

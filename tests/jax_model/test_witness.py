@@ -54,15 +54,13 @@ def test_float64_is_refused_where_jax_would_round_it():
         switch = importlib.import_module("jax.experimental").enable_x64
     with switch(False):
         assert params_from_weights(MODEL).W_e.dtype == jnp.float32
-        with pytest.raises(
-            ValueError, match="dtype: expected float32, got float64 while jax_enable_x64 is off"
-        ):
+        with pytest.raises(ValueError, match=r"^dtype: "):
             params_from_weights(MODEL, dtype="float64")
 
 
 def test_parameters_are_checked_on_their_way_to_weights():
     params = params_from_weights(MODEL)
-    with pytest.raises(ValueError, match="W_v: expected finite numbers"):
+    with pytest.raises(ValueError, match=r"^W_v: "):
         weights_from_params(params._replace(W_v=params.W_v * jnp.nan))
 
 

@@ -110,7 +110,7 @@ def test_the_package_itself():
 
 @pytest.mark.parametrize("count", [0, -1, 2.5, "3", None, True])
 def test_bad_numbers_of_features(count):
-    with pytest.raises(ValueError, match="num_features: expected an integer of at least 1, got"):
+    with pytest.raises(ValueError, match=r"^num_features: "):
         lime_features(score_game(3), count)
 
 

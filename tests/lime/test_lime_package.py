@@ -14,7 +14,10 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from lime.lime_text import LimeTextExplainer
 
-TEXT = "The film is slow at first, but the last hour is a joy: the cast is warm and the film is never dull."
+TEXT = (
+    "The film is slow at first, but the last hour is a joy: the cast is warm and the film is never "
+    "dull."
+)
 MASK = "UNKWORDZ"
 # Some twenty numbers, each the mean of RUNS: five standard errors is a chance of about 2e-4
 # (Student); seeds are fixed.

@@ -98,7 +98,7 @@ def test_seed_decides():
     )
     with pytest.raises(ValueError, match="num_samples"):
         lime_sample(game, 1)
-    with pytest.raises(ValueError, match="accuracy: expected a positive number, got 0"):
+    with pytest.raises(ValueError, match=r"^accuracy: "):
         lime_samples_needed(game, 0)
 
 

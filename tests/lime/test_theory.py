@@ -155,9 +155,7 @@ def test_series_meets_closed_form():
 def test_a_game_that_can_be_empty():
     game = PooledGame.from_scores([0.0, 1.0], [1.0, 2.0])
     for theory in (lime_theorem_5_1, lime_first_order, lime_mean_field):
-        with pytest.raises(
-            ValueError, match="game: expected some mass when every player is absent"
-        ):
+        with pytest.raises(ValueError, match=r"^game: "):
             theory(game)
     with pytest.raises(ValueError, match="kernel_width"):
         lime_mean_field(game, 0.0)

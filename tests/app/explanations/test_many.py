@@ -43,7 +43,7 @@ def test_the_predicted_class_is_explained_by_default():
     expected = tuple(explain(load_demo_model(), text, "shapley").output for text in TEXTS)
     assert found.outputs == expected and len(set(expected)) == 2
     assert len(found.of_output("negative")) == 1
-    with pytest.raises(ValueError, match="output: expected"):
+    with pytest.raises(ValueError, match=r"^output: "):
         found.of_output("purple")
 
 
@@ -63,7 +63,7 @@ def test_effects_are_means_over_texts(many):
         assert scores[effect.example][word] == effect.example_score
     by_mean = [abs(effect.mean) for effect in many.effects("positive", by="mean")]
     assert by_mean == sorted(by_mean, reverse=True)
-    with pytest.raises(ValueError, match="by: expected"):
+    with pytest.raises(ValueError, match=r"^by: "):
         many.effects("positive", by="size")
 
 
@@ -113,15 +113,15 @@ def test_other_inputs_and_errors():
     assert found.method == "banzhaf" and len(found) == 2
     assert len(bag_model().explain_many([slide(), slide()], output="tumor")) == 2
     model = load_demo_model()
-    with pytest.raises(ValueError, match=r"inputs\[1\]: text: expected at least one word"):
+    with pytest.raises(ValueError, match=r"^inputs\[1\]: "):
         model.explain_many(["fine", ""])
-    with pytest.raises(ValueError, match="at least one input"):
+    with pytest.raises(ValueError, match=r"^inputs: "):
         model.explain_many([])
-    with pytest.raises(TypeError, match="expected a list of inputs"):
+    with pytest.raises(TypeError, match=r"^inputs: "):
         model.explain_many("fine")
-    with pytest.raises(ValueError, match="method: expected one name"):
+    with pytest.raises(ValueError, match=r"^method: "):
         model.explain_many(["fine"], ["shapley", "loo"])
-    with pytest.raises(TypeError, match="settings among"):
+    with pytest.raises(TypeError, match=r"^purple: "):
         model.explain_many(["fine"], purple=1)
 
 

@@ -91,7 +91,7 @@ def test_many_texts_are_read_and_scored_as_one_by_one(model, settings):
     many = model.read_many(raws)
     good = [i for i, units in enumerate(many) if units is not None]
     for i in set(range(len(raws))) - set(good):
-        with pytest.raises((ValueError, TypeError), match="text: expected"):
+        with pytest.raises((ValueError, TypeError), match=r"^text: "):
             model.read(raws[i])
     assert len(good) > 180
     singles = [model.read(raws[i]) for i in good]

@@ -108,19 +108,17 @@ def test_a_word_for_the_unknown() -> None:
 def test_errors_say_what_is_wrong() -> None:
     state = weights()
     model = MeanPooledText.from_state_dict(state, WORDS)
-    with pytest.raises(
-        ValueError, match="expected at least one word of the vocabulary, got 'nothing known'"
-    ):
+    with pytest.raises(ValueError, match=r"^text: "):
         model.explain("nothing known")
-    with pytest.raises(TypeError, match="text: expected a string"):
+    with pytest.raises(TypeError, match=r"^text: "):
         model.read(3)
-    with pytest.raises(ValueError, match="expected one embedding and one linear layer"):
+    with pytest.raises(ValueError, match=r"^state: "):
         MeanPooledText.from_state_dict({**state, "hidden.weight": np.ones((5, 5))}, WORDS)
-    with pytest.raises(ValueError, match="has weights that a mean of vectors"):
+    with pytest.raises(ValueError, match=r"^state: "):
         MeanPooledText.from_state_dict({**state, "norm.running_mean": np.ones(5)}, WORDS)
-    with pytest.raises(ValueError, match=r"use MeanPooledText\.from_state_dict"):
+    with pytest.raises(ValueError, match=r"^state: "):
         BagClassifier.from_state_dict(state)
-    with pytest.raises(ValueError, match="reader: expected rows below 7, got"):
+    with pytest.raises(ValueError, match=r"^reader: "):
         MeanPooledText.from_state_dict(state, {"good": 7}).predict_logits(["good"])[0]
-    with pytest.raises(TypeError, match="reader: expected words"):
+    with pytest.raises(TypeError, match=r"^reader: "):
         MeanPooledText.from_state_dict(state, "words")  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ def test_scores_are_those_of_the_game():
 
 
 def test_a_method_of_the_inside_that_is_asked_for_is_an_error():
-    with pytest.raises(ValueError, match="'integrated-gradients' needs attention or gradients"):
+    with pytest.raises(ValueError, match=r"^methods: "):
         ScoreTable().explain(TABLE, "integrated-gradients")
 
 
@@ -98,16 +98,16 @@ def test_tables_in_files(tmp_path):
 @pytest.mark.parametrize(
     ("raw", "error", "message"),
     [
-        ({"s": [0.0]}, ValueError, "expected a column 'v', got s"),
-        ({"s": [0.0, 1.0], "v": [1.0]}, ValueError, "v: expected shape"),
-        ({"s": ["a"], "v": [1.0]}, ValueError, "s: expected an array of real numbers"),
+        ({"s": [0.0]}, ValueError, "^scores: "),
+        ({"s": [0.0, 1.0], "v": [1.0]}, ValueError, "^v: "),
+        ({"s": ["a"], "v": [1.0]}, ValueError, "^s: "),
         ({"s": [0.0], "v": [1.0], "w": [1.0]}, ValueError, "got w"),
         (
             {"s": [0.0], "v": [1.0], "s_absent": [1.0]},
             ValueError,
-            "s_absent, v_absent: expected both or neither",
+            "^s_absent, v_absent: ",
         ),
-        ([1.0], TypeError, "expected a mapping of columns"),
+        ([1.0], TypeError, "^scores: "),
         ("scores.txt", FileNotFoundError, "scores.txt: no such file; expected a CSV"),
     ],
 )

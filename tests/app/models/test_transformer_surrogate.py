@@ -342,13 +342,13 @@ def test_tables_and_figures(tmp_path):
     pytest.importorskip("matplotlib", reason="the figures need matplotlib")
     for figure in ("table", "interactions"):
         found.plot(tmp_path / f"{figure}.png", figure)
-    with pytest.raises(ValueError, match="attention"):
+    with pytest.raises(ValueError, match=r"^figure: "):
         found.plot(tmp_path / "attention.png", "attention")
 
 
 def test_methods_of_the_inside_are_not_offered():
     assert "alpha-mean" not in explained()
-    with pytest.raises(ValueError, match="'gradient-x-input' needs attention or gradients"):
+    with pytest.raises(ValueError, match=r"^methods: "):
         TransformerClassifier(*bert(), samples=40).explain(REVIEW, "gradient-x-input")
 
 

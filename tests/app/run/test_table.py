@@ -214,7 +214,7 @@ def test_the_command_writes_the_table_beside_the_folder(tmp_path, capsys):
     [
         ({"out": "a.txt"}, "expected a file that ends in"),
         ({"form": "tall"}, "form"),
-        ({"separator": "", "out": "a.csv"}, "one character"),
+        ({"separator": "", "out": "a.csv"}, "^separator: "),
     ],
 )
 def test_bad_options(tmp_path, monkeypatch, options, message):
@@ -233,6 +233,6 @@ def test_the_results_do_not_replace_the_input(tmp_path):
     path.write_text("text\na fine film\n", encoding="utf-8")
     (tmp_path / "link.csv").hardlink_to(path)
     for out in (path, tmp_path / "link.csv"):
-        with pytest.raises(ValueError, match="out: expected a file other than the input"):
+        with pytest.raises(ValueError, match=r"^out: "):
             explain_table(None, path, out)
     assert path.read_text(encoding="utf-8") == "text\na fine film\n"

@@ -109,9 +109,7 @@ def test_geojson_turns_micrometers_into_pixels(tmp_path):
     bag = slide(side=100)
     stamp = Bag(bag.features, bag.coords, attrs={"tile_size_um": 100.0, "unit": "um"})
     found = bag_model().explain(stamp, ["shapley"])
-    with pytest.raises(
-        ValueError, match="microns_per_pixel: the coordinates of this bag are micrometers"
-    ):
+    with pytest.raises(ValueError, match=r"^microns_per_pixel: "):
         write_geojson(found, tmp_path / "slide.geojson")
     write_geojson(found, tmp_path / "slide.geojson", microns_per_pixel=0.5)
     first = json.loads((tmp_path / "slide.geojson").read_text(encoding="utf-8"))["features"][0]
@@ -152,7 +150,7 @@ def test_h5_has_the_names_of_clam(found, tmp_path):
 def test_a_file_that_cannot_be_written_leaves_nothing_and_names_itself(found, tmp_path):
     with pytest.raises(OSError, match=r"nowhere.scores\.csv"):
         write_csv(found, tmp_path / "nowhere" / "scores.csv")
-    with pytest.raises(ValueError, match="coords: expected a bag with coordinates"):
+    with pytest.raises(ValueError, match=r"^coords: "):
         write_geojson(bag_model().explain(np.ones((3, 5)), ["shapley"]), tmp_path / "x.geojson")
     assert not list(tmp_path.iterdir())
 

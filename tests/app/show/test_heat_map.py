@@ -60,7 +60,7 @@ def test_a_binary_logit_has_one_map_and_its_other_class_the_opposite_one():
     assert list(explain_outputs(model, slide(), "shapley")) == ["tumor"]
     both = explain_outputs(model, slide(), "shapley", outputs=["normal", "tumor"])
     np.testing.assert_allclose(both["normal"]["shapley"].scores, -both["tumor"]["shapley"].scores)
-    with pytest.raises(TypeError, match="output: expected `outputs`"):
+    with pytest.raises(TypeError, match=r"^output: "):
         explain_outputs(model, slide(), "shapley", output="tumor")
 
 
@@ -84,19 +84,19 @@ def test_a_thumbnail_lies_underneath(tmp_path):
     found = bag_model().explain(slide(), ["shapley"])
     under = panels(heat_map(found, thumbnail=np.zeros((4, 3))))[0].get_images()[0]
     assert under.get_extent() == [0, 2024, 2768, 0]
-    with pytest.raises(ValueError, match=r"thumbnail: expected an array .* got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"^thumbnail: "):
         heat_map(found, thumbnail=np.zeros(3))
 
 
 def test_what_is_missing_is_named():
     model = bag_model()
     bag = slide()
-    with pytest.raises(ValueError, match="coords: expected a bag with coordinates"):
+    with pytest.raises(ValueError, match=r"^coords: "):
         heat_map(model.explain(Bag(bag.features), ["shapley"]))
     found = model.explain(bag, ["shapley"])
-    with pytest.raises(ValueError, match="method: expected one of shapley, got 'lime'"):
+    with pytest.raises(ValueError, match=r"^method: "):
         heat_map(found, method="lime")
-    with pytest.raises(ValueError, match="explanations: expected at least one explained output"):
+    with pytest.raises(ValueError, match=r"^explanations: "):
         heat_map([])
 
 

@@ -137,15 +137,11 @@ def test_shapiq_agrees_with_its_own_exact_computer(absent):
 
 
 def test_shapiq_is_refused_what_it_has_no_name_for():
-    with pytest.raises(
-        ValueError, match=r"expected 'shapley' or 'banzhaf'.*got 'gradient-x-input'"
-    ):
+    with pytest.raises(ValueError, match=r"^explanation: "):
         explained(method="gradient-x-input").to_shapiq()
-    with pytest.raises(ValueError, match=r"order: expected 1 or 2, got 3"):
+    with pytest.raises(ValueError, match=r"^order: "):
         explained().to_shapiq(3)
-    with pytest.raises(
-        ValueError, match=r"index: expected BII, FBII for order 2 of 'banzhaf', got 'SII'"
-    ):
+    with pytest.raises(ValueError, match=r"^index: "):
         explained(method="banzhaf").to_shapiq(2, "SII")
 
 

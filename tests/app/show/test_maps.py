@@ -52,7 +52,7 @@ def test_the_picture_stays_small_for_a_huge_slide_and_every_tile_counts():
     raster = rasterize(coords, np.ones(20_000), 3.0)
     assert max(raster.cells.shape) <= 2 * MOST_CELLS + 1 and np.nansum(raster.cells) > 19_000
     assert rasterize([[5, 5]], [1.0], 2).cells.shape == (1, 1)
-    with pytest.raises(ValueError, match="patch_size: expected a positive number, got 0"):
+    with pytest.raises(ValueError, match=r"^patch_size: "):
         rasterize([[0, 0]], [1.0], 0)
 
 

@@ -276,7 +276,10 @@ def filled(values):
     return [0.0 if value is None else value for value in values]
 
 
-HOSTILE = "<script>window.hacked=1</script> fine <img src=x onerror='window.hacked=2'> &amp; \"film\" \u202eevil"
+HOSTILE = (
+    "<script>window.hacked=1</script> fine <img src=x onerror='window.hacked=2'> &amp; \"film\" "
+    "\u202eevil"
+)
 
 
 def test_markup_stays_text(page, address):
