@@ -63,7 +63,9 @@ FOLDERS = [*MATHEMATICS, *PRODUCT, "jax_model/training"]
 EXCLUDED = re.compile("core/(ReplaceBinaryOperator_BitOr_|RemoveDecorator)")
 VERDICT = {
     "caught since": "A test was added, which fails with the change.",
-    "caught elsewhere": "A test that the sample does not run for this module, or a slow one, fails with the change.",
+    "caught elsewhere": (
+        "A test that the sample does not run for this module, or a slow one, fails with the change."
+    ),
     "harmless": "Nothing that is promised changes.",
 }
 OPTIONS = [

@@ -31,32 +31,48 @@ WORDS = {
     r"^(\w+), 5 times ten-fold$": r"accuracy on \1, ten-fold cross-validation, 5 times",
     r"^times lime's rate, logits$": "documents per second over those of lime, logits",
     r"^rows doubled$": "rows repeated",
-    r"^one document, autodiff time / closed form time$": "time of autodiff over that of the closed form, one document",
+    r"^one document, autodiff time / closed form time$": (
+        "time of autodiff over that of the closed form, one document"
+    ),
     r"^outside in (.*)$": r"results outside the bound, \1",
     r"^(crashes|NaN) in (.*)$": r"\1, \2",
     r"^largest ratio of (.*)$": r"largest error found over its bound, \1",
     r"^defects of the search$": "crashes, NaN and named tolerances that do not hold, search",
     r"^named tol fails in (.*)$": r"named tolerances that do not hold, \1",
-    r"^times faster than 5,000 samples with prediction$": "time of lime (5,000 samples, through the model) over ours",
-    r"^times faster than 5,000 samples with game.value$": "time of lime (5,000 samples, through game.value) over ours",
+    r"^times faster than 5,000 samples with prediction$": (
+        "time of lime (5,000 samples, through the model) over ours"
+    ),
+    r"^times faster than 5,000 samples with game.value$": (
+        "time of lime (5,000 samples, through game.value) over ours"
+    ),
     r"^error of lime with prediction$": "error of lime (5,000 samples, through the model)",
     r"^error of lime with game.value$": "error of lime (5,000 samples, through game.value)",
-    r"^share of the package's ten features$": "share of lime's ten features that the limit also selects",
-    r"KernelSHAP through (.*), times ours$": r"time of KernelSHAP (20,000 samples, through \1) over ours",
+    r"^share of the package's ten features$": (
+        "share of lime's ten features that the limit also selects"
+    ),
+    r"KernelSHAP through (.*), times ours$": (
+        r"time of KernelSHAP (20,000 samples, through \1) over ours"
+    ),
     r"model calls over the package's$": "model calls minus those of slalom-explanations",
     r"package's time / ours$": "time of slalom-explanations over ours",
     r"^time of our fit / the package's": "time of our fit over that of slalom-explanations",
     r"^our model calls / the package's": "our model calls over those of slalom-explanations",
-    r"^model calls, largest of ours / package's$": "our model calls over those of slalom-explanations, largest",
+    r"^model calls, largest of ours / package's$": (
+        "our model calls over those of slalom-explanations, largest"
+    ),
     r"mse": "mean squared error",
     r"(median|largest) of ours / package's best$": r"ours over the best of slalom-explanations, \1",
     r"ours / package's best$": "ours over the best of slalom-explanations",
     r"where ours is smaller": "where the error of our fit is smaller",
-    r"^largest \|v\| of ours / range of the outputs$": "largest |v| of our fit over the range of the outputs",
+    r"^largest \|v\| of ours / range of the outputs$": (
+        "largest |v| of our fit over the range of the outputs"
+    ),
     r"ours / package with 60 epochs$": "ours over slalom-explanations with 60 epochs",
     r"^(.*), times the cost of Shapley values$": r"time of \1 values over that of Shapley values",
     r"probability over logit$": "time for the probability over time for the logit",
-    r"^the same, smallest.*": "variance of permutation sampling over that with control variates, smallest",
+    r"^the same, smallest.*": (
+        "variance of permutation sampling over that with control variates, smallest"
+    ),
     r"accuracy % over the best baseline$": "accuracy in %; the target is that of the best baseline",
     r"accuracy %$": "accuracy in %",
     r"error of ours at": "error of our values at",

@@ -341,7 +341,10 @@ class Started:
     """`corpus run` in a process of its own."""
 
     def __init__(self, source: Path, out: Path, *options: str) -> None:
-        small = f"import sys; from attn_closed_form.app.run import plan; plan.PART_ROWS = {FAULT_PART_ROWS}; "
+        small = (
+            "import sys; from attn_closed_form.app.run import plan; plan.PART_ROWS = "
+            f"{FAULT_PART_ROWS}; "
+        )
         small += "from attn_closed_form.app.cli.main import main; sys.exit(main(sys.argv[1:]))"
         self.command = [sys.executable, "-c", small, "corpus", "run", str(source), str(out)]
         self.command += ["--workers", str(WORKERS), "--progress", "none"]

@@ -38,8 +38,14 @@ def devices_page(folder: Path = RESULTS) -> str:
         ]
         settings = record["settings"]
         machine = record["machine"]
-        page += f"\n## {rows[-1]['device']}, {settings['documents']} documents of {settings['mean tokens']} tokens "
-        page += f"on average\n\n{machine['processor']}, {machine['cores']} cores, jax {machine['versions']['jax']}, "
+        page += (
+            f"\n## {rows[-1]['device']}, {settings['documents']} documents of "
+            f"{settings['mean tokens']} tokens "
+        )
+        page += (
+            f"on average\n\n{machine['processor']}, {machine['cores']} cores, jax "
+            f"{machine['versions']['jax']}, "
+        )
         page += f"{machine['date']}.\n\n| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}\n"
         page += "".join(
             f"| {' | '.join(_cell(name, row.get(name)) for name in COLUMNS)} |\n" for row in rows

@@ -69,7 +69,10 @@ def reason_rows(games: list[PooledGame]) -> list[dict[str, Any]]:
             seconds.append(time.perf_counter() - start)
         rows.append(
             {
-                "case": f"{len(games)} test reviews, {np.mean([game.d for game in games]):.0f} words on average",
+                "case": (
+                    f"{len(games)} test reviews, {np.mean([game.d for game in games]):.0f} words "
+                    "on average"
+                ),
                 "method": name,
                 "proved minimal": float(np.mean([reason.minimal for reason in found])),
                 "largest gap to the lower bound": max(

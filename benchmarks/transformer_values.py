@@ -483,7 +483,10 @@ def truth_rows(model: str, records: list[Record]) -> list[Record]:
                 "model": model,
                 "scale": scale,
                 "texts": len(records),
-                "words": f"{min(r['truth']['d'] for r in records)} to {max(r['truth']['d'] for r in records)}",
+                "words": (
+                    f"{min(r['truth']['d'] for r in records)} to "
+                    f"{max(r['truth']['d'] for r in records)}"
+                ),
                 "mean calls": round(float(np.mean([t["calls"] for t in expected]))),
                 "calls per word": f"{min(per_word):.0f} to {max(per_word):.0f}"
                 if per_word

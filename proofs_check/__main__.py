@@ -26,7 +26,10 @@ from .registry import (
 )
 
 WIDTH = 100
-COLUMNS = f"{'':2} {'statement':36} {'verdict':21} {'error':>8} {'printed':>8} {'tolerance':>9} {'time':>7}"
+COLUMNS = (
+    f"{'':2} {'statement':36} {'verdict':21} {'error':>8} {'printed':>8} {'tolerance':>9} "
+    f"{'time':>7}"
+)
 
 
 def number(value: float | None) -> str:

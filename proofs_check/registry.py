@@ -37,9 +37,15 @@ WRONG = "wrong as stated"
 #: The kinds of corrections, from the most harmless to the one that says something else, with what
 #: each means.
 KINDS = {
-    MISPRINT: "the intended form is clear, and often correct elsewhere in the paper or in the authors' code",
+    MISPRINT: (
+        "the intended form is clear, and often correct elsewhere in the paper or in the authors' "
+        "code"
+    ),
     SLIP: "a step is wrong, but no conclusion of the paper depends on it",
-    CONDITION: "the statement holds with another constant, sign or weight, or under a condition that is not stated",
+    CONDITION: (
+        "the statement holds with another constant, sign or weight, or under a condition that is "
+        "not stated"
+    ),
     WRONG: "the statement fails, and the correct statement has a different meaning",
 }
 

@@ -30,7 +30,10 @@ from .rivals import explanations
 from .text_models import Subject, classifier, transformer_subject
 
 LENGTH = 60
-OWN = "processor time on two CPU cores, width 32, 60 tokens (paper: DistilBERT on an A100); compare ratios"
+OWN = (
+    "processor time on two CPU cores, width 32, 60 tokens (paper: DistilBERT on an A100); compare "
+    "ratios"
+)
 
 
 def times(subject: Subject, documents: list[np.ndarray], samples: int) -> dict[str, list[float]]:

@@ -51,7 +51,10 @@ TABLE_6 = {
     ("encoder", 2): ((28.43, 3.75), (48.28, 3.23), (9.92, 1.19)),
     ("encoder", 6): ((50.82, 6.34), (68.23, 4.59), (23.99, 3.38)),
 }
-SETTING = "from scratch, width 32, 4 heads (paper: sizes of BERT and GPT-2), 25,000 sequences as in the paper"
+SETTING = (
+    "from scratch, width 32, 4 heads (paper: sizes of BERT and GPT-2), 25,000 sequences as in the "
+    "paper"
+)
 OF = "trainings"
 FIGURE = "P2 Fig. 4 (a, b)"
 DENSE = "feed-forward"
@@ -314,7 +317,10 @@ def table_6(run: Run, found: dict[str, list[dict[str, Any]]]) -> None:
                 where = "" if key == "fresh" else " on 1 to 30 'perfect'"
                 case = f"{name}, {surrogate}: MSE x 100{where}"
                 run.rows.append(mean_row(result, case, values, printed, note, OF))
-    why = "our transformers come closer to the linear truth than fine-tuned BERT does, so a linear surrogate fits them"
+    why = (
+        "our transformers come closer to the linear truth than fine-tuned BERT does, so a linear "
+        "surrogate fits them"
+    )
     for result, key in (("P2 Table 6", "fresh"), (FIGURE, "repeated")):
         best = [one[key]["SLALOM"] < min(one[key]["linear"], one[key]["GAM"]) for one in trained]
         run.rows.append(

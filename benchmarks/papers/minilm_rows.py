@@ -23,7 +23,10 @@ from .reproduction import Row, claim, mean_row
 
 MODEL = "MiniLM"
 BESIDE = "BERT"
-OWN = f"MiniLM, 22 million parameters (paper: BERT); first sentences of reviews, {SHORTEST} to {SENTENCES} tokens"
+OWN = (
+    f"MiniLM, 22 million parameters (paper: BERT); first sentences of reviews, {SHORTEST} to "
+    f"{SENTENCES} tokens"
+)
 OURS_ALONE = "not in the paper"
 SLALOM_LINEAR = ("SLALOM-eff, lin.", "SLALOM-fidel, lin.")
 GRADIENTS = ("Grad", "IG", "LRP")
@@ -94,7 +97,10 @@ def for_model(result: str, text: str, margins: ArrayLike, why: str) -> Row:
     x = np.asarray(margins, dtype=float)
     x = x[np.isfinite(x)]
     if x.size < DECIDES:
-        few = f"positive where the claim holds; {why}; fewer than {DECIDES} documents, so nothing is decided"
+        few = (
+            f"positive where the claim holds; {why}; fewer than {DECIDES} documents, so nothing is "
+            "decided"
+        )
         return mean_row(result, f"{MODEL}, margin: {text}", x, None, few)
     mean = float(x.mean())
     pm = float(x.std(ddof=1) / np.sqrt(x.size))
@@ -297,7 +303,10 @@ def fidelity_rows(fidelity: list[dict[str, list[float]]]) -> list[Row]:
 def cost_rows(found: list[dict[str, Found]], samples: int) -> list[Row]:
     """P2 Table 2: processor seconds and model calls."""
     result = "P2 Tables 2, 13"
-    own = f"processor seconds of one CPU thread, {samples} model calls (paper: an A100, 5,000 samples); compare ratios"
+    own = (
+        f"processor seconds of one CPU thread, {samples} model calls (paper: an A100, 5,000 "
+        "samples); compare ratios"
+    )
     seconds = [{name: one["seconds"] for name, one in row.items()} for row in found]
     rows = []
     for name in seconds[0]:

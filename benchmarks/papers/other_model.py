@@ -27,7 +27,10 @@ from .reviews import imdb_documents, removal_scores
 from .rivals import explanations
 from .text_models import Ids, Subject
 
-OWN = "reviews of 32 to 63 tokens, 500 samples per surrogate (paper: 5,000); network of 64 and 32 hidden units"
+OWN = (
+    "reviews of 32 to 63 tokens, 500 samples per surrogate (paper: 5,000); network of 64 and 32 "
+    "hidden units"
+)
 
 
 def tf_idf(documents: list[Ids], idf: Array) -> tuple[Ids, Array]:

@@ -228,7 +228,10 @@ def figure_3(
                 )
                 exact = row._replace(n=1, of="sentence", statistic="exact")
                 run.rows.append(exact if len(some) == 1 else row._replace(of="test reviews"))
-            text = f"{training}, {case}: heads concentrate on different tokens (not all on the same one)"
+            text = (
+                f"{training}, {case}: heads concentrate on different tokens (not all on the same "
+                "one)"
+            )
             of = "sentence" if len(some) == 1 else "test reviews"
             holds = [bool(n > 1) for n in favorites]
             run.rows.append(

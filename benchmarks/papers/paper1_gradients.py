@@ -37,7 +37,10 @@ CORRELATED = ("G-avg", "G-l1")
 UNCORRELATED = ("alpha-max", "G-l2")
 OURS = "our model; paper: a sentence, no number"
 CLEAR = 0.5  # what we take for "correlated"
-FACTOR = "with one layer each of these scores has the factor alpha: alpha-max and G-l2 follow alpha-avg as G-l1 does"
+FACTOR = (
+    "with one layer each of these scores has the factor alpha: alpha-max and G-l2 follow alpha-avg "
+    "as G-l1 does"
+)
 BAR = 1e-10  # of the relative difference from autodiff, float64
 BLOCK = 8
 FIGURE_5 = 80  # its d_e
@@ -202,7 +205,10 @@ def comment_ii(run: Run, name: str, found: dict[str, Any]) -> None:
             "P1 sec. 4.2 (ii)", f"{name}: {text}", found[key], None, OURS, "test reviews"
         )
         run.rows.append(row)
-    text = f"some token of the review has positive attention and a negative mean of the gradient, {name}"
+    text = (
+        "some token of the review has positive attention and a negative mean of the gradient, "
+        f"{name}"
+    )
     why = "a positive mean everywhere in the others"
     run.rows.append(
         claim("P1 sec. 4.2 (ii)", text, (found["negative"] > 0).tolist(), OURS, why, "test reviews")

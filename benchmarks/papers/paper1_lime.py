@@ -44,7 +44,10 @@ FIGURE = "P1 Fig. 4"
 PRINTED = "Theorem 5.1 as printed"
 FIRST = "first order, corrected"
 EXACT = "exact limit"
-OURS = "our model, f = log-odds (paper: one of two logits); the norm scales with f, so see the relative error"
+OURS = (
+    "our model, f = log-odds (paper: one of two logits); the norm scales with f, so see the "
+    "relative error"
+)
 # The two ways to run LIME: the package's option `bow`.
 DELETED = "words deleted (bow=True, the authors')"
 REPLACED = "[UNK] in place (bow=False)"

@@ -35,10 +35,12 @@ TITLES = {
     "P2": "Attention mechanisms don't learn additive models, run again",
 }
 ABOUT = {
-    "P1": "Lopardo, Precioso and Garreau (ICML 2024) compare attention, gradients and LIME on a classifier with one "
+    "P1": "Lopardo, Precioso and Garreau (ICML 2024) compare attention, gradients and LIME on a "
+    "classifier with one "
     "layer of attention, in formulas. This library computes those formulas, and exact values where "
     "they approximate.",
-    "P2": "Leemann, Fastowski, Pfeiffer and Kasneci (2025) show that transformers do not learn additive models and "
+    "P2": "Leemann, Fastowski, Pfeiffer and Kasneci (2025) show that transformers do not learn "
+    "additive models and "
     "propose SLALOM, a softmax-weighted average, as their surrogate. This library fits and "
     "explains SLALOMs.",
 }

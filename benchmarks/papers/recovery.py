@@ -78,7 +78,10 @@ ADDED = {
     MANY: f", {MANY_STEPS * MANY_SIZE:,} labels",
 }
 
-FLOOR = "; larger: the labels' noise, see the minimum possible MSE in Table 7, and the rows without noise"
+FLOOR = (
+    "; larger: the labels' noise, see the minimum possible MSE in Table 7, and the rows without "
+    "noise"
+)
 
 
 def word_scores(run: Run) -> Array:
@@ -224,7 +227,9 @@ def tables_7_and_8(run: Run, found: dict[Key, list[dict[str, Any]]], n: int, V: 
     """Errors of outputs and of parameters, and the paper's sentences about them."""
     setting = f"{n:,} sequences of {V} words (paper: 400,000 of 200), width 32, from scratch"
     notes = {
-        FREE: "not in the paper: trained on the probabilities of the labels instead of drawn labels",
+        FREE: (
+            "not in the paper: trained on the probabilities of the labels instead of drawn labels"
+        ),
         MANY: f"as many sequences as in the paper, of {V} words instead of 200",
     }
     for table, what, key, paper in (

@@ -18,7 +18,10 @@ from .text_models import Subject
 
 REMOVALS = (1, 2, 3, 5, 7, 10)
 LINEAR = ("LIME", "SHAP", "IG", "Grad", "LRP")
-OWN = "small transformer from scratch, whole words, reviews of 32 to 63 tokens (paper: fine-tuned, reviews of any length)"
+OWN = (
+    "small transformer from scratch, whole words, reviews of 32 to 63 tokens (paper: fine-tuned, "
+    "reviews of any length)"
+)
 P1_OWN = "not in the paper: P1's classifier, a removed token becomes [UNK]"
 NO_BACKGROUND = (
     "a SLALOM lacks what always gets attention ([CLS], padding), which matters more as more tokens "

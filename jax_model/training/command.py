@@ -221,7 +221,10 @@ def summary(result: Result, texts: Sequence[str], out: Path) -> str:
     size = out.stat().st_size / 1e6
     lines.append(f"Wrote {visible(str(out))} ({size:.1f} MB).")
     text = elide(visible(min(texts[:50], key=lambda text: abs(len(text) - 60))).strip(), 70)
-    command = f"{program()} explain {shlex.quote(text)} --model {shlex.quote(str(out))} --html report.html"
+    command = (
+        f"{program()} explain {shlex.quote(text)} --model {shlex.quote(str(out))} --html "
+        "report.html"
+    )
     return "\n".join([*lines, f"Next: {command}"])
 
 
@@ -232,7 +235,10 @@ def baseline_line(result: Result) -> str:
     model = result.model
     baseline = model.predict_proba([""])[0]
     largest = int(baseline.argmax())
-    line = f"Baseline (all words absent): {visible(model.outputs[largest])[:40]}, {percent(float(baseline[largest]))}"
+    line = (
+        f"Baseline (all words absent): {visible(model.outputs[largest])[:40]}, "
+        f"{percent(float(baseline[largest]))}"
+    )
     prior = (model.card or {}).get("prior")
     if prior is not None:
         line += f"; the class prior is {percent(float(prior[largest]))}"

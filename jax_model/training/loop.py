@@ -358,7 +358,10 @@ class TrainingProgress:
 
     def epoch(self, record: Mapping[str, Any]) -> None:
         """Report that an epoch is done."""
-        line = f"{self.name} {record['epoch']} of {self.epochs}: training loss {record['training_loss']:.4f}, "
+        line = (
+            f"{self.name} {record['epoch']} of {self.epochs}: training loss "
+            f"{record['training_loss']:.4f}, "
+        )
         if "validation_loss" in record:
             line += f"validation loss {record['validation_loss']:.4f}, "
             line += f"accuracy {100 * record['validation_accuracy']:.2f} %, "

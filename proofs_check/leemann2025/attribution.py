@@ -124,7 +124,9 @@ def eq_62_64(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Eq. 65",
-    claim="the derivatives are proportional to a score of each token, which ranks the tokens ('lin')",
+    claim=(
+        "the derivatives are proportional to a score of each token, which ranks the tokens ('lin')"
+    ),
     method="autodiff",
     verdict=CORRECTED,
     kind=WRONG,
@@ -134,11 +136,13 @@ def eq_62_64(perturb: float = 0.0) -> Outcome:
         "ranks can differ."
     ),
     printed="dF/dlambda_i at 1 is proportional to v(t_i) exp(s(t_i)) (also in Section 5.4)",
-    corrected="dF/dlambda_i at 1 is proportional to exp(s(t_i)) (v(t_i) - F(1)). F(1) does not depend on i but is "
+    corrected="dF/dlambda_i at 1 is proportional to exp(s(t_i)) (v(t_i) - F(1)). F(1) does not "
+    "depend on i but is "
     "subtracted, so it cannot be dropped; the printed form is right if F(1) = 0 (or if all values "
     "are "
     "equal: then every derivative is 0).",
-    consequence="The linearized scores (all 'lin' columns; the authors' code computes the printed form) are not "
+    consequence="The linearized scores (all 'lin' columns; the authors' code computes the printed "
+    "form) are not "
     "derivatives of F. A constant model gets non-zero scores, and adding a constant to all values, "
     "which moves no "
     "derivative, changes the ranking. Signs and ranks can be reversed.",

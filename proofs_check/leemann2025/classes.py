@@ -36,7 +36,8 @@ def _log_probabilities(scores: Sequence[Fraction]) -> list[float]:
 @statement(
     paper="P2",
     ref="Eq. 71",
-    claim="sum_c v_c(tau) = 0 is a normalization: any v_c can be shifted to it without changing a probability of Eq. "
+    claim="sum_c v_c(tau) = 0 is a normalization: any v_c can be shifted to it without changing a "
+    "probability of Eq. "
     "73",
     method="extended precision",
 )
@@ -67,9 +68,11 @@ def eq_71(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     kind=MISPRINT,
     printed="F_c(t) = log(p(y=1|t)/p(y=0|t)) = sum_i alpha_i(t) v_c(t_i)",
-    corrected="F_c(t) = log p(y=c|t) - (1/|Y|) sum_c' log p(y=c'|t) = sum_i alpha_i(t) v_c(t_i), the centered "
+    corrected="F_c(t) = log p(y=c|t) - (1/|Y|) sum_c' log p(y=c'|t) = sum_i alpha_i(t) v_c(t_i), "
+    "the centered "
     "log-probability.",
-    consequence="The middle expression is left over from Eq. 4 and does not depend on c. For two classes F_1 is "
+    consequence="The middle expression is left over from Eq. 4 and does not depend on c. For two "
+    "classes F_1 is "
     "*half* the log-odds: the two-class SLALOM of Eq. 4 is v = v_1 - v_0 = 2 v_1.",
 )
 def eq_72(perturb: float = 0.0) -> Outcome:
@@ -107,9 +110,12 @@ def eq_72(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     kind=MISPRINT,
     printed="(|Y| - 1)|V| - 1 free parameters, for two classes 2|V| - 1",
-    corrected="|Y||V| - 1: (|Y| - 1)|V| for the values and |V| - 1 for the importances. For two classes 2|V| - 1, as "
+    corrected="|Y||V| - 1: (|Y| - 1)|V| for the values and |V| - 1 for the importances. For two "
+    "classes 2|V| - 1, as "
     "the sentence itself says.",
-    consequence="The printed formula counts the values alone, less one; for two classes it gives |V| - 1.",
+    consequence=(
+        "The printed formula counts the values alone, less one; for two classes it gives |V| - 1."
+    ),
 )
 def below_eq_73(perturb: float = 0.0) -> Outcome:
     """Exact rank of the derivatives of all F_c - F_0 by (s, v_0, ..., v_{Y-1}) on all sequences of

@@ -30,7 +30,8 @@ def app_e_1_1(perturb: float = 0.0) -> Outcome:
     paper="P2",
     ref="Table 3",
     claim="the occurrence probabilities sum to one; lengths from Bin(30, 1/2) have mean 15",
-    assumptions="Section 6.2 lists the weights as {-1.5, -1, 0, 1, 1.5}; the table has -0.6 and 0.6 as well. The "
+    assumptions="Section 6.2 lists the weights as {-1.5, -1, 0, 1, 1.5}; the table has -0.6 and "
+    "0.6 as well. The "
     "length 0, which Section 3.1 excludes, has probability 2^-30",
     method="exact rational enumeration",
 )
@@ -52,10 +53,14 @@ def table_3(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     kind=MISPRINT,
     printed="s(tau) ~ 5 v(tau)^(3/2) + N(0, 1)/2",
-    corrected="s(tau) ~ 5 |v(tau)|^(3/2) + N(0, 1)/2, if, as elsewhere in Appendix E, importance is unsigned; "
+    corrected="s(tau) ~ 5 |v(tau)|^(3/2) + N(0, 1)/2, if, as elsewhere in Appendix E, importance "
+    "is unsigned; "
     "5 sign(v) |v|^(3/2) would be the other real reading. Only the authors know which form was "
     "run.",
-    consequence="For v < 0 the printed power is not a real number: about half of the vocabulary has no importance.",
+    consequence=(
+        "For v < 0 the printed power is not a real number: about half of the vocabulary has no "
+        "importance."
+    ),
 )
 def eq_81(perturb: float = 0.0) -> Outcome:
     """|v|^(3/2) = sqrt(|v|)^3 is real for every v and equals the printed power for v >= 0."""
@@ -109,10 +114,12 @@ def eq_82(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     kind=MISPRINT,
     printed="w(tau) = (#occ. in class 1 + alpha)/(#occ. in class 0 + alpha)",
-    corrected="w(tau) = log[(#occ. in class 1 + alpha)/(#occ. in class 0 + alpha)] + log[(N_0 + alpha |V|)/(N_1 + "
+    corrected="w(tau) = log[(#occ. in class 1 + alpha)/(#occ. in class 0 + alpha)] + log[(N_0 + "
+    "alpha |V|)/(N_1 + "
     "alpha |V|)]: the logarithm of Eq. 82, and a constant that vanishes if both classes have "
     "equally many words.",
-    consequence="Rank correlations with v do not change (the logarithm is monotone). Those with importances do: they "
+    consequence="Rank correlations with v do not change (the logarithm is monotone). Those with "
+    "importances do: they "
     "use |w|, and the printed w is positive, so words that support class 0 get the lowest ranks. "
     "The authors' "
     "published code takes the log.",
@@ -156,8 +163,12 @@ def below_eq_82(perturb: float = 0.0) -> Outcome:
     method="algebra",
     verdict=CORRECTED,
     kind=CONDITION,
-    printed="'Despite having C/2=15x more parameters than the SLALOM model, the linear and GAM models does not match'",
-    corrected="The GAM has C |V| = 300 parameters, C/2 = 15 times SLALOM's 2|V| = 20; the linear model has |V| = 10 "
+    printed=(
+        "'Despite having C/2=15x more parameters than the SLALOM model, the linear and GAM models "
+        "does not match'"
+    ),
+    corrected="The GAM has C |V| = 300 parameters, C/2 = 15 times SLALOM's 2|V| = 20; the linear "
+    "model has |V| = 10 "
     "(11 with an offset), about half of SLALOM's. (Figure 10's caption has it right.)",
     consequence="SLALOM's better fit than the linear model is not at equal or fewer parameters.",
 )
@@ -181,9 +192,14 @@ def fig_4(perturb: float = 0.0) -> Outcome:
     method="algebra",
     verdict=CORRECTED,
     kind=MISPRINT,
-    printed="'Expected GAM output w_1(perfect) + w_2(worst) = 2.6' for the sequence 'worst perfect'",
-    corrected="w_1(worst) + w_2(perfect) = -2.6 + 0 = -2.6. (2.6 is the output for 'perfect worst'.)",
-    consequence="None for the argument: the model's output is 0.0, so the GAM is contradicted either way. SLALOM's "
+    printed=(
+        "'Expected GAM output w_1(perfect) + w_2(worst) = 2.6' for the sequence 'worst perfect'"
+    ),
+    corrected=(
+        "w_1(worst) + w_2(perfect) = -2.6 + 0 = -2.6. (2.6 is the output for 'perfect worst'.)"
+    ),
+    consequence="None for the argument: the model's output is 0.0, so the GAM is contradicted "
+    "either way. SLALOM's "
     "-0.05 is right.",
 )
 def fig_9(perturb: float = 0.0) -> Outcome:
@@ -215,7 +231,9 @@ def fig_9(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     kind=MISPRINT,
     printed="'the largest value being MSE=0.015'",
-    corrected="0.017: Table 8's largest entry is 1.652 (GPT-2, two layers), given in units of 1/100.",
+    corrected=(
+        "0.017: Table 8's largest entry is 1.652 (GPT-2, two layers), given in units of 1/100."
+    ),
     consequence="None for the argument.",
 )
 def app_f_2(perturb: float = 0.0) -> Outcome:

@@ -32,8 +32,12 @@ def _counts(tokens: Sequence[int], size: int) -> list[int]:
     verdict=CORRECTED,
     kind=MISPRINT,
     printed="a_ij = exp(s(t_i))/sum_{t_j in t_i} exp(s(t_j))",
-    corrected="a_ij = n_ij exp(s_j)/sum_k n_ik exp(s_k), n_ij the number of occurrences of token j in sequence i.",
-    consequence="The numerator belongs to token j, not to sequence i, and a repeated token counts as often as it "
+    corrected=(
+        "a_ij = n_ij exp(s_j)/sum_k n_ik exp(s_k), n_ij the number of occurrences of token j in "
+        "sequence i."
+    ),
+    consequence="The numerator belongs to token j, not to sequence i, and a repeated token counts "
+    "as often as it "
     "occurs; otherwise rows with duplicates do not sum to one. The authors' published code does "
     "count occurrences.",
 )
@@ -148,7 +152,10 @@ def _reweighted() -> float:
 @statement(
     paper="P2",
     ref="Eq. 77",
-    claim="the s-step of Algorithm 2, argmin of the squared error over s, is the quadratic problem min |E s-bar|^2",
+    claim=(
+        "the s-step of Algorithm 2, argmin of the squared error over s, is the quadratic problem "
+        "min |E s-bar|^2"
+    ),
     assumptions="e_ij = n_ij (v_j - f_i), s-bar = exp(s)",
     method="exact rational enumeration",
     verdict=CORRECTED,
@@ -157,14 +164,17 @@ def _reweighted() -> float:
         "The two steps of Algorithm 2 minimize different functions, so that the loop need not end "
         "at the best SLALOM."
     ),
-    printed="min (E s-bar)^T (E s-bar), said to solve Algorithm 2's argmin_s sum_i (F(B[i]) - SLALOM(B[i]))^2 "
+    printed="min (E s-bar)^T (E s-bar), said to solve Algorithm 2's argmin_s sum_i (F(B[i]) - "
+    "SLALOM(B[i]))^2 "
     "('Quadratic problem')",
-    corrected="(E s-bar)_i = D_i (SLALOM_i - f_i) with D_i = sum_j n_ij s-bar_j: Eq. 77 weights the residuals by "
+    corrected="(E s-bar)_i = D_i (SLALOM_i - f_i) with D_i = sum_j n_ij s-bar_j: Eq. 77 weights "
+    "the residuals by "
     "D_i^2. The squared error is |diag(1/D) E s-bar|^2, not quadratic in s-bar; Gauss-Newton steps "
     "minimize it. "
     "(Dividing by the D of the previous step comes closer in the example, but its fixed point is "
     "not the minimizer.)",
-    consequence="The two steps of Algorithm 2 minimize different functions, so the squared error need not fall in an "
+    consequence="The two steps of Algorithm 2 minimize different functions, so the squared error "
+    "need not fall in an "
     "s-step; long sequences and heavy tokens dominate. Both agree if SLALOM fits the sample "
     "exactly.",
 )
@@ -200,7 +210,8 @@ def eq_77(perturb: float = 0.0) -> Outcome:
         "(z/(4-z) - 1/2)^2 = "
         f"{_mse_example(16 / 13):.6f}. The squared error is smallest at z = {z:.4f}: "
         f"{_mse_example(z):.6f}.",
-        detail="printed_error is the relative excess of the squared error at the minimizer of Eq. 77; dividing by the "
+        detail="printed_error is the relative excess of the squared error at the minimizer of Eq. "
+        "77; dividing by the "
         f"previous D ends at z = {_reweighted():.4f}",
     )
 
@@ -212,11 +223,14 @@ def eq_77(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
     verdict=CORRECTED,
     kind=CONDITION,
-    printed="s-hat >= 0, |s-hat|_1 >= |V|; 'The conditions ensure that we can obtain the original s-scores as log "
+    printed="s-hat >= 0, |s-hat|_1 >= |V|; 'The conditions ensure that we can obtain the original "
+    "s-scores as log "
     "s-hat'",
-    corrected="s-hat_j >= eps > 0 for every token, |s-hat|_1 >= |V| (attained with equality, since Eq. 77 is "
+    corrected="s-hat_j >= eps > 0 for every token, |s-hat|_1 >= |V| (attained with equality, since "
+    "Eq. 77 is "
     "homogeneous). Eq. 77 writes s-bar for the same vector.",
-    consequence="s-hat_j = 0 is feasible and is the solution whenever a token is best ignored; log 0 = -infinity, and "
+    consequence="s-hat_j = 0 is feasible and is the solution whenever a token is best ignored; log "
+    "0 = -infinity, and "
     "s - mean(s) at the end of Algorithm 2 is then undefined for all tokens. (The solver of the "
     "authors' code keeps "
     "strictly inside its bounds and returns a tiny number instead.)",
@@ -248,7 +262,8 @@ def eq_78_79(perturb: float = 0.0) -> Outcome:
     paper="P2",
     ref="Algorithm 1",
     claim="sequences of two tokens determine SLALOM; s - mean(s) at the end changes no output",
-    assumptions="not all values equal, and the sample has pairs [tau, tau] (tokens drawn with replacement): pairs of "
+    assumptions="not all values equal, and the sample has pairs [tau, tau] (tokens drawn with "
+    "replacement): pairs of "
     "different tokens alone leave 5 to 7 parameters to 3 to 6 equations for |V| = 3, 4",
     method="exact rational enumeration",
 )

@@ -40,7 +40,8 @@ def _share(tau: int, ref: int) -> Fraction:
     paper="P2",
     ref="Sec. 5.1 (uniqueness)",
     claim="once sum s = gamma is fixed, SLALOM's parameters are unique: 2|V| - 1 of them are free",
-    assumptions="not all values equal (Prop. 5.2 says so, Section 5.1 does not); with equal values only v is "
+    assumptions="not all values equal (Prop. 5.2 says so, Section 5.1 does not); with equal values "
+    "only v is "
     "determined",
     method="exact rational enumeration",
 )
@@ -65,7 +66,8 @@ def sec_5_1_unique(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Eq. 45-54",
-    claim="the share of tau in the pair is (G(tau, ref) - G(ref))/(G(tau) - G(ref)) =: g; 1/g = 1 + exp(s(ref) - "
+    claim="the share of tau in the pair is (G(tau, ref) - G(ref))/(G(tau) - G(ref)) =: g; 1/g = 1 "
+    "+ exp(s(ref) - "
     "s(tau))",
     assumptions="v(tau) != v(ref)",
     method="exact rational enumeration",
@@ -88,7 +90,8 @@ def eq_45_54(perturb: float = 0.0) -> Outcome:
     kind=CONDITION,
     printed="log(1/g(tau, ref) - 1) = s(tau) - s(ref) =: d(tau, ref)",
     corrected="-log(1/g(tau, ref) - 1) = s(tau) - s(ref), that is d(tau, ref) = log(g/(1 - g)).",
-    consequence="With the printed sign and values that differ from that of the reference theta, every importance "
+    consequence="With the printed sign and values that differ from that of the reference theta, "
+    "every importance "
     "comes out mirrored at s(theta): important tokens seem unimportant.",
 )
 def eq_55(perturb: float = 0.0) -> Outcome:
@@ -111,13 +114,20 @@ def eq_55(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Eq. 56",
-    claim="if tau was compared with theta-hat, its importance relative to theta follows from that of theta-hat",
+    claim=(
+        "if tau was compared with theta-hat, its importance relative to theta follows from that of "
+        "theta-hat"
+    ),
     method="exact rational enumeration",
     verdict=CORRECTED,
     kind=MISPRINT,
     printed="eta(tau) = d(tau, theta-hat) - d(theta-hat, theta)",
-    corrected="eta(tau) = d(tau, theta-hat) + d(theta-hat, theta), as the middle expression of Eq. 56 has it.",
-    consequence="Tokens that share the value of theta, in practice all neutral ones, come out wrong by 2 "
+    corrected=(
+        "eta(tau) = d(tau, theta-hat) + d(theta-hat, theta), as the middle expression of Eq. 56 "
+        "has it."
+    ),
+    consequence="Tokens that share the value of theta, in practice all neutral ones, come out "
+    "wrong by 2 "
     "(s(theta-hat) - s(theta)).",
 )
 def eq_56(perturb: float = 0.0) -> Outcome:
@@ -149,7 +159,8 @@ def eq_56(perturb: float = 0.0) -> Outcome:
     kind=CONDITION,
     printed="sum (eta + s(theta)) = 0, hence s(theta) = (sum eta)/|V|",
     corrected="sum (eta + s(theta)) = gamma, hence s(theta) = (gamma - sum eta)/|V|.",
-    consequence="The sign is lost on solving Eq. 57, and the constant gamma that Section 5.1 and Prop. 5.2 allow is "
+    consequence="The sign is lost on solving Eq. 57, and the constant gamma that Section 5.1 and "
+    "Prop. 5.2 allow is "
     "taken as 0. All importances shift by a constant, so predictions survive; the recovered s is "
     "not the true one.",
 )
@@ -206,7 +217,8 @@ def recover(
     paper="P2",
     ref="Prop. 5.2",
     claim="2|V| - 1 queries, single tokens and pairs, recover s and v of any non-constant SLALOM",
-    assumptions="the steps of Appendix B.6 with Eq. 55, 56 and 58 corrected; exact outputs. (The proposition calls the "
+    assumptions="the steps of Appendix B.6 with Eq. 55, 56 and 58 corrected; exact outputs. (The "
+    "proposition calls the "
     "normalization constant tau and the model F; gamma and G are meant.)",
     method="exact rational enumeration",
 )
@@ -243,5 +255,8 @@ def prop_5_2(perturb: float = 0.0) -> Outcome:
     return Outcome(
         worst(differences),
         ALGEBRA,
-        detail=f"with Eq. 55 and 56 as printed the recovered importances are off by up to {mirrored:.3g}",
+        detail=(
+            "with Eq. 55 and 56 as printed the recovered importances are off by up to "
+            f"{mirrored:.3g}"
+        ),
     )

@@ -48,8 +48,12 @@ def _shapley_sum(
     verdict=CORRECTED,
     kind=MISPRINT,
     printed="phi(i) = (1/n) sum_S binom(n-1, |S|) (F(S + i) - F(S))",
-    corrected="phi(i) = (1/n) sum_S binom(n-1, |S|)^(-1) (F(S + i) - F(S)), S over the subsets of [n] without i.",
-    consequence="With the binomial itself the values do not add up to F(all) - F(empty) from three tokens on. The "
+    corrected=(
+        "phi(i) = (1/n) sum_S binom(n-1, |S|)^(-1) (F(S + i) - F(S)), S over the subsets of [n] "
+        "without i."
+    ),
+    consequence="With the binomial itself the values do not add up to F(all) - F(empty) from three "
+    "tokens on. The "
     "inverse is missing in Eq. 67 and 68 as well.",
 )
 def eq_66(perturb: float = 0.0) -> Outcome:
@@ -83,10 +87,15 @@ def eq_66(perturb: float = 0.0) -> Outcome:
     method="exact rational enumeration",
     verdict=CORRECTED,
     kind=CONDITION,
-    printed="with alpha_i, defined above Eq. 62 as the weight of token i in the whole sequence, for every S",
-    corrected="alpha_i is the weight of i in the coalition, exp(s_i)/sum over S + i of exp(s_j), and S is not empty; "
+    printed=(
+        "with alpha_i, defined above Eq. 62 as the weight of token i in the whole sequence, for "
+        "every S"
+    ),
+    corrected="alpha_i is the weight of i in the coalition, exp(s_i)/sum over S + i of exp(s_j), "
+    "and S is not empty; "
     "the empty coalition contributes v_i - F(empty).",
-    consequence="With the weight in the whole sequence only S = all others is right; with the weight in the "
+    consequence="With the weight in the whole sequence only S = all others is right; with the "
+    "weight in the "
     "coalition S = empty is 0/0.",
 )
 def eq_67_68(perturb: float = 0.0) -> Outcome:
@@ -129,9 +138,11 @@ def eq_67_68(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     kind=WRONG,
     printed="alpha_i (v_i - F(1))/(1 - alpha_i) as the last line of the chain for phi(i)",
-    corrected="That expression is F(all) - F(all without i), the leave-one-out value: the term S = all others of Eq. "
+    corrected="That expression is F(all) - F(all without i), the leave-one-out value: the term S = "
+    "all others of Eq. "
     "68.",
-    consequence="Read as phi(i) it is not the Shapley value. On its own it is useful: leave-one-out costs O(1) a "
+    consequence="Read as phi(i) it is not the Shapley value. On its own it is useful: "
+    "leave-one-out costs O(1) a "
     "token.",
 )
 def eq_69(perturb: float = 0.0) -> Outcome:
@@ -221,12 +232,17 @@ def shapley_by_counting(g: Sequence[int], v: Sequence[int]) -> tuple[list[Fracti
     verdict=CORRECTED,
     kind=WRONG,
     changes="The Shapley values of a SLALOM can be computed in polynomial time, without sampling.",
-    printed="'computing this sum remains usually intractable, as the number of coalitions grows exponentially'",
-    corrected="True of a general game, not of SLALOM. 1/D = int_0^inf exp(-lambda D) dlambda makes the sum over "
+    printed=(
+        "'computing this sum remains usually intractable, as the number of coalitions grows "
+        "exponentially'"
+    ),
+    corrected="True of a general game, not of SLALOM. 1/D = int_0^inf exp(-lambda D) dlambda makes "
+    "the sum over "
     "coalitions a product over tokens under a double integral; for integer masses a table of "
     "(size, mass) counts "
     "gives exact fractions.",
-    consequence="Exact Shapley values of a fitted SLALOM cost O(n) an integrand evaluation, milliseconds for "
+    consequence="Exact Shapley values of a fitted SLALOM cost O(n) an integrand evaluation, "
+    "milliseconds for "
     "hundreds of tokens; no sampling is needed.",
 )
 def below_eq_69(perturb: float = 0.0) -> Outcome:
@@ -263,7 +279,8 @@ def below_eq_69(perturb: float = 0.0) -> Outcome:
         "int_0^1 (1 - p + p/3) "
         "dp = 2/3, one product over the other tokens under the integral instead of a sum over "
         "coalitions.",
-        detail=f"n = {n}: exact fractions from {visited} table cells, where Eq. 66 has {terms} terms; printed_error is "
+        detail=f"n = {n}: exact fractions from {visited} table cells, where Eq. 66 has {terms} "
+        "terms; printed_error is "
         "the excess of the second number over the first.",
     )
 
@@ -289,6 +306,7 @@ def fig_7(perturb: float = 0.0) -> Outcome:
     return Outcome(
         worst(differences),
         EXACT,
-        detail="a SLALOM on k copies of tau has Shapley values v(tau)/k with F(empty) = 0: the shape of Figure 7's "
+        detail="a SLALOM on k copies of tau has Shapley values v(tau)/k with F(empty) = 0: the "
+        "shape of Figure 7's "
         "curves",
     )

@@ -50,7 +50,10 @@ def eq_4_shift(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Eq. 4 (one token)",
-    claim="if only one token is present, once or repeatedly, the output is its value v (Section 5.1, Figure 9, Eq. 44)",
+    claim=(
+        "if only one token is present, once or repeatedly, the output is its value v (Section 5.1, "
+        "Figure 9, Eq. 44)"
+    ),
     method="exact rational enumeration",
 )
 def eq_4_one_token(perturb: float = 0.0) -> Outcome:
@@ -66,7 +69,10 @@ def eq_4_one_token(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Eq. 4 (order, duplicates)",
-    claim="SLALOM does not see the order; n occurrences of a token act as one with importance s + log n",
+    claim=(
+        "SLALOM does not see the order; n occurrences of a token act as one with importance s + "
+        "log n"
+    ),
     assumptions="the sums of Eq. 4 run over positions, so that duplicates count",
     method="exact rational enumeration",
 )
@@ -88,7 +94,10 @@ def eq_4_order(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Sec. 7 (SLALOM not additive)",
-    claim="SLALOM is not suited for linear relations: a SLALOM that equals a GAM for C >= 2 is constant",
+    claim=(
+        "SLALOM is not suited for linear relations: a SLALOM that equals a GAM for C >= 2 is "
+        "constant"
+    ),
     method="exact rational enumeration",
 )
 def sec_7_not_additive(perturb: float = 0.0) -> Outcome:
@@ -140,9 +149,11 @@ SCORES = (Fraction(0), Fraction(1), Fraction(-3, 2))
     verdict=CORRECTED,
     kind=SLIP,
     printed="W_k = 0, b_k = [1, 0, ..., 0], W_q = I, b_q = 0, hence a(t_i, t_j) = s(t_j)",
-    corrected="The roles are swapped: W_q = 0, b_q = [1, 0, ..., 0], W_k = I, b_k = 0. (Eq. 35 writes W_v, b_v for "
+    corrected="The roles are swapped: W_q = 0, b_q = [1, 0, ..., 0], W_k = I, b_k = 0. (Eq. 35 "
+    "writes W_v, b_v for "
     "W_q, b_q.)",
-    consequence="As printed a(t_i, t_j) = s(t_i), the same for all keys: the softmax is uniform and the transformer "
+    consequence="As printed a(t_i, t_j) = s(t_i), the same for all keys: the softmax is uniform "
+    "and the transformer "
     "outputs the plain mean of the values for every s.",
 )
 def eq_30_36(perturb: float = 0.0) -> Outcome:
@@ -178,15 +189,20 @@ def eq_30_36(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Eq. 37-43",
-    claim="the attention output carries sum alpha_i v(t_i) in its third coordinate, and the classifier reads it there",
+    claim=(
+        "the attention output carries sum alpha_i v(t_i) in its third coordinate, and the "
+        "classifier reads it there"
+    ),
     assumptions="the attention weights are those of Eq. 4; P = I, ffn = identity",
     method="exact rational enumeration",
     verdict=CORRECTED,
     kind=SLIP,
     printed="W_v = diag([0, 1, 0, ..., 0]), hence v_i = [0, 0, v(t_i), 0, ..., 0]",
-    corrected="W_v has its only entry 1 in row 3, column 2. (Reading coordinate 2 instead would not help: the skip "
+    corrected="W_v has its only entry 1 in row 3, column 2. (Reading coordinate 2 instead would "
+    "not help: the skip "
     "connection adds v(t_r) there. In Eq. 42 e(t_0) is e(t_r).)",
-    consequence="diag([0, 1, 0, ...]) gives [0, v(t_i), 0, ...]; the classifier of Eq. 43 reads a coordinate that is "
+    consequence="diag([0, 1, 0, ...]) gives [0, v(t_i), 0, ...]; the classifier of Eq. 43 reads a "
+    "coordinate that is "
     "always zero, so the printed transformer outputs 0 on every sequence.",
 )
 def eq_37_43(perturb: float = 0.0) -> Outcome:
@@ -278,9 +294,15 @@ def _deviations(d: int, d_h: int, depth: int, length: np.longdouble) -> list[np.
     method="extended precision",
     verdict=CORRECTED,
     kind=CONDITION,
-    printed="a(t_i, t_j) = s(t_j) is passed to the softmax as it is (Eq. 40), with a constant vector of length 1",
+    printed=(
+        "a(t_i, t_j) = s(t_j) is passed to the softmax as it is (Eq. 40), with a constant vector "
+        "of length 1"
+    ),
     corrected="Eq. 10 divides by sqrt(d_h): the constant vector must be [sqrt(d_h), 0, ..., 0].",
-    consequence="Otherwise the transformer computes the SLALOM with importances s/sqrt(d_h), flatter than asked.",
+    consequence=(
+        "Otherwise the transformer computes the SLALOM with importances s/sqrt(d_h), flatter than "
+        "asked."
+    ),
 )
 def eq_36_scale(perturb: float = 0.0) -> Outcome:
     """Whole forward pass with the constant vector of length sqrt(d_h) and of length 1, d_h = 3, 4,
@@ -304,8 +326,12 @@ def eq_36_scale(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Prop. 5.1",
-    claim="for any s, v a transformer with d, d_h >= 3 computes SLALOM; also with several heads and layers",
-    assumptions="weights as corrected under Eq. 30-36, Eq. 37-43 and Eq. 36 with Eq. 10; ffn may be the identity; P "
+    claim=(
+        "for any s, v a transformer with d, d_h >= 3 computes SLALOM; also with several heads and "
+        "layers"
+    ),
+    assumptions="weights as corrected under Eq. 30-36, Eq. 37-43 and Eq. 36 with Eq. 10; ffn may "
+    "be the identity; P "
     "pads or cuts if d != d_h (the printed P = I needs d = d_h)",
     method="extended precision",
 )

@@ -25,13 +25,19 @@ from proofs_check.tolerances import ALGEBRA, EXACT
 
 #: Longest sequence of the checks with random transformers (the paper's context length C).
 CONTEXT = 7
-MODEL = "the transformer of Appendix B.1: no positional embedding, no token prepended, r = 1 (encoder) or r = |t| (decoder)"
+MODEL = (
+    "the transformer of Appendix B.1: no positional embedding, no token prepended, r = 1 (encoder) "
+    "or r = |t| (decoder)"
+)
 
 
 @statement(
     paper="P2",
     ref="Eq. 1",
-    claim="a single layer's log-odds depend on the sequence only through h_r^(0) and the attention output s_r",
+    claim=(
+        "a single layer's log-odds depend on the sequence only through h_r^(0) and the attention "
+        "output s_r"
+    ),
     assumptions=MODEL,
     method="extended precision",
 )
@@ -56,9 +62,12 @@ def eq_1(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Eq. 10",
-    claim="attention rows sum to one; a causal row i is zero beyond i, so the row r = |t| of a decoder covers the "
+    claim="attention rows sum to one; a causal row i is zero beyond i, so the row r = |t| of a "
+    "decoder covers the "
     "sequence",
-    assumptions="Sections 3.3 and 4.1; Eq. 10 writes sqrt(d_k) where the text calls the head dimension d_h",
+    assumptions=(
+        "Sections 3.3 and 4.1; Eq. 10 writes sqrt(d_k) where the text calls the head dimension d_h"
+    ),
     method="extended precision",
 )
 def eq_10(perturb: float = 0.0) -> Outcome:
@@ -94,8 +103,12 @@ def eq_13(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Eq. 19-21",
-    claim="k copies of one token get attention 1/k each, and the attention output is the value vector for every k",
-    assumptions="identical embeddings at all positions. (The text above Eq. 19 says 'product of key and value vector'; "
+    claim=(
+        "k copies of one token get attention 1/k each, and the attention output is the value "
+        "vector for every k"
+    ),
+    assumptions="identical embeddings at all positions. (The text above Eq. 19 says 'product of "
+    "key and value vector'; "
     "key and query are meant, as in the formula.)",
     method="exact rational enumeration",
 )
@@ -146,7 +159,10 @@ def _spread_on_repeats(depth: int, heads: int, perturb: float) -> float:
 @statement(
     paper="P2",
     ref="Prop. 4.1",
-    claim="no single-layer transformer, encoder or decoder, is a GAM b + sum w_i(t_i) with some w_i(tau) != 0, i >= 2",
+    claim=(
+        "no single-layer transformer, encoder or decoder, is a GAM b + sum w_i(t_i) with some "
+        "w_i(tau) != 0, i >= 2"
+    ),
     assumptions=MODEL
     + "; equality is asked on sequences of every length 1 .. C, C >= 2 (see P2 App. C.2 and Sec. 7 for "
     "what happens without these)",
@@ -174,7 +190,9 @@ def eq_25_27(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Cor. 4.2",
-    claim="a transformer that equals an additive model is constant or determined by the first token",
+    claim=(
+        "a transformer that equals an additive model is constant or determined by the first token"
+    ),
     assumptions=MODEL,
     method="extended precision",
 )
@@ -201,7 +219,10 @@ def cor_4_2(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P2",
     ref="Cor. B.2",
-    claim="no single-layer transformer is a linear model: it misses one of the C outputs by |w(tau)| (C-1)/2 or more",
+    claim=(
+        "no single-layer transformer is a linear model: it misses one of the C outputs by |w(tau)| "
+        "(C-1)/2 or more"
+    ),
     assumptions=MODEL + ". The paper asks for C > 2; C = 2 suffices. The size of the miss is ours",
     method="exact rational enumeration",
 )
@@ -227,7 +248,8 @@ def _deep(seed: int) -> tuple[np.ndarray, list[Layer], np.ndarray]:
 @statement(
     paper="P2",
     ref="Lemma in B.4",
-    claim="identical input rows, the same for every length, give identical output rows, the same for every length "
+    claim="identical input rows, the same for every length, give identical output rows, the same "
+    "for every length "
     "(Eq. 3)",
     assumptions=MODEL,
     method="extended precision",
@@ -263,7 +285,8 @@ def cor_4_3(perturb: float = 0.0) -> Outcome:
     claim="trained BERT, DistilBERT and GPT-2 output almost constant values on repeats of one word",
     method="none",
     verdict=NOT_CHECKABLE,
-    reason="an observation on trained networks (with [CLS] and positions, outside the propositions' model), not a "
+    reason="an observation on trained networks (with [CLS] and positions, outside the "
+    "propositions' model), not a "
     "theorem",
 )
 def fig_3(perturb: float = 0.0) -> Outcome:

@@ -65,9 +65,16 @@ def eq_22(perturb: float = 0.0) -> Outcome:
     method="autodiff",
     verdict=CORRECTED,
     kind=MISPRINT,
-    printed="alpha_t/sqrt(d_att) (W_k'q - sum_s alpha_s W_k'q), which is 0, because the alpha_s sum to one.",
-    corrected="alpha_t (1 - alpha_t)/sqrt(d_att) W_k'q: only the term s = t of the sum depends on e_t.",
-    consequence="A typographical slip: the display for v~ below correctly uses alpha_t - alpha_t^2.",
+    printed=(
+        "alpha_t/sqrt(d_att) (W_k'q - sum_s alpha_s W_k'q), which is 0, because the alpha_s sum to "
+        "one."
+    ),
+    corrected=(
+        "alpha_t (1 - alpha_t)/sqrt(d_att) W_k'q: only the term s = t of the sum depends on e_t."
+    ),
+    consequence=(
+        "A typographical slip: the display for v~ below correctly uses alpha_t - alpha_t^2."
+    ),
 )
 def gradient_alpha_t(perturb: float = 0.0) -> Outcome:
     """JAX on the attention of one head."""

@@ -32,7 +32,10 @@ def _masks() -> list[np.ndarray]:
 @statement(
     paper="P1",
     ref="Eqs. 23-25",
-    claim="the perturbed embeddings are e_t or h + W_p(t), so keys and queries mix likewise; padding is not random",
+    claim=(
+        "the perturbed embeddings are e_t or h + W_p(t), so keys and queries mix likewise; padding "
+        "is not random"
+    ),
     method="algebra",
 )
 def eqs_23_25(perturb: float = 0.0) -> Outcome:
@@ -260,7 +263,9 @@ def eq_31_sum(document: long_documents.LongDocument, kind: int, printed: bool) -
         "the coefficient of A_t V_t, xi_t = j, is (3/d) sum_s x (g_t v_t - g_{h,t} v_{h,t})/((1-x) "
         "sum g + x sum g_h)"
     ),
-    assumptions="eps >= 1/2, where the 1/d that Eq. 17 leaves out is within the remainder O(T_max^{-3/2})",
+    assumptions=(
+        "eps >= 1/2, where the 1/d that Eq. 17 leaves out is within the remainder O(T_max^{-3/2})"
+    ),
     method="growth rate",
     verdict=CORRECTED,
     kind=CONDITION,

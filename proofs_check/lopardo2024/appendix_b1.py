@@ -15,12 +15,18 @@ from .theorem_5_1 import HEADS
 @statement(
     paper="P1",
     ref="Appendix B.1, repeated words",
-    claim="with many identical tokens Theorem 5.1 is no longer true, e.g. for two groups of identical tokens",
+    claim=(
+        "with many identical tokens Theorem 5.1 is no longer true, e.g. for two groups of "
+        "identical tokens"
+    ),
     assumptions="T = T_max^eps; d = 2 words with T/2 occurrences each; the corrected theorem",
     method="growth rate",
     verdict=CORRECTED,
     kind=WRONG,
-    changes="Theorem 5.1, once corrected, holds for repeated words as well, which is more than the paper claims.",
+    changes=(
+        "Theorem 5.1, once corrected, holds for repeated words as well, which is more than the "
+        "paper claims."
+    ),
     printed=(
         "'If many tokens are identical, this is no longer true: consider, for instance, the "
         "extreme case of two "
@@ -90,7 +96,10 @@ def repeated_words(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P1",
     ref="Appendix B.1, experiment",
-    claim="the norm-2 error between LIME and Eq. 19 over the IMDB test set is 0.808 on average, with deviation 0.219",
+    claim=(
+        "the norm-2 error between LIME and Eq. 19 over the IMDB test set is 0.808 on average, with "
+        "deviation 0.219"
+    ),
     method="none",
     verdict=NOT_CHECKABLE,
     reason=(

@@ -67,7 +67,10 @@ def _rates(
 @statement(
     paper="P1",
     ref="Appendix B, Riemann sum",
-    claim="Eq. 31 as printed is 3 (g_t v_t - g_{h,t} v_{h,t}) int_0^1 x dx/((1-x)A + xB) + O(T_max^{-3/2})",
+    claim=(
+        "Eq. 31 as printed is 3 (g_t v_t - g_{h,t} v_{h,t}) int_0^1 x dx/((1-x)A + xB) + "
+        "O(T_max^{-3/2})"
+    ),
     assumptions="the step from sum to integral alone; the printed weights 1/d",
     method="growth rate",
 )
@@ -89,7 +92,10 @@ def riemann_sum(perturb: float = 0.0) -> Outcome:
     paper="P1",
     ref="Appendix B, use of Lemma D.2",
     claim="B - A = O(T_max^eps), so the integral is 1/(2A) + O(T_max^{eps-2})",
-    assumptions="padding has g = g_h; the lemma is used for a = B/A - 1 > -1, not only a > 0 as it is stated",
+    assumptions=(
+        "padding has g = g_h; the lemma is used for a = B/A - 1 > -1, not only a > 0 as it is "
+        "stated"
+    ),
     method="growth rate",
 )
 def use_of_d_2(perturb: float = 0.0) -> Outcome:
@@ -109,7 +115,10 @@ def use_of_d_2(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P1",
     ref="Appendix B, other positions",
-    claim="whenever xi_t != j the coefficient of A_t V_t is zero with the same precision, and so is their sum",
+    claim=(
+        "whenever xi_t != j the coefficient of A_t V_t is zero with the same precision, and so is "
+        "their sum"
+    ),
     assumptions="d = T = T_max^eps, c <= g <= C, |v| <= C",
     method="exact value at one large size",
     verdict=CORRECTED,
@@ -173,7 +182,10 @@ def closed_integrals(r: float) -> tuple[float, float, float]:
 @statement(
     paper="P1",
     ref="Appendix B, integral form",
-    claim="the coefficient is 3 (g_t v_t - g_{h,t} v_{h,t}) int_0^1 x dx/((1-x)A + xB) up to O(T_max^{-3/2})",
+    claim=(
+        "the coefficient is 3 (g_t v_t - g_{h,t} v_{h,t}) int_0^1 x dx/((1-x)A + xB) up to "
+        "O(T_max^{-3/2})"
+    ),
     assumptions="any ratio T/T_max, here 1/2; c <= g <= C",
     method="growth rate",
     verdict=CORRECTED,

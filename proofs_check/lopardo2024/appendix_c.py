@@ -85,7 +85,9 @@ def _given_size(
 @statement(
     paper="P1",
     ref="Eq. 32",
-    claim="given |S| = s and l kept, E[X/Y] = E[X]/E[Y] + O(T_max^{-3/2}), X = G_t V_t, Y = sum_u G_u",
+    claim=(
+        "given |S| = s and l kept, E[X/Y] = E[X]/E[Y] + O(T_max^{-3/2}), X = G_t V_t, Y = sum_u G_u"
+    ),
     assumptions="d = T = T_max^eps, c <= g <= C, |v| <= C",
     method="growth rate",
 )
@@ -127,7 +129,9 @@ def mixture(u: int, whole: Fraction, replaced: Fraction) -> bf.Value:
 @statement(
     paper="P1",
     ref="Eq. 33",
-    claim="E_s[g_t v_t 1{xi_t kept} + g_{h,t} v_{h,t} 1{xi_t removed} | l kept] = g_t v_t if xi_t = l",
+    claim=(
+        "E_s[g_t v_t 1{xi_t kept} + g_{h,t} v_{h,t} 1{xi_t removed} | l kept] = g_t v_t if xi_t = l"
+    ),
     method="exact rational enumeration",
 )
 def eq_33(perturb: float = 0.0) -> Outcome:

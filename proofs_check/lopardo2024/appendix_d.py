@@ -167,7 +167,10 @@ def lemma_d_3_expectation(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P1",
     ref="Lemma D.3 (variance)",
-    claim="Var_s(H_S | l kept) = n s (n-s-1)/((n-1)(n-2)) [Var^(a-b) - (a_l - b_l - mean(a-b))^2/(n-1)]",
+    claim=(
+        "Var_s(H_S | l kept) = n s (n-s-1)/((n-1)(n-2)) [Var^(a-b) - (a_l - b_l - "
+        "mean(a-b))^2/(n-1)]"
+    ),
     assumptions="n >= 3; Var^ is called the empirical variance and not defined",
     method="exact rational enumeration",
     verdict=CORRECTED,
@@ -219,7 +222,9 @@ def lemma_d_3_variance(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P1",
     ref="Lemma D.4 (Eq. 37)",
-    claim="the five probabilities P_s(a kept), P_s(a, b kept), P_s(a kept, b removed), ... of Eq. 37",
+    claim=(
+        "the five probabilities P_s(a kept), P_s(a, b kept), P_s(a kept, b removed), ... of Eq. 37"
+    ),
     assumptions="a, b, c distinct elements of {1, ..., n}",
     method="exact rational enumeration",
 )
@@ -250,7 +255,10 @@ def lemma_d_4(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P1",
     ref="Lemma D.5 (Eq. 38)",
-    claim="P_s(a kept | l kept) = (n-1-s)/(n-1), P_s(a removed | l kept) = s/(n-1), and for two words kept",
+    claim=(
+        "P_s(a kept | l kept) = (n-1-s)/(n-1), P_s(a removed | l kept) = s/(n-1), and for two "
+        "words kept"
+    ),
     assumptions="a, b, l distinct elements of {1, ..., n}; s < n",
     method="exact rational enumeration",
 )
@@ -277,10 +285,16 @@ def lemma_d_5(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P1",
     ref="Appendix E",
-    claim="on a six-layer model LIME and first-layer attention correlate at -0.424, in absolute values at 0.672",
+    claim=(
+        "on a six-layer model LIME and first-layer attention correlate at -0.424, in absolute "
+        "values at 0.672"
+    ),
     method="none",
     verdict=NOT_CHECKABLE,
-    reason="A measurement on one document and one trained six-layer model, for which the paper states no formula.",
+    reason=(
+        "A measurement on one document and one trained six-layer model, for which the paper states "
+        "no formula."
+    ),
 )
 def appendix_e(perturb: float = 0.0) -> Outcome:
     """Nothing to run."""

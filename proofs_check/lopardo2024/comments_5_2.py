@@ -29,7 +29,10 @@ def _document(words: int = 16, **scores: list[float]) -> long_documents.LongDocu
 @statement(
     paper="P1",
     ref="Section 5.2, comment (i)",
-    claim="the leading terms of LIME (Eq. 19) and of gradient times input (Eq. 14) both contain alpha_t W_l v_t",
+    claim=(
+        "the leading terms of LIME (Eq. 19) and of gradient times input (Eq. 14) both contain "
+        "alpha_t W_l v_t"
+    ),
     assumptions="K = 1, zero biases",
     method="algebra",
 )
@@ -101,7 +104,10 @@ def comment_ii(perturb: float = 0.0) -> Outcome:
         "token of value 0 "
         "that draws attention dilutes the others. The influence disappears if W_l v_t = F."
     ),
-    consequence="LIME does not ignore tokens that the last layer silences; it reports that they move f towards 0.",
+    consequence=(
+        "LIME does not ignore tokens that the last layer silences; it reports that they move f "
+        "towards 0."
+    ),
 )
 def comment_iii(perturb: float = 0.0) -> Outcome:
     """Exact coefficient of a word of value 0, and the same exactly for two words."""

@@ -118,12 +118,18 @@ def theorem_4_1(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P1",
     ref="Section 4.2, comment (i)",
-    claim="the gradient is linear in alpha to first order, so alpha-avg correlates with G-avg and G-l1, not with G-l2",
+    claim=(
+        "the gradient is linear in alpha to first order, so alpha-avg correlates with G-avg and "
+        "G-l1, not with G-l2"
+    ),
     assumptions="K = 1 and typical values v_t = v~, where the comment is sharpest",
     method="autodiff",
     verdict=CORRECTED,
     kind=WRONG,
-    printed="alpha-avg is correlated with G-avg and G-l1, while the same does not hold for alpha-max and G-l2.",
+    printed=(
+        "alpha-avg is correlated with G-avg and G-l1, while the same does not hold for alpha-max "
+        "and G-l2."
+    ),
     corrected=(
         "With K = 1 and typical values, alpha-avg = alpha-max is proportional to both G-l1 and "
         "G-l2, with factors "
@@ -184,7 +190,10 @@ def _equal_values(seed: int) -> m.Weights:
 @statement(
     paper="P1",
     ref="Section 4.2, comment (ii)",
-    claim="for K = 1 and v_t = sum_s alpha_s v_s only alpha_t W_v'W_l' remains of Eq. 14, of either sign",
+    claim=(
+        "for K = 1 and v_t = sum_s alpha_s v_s only alpha_t W_v'W_l' remains of Eq. 14, of either "
+        "sign"
+    ),
     assumptions="K = 1, typical value",
     method="autodiff",
 )
@@ -211,7 +220,10 @@ def comment_4_2_ii(perturb: float = 0.0) -> Outcome:
         "first part does not require v_t to deviate (comment (ii) of section 4.2 of the paper "
         "agrees)."
     ),
-    consequence="A reader of the slides would expect a zero gradient for typical tokens; it is alpha_t W_v'W_l'.",
+    consequence=(
+        "A reader of the slides would expect a zero gradient for typical tokens; it is alpha_t "
+        "W_v'W_l'."
+    ),
 )
 def slides_gradient(perturb: float = 0.0) -> Outcome:
     """Values without any deviation and a gradient that is not zero."""

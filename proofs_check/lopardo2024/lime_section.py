@@ -38,8 +38,14 @@ def largest(differences: list[Fraction]) -> float:
 @statement(
     paper="P1",
     ref="Eq. 15",
-    claim="the weight is positive and falls with the number s of removed words: d(1, Z) = 1 - sqrt((d-s)/d)",
-    assumptions="Z != 0; at s = d, drawn with probability 1/d, the cosine distance is 0/0 and LIME takes it as 1",
+    claim=(
+        "the weight is positive and falls with the number s of removed words: d(1, Z) = 1 - "
+        "sqrt((d-s)/d)"
+    ),
+    assumptions=(
+        "Z != 0; at s = d, drawn with probability 1/d, the cosine distance is 0/0 and LIME takes "
+        "it as 1"
+    ),
     method="algebra",
 )
 def eq_15(perturb: float = 0.0) -> Outcome:
@@ -84,7 +90,9 @@ def kernel(s: int) -> Fraction:
 @statement(
     paper="P1",
     ref="Eq. 16",
-    claim="LIME outputs the minimizer of sum pi (y - beta.z)^2 + lambda |beta|^2 over beta in R^{d+1}",
+    claim=(
+        "LIME outputs the minimizer of sum pi (y - beta.z)^2 + lambda |beta|^2 over beta in R^{d+1}"
+    ),
     assumptions="z has a leading 1 for the intercept, beta_0",
     method="exact rational enumeration",
     verdict=CORRECTED,
@@ -266,7 +274,9 @@ def eq_17(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P1",
     ref="Eq. 18",
-    claim="alpha_{h,t} = g_{h,t}/sum_u g_{h,u} is the attention at t when every position holds [UNK]",
+    claim=(
+        "alpha_{h,t} = g_{h,t}/sum_u g_{h,u} is the attention at t when every position holds [UNK]"
+    ),
     assumptions="q stays that of [CLS]",
     method="algebra",
 )

@@ -18,7 +18,10 @@ from . import small_model as m
     verdict=CORRECTED,
     kind=MISPRINT,
     printed="f_i := W_l^(i) v~^(i) lies in R^{d_out}.",
-    corrected="f_i lies in R: W_l^(i) is 1 x d_out, so W_l^(i) v~^(i) is a number (as the rest of the paper uses it).",
+    corrected=(
+        "f_i lies in R: W_l^(i) is 1 x d_out, so W_l^(i) v~^(i) is a number (as the rest of the "
+        "paper uses it)."
+    ),
     consequence="Only the dimension is off; nothing later depends on it.",
 )
 def eq_1(perturb: float = 0.0) -> Outcome:
@@ -31,7 +34,9 @@ def eq_1(perturb: float = 0.0) -> Outcome:
         error=error + abs(components - 1),
         tolerance=ALGEBRA,
         printed_error=abs(components - m.d_out),
-        counterexample="d_out = 2, W_l = (1, 1), v~ = (3, 4): W_l v~ = 7, one number, not a vector of R^2.",
+        counterexample=(
+            "d_out = 2, W_l = (1, 1), v~ = (3, 4): W_l v~ = 7, one number, not a vector of R^2."
+        ),
     )
 
 
@@ -54,7 +59,9 @@ def definitions(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P1",
     ref="Eq. 4",
-    claim="padding embeds as h + W_p(t) and is not masked: every padded position receives attention",
+    claim=(
+        "padding embeds as h + W_p(t) and is not masked: every padded position receives attention"
+    ),
     assumptions="T < T_max",
     method="algebra",
 )
@@ -78,7 +85,10 @@ def eq_4(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P1",
     ref="Eq. 8",
-    claim="alpha is a distribution over T_max positions; the factor 1/sqrt(d_att) is absorbed by W_q or W_k",
+    claim=(
+        "alpha is a distribution over T_max positions; the factor 1/sqrt(d_att) is absorbed by W_q "
+        "or W_k"
+    ),
     method="algebra",
 )
 def eq_8(perturb: float = 0.0) -> Outcome:
@@ -98,7 +108,10 @@ def eq_8(perturb: float = 0.0) -> Outcome:
 @statement(
     paper="P1",
     ref="Eq. 9",
-    claim="only the query of [CLS] matters: v~ is the first row of the attention matrix A^(i) times the values",
+    claim=(
+        "only the query of [CLS] matters: v~ is the first row of the attention matrix A^(i) times "
+        "the values"
+    ),
     assumptions="A_{s,t} = alpha_t(q_s), section 3",
     method="algebra",
 )
@@ -116,14 +129,20 @@ def eq_9(perturb: float = 0.0) -> Outcome:
     return Outcome(
         error,
         ALGEBRA,
-        detail="The paper calls A a T x T matrix; its rows are distributions only over all T_max positions.",
+        detail=(
+            "The paper calls A a T x T matrix; its rows are distributions only over all T_max "
+            "positions."
+        ),
     )
 
 
 @statement(
     paper="P1",
     ref="Eq. 10",
-    claim="alpha-avg is non-negative and sums over the document to 1 minus the attention on [CLS] and padding",
+    claim=(
+        "alpha-avg is non-negative and sums over the document to 1 minus the attention on [CLS] "
+        "and padding"
+    ),
     method="algebra",
 )
 def eq_10(perturb: float = 0.0) -> Outcome:

@@ -35,7 +35,10 @@ ASSUMPTIONS = "d = T = T_max^eps, distinct words, c <= g <= C, |v| <= C"
 @statement(
     paper="P1",
     ref="Theorem 5.1",
-    claim="Eq. 19: beta_j = (3/2K) sum_i sum_t W_l (alpha_t v_t - alpha_{h,t} v_{h,t}) 1{xi_t = j} to leading order",
+    claim=(
+        "Eq. 19: beta_j = (3/2K) sum_i sum_t W_l (alpha_t v_t - alpha_{h,t} v_{h,t}) 1{xi_t = j} "
+        "to leading order"
+    ),
     assumptions=ASSUMPTIONS,
     method="exact value at one large size",
     verdict=CORRECTED,
@@ -92,14 +95,19 @@ def theorem_5_1(perturb: float = 0.0) -> Outcome:
             "1/4) = 3/16. "
             "Corrected: [3 (1-1) - 1 (1-1)]/8 = 0."
         ),
-        detail=f"T_max = {documents[0].T_max}: exact {exact}, corrected {corrected}, printed {printed}",
+        detail=(
+            f"T_max = {documents[0].T_max}: exact {exact}, corrected {corrected}, printed {printed}"
+        ),
     )
 
 
 @statement(
     paper="P1",
     ref="Theorem 5.1 (missing term)",
-    claim="the leading term of Eq. 19 is that of LIME, hence does not change when a constant is added to f",
+    claim=(
+        "the leading term of Eq. 19 is that of LIME, hence does not change when a constant is "
+        "added to f"
+    ),
     assumptions="none: exact for every document",
     method="exact rational enumeration",
     verdict=CORRECTED,
@@ -109,7 +117,10 @@ def theorem_5_1(perturb: float = 0.0) -> Outcome:
         "by c (alpha_t - "
         "alpha_{h,t})."
     ),
-    corrected="[g_t (v_t - F) - g_{h,t} (v_{h,t} - F)]/A, which it does not change, like the coefficients themselves.",
+    corrected=(
+        "[g_t (v_t - F) - g_{h,t} (v_{h,t} - F)]/A, which it does not change, like the "
+        "coefficients themselves."
+    ),
     consequence=(
         "Eq. 19 explains f + c differently from f; with a bias in the last layer the weights could "
         "be anything. It "
@@ -171,7 +182,9 @@ def missing_term(perturb: float = 0.0) -> Outcome:
         "sum g + x sum "
         "g_h) dx = 1/sum g to leading order, where 3 int_0^1 x/(...) dx = 3/(2 sum g) is printed."
     ),
-    consequence="Eq. 19 overstates all weights by half, which rankings do not see but magnitudes do.",
+    consequence=(
+        "Eq. 19 overstates all weights by half, which rankings do not see but magnitudes do."
+    ),
 )
 def constant(perturb: float = 0.0) -> Outcome:
     """Ratio of exact coefficient and alpha v - alpha_h v_h on a document with f(xi) = 0."""

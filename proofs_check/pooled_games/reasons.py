@@ -40,7 +40,10 @@ def _lowest(head: Head, theta: Fraction) -> Fraction:
 @statement(
     paper=OURS,
     ref="Linear form of one head",
-    claim="f(S) - theta is [c (u - theta) + sum_present a (v - theta) + sum_absent b (w - theta)] / D(S), D(S) > 0",
+    claim=(
+        "f(S) - theta is [c (u - theta) + sum_present a (v - theta) + sum_absent b (w - theta)] / "
+        "D(S), D(S) > 0"
+    ),
     method="exact rational enumeration",
 )
 def linear(perturb: float = 0.0) -> Outcome:
@@ -55,7 +58,10 @@ def linear(perturb: float = 0.0) -> Outcome:
 @statement(
     paper=OURS,
     ref="Least value of one head",
-    claim="c (u - theta) + sum_j min(x_j, y_j) is zero at theta = min f, positive below and negative above",
+    claim=(
+        "c (u - theta) + sum_j min(x_j, y_j) is zero at theta = min f, positive below and negative "
+        "above"
+    ),
     method="exact rational enumeration",
 )
 def least_value(perturb: float = 0.0) -> Outcome:
@@ -72,8 +78,13 @@ def least_value(perturb: float = 0.0) -> Outcome:
 @statement(
     paper=OURS,
     ref="Smallest sufficient set",
-    claim="the best k players to keep have the largest positive effects: the worst case rises by their sum",
-    assumptions="one head; the worst case is the least linear form over all coalitions that contain the set",
+    claim=(
+        "the best k players to keep have the largest positive effects: the worst case rises by "
+        "their sum"
+    ),
+    assumptions=(
+        "one head; the worst case is the least linear form over all coalitions that contain the set"
+    ),
     method="exact rational enumeration",
 )
 def sufficient(perturb: float = 0.0) -> Outcome:
@@ -95,7 +106,10 @@ def sufficient(perturb: float = 0.0) -> Outcome:
 @statement(
     paper=OURS,
     ref="Smallest set that flips",
-    claim="the best k players to remove are those with the largest effects: the linear form falls by their sum",
+    claim=(
+        "the best k players to remove are those with the largest effects: the linear form falls by "
+        "their sum"
+    ),
     assumptions="one head",
     method="exact rational enumeration",
 )
@@ -117,7 +131,10 @@ def contrastive(perturb: float = 0.0) -> Outcome:
 @statement(
     paper=OURS,
     ref="Reasons of several heads",
-    claim="R fails to suffice if f(M + R) <= theta for one M; its maximum over R is at most the sum of the heads'",
+    claim=(
+        "R fails to suffice if f(M + R) <= theta for one M; its maximum over R is at most the sum "
+        "of the heads'"
+    ),
     assumptions="|R| <= k; each head's maximum over R taken on its own",
     method="exact rational enumeration",
 )
@@ -160,7 +177,10 @@ def ratio_bounds(perturb: float = 0.0) -> Outcome:
 @statement(
     paper=OURS,
     ref="Greatest mass below a value (dual)",
-    claim="min over mu >= 0 of max_S [D - mu (N - tau D)] is at least the greatest D(S) with f(S) <= tau",
+    claim=(
+        "min over mu >= 0 of max_S [D - mu (N - tau D)] is at least the greatest D(S) with f(S) <= "
+        "tau"
+    ),
     method="exact rational enumeration",
 )
 def dual(perturb: float = 0.0) -> Outcome:
@@ -181,7 +201,10 @@ def dual(perturb: float = 0.0) -> Outcome:
 @statement(
     paper=OURS,
     ref="Densities on an ellipse",
-    claim="on the Bernstein ellipse e^theta around [0, 1], |p| and |1 - p| are at most (1 + cosh theta)/2 <= e^theta",
+    claim=(
+        "on the Bernstein ellipse e^theta around [0, 1], |p| and |1 - p| are at most (1 + cosh "
+        "theta)/2 <= e^theta"
+    ),
     method="algebra",
 )
 def ellipse(perturb: float = 0.0) -> Outcome:

@@ -31,7 +31,10 @@ PAIRS = list(itertools.combinations(range(N), 2))
 @statement(
     paper=OURS,
     ref="Shapley values",
-    claim="the mean over all orders is int_0^1 E_p[f(S + j) - f(S)] dp, S drawn by coins with probability p",
+    claim=(
+        "the mean over all orders is int_0^1 E_p[f(S + j) - f(S)] dp, S drawn by coins with "
+        "probability p"
+    ),
     method="exact rational enumeration",
 )
 def shapley(perturb: float = 0.0) -> Outcome:
@@ -48,8 +51,13 @@ def shapley(perturb: float = 0.0) -> Outcome:
 @statement(
     paper=OURS,
     ref="Beta Shapley values",
-    claim="in Kwon and Zou's Beta(alpha, beta) others are present with p of density ~ p^(beta-1) (1-p)^(alpha-1)",
-    assumptions="whole alpha, beta; their weight of s others is B(s + beta, n-1-s + alpha) / B(alpha, beta)",
+    claim=(
+        "in Kwon and Zou's Beta(alpha, beta) others are present with p of density ~ p^(beta-1) "
+        "(1-p)^(alpha-1)"
+    ),
+    assumptions=(
+        "whole alpha, beta; their weight of s others is B(s + beta, n-1-s + alpha) / B(alpha, beta)"
+    ),
     method="exact rational enumeration",
 )
 def beta_shapley(perturb: float = 0.0) -> Outcome:
@@ -76,7 +84,10 @@ def beta_shapley(perturb: float = 0.0) -> Outcome:
 @statement(
     paper=OURS,
     ref="Semivalues by size",
-    claim="E[f(S+j)] = M_j(n-s-1) n/(s+1) and E[f(S)] = (M(n-s) - M_j(n-s)) n/(n-s) over coalitions S of s others",
+    claim=(
+        "E[f(S+j)] = M_j(n-s-1) n/(s+1) and E[f(S)] = (M(n-s) - M_j(n-s)) n/(n-s) over coalitions "
+        "S of s others"
+    ),
     assumptions="M(a) = E[f | a absent], M_j(a) = E[f 1{j present} | a absent]",
     method="exact rational enumeration",
 )
@@ -124,8 +135,13 @@ def _owen(f, j: int) -> Fraction:  # type: ignore[no-untyped-def]
 @statement(
     paper=OURS,
     ref="Owen values",
-    claim="the mean over orders that keep groups together is int int E_{p,q}[f(S + j) - f(S)] dp dq",
-    assumptions="other groups present as wholes with probability p, other members of j's group with probability q",
+    claim=(
+        "the mean over orders that keep groups together is int int E_{p,q}[f(S + j) - f(S)] dp dq"
+    ),
+    assumptions=(
+        "other groups present as wholes with probability p, other members of j's group with "
+        "probability q"
+    ),
     method="exact rational enumeration",
 )
 def owen(perturb: float = 0.0) -> Outcome:
@@ -161,8 +177,13 @@ def owen_groups(perturb: float = 0.0) -> Outcome:
 @statement(
     paper=OURS,
     ref="Owen values (factorization)",
-    claim="for a product over players the mean over p and q is (int prod_T Y_T dp) (int prod_k Y_k dq)",
-    assumptions="Y_T(p) = p a_T + (1-p) b_T for wholes, Y_k(q) = q x_k + (1-q) y_k for members of one group",
+    claim=(
+        "for a product over players the mean over p and q is (int prod_T Y_T dp) (int prod_k Y_k "
+        "dq)"
+    ),
+    assumptions=(
+        "Y_T(p) = p a_T + (1-p) b_T for wholes, Y_k(q) = q x_k + (1-q) y_k for members of one group"
+    ),
     method="exact rational enumeration",
 )
 def owen_factors(perturb: float = 0.0) -> Outcome:
@@ -199,7 +220,9 @@ def owen_factors(perturb: float = 0.0) -> Outcome:
 @statement(
     paper=OURS,
     ref="Shapley-Taylor interactions",
-    claim="of order two: (2/n) sum_T binom(n-1, t)^(-1) (second difference) is int 2 (1-p) I_ij(p) dp",
+    claim=(
+        "of order two: (2/n) sum_T binom(n-1, t)^(-1) (second difference) is int 2 (1-p) I_ij(p) dp"
+    ),
     method="exact rational enumeration",
 )
 def shapley_taylor(perturb: float = 0.0) -> Outcome:
@@ -230,7 +253,10 @@ def shapley_taylor(perturb: float = 0.0) -> Outcome:
     paper=OURS,
     ref="Faithful Shapley interactions",
     claim="of order two: pairs int 6 p (1-p) I_ij dp, singles int (4 - 6 p) Delta_i dp",
-    assumptions="Tsai et al. (2023): m(T) enters a pair with 6/(t (t+1)), a single with -2 (t-2)/(t (t+1)) for t > 2",
+    assumptions=(
+        "Tsai et al. (2023): m(T) enters a pair with 6/(t (t+1)), a single with -2 (t-2)/(t (t+1)) "
+        "for t > 2"
+    ),
     method="exact rational enumeration",
 )
 def faithful_shapley(perturb: float = 0.0) -> Outcome:
@@ -262,7 +288,10 @@ def faithful_shapley(perturb: float = 0.0) -> Outcome:
 @statement(
     paper=OURS,
     ref="Faithful Banzhaf interactions",
-    claim="the best fit of order two over all coalitions has pairs I_ij(1/2) and singles Delta_i - (1/2) sum_j I_ij",
+    claim=(
+        "the best fit of order two over all coalitions has pairs I_ij(1/2) and singles Delta_i - "
+        "(1/2) sum_j I_ij"
+    ),
     assumptions="both at p = 1/2; best in the mean square",
     method="exact rational enumeration",
 )

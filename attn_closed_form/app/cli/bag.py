@@ -133,8 +133,7 @@ def propose(args: argparse.Namespace) -> int:
     if not several:
         raise ValueError(
             f"{args.model}: no assignment of roles uses every layer as embedding, attention or "
-            "classifier; write "
-            'the JSON yourself, with the prefixes of unused names under "leave"'
+            'classifier; write the JSON yourself, with the prefixes of unused names under "leave"'
         )
     if args.logits:
         bag = load_bag(args.bag)
@@ -142,16 +141,17 @@ def propose(args: argparse.Namespace) -> int:
         trials = []
         for roles in several:
             model = BagClassifier.from_state_dict(state.arrays, roles=roles)
-            for options in (
-                ({}, *variants(model)) if bag.features.shape[1] == model.network.D else ()
-            ):
-                logits = model.reload(**options).predict_logits([bag])[0]  # type: ignore[misc]  # it came from a file
-                if logits.shape == yours.shape:
-                    if options:
-                        full = {**roles, "options": options}
-                    else:
-                        full = roles
-                    trials.append((float(np.abs(logits - yours).max()), full))
+            if bag.features.shape[1] != model.network.D:
+                continue
+            assert model.reload is not None  # it came from a file
+            for options in ({}, *variants(model)):
+                logits = model.reload(**options).predict_logits([bag])[0]
+                if logits.shape != yours.shape:
+                    continue
+                full = dict(roles)
+                if options:
+                    full["options"] = options
+                trials.append((float(np.abs(logits - yours).max()), full))
         if not trials:
             raise ValueError(
                 f"{args.bag}: expected features and logits whose sizes match the layers"
@@ -237,11 +237,11 @@ def _print(args: argparse.Namespace, explanations: Explanations) -> None:
     for side, players in (("for", best), ("against", worst)):
         print(f"\n{leading.info.label}, strongest {side} {output}:")
         titles, rows = player_table(explanations, players)
-        print(
-            aligned([titles, *([elide(visible(name), 24), *cells] for name, cells in rows)])
-            if rows
-            else "none"
-        )
+        lines = [[elide(visible(name), 24), *cells] for name, cells in rows]
+        if lines:
+            print(aligned([titles, *lines]))
+        else:
+            print("none")
     if facts["attention_against"] is not None:
         print(
             f"\n{percent(facts['attention_against'])} of the attention is on instances that oppose "
@@ -282,7 +282,9 @@ def explain_folder(args: argparse.Namespace) -> int:
             f"{model.input_name}"
         )
     status = explain_all(args, task, args.bag, args.out, unit="bags")
-    for bag in write_bag_table(args.out) if os.path.isdir(args.out) else ():
+    # A run that was interrupted before its first part has no folder.
+    bags = write_bag_table(args.out) if os.path.isdir(args.out) else []
+    for bag in bags:
         if bag["error"]:
             print(f"{visible(bag['bag'])}: {visible(bag['error'])}", file=sys.stderr)
     print(f"wrote {Path(args.out) / BAG_TABLE}", file=sys.stderr)
@@ -299,8 +301,13 @@ BAG_OPTIONS = {
         "--layout NAME": (None, "auto", "layout of the state dict"),
         "--classes A,B": "names of the classes, in the order of the last layer",
         f"--head {'|'.join(HEADS)}": (None, "classes", "meaning of the outputs"),
-        "--rename FILE": "JSON file with the layers embed, V, U, w and classifier, as written by `roles`",
-        "--check FILE": "table with a column `bag` of files (two sizes or more) and columns of logits of your network",
+        "--rename FILE": (
+            "JSON file with the layers embed, V, U, w and classifier, as written by `roles`"
+        ),
+        "--check FILE": (
+            "table with a column `bag` of files (two sizes or more) and columns of logits of your "
+            "network"
+        ),
         "--set NAME=VALUE...": (
             _option,
             [],
@@ -311,7 +318,9 @@ BAG_OPTIONS = {
         "--output NAME": "class, index, or margin:A,B (default: the predicted class)",
         "--each-output": "one map per class",
         "--method NAME[,NAME]": (method_names, ["shapley"], "methods to use (default: shapley)"),
-        "--players instances|regions": "players that get a score (default: instances, or regions with --region)",
+        "--players instances|regions": (
+            "players that get a score (default: instances, or regions with --region)"
+        ),
         "--region SIDE": (float, None, "side of a region, in the unit of the coordinates"),
         **TOL,
         **SCALE,
@@ -348,7 +357,9 @@ roles_command = Command(
     {
         "model MODEL": BAG_OPTIONS["model MODEL"],
         "[bag] BAG": "a bag to compare with --logits",
-        "--logits X,Y": "the logits of your network for BAG; the proposal that fits best is printed first",
+        "--logits X,Y": (
+            "the logits of your network for BAG; the proposal that fits best is printed first"
+        ),
         "--top N": (at_least(1), 3, "proposals to print"),
         "--out FILE": "write the first proposal as JSON",
     },

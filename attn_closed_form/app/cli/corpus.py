@@ -62,12 +62,19 @@ RUN_OPTIONS = {
     "folder OUT": "folder of the results",
     "--method NAME[,NAME]": (method_names, ["shapley"], "methods (default: shapley)"),
     "--column NAME": "column of inputs (default: text; path for bags)",
-    "--columns NAME[,NAME]": "columns to copy to the results (default: all but the inputs; '' for none)",
+    "--columns NAME[,NAME]": (
+        "columns to copy to the results (default: all but the inputs; '' for none)"
+    ),
     **MODEL,
     **settings_options(),
     "--max-chars N": (at_least(1), 1_000_000, "maximum length of a text; a longer one is an error"),
-    "--format parquet|csv|xlsx|jsonl": "also write all results to one file next to OUT, such as OUT.csv",
-    "--form long|wide": "one row per word or per input in that file (default: long for csv and xlsx, otherwise wide)",
+    "--format parquet|csv|xlsx|jsonl": (
+        "also write all results to one file next to OUT, such as OUT.csv"
+    ),
+    "--form long|wide": (
+        "one row per word or per input in that file (default: long for csv and xlsx, otherwise "
+        "wide)"
+    ),
     "--separator CHARACTER": (None, ",", "separator of a CSV file"),
     **RUN,
 }
@@ -142,7 +149,10 @@ def explain_all(
     from ..run.reporter import Meter, reported
     from ..run.runner import run as run_parts
 
-    if same_file(folder, source if os.path.isdir(source) else os.path.dirname(source) or "."):
+    inputs = source
+    if not os.path.isdir(source):
+        inputs = os.path.dirname(source) or "."
+    if same_file(folder, inputs):
         raise argparse.ArgumentTypeError(
             f"{folder}: expected a folder for the results other than that of the inputs"
         )

@@ -10,7 +10,6 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
 
 from ..explanations.explain import explain
 from ..explanations.explanation import Explanations
@@ -77,7 +76,10 @@ VIEWS = {
     ),
     "--json": "print JSON, and nothing else, to standard output",
     "--compare": "also print the results of all other methods, by family",
-    "--reasons": "also print the minimum and maximum prediction over all subsets of words, and sentence scores",
+    "--reasons": (
+        "also print the minimum and maximum prediction over all subsets of words, and sentence "
+        "scores"
+    ),
     "--csv FILE": (csv_file, None, "write a table with one row per word (.csv, .tsv)"),
     "--html FILE": "write a self-contained report",
     "--plot FILE": "write a figure (.png, .svg, .pdf; needs matplotlib)",
@@ -144,16 +146,13 @@ def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> i
         explanations.report(args.html)
         _wrote(args.html)
     if args.json:
-        answers = (
-            (("reasons", explanations.reasons), ("sentences", explanations.sentences))
-            if args.reasons
-            else ()
-        )
-        exact = explanations.evidence.exact
-        more: dict[str, Any] = {name: answer().to_dict() for name, answer in answers if exact}
-        if args.reasons and not exact:
-            more = {"checked_reasons": explanations.checked_reasons()}
-        print(json.dumps({**explanations.to_dict(), **more}, allow_nan=False))
+        content = explanations.to_dict()
+        if args.reasons and explanations.evidence.exact:
+            content["reasons"] = explanations.reasons().to_dict()
+            content["sentences"] = explanations.sentences().to_dict()
+        elif args.reasons:
+            content["checked_reasons"] = explanations.checked_reasons()
+        print(json.dumps(content, allow_nan=False))
     elif args.html != "-":
         _print_table(explanations, args)
     return 0
@@ -171,7 +170,9 @@ def _print_table(explanations: Explanations, args: argparse.Namespace) -> None:
         print("\n" + table(explanations, columns, color))
     elif not notice(explanations):
         errors = [e.error for e in explanations.values() if e.error is not None]
-        accuracy = f"Exact to {max(errors):.0e}. " if errors else ""
+        accuracy = ""
+        if errors:
+            accuracy = f"Exact to {max(errors):.0e}. "
         print(f"\n{accuracy}--compare shows {len(explanations) - 1} other methods.")
     evidence = explanations.evidence
     if args.reasons and evidence.exact and evidence.is_pooled:

@@ -139,7 +139,9 @@ def csv_file(value: str) -> str:
 
 # The options for the scale and for the accuracy.
 SCALE = {
-    f"--scale {'|'.join(SCALES)}": "the scale to explain (default: the probability if its values are exact)"
+    f"--scale {'|'.join(SCALES)}": (
+        "the scale to explain (default: the probability if its values are exact)"
+    )
 }
 # The option of the accuracy, which several commands share.
 TOL = {"--tol X": (float, Settings.tol, "relative accuracy to guarantee")}
@@ -154,7 +156,8 @@ def settings_options(
     return {
         "--players NAME": f"players that get a score: {players}",
         "--absent NAME": f"treatment of absent words: {absent}",
-        "--output NAME": f"class to explain, margin:A,B of two, odds:A against the rest{outputs} (default: the "
+        "--output NAME": f"class to explain, margin:A,B of two, odds:A against the rest{outputs} "
+        "(default: the "
         "predicted class)",
         **TOL,
         **SCALE,
@@ -177,7 +180,9 @@ def read_settings(args: argparse.Namespace) -> Settings:
 
 #: Options for the text itself, or its file.
 TEXT = {
-    "[source] TEXT": "a text, or the name of a file to read; - (or a pipe without TEXT) reads standard input",
+    "[source] TEXT": (
+        "a text, or the name of a file to read; - (or a pipe without TEXT) reads standard input"
+    ),
     "--file FILE": "read the text from this file",
     "--text TEXT": "explain this text, even if a file has this name",
 }
@@ -240,7 +245,10 @@ def files_in(sources: Iterable[str | None]) -> list[str]:
     """Return the files among the sources, and those in folders among them."""
     files: list[str] = []
     for source in filter(None, sources):
-        files += [entry.path for entry in os.scandir(source)] if os.path.isdir(source) else [source]
+        if os.path.isdir(source):
+            files += [entry.path for entry in os.scandir(source)]
+        else:
+            files.append(source)
     return files
 
 

@@ -87,7 +87,8 @@ def run(args: argparse.Namespace) -> int:
 
 # Options for the data and the run; those of the model come from the trainer.
 TRAIN_OPTIONS = {
-    "data DATA": "CSV, TSV, Parquet, Excel, JSON Lines or fastText lines, gzipped or not; a folder with a train file (and a "
+    "data DATA": "CSV, TSV, Parquet, Excel, JSON Lines or fastText lines, gzipped or not; a folder "
+    "with a train file (and a "
     "valid and a test file) of these; or aclImdb_v1.tar.gz",
     "--text-column NAME": (None, "text", "column of the texts"),
     "--label-column NAME": (None, "label", "column of the labels"),
@@ -99,7 +100,9 @@ TRAIN_OPTIONS = {
 # can be given as options, too, and are explained in `jax_model.training.config`.
 LISTED = {
     "D": "maximum number of words in the vocabulary (default: 30000)",
-    "validation": "share of held-out texts, from 4,000 texts on; fewer are cross-validated (default: 0.1)",
+    "validation": (
+        "share of held-out texts, from 4,000 texts on; fewer are cross-validated (default: 0.1)"
+    ),
     "class_weight": "balanced: weight classes inversely to their frequency (default: none)",
     "K": "train the attention model with this number of heads",
     "positions": "train the attention model with or without positions of words",

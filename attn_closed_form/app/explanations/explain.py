@@ -238,7 +238,10 @@ def explain_outputs(
     if units.unseen:
         seen = len(units.labels)
         unseen = len(units.unseen)
-        text = f"text of {seen + unseen} tokens: the model has room for {seen}; the last {unseen} are not read"
+        text = (
+            f"text of {seen + unseen} tokens: the model has room for {seen}; the last {unseen} are "
+            "not read"
+        )
         warnings.warn(text, TruncationWarning, stacklevel=3)
     if outputs is None:
         outputs = model.outputs[-1:] if len(model.logits(units)) == 1 else model.outputs

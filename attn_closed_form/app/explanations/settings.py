@@ -221,7 +221,10 @@ def log_odds_of(model: Model, coefficients: tuple[float, ...]) -> LogOdds:
     if C == 1 or terms == 2:
         return LogOdds(coefficients)
     if C > 2:
-        obstacle = f"the probability of one among {C} classes has no exact values; that of one class against another does"
+        obstacle = (
+            f"the probability of one among {C} classes has no exact values; that of one class "
+            "against another does"
+        )
         return LogOdds(coefficients, against_rest=True, obstacle=obstacle)
     # Two logits: the log-odds of one class are the difference to the other.
     return LogOdds(tuple(2.0 * c - 1.0 for c in coefficients))

@@ -16,7 +16,7 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -111,7 +111,9 @@ def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFF
         if suffix == ".npy":
             with path.open("rb") as stream:
                 return _npy(stream, path.stat().st_size)
-        return _read_npz(path) if suffix == ".npz" else _read_safetensors(path)
+        if suffix == ".npz":
+            return _read_npz(path)
+        return _read_safetensors(path)
 
 
 def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str]) -> None:
@@ -175,11 +177,11 @@ def _npy(stream: Any, size: int) -> NDArray[Any]:
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"its version {version} is unknown")
-    read_header = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0
-    )
+    # The versions differ in the size of the header's length. NumPy limits the header, which is
+    # parsed as a literal and never run.
+    read_header = np.lib.format.read_array_header_1_0
+    if version == (2, 0):
+        read_header = np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read_header(stream)
     needed = number_of_items(shape) * dtype.itemsize
     if dtype.hasobject or needed > size - stream.tell():
@@ -221,15 +223,24 @@ def _read_safetensors(path: Path) -> Arrays:
                 "another"
             )
         array: NDArray[Any] = np.ndarray(shape, dtype, body[start:end])  # a read-only view
-        arrays[name] = widened(array) if entry["dtype"] == "BF16" else array
-    for name, text in metadata.items() if isinstance(metadata, dict) else ():
+        if entry["dtype"] == "BF16":
+            array = widened(array)
+        arrays[name] = array
+    if isinstance(metadata, dict):
+        for name, names in _lists_of_names(metadata):
+            arrays.setdefault(name, names)
+    return arrays
+
+
+def _lists_of_names(metadata: dict[str, Any]) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the entries of the metadata that are lists of texts in JSON; others are ignored."""
+    for name, text in metadata.items():
         try:
             names = json.loads(text)
         except (ValueError, TypeError, RecursionError):
             continue
         if isinstance(names, list) and all(isinstance(word, str) for word in names):
-            arrays.setdefault(name, np.array(names, dtype=np.str_))
-    return arrays
+            yield name, np.array(names, dtype=np.str_)
 
 
 def _write_safetensors(arrays: Mapping[str, NDArray[Any]], stream: BinaryIO) -> None:
@@ -256,7 +267,10 @@ def _write_safetensors(arrays: Mapping[str, NDArray[Any]], stream: BinaryIO) -> 
             "data_offsets": [start, end],
         }
         start = end
-    text = json.dumps({"__metadata__": metadata, **header} if metadata else header).encode()
+    if metadata:
+        header["__metadata__"] = metadata
+    text = json.dumps(header).encode()
+    # Blanks fill the header, so that the numbers begin at a multiple of 8 bytes.
     text += b" " * (-len(text) % 8)
     stream.write(len(text).to_bytes(8, "little") + text)
     for _, array in numbers:
@@ -320,11 +334,9 @@ class StateDict:
     def linear(self, name: str) -> Linear:
         """Return a linear layer by its full name."""
         W = self.array(f"{name}.weight", ndim=2)
-        b = (
-            self.array(f"{name}.bias", ndim=1)
-            if f"{name}.bias" in self.arrays
-            else np.zeros(len(W))
-        )
+        b = np.zeros(len(W))
+        if f"{name}.bias" in self.arrays:
+            b = self.array(f"{name}.bias", ndim=1)
         check(f"{self.source}: {name}.bias", b.shape == (len(W),), f"shape ({len(W)},)", b.shape)
         return Linear(W, b)
 
@@ -371,7 +383,9 @@ class StateDict:
         """List names with shapes, for error messages."""
         chosen = sorted(self.arrays if names is None else names)
         shown = ", ".join(f"{key[:80]} {tuple(self.arrays[key].shape)}" for key in chosen[:most])
-        return shown + (f" and {len(chosen) - most} more" if len(chosen) > most else "")
+        if len(chosen) > most:
+            shown += f" and {len(chosen) - most} more"
+        return shown
 
 
 def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
@@ -384,8 +398,11 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
         raise TypeError(
             f"state: expected a file, a state dict or a module, got {type(source).__name__}"
         )
-    name = "state" if isinstance(source, Mapping) else str(source)
-    content = source if isinstance(source, Mapping) else read_arrays(source, STATE_SUFFIXES)
+    name = "state"
+    content: Any = source
+    if not isinstance(source, Mapping):
+        name = str(source)
+        content = read_arrays(source, STATE_SUFFIXES)
     if not isinstance(content, Mapping):
         raise ValueError(
             f"{name}: expected a state dict (names with weights), got one {type(content).__name__}"

@@ -40,7 +40,8 @@ READ_BYTES = 2**24  # bytes per read
 MAX_DATASETS = 10_000
 MAX_DEPTH = 10  # names in a group, and groups inside each other
 MAX_ATTRIBUTE = 10_000  # bytes
-# HDF5's own filters, which decode without a plug-in: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's LZF.
+# HDF5's own filters, which decode without a plug-in: deflate, shuffle, fletcher32, szip, nbit,
+# scaleoffset, and h5py's LZF.
 FILTERS = {1, 2, 3, 4, 5, 6, 32000}
 
 

@@ -171,7 +171,8 @@ def _text_model(arrays: Arrays, source: str) -> TextClassifier:
     weights = weights_from_arrays(arrays, source)
     with reading(source, "model"):
         about: Any = {"outputs": [], "temperature": 1.0, "special_words": [CLS, UNK], "card": {}}
-        about |= json.loads(arrays["about"].astype(np.uint8).tobytes()) if "about" in arrays else {}
+        if "about" in arrays:
+            about |= json.loads(arrays["about"].astype(np.uint8).tobytes())
         if not isinstance(about["outputs"], list) or not isinstance(about["special_words"], list):
             raise ValueError("about: expected lists of class names and special words")
         vocabulary = Vocabulary.from_array(arrays["vocabulary"], *about["special_words"])

@@ -60,7 +60,10 @@ FORMATS = {
     },
 }
 # What an error about the format of a table expects.
-EXPECTED = "a CSV, TSV, Parquet, Excel or JSON Lines file, or lines of fastText (__label__NAME TEXT); each may be gzipped"
+EXPECTED = (
+    "a CSV, TSV, Parquet, Excel or JSON Lines file, or lines of fastText (__label__NAME TEXT); "
+    "each may be gzipped"
+)
 # fastText's default prefix of a label.
 LABEL_PREFIX = "__label__"
 # The csv module rejects cells above 128 KB by default; this limit is the largest C long of every
@@ -428,7 +431,10 @@ def read_labelled(
                 f"{error}; use --text-column and --label-column to select others"
             ) from None
     if left_out:
-        shown = f"{source}: omitted {left_out:,} of {left_out + len(texts):,} rows without a text or a label"
+        shown = (
+            f"{source}: omitted {left_out:,} of {left_out + len(texts):,} rows without a text or a "
+            "label"
+        )
         warnings.warn(shown, TableWarning, stacklevel=2)
     check(str(source), len(texts) > 0, "rows with a text and a label", "none")
     names = class_names(raw, f"{source}: column {label_column!r}")

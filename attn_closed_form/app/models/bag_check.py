@@ -126,7 +126,10 @@ def compare(
         yours = yours.reshape(len(several), -1)
     ours = model.predict_logits(several)
     if yours.shape != ours.shape:
-        shape_cause = f"the shape: expected {ours.shape}, one row per bag and one column per class, got {yours.shape}"
+        shape_cause = (
+            f"the shape: expected {ours.shape}, one row per bag and one column per class, got "
+            f"{yours.shape}"
+        )
         return BagCheck(float("inf"), False, shape_cause, ours, yours)
     largest = max(float(np.abs(yours).max()), float(np.abs(ours).max()))
     limit = tol * max(SMALLEST_SCALE, largest)

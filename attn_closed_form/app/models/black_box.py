@@ -38,7 +38,10 @@ class MeasuredGame(PooledGame):
     queries: int = 0
 
     def __repr__(self) -> str:
-        return f"MeasuredGame(d={self.d}, absent='deleted', deviation={self.deviation:.1e}, queries={self.queries})"
+        return (
+            f"MeasuredGame(d={self.d}, absent='deleted', deviation={self.deviation:.1e}, "
+            f"queries={self.queries})"
+        )
 
 
 def game_from_black_box(

@@ -73,7 +73,10 @@ class FitReport:
         share = f"{100 * self.explained:.0f}% of the variation near the text on held-out samples"
         text = f"{self.grade.capitalize()} fit: the {self.name} explains {share}"
         if self.explained >= FAIR and self.agreement < FAIR_AGREEMENT:
-            text += f", but its Shapley values rank the tokens differently (correlation {self.agreement:.2f})"
+            text += (
+                ", but its Shapley values rank the tokens differently (correlation "
+                f"{self.agreement:.2f})"
+            )
         if self.grade == "poor":
             text += "; do not trust its scores"
         return text

@@ -345,12 +345,7 @@ class TransformerClassifier(TextModel):
     @cached_property
     def _continuations(self) -> tuple[tuple[int, ...], ...]:
         """The ids of the continuations."""
-        ids = [
-            (c,)
-            if isinstance(c, int)
-            else tuple(self.tokenizer(c, add_special_tokens=False)["input_ids"])
-            for c in self.continuations
-        ]
+        ids = [self._ids_of(continuation) for continuation in self.continuations]
         if not all(ids) or len(ids) > 2 or len(set(ids)) < len(ids):
             raise ValueError(
                 "output: expected one continuation or two different ones, of at least one token "
@@ -358,6 +353,12 @@ class TransformerClassifier(TextModel):
                 f"{self.continuations}"
             )
         return tuple(ids)
+
+    def _ids_of(self, continuation: str | int) -> tuple[int, ...]:
+        """Return the ids of a continuation, which is a text or one id."""
+        if isinstance(continuation, int):
+            return (continuation,)
+        return tuple(self.tokenizer(continuation, add_special_tokens=False)["input_ids"])
 
     def asked(self, raw: Any, output: str | int | None) -> tuple[Model, str | int | None]:
         """Turn a language model with given continuations into a classifier of them."""

@@ -102,9 +102,10 @@ def _cut(text: str, at: int, forward: bool) -> int:
         return 0
     if at >= len(text):
         return len(text)
+    # A text without spaces nearby (an address, a language without them) is cut at the character.
     if forward:
-        space = text.find(" ", at)
-        return at if space < 0 or space > at + AROUND // 2 else space + 1
+        space = text.find(" ", at, at + AROUND // 2 + 1)
+        return at if space < 0 else space + 1
     space = text.rfind(" ", at - AROUND // 2, at)
     return at if space < 0 else space
 

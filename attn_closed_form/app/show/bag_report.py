@@ -206,7 +206,10 @@ def _picture(figure: maps.HeatMap, explanations: Explanations) -> str:
     left, top, right, bottom = figure.raster.box
     (width, height) = maps.slide_size(explanations)
     under = _data(regular_file(thumbnail).read_bytes())
-    place = f'x="{left:g}" y="{top:g}" width="{right - left:g}" height="{bottom - top:g}" preserveAspectRatio="none"'
+    place = (
+        f'x="{left:g}" y="{top:g}" width="{right - left:g}" height="{bottom - top:g}" '
+        'preserveAspectRatio="none"'
+    )
     return (
         f'<svg viewBox="{left:g} {top:g} {right - left:g} {bottom - top:g}" role="img" '
         f'aria-label="{label}">'
@@ -251,6 +254,9 @@ def _differences(explanations: Explanations, e: Explanation) -> str:
         f"Of the {len(attended)} with the most attention, {against} "
         f"oppose{'s' if against == 1 else ''} {e.output}:",
     ]
-    text = f"Attention shows how much an instance counts, not which class it supports. {e.info.label} values show both."
+    text = (
+        f"Attention shows how much an instance counts, not which class it supports. {e.info.label} "
+        "values show both."
+    )
     body = bullets(facts) + table_of(*maps.player_table(explanations, attended))
     return section("What attention does not show", text, body, "h2")

@@ -165,7 +165,10 @@ def write_geojson(
             boxes, scores.tolist(), shades, zip(*measured.values(), strict=True), strict=True
         )
         for i, ((left, top, right, bottom), score, shade, numbers) in enumerate(tiles):
-            ring = f"[[{left}, {top}], [{right}, {top}], [{right}, {bottom}], [{left}, {bottom}], [{left}, {top}]]"
+            ring = (
+                f"[[{left}, {top}], [{right}, {top}], [{right}, {bottom}], [{left}, {bottom}], "
+                f"[{left}, {top}]]"
+            )
             values = ", ".join(
                 f"{key}: {number!r}" for key, number in zip(keys, numbers, strict=True)
             )

@@ -204,7 +204,10 @@ def _what_suffices(
     if reason.d == 1 and not names:
         return f"Nothing is needed: even without the only one of the {things}, {stays}."
     if not names:
-        return f"No {things.removesuffix('s')} is needed: whichever of the {reason.d} {things} are removed, {stays}."
+        return (
+            f"No {things.removesuffix('s')} is needed: whichever of the {reason.d} {things} are "
+            f"removed, {stays}."
+        )
     if reason.d == 1:
         return f"The only one of the {things} is needed: {names[0]}. With it, {stays}."
     if reason.size == reason.d:

@@ -369,7 +369,10 @@ def scores_table(scores: Mapping[str, Any]) -> str:
         more = f"\nand {len(classes) - MOST_LISTED:,} more classes"
     else:
         more = ""
-    total = f"accuracy {percent(float(scores['accuracy']))}, macro-F1 {percent(float(scores['macro_f1']))}"
+    total = (
+        f"accuracy {percent(float(scores['accuracy']))}, macro-F1 "
+        f"{percent(float(scores['macro_f1']))}"
+    )
     return f"{total}\n\n{aligned(rows)}{more}"
 
 

@@ -147,7 +147,10 @@ def _sum_and_reasons(explanations: Explanations) -> str:
     evidence = explanations.evidence
     things = evidence.target.players
     if e.error is not None:
-        accuracy = f"Exact Shapley values of the {e.scale.name}, each with a guaranteed error of at most {e.error:.0e}."
+        accuracy = (
+            f"Exact Shapley values of the {e.scale.name}, each with a guaranteed error of at most "
+            f"{e.error:.0e}."
+        )
     else:
         accuracy = f"{figures.sampling(e)}. The thin lines show the standard errors."
     text = f"{accuracy} The baseline is the prediction with all {things} absent."
@@ -410,7 +413,10 @@ def slalom_plane_of(explanations: Explanations) -> str:
         for label in figure.labels
     ]
     things = explanations.evidence.target.players
-    text = f"Value and importance (log weight) of the {things}. Those on the right have the most weight."
+    text = (
+        f"Value and importance (log weight) of the {things}. Those on the right have the most "
+        "weight."
+    )
     drawn = svg(480, 340, body, "Value of each word against its importance")
     title = "SLALOM plane" if trusted else "SLALOM plane (poor fit)"
     return details(title, note(text) + drawn)

@@ -31,7 +31,8 @@ MAX_SAMPLED = 400
 STATUSES = {
     400: "The body is not a JSON object, or the Host header is not accepted by the server.",
     411: "The Content-Length is missing.",
-    413: f"The body has more than {MAX_BYTES:,} bytes, or the text more than {MAX_CHARACTERS:,} characters or "
+    413: f"The body has more than {MAX_BYTES:,} bytes, or the text more than {MAX_CHARACTERS:,} "
+    "characters or "
     f"{MAX_TOKENS:,} tokens ({MAX_SAMPLED} for methods that sample).",
     415: "The Content-Type is not application/json.",
     422: "A field is missing, unknown or has a wrong value; `field` is its name.",
@@ -106,7 +107,9 @@ class ExplainQuestion(Question):
 
     methods: Annotated[str | list[str] | None, AfterValidator(_check_methods)] = Field(
         None,
-        description=f'"all" or names among {", ".join(METHODS)}; default: all methods that do not sample',
+        description=(
+            f'"all" or names among {", ".join(METHODS)}; default: all methods that do not sample'
+        ),
     )
     removed: list[Player] = Field(
         [], description="players to remove: indices, or spans [start, end] of an occurrence"
@@ -149,10 +152,14 @@ class ExplainAnswer(BaseModel):
     players: str
     absent: str
     methods: dict[str, dict[str, Any]] = Field(
-        description="by method: scores, base_value, label, kind, accuracy, scale, and error, a guaranteed bound or null"
+        description=(
+            "by method: scores, base_value, label, kind, accuracy, scale, and error, a guaranteed "
+            "bound or null"
+        )
     )
     removal: dict[str, Any] | None = Field(
-        description="the removed players, the prediction without them, its change, and the forecasts: for each method "
+        description="the removed players, the prediction without them, its change, and the "
+        "forecasts: for each method "
         "minus the sum of the scores, and its error"
     )
     figures: dict[str, Any] = Field(

@@ -16,7 +16,10 @@ from .app import LOOPBACK, TIME_LIMIT, make_app
 ADDRESS = "127.0.0.1"  # the address that only programs on this machine can reach
 SHIPPED = "the shipped sentiment model"
 # The text that the page shows first with the shipped model: it has evidence for both classes.
-REVIEW = "The plot is a mess and the ending is terrible, but the acting is wonderful and I never once felt bored!"
+REVIEW = (
+    "The plot is a mess and the ending is terrible, but the acting is wonderful and I never once "
+    "felt bored!"
+)
 # Tuning: a browser opens at most six connections to one server; the others are for scripts.
 CONNECTIONS = 64
 GRACE = 2  # seconds for answers that are being computed when the server stops
