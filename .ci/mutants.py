@@ -284,9 +284,8 @@ def page(rows: list[dict[str, Any]], verdicts: dict[str, dict[str, str]]) -> str
     total = sum(folders.values(), Counter())
     sentences = [
         f"{total.total()} changes were tried. {total['killed']} made a test fail, and "
-        f"{total['timeout']} made the tests"
-        f" exceed the processor time of {PROCESSOR_SECONDS} s. {sum(map(len, unnoticed.values()))} "
-        "were not noticed:",
+        f"{total['timeout']} made the tests exceed the processor time of {PROCESSOR_SECONDS} s. "
+        f"{sum(map(len, unnoticed.values()))} were not noticed:",
         *(
             f"- {verdict}: {len(unnoticed[verdict])}. {VERDICT[verdict]}"
             for verdict in VERDICT

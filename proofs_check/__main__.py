@@ -70,8 +70,7 @@ def row(result: Result) -> str:
         seconds = ""
     return (
         f"{mark:2} {entry.ref:36} {entry.verdict:21} {number(error):>8} {number(printed):>8} "
-        f"{number(tolerance):>9} "
-        f"{seconds:>7}"
+        f"{number(tolerance):>9} {seconds:>7}"
     ).rstrip()
 
 
@@ -146,8 +145,7 @@ def summary(results: Sequence[Result]) -> str:
     seconds = sum(result.seconds for result in results)
     text = (
         f"{len(results)} statements: {counts[HOLDS]} hold, {counts[CORRECTED]} fail as printed and "
-        "hold if corrected, "
-        f"{counts[NOT_CHECKABLE]} not machine-checkable; {seconds:.1f} s"
+        f"hold if corrected, {counts[NOT_CHECKABLE]} not machine-checkable; {seconds:.1f} s"
     )
     if failed:
         return f"{text}\nverdict not reproduced: {', '.join(failed)}"

@@ -170,8 +170,7 @@ def chapter(paper: str) -> str:
     parts = [
         f"## {paper}: {PAPERS[paper]}",
         f"{len(entries)} statements: {counts[HOLDS]} hold, {counts[CORRECTED]} fail as printed and "
-        "hold if corrected, "
-        f"{counts[NOT_CHECKABLE]} cannot be checked by a machine.",
+        f"hold if corrected, {counts[NOT_CHECKABLE]} cannot be checked by a machine.",
     ]
     if paper == "P1":
         parts.append(THEOREM_5_1.strip())

@@ -200,8 +200,8 @@ def run(program):
 def test_the_package_loads_the_mathematics_alone():
     """At most 45 modules, and none of the product."""
     loaded = run(
-        "import sys, attn_closed_form; print(*(name for name in sys.modules"
-        " if name.split('.')[0] == 'attn_closed_form'))"
+        "import sys, attn_closed_form; print(*(name for name in sys.modules if name.split('.')[0] "
+        "== 'attn_closed_form'))"
     )
     assert not [name for name in loaded if name.startswith("attn_closed_form.app")]
     assert len(loaded) <= 45, sorted(loaded)

@@ -36,8 +36,7 @@ def _assert_within(got, expected, bound, name):
         worst = np.unravel_index(np.argmax(error - bound), got.shape)
         raise AssertionError(
             f"{name}: at {tuple(map(int, worst))} got {got[worst]!r}, expected "
-            f"{expected[worst]!r}, "
-            f"difference {error[worst]:.3e}, allowed {bound[worst]:.3e}"
+            f"{expected[worst]!r}, difference {error[worst]:.3e}, allowed {bound[worst]:.3e}"
         )
 
 

@@ -58,10 +58,8 @@ PAIRS += [("G-l2", "alpha-avg"), ("LIME", "G-avg"), ("|LIME|", "G-l2")]
 PAPER = {("LIME", "alpha-avg"): LIME_ALPHA, ("|LIME|", "alpha-avg"): ABS_LIME_ALPHA}
 SIX = (
     f"d_e = {WIDTH}, six heads of {HEAD_WIDTH}, layer norm and feed-forward, T_max = {T_MAX}, from "
-    "scratch (paper: 128 "
-    f"and 64; the rest is not stated); {FULL.windows} steps on windows of 63 words, then "
-    f"{FULL.reviews} on "
-    f"{FULL.review_batch} whole reviews each, to save processor time"
+    f"scratch (paper: 128 and 64; the rest is not stated); {FULL.windows} steps on windows of 63 "
+    f"words, then {FULL.reviews} on {FULL.review_batch} whole reviews each, to save processor time"
 )
 MINUTES = 60  # that the training may take on two cores
 

@@ -272,12 +272,9 @@ def without_noise(run: Run, found: list[dict[str, Any]]) -> None:
     ]
     why = (
         "the first order is the derivative at the whole review, for reviews that hold little of "
-        "the attention; here "
-        f"they hold {np.mean([one['held'] for one in found]):.0%}, LIME looks at half-empty ones, "
-        "where a word that is "
-        f"left weighs {np.mean(slope):.2f} times as much, and the printed factor 3/2, which should "
-        "be 1, happens to be "
-        "near that"
+        f"the attention; here they hold {np.mean([one['held'] for one in found]):.0%}, LIME looks "
+        f"at half-empty ones, where a word that is left weighs {np.mean(slope):.2f} times as much, "
+        "and the printed factor 3/2, which should be 1, happens to be near that"
     )
     worse = [one[FIRST]["limit"] > one[PRINTED]["limit"] for one in found]
     text = (

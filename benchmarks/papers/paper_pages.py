@@ -36,13 +36,11 @@ TITLES = {
 }
 ABOUT = {
     "P1": "Lopardo, Precioso and Garreau (ICML 2024) compare attention, gradients and LIME on a "
-    "classifier with one "
-    "layer of attention, in formulas. This library computes those formulas, and exact values where "
-    "they approximate.",
+    "classifier with one layer of attention, in formulas. This library computes those formulas, "
+    "and exact values where they approximate.",
     "P2": "Leemann, Fastowski, Pfeiffer and Kasneci (2025) show that transformers do not learn "
-    "additive models and "
-    "propose SLALOM, a softmax-weighted average, as their surrogate. This library fits and "
-    "explains SLALOMs.",
+    "additive models and propose SLALOM, a softmax-weighted average, as their surrogate. This "
+    "library fits and explains SLALOMs.",
 }
 
 
@@ -59,8 +57,7 @@ def page(paper: str, found: list[Verdict]) -> str:
         summary(entries, mine),
         "## What changes a result",
         "Most corrections are notes for a second edition. The following change a conclusion of the "
-        "paper, "
-        "the most serious first:",
+        "paper, the most serious first:",
         bullets(changing, lambda entry: f"{entry.changes} ({entry.kind})"),
         "## What the authors' figures still show",
         figures(paper),
@@ -80,13 +77,13 @@ def page(paper: str, found: list[Verdict]) -> str:
             ]
     parts += [
         "## Where the numbers come from",
-        "All numbers are generated from stored results. [The results](../../benchmarks/RESULTS.md) "
-        "list them with "
-        "standard errors, next to the paper's numbers and the differences in the setup. [The "
+        "All numbers are generated from stored results. [The "
+        "results](../../benchmarks/RESULTS.md) list them with standard errors, next to the "
+        "paper's numbers and the differences in the setup. [The "
         "errata](../../proofs_check/ERRATA.md) list each correction with a counterexample. "
         f"`python -m proofs_check --paper {paper}` checks the statements again, `make reproduce "
-        "DATA=PATH` runs a "
-        "small size of the experiments, and `make reproduce-full DATA=PATH` the size of this page.",
+        "DATA=PATH` runs a small size of the experiments, and `make reproduce-full DATA=PATH` the "
+        "size of this page.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -100,11 +97,9 @@ def summary(entries: list[Statement], found: list[Verdict]) -> str:
     kinds = [f"{kind} ({sum(entry.kind == kind for entry in entries)})" for kind in KINDS]
     return (
         f"Of {len(entries)} statements, {n[HOLDS]} hold as printed, {n[CORRECTED]} hold only in a "
-        "corrected form, and "
-        f"{n[NOT_CHECKABLE]} cannot be checked by a machine. The kinds of corrections are "
-        f"{', '.join(kinds)}. Of "
-        f"{len(found)} claims that the paper makes with its theorems, figures and tables, "
-        f"{tally(found)}."
+        f"corrected form, and {n[NOT_CHECKABLE]} cannot be checked by a machine. The kinds of "
+        f"corrections are {', '.join(kinds)}. Of {len(found)} claims that the paper makes with its "
+        f"theorems, figures and tables, {tally(found)}."
     )
 
 

@@ -25,8 +25,7 @@ OWN = (
 P1_OWN = "not in the paper: P1's classifier, a removed token becomes [UNK]"
 NO_BACKGROUND = (
     "a SLALOM lacks what always gets attention ([CLS], padding), which matters more as more tokens "
-    "are removed; "
-    "compare SLALOM-fidel + background"
+    "are removed; compare SLALOM-fidel + background"
 )
 BACKGROUND = "not in the paper: SLALOM with one additional token that is always present"
 ELSEWHERE = "; trained on IMDB, the paper on Yelp"

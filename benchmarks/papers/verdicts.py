@@ -90,8 +90,7 @@ CLAIMS = (
     Claim(
         "P1 Fig. 1",
         "All seven explainers rank 'questionable' high, only LIME and G×I find it negative, and "
-        "attention ranks "
-        "'popular' first.",
+        "attention ranks 'popular' first.",
         rows=(
             ("P1 Fig. 1", "two strongest", "strong"),
             ("P1 Fig. 1", "negative", "signs"),
@@ -152,8 +151,7 @@ CLAIMS = (
     Claim(
         "P1 App. E",
         "With six layers, |LIME| and attention are correlated, and LIME's correlation with "
-        "attention has the sign of "
-        "the prediction.",
+        "attention has the sign of the prediction.",
         rows=(
             ("P1 App. E", "six layers: |LIME|", "relation"),
             ("P1 App. E", "six layers: the sign", "sign"),
@@ -334,9 +332,8 @@ def tally(found: list[Verdict]) -> str:
         fail = "do not hold"
     return (
         f"{n[HOLDS]} {hold[HOLDS]}, {n[CORRECTED]} {'fails' if n[CORRECTED] == 1 else 'fail'} as "
-        "printed and "
-        f"{hold[CORRECTED]} in a corrected form, {n[FAILS]} {fail}, and "
-        f"{n[UNTRIED]} could not be tested"
+        f"printed and {hold[CORRECTED]} in a corrected form, {n[FAILS]} {fail}, and {n[UNTRIED]} "
+        "could not be tested"
     )
 
 
@@ -344,10 +341,9 @@ def verdict_table(found: list[Verdict]) -> list[str]:
     """The table in Markdown, and above it how often each verdict is given."""
     lines = [
         f"Of {len(found)} claims, {tally(found)}. Counts give the number of cases in which a claim "
-        "is true. A claim "
-        f"holds if it is true in at least {100 * ENOUGH:.0f} % of the cases. "
-        "`proofs_check/ERRATA.md` has the "
-        "corrected forms of the statements that are wrong as stated.\n",
+        f"is true. A claim holds if it is true in at least {100 * ENOUGH:.0f} % of the cases. "
+        "`proofs_check/ERRATA.md` has the corrected forms of the statements that are wrong as "
+        "stated.\n",
         "| place | claim | verdict | numbers | sample | module |\n|---|---|---|---|---|---|",
     ]
     for v in found:

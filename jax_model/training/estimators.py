@@ -464,8 +464,7 @@ def check_bags(bags: Any, features: int | None = None) -> list[NDArray[Any]]:
         if bag.ndim != 2 or not len(bag) or bag.dtype.kind not in "fiub":
             raise ValueError(
                 f"X[{i}]: expected numbers of shape (instances, features) with at least one "
-                "instance, "
-                f"got shape {bag.shape} of {bag.dtype}"
+                f"instance, got shape {bag.shape} of {bag.dtype}"
             )
         if features is None:
             wanted = arrays[0].shape[1]

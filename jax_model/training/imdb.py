@@ -81,16 +81,14 @@ def load_imdb(path: str | os.PathLike[str], split: str = "train") -> Reviews:
     else:
         raise FileNotFoundError(
             f"{path}: no such file or folder; expected aclImdb_v1.tar.gz or the folder aclImdb "
-            "that it unpacks to, "
-            f"from {IMDB_HOME}"
+            f"that it unpacks to, from {IMDB_HOME}"
         )
     found = sorted(files)
     counts = {label: sum(name.split("/")[1] == label for name, _ in found) for label in _LABELS}
     if not all(counts.values()):
         raise ValueError(
             f"{path}: expected reviews aclImdb/{split}/pos/*.txt and aclImdb/{split}/neg/*.txt, "
-            "got "
-            f"{counts['pos']} and {counts['neg']}; the original is at {IMDB_HOME}"
+            f"got {counts['pos']} and {counts['neg']}; the original is at {IMDB_HOME}"
         )
     texts = []
     for name, raw in found:
@@ -171,8 +169,7 @@ def split_by_film(reviews: Reviews, share: float = 0.2) -> Split:
         if not 0 < count < len(members):
             raise ValueError(
                 f"validation: expected a fraction that leaves reviews of label {label} on both "
-                "sides, "
-                f"got {share} of {len(members)}"
+                f"sides, got {share} of {len(members)}"
             )
         held_out[members[np.argsort(numbers[members], kind="stable")][len(members) - count :]] = (
             True

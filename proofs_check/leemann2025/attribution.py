@@ -132,20 +132,16 @@ def eq_62_64(perturb: float = 0.0) -> Outcome:
     kind=WRONG,
     changes=(
         "The linearized scores (all 'lin' columns) are not the derivative that they are introduced "
-        "as; signs and "
-        "ranks can differ."
+        "as; signs and ranks can differ."
     ),
     printed="dF/dlambda_i at 1 is proportional to v(t_i) exp(s(t_i)) (also in Section 5.4)",
     corrected="dF/dlambda_i at 1 is proportional to exp(s(t_i)) (v(t_i) - F(1)). F(1) does not "
-    "depend on i but is "
-    "subtracted, so it cannot be dropped; the printed form is right if F(1) = 0 (or if all values "
-    "are "
-    "equal: then every derivative is 0).",
+    "depend on i but is subtracted, so it cannot be dropped; the printed form is right if F(1) = 0 "
+    "(or if all values are equal: then every derivative is 0).",
     consequence="The linearized scores (all 'lin' columns; the authors' code computes the printed "
-    "form) are not "
-    "derivatives of F. A constant model gets non-zero scores, and adding a constant to all values, "
-    "which moves no "
-    "derivative, changes the ranking. Signs and ranks can be reversed.",
+    "form) are not derivatives of F. A constant model gets non-zero scores, and adding a constant "
+    "to all values, which moves no derivative, changes the ranking. Signs and ranks can be "
+    "reversed.",
 )
 def eq_65(perturb: float = 0.0) -> Outcome:
     """Cross products of derivatives and scores vanish for proportional vectors."""
@@ -164,8 +160,7 @@ def eq_65(perturb: float = 0.0) -> Outcome:
         EXACT,
         off(printed),
         "two tokens, exp(s) = 4, 1 and v = 1, 2: F(1) = 6/5. Derivatives: (4/5)(1 - 6/5) = -4/25 "
-        "and (1/5)(2 - 6/5) "
-        "= 4/25. Printed scores: 4 and 2, both positive and in the opposite order. With v = 1, 1 "
-        "the model is "
-        "constant, the derivatives are 0, 0 and the printed scores 4, 1.",
+        "and (1/5)(2 - 6/5) = 4/25. Printed scores: 4 and 2, both positive and in the opposite "
+        "order. With v = 1, 1 the model is constant, the derivatives are 0, 0 and the printed "
+        "scores 4, 1.",
     )

@@ -37,8 +37,7 @@ def _log_probabilities(scores: Sequence[Fraction]) -> list[float]:
     paper="P2",
     ref="Eq. 71",
     claim="sum_c v_c(tau) = 0 is a normalization: any v_c can be shifted to it without changing a "
-    "probability of Eq. "
-    "73",
+    "probability of Eq. 73",
     method="extended precision",
 )
 def eq_71(perturb: float = 0.0) -> Outcome:
@@ -69,11 +68,9 @@ def eq_71(perturb: float = 0.0) -> Outcome:
     kind=MISPRINT,
     printed="F_c(t) = log(p(y=1|t)/p(y=0|t)) = sum_i alpha_i(t) v_c(t_i)",
     corrected="F_c(t) = log p(y=c|t) - (1/|Y|) sum_c' log p(y=c'|t) = sum_i alpha_i(t) v_c(t_i), "
-    "the centered "
-    "log-probability.",
+    "the centered log-probability.",
     consequence="The middle expression is left over from Eq. 4 and does not depend on c. For two "
-    "classes F_1 is "
-    "*half* the log-odds: the two-class SLALOM of Eq. 4 is v = v_1 - v_0 = 2 v_1.",
+    "classes F_1 is *half* the log-odds: the two-class SLALOM of Eq. 4 is v = v_1 - v_0 = 2 v_1.",
 )
 def eq_72(perturb: float = 0.0) -> Outcome:
     """Three classes for the corrected form; two classes for the printed one, the only case in which
@@ -96,8 +93,7 @@ def eq_72(perturb: float = 0.0) -> Outcome:
         ALGEBRA,
         worst(printed),
         "two classes, one token, v_1 = 1, v_0 = -1: F_1 = 1, F_0 = -1, Eq. 73 gives p(1)/p(0) = "
-        "e^1/e^-1, so "
-        "log-odds 2, but F_1 = 1.",
+        "e^1/e^-1, so log-odds 2, but F_1 = 1.",
     )
 
 
@@ -111,8 +107,7 @@ def eq_72(perturb: float = 0.0) -> Outcome:
     kind=MISPRINT,
     printed="(|Y| - 1)|V| - 1 free parameters, for two classes 2|V| - 1",
     corrected="|Y||V| - 1: (|Y| - 1)|V| for the values and |V| - 1 for the importances. For two "
-    "classes 2|V| - 1, as "
-    "the sentence itself says.",
+    "classes 2|V| - 1, as the sentence itself says.",
     consequence=(
         "The printed formula counts the values alone, less one; for two classes it gives |V| - 1."
     ),

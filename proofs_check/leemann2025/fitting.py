@@ -37,9 +37,8 @@ def _counts(tokens: Sequence[int], size: int) -> list[int]:
         "sequence i."
     ),
     consequence="The numerator belongs to token j, not to sequence i, and a repeated token counts "
-    "as often as it "
-    "occurs; otherwise rows with duplicates do not sum to one. The authors' published code does "
-    "count occurrences.",
+    "as often as it occurs; otherwise rows with duplicates do not sum to one. The authors' "
+    "published code does count occurrences.",
 )
 def eq_74_matrix(perturb: float = 0.0) -> Outcome:
     """A v against Eq. 4 on all sequences of length up to 4 over three tokens; printed: exp(s_j) in
@@ -62,8 +61,7 @@ def eq_74_matrix(perturb: float = 0.0) -> Outcome:
         EXACT,
         worst(printed),
         "t = [a, a, b], s = 0, v = 1, 1: the row without occurrences is (1/3, 1/3) and gives 2/3; "
-        "(2/3, 1/3) gives 1 "
-        "= F(t).",
+        "(2/3, 1/3) gives 1 = F(t).",
     )
 
 
@@ -165,18 +163,14 @@ def _reweighted() -> float:
         "at the best SLALOM."
     ),
     printed="min (E s-bar)^T (E s-bar), said to solve Algorithm 2's argmin_s sum_i (F(B[i]) - "
-    "SLALOM(B[i]))^2 "
-    "('Quadratic problem')",
+    "SLALOM(B[i]))^2 ('Quadratic problem')",
     corrected="(E s-bar)_i = D_i (SLALOM_i - f_i) with D_i = sum_j n_ij s-bar_j: Eq. 77 weights "
-    "the residuals by "
-    "D_i^2. The squared error is |diag(1/D) E s-bar|^2, not quadratic in s-bar; Gauss-Newton steps "
-    "minimize it. "
-    "(Dividing by the D of the previous step comes closer in the example, but its fixed point is "
-    "not the minimizer.)",
+    "the residuals by D_i^2. The squared error is |diag(1/D) E s-bar|^2, not quadratic in s-bar; "
+    "Gauss-Newton steps minimize it. (Dividing by the D of the previous step comes closer in the "
+    "example, but its fixed point is not the minimizer.)",
     consequence="The two steps of Algorithm 2 minimize different functions, so the squared error "
-    "need not fall in an "
-    "s-step; long sequences and heavy tokens dominate. Both agree if SLALOM fits the sample "
-    "exactly.",
+    "need not fall in an s-step; long sequences and heavy tokens dominate. Both agree if SLALOM "
+    "fits the sample exactly.",
 )
 def eq_77(perturb: float = 0.0) -> Outcome:
     """Both objectives as exact numbers at several s-bar; and the two minimizers of a sample of two
@@ -204,15 +198,12 @@ def eq_77(perturb: float = 0.0) -> Outcome:
         worst(right),
         EXACT,
         _mse_example(16 / 13) / _mse_example(z) - 1,
-        "v(a) = 0, v(b) = 1, sample F([a, b]) = F([a, a, b]) = 1/2, masses (2 - z, z) on |s-bar|_1 "
-        "= |V| = 2. Eq. 77: "
-        "(z - 1)^2 + (3z/2 - 2)^2, smallest at z = 16/13 = 1.2308, squared error (z/2 - 1/2)^2 + "
-        "(z/(4-z) - 1/2)^2 = "
-        f"{_mse_example(16 / 13):.6f}. The squared error is smallest at z = {z:.4f}: "
-        f"{_mse_example(z):.6f}.",
+        "v(a) = 0, v(b) = 1, sample F([a, b]) = F([a, a, b]) = 1/2, masses (2 - z, z) on "
+        "|s-bar|_1 = |V| = 2. Eq. 77: (z - 1)^2 + (3z/2 - 2)^2, smallest at z = 16/13 = 1.2308, "
+        f"squared error (z/2 - 1/2)^2 + (z/(4-z) - 1/2)^2 = {_mse_example(16 / 13):.6f}. The "
+        f"squared error is smallest at z = {z:.4f}: {_mse_example(z):.6f}.",
         detail="printed_error is the relative excess of the squared error at the minimizer of Eq. "
-        "77; dividing by the "
-        f"previous D ends at z = {_reweighted():.4f}",
+        f"77; dividing by the previous D ends at z = {_reweighted():.4f}",
     )
 
 
@@ -224,16 +215,13 @@ def eq_77(perturb: float = 0.0) -> Outcome:
     verdict=CORRECTED,
     kind=CONDITION,
     printed="s-hat >= 0, |s-hat|_1 >= |V|; 'The conditions ensure that we can obtain the original "
-    "s-scores as log "
-    "s-hat'",
+    "s-scores as log s-hat'",
     corrected="s-hat_j >= eps > 0 for every token, |s-hat|_1 >= |V| (attained with equality, since "
-    "Eq. 77 is "
-    "homogeneous). Eq. 77 writes s-bar for the same vector.",
+    "Eq. 77 is homogeneous). Eq. 77 writes s-bar for the same vector.",
     consequence="s-hat_j = 0 is feasible and is the solution whenever a token is best ignored; log "
-    "0 = -infinity, and "
-    "s - mean(s) at the end of Algorithm 2 is then undefined for all tokens. (The solver of the "
-    "authors' code keeps "
-    "strictly inside its bounds and returns a tiny number instead.)",
+    "0 = -infinity, and s - mean(s) at the end of Algorithm 2 is then undefined for all tokens. "
+    "(The solver of the authors' code keeps strictly inside its bounds and returns a tiny number "
+    "instead.)",
 )
 def eq_78_79(perturb: float = 0.0) -> Outcome:
     """V = {a, b}, v = 0, 1, sample [a, b] -> 1: E = (-1, 0), objective s-hat_a^2, smallest at its
@@ -251,9 +239,8 @@ def eq_78_79(perturb: float = 0.0) -> Outcome:
         EXACT,
         float(undefined),
         "V = {a, b}, v = 0, 1, one sample [a, b] with output 1: E s-hat = -s-hat_a, smallest at "
-        "s-hat = (0, 2), and "
-        "log 0 is not a number. With s-hat_a >= eps the solution is (eps, 2 - eps) and F = 1 - "
-        "eps/2.",
+        "s-hat = (0, 2), and log 0 is not a number. With s-hat_a >= eps the solution is (eps, 2 - "
+        "eps) and F = 1 - eps/2.",
         detail="printed_error counts the tokens whose log s-hat is undefined",
     )
 
@@ -263,8 +250,8 @@ def eq_78_79(perturb: float = 0.0) -> Outcome:
     ref="Algorithm 1",
     claim="sequences of two tokens determine SLALOM; s - mean(s) at the end changes no output",
     assumptions="not all values equal, and the sample has pairs [tau, tau] (tokens drawn with "
-    "replacement): pairs of "
-    "different tokens alone leave 5 to 7 parameters to 3 to 6 equations for |V| = 3, 4",
+    "replacement): pairs of different tokens alone leave 5 to 7 parameters to 3 to 6 equations for "
+    "|V| = 3, 4",
     method="exact rational enumeration",
 )
 def algorithm_1(perturb: float = 0.0) -> Outcome:

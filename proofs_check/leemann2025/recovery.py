@@ -41,8 +41,7 @@ def _share(tau: int, ref: int) -> Fraction:
     ref="Sec. 5.1 (uniqueness)",
     claim="once sum s = gamma is fixed, SLALOM's parameters are unique: 2|V| - 1 of them are free",
     assumptions="not all values equal (Prop. 5.2 says so, Section 5.1 does not); with equal values "
-    "only v is "
-    "determined",
+    "only v is determined",
     method="exact rational enumeration",
 )
 def sec_5_1_unique(perturb: float = 0.0) -> Outcome:
@@ -67,8 +66,7 @@ def sec_5_1_unique(perturb: float = 0.0) -> Outcome:
     paper="P2",
     ref="Eq. 45-54",
     claim="the share of tau in the pair is (G(tau, ref) - G(ref))/(G(tau) - G(ref)) =: g; 1/g = 1 "
-    "+ exp(s(ref) - "
-    "s(tau))",
+    "+ exp(s(ref) - s(tau))",
     assumptions="v(tau) != v(ref)",
     method="exact rational enumeration",
 )
@@ -91,8 +89,7 @@ def eq_45_54(perturb: float = 0.0) -> Outcome:
     printed="log(1/g(tau, ref) - 1) = s(tau) - s(ref) =: d(tau, ref)",
     corrected="-log(1/g(tau, ref) - 1) = s(tau) - s(ref), that is d(tau, ref) = log(g/(1 - g)).",
     consequence="With the printed sign and values that differ from that of the reference theta, "
-    "every importance "
-    "comes out mirrored at s(theta): important tokens seem unimportant.",
+    "every importance comes out mirrored at s(theta): important tokens seem unimportant.",
 )
 def eq_55(perturb: float = 0.0) -> Outcome:
     """Both sides exponentiated."""
@@ -106,8 +103,7 @@ def eq_55(perturb: float = 0.0) -> Outcome:
         EXACT,
         worst(printed),
         "s(tau) = ln 3, s(ref) = 0, v = 1, 0: G(tau, ref) = 3/4, so g = 3/4 and log(4/3 - 1) = -ln "
-        "3 = -1.0986, "
-        "but s(tau) - s(ref) = +1.0986.",
+        "3 = -1.0986, but s(tau) - s(ref) = +1.0986.",
     )
 
 
@@ -127,8 +123,7 @@ def eq_55(perturb: float = 0.0) -> Outcome:
         "has it."
     ),
     consequence="Tokens that share the value of theta, in practice all neutral ones, come out "
-    "wrong by 2 "
-    "(s(theta-hat) - s(theta)).",
+    "wrong by 2 (s(theta-hat) - s(theta)).",
 )
 def eq_56(perturb: float = 0.0) -> Outcome:
     """All triples of tokens, exponentiated: d is a quotient of masses."""
@@ -144,8 +139,7 @@ def eq_56(perturb: float = 0.0) -> Outcome:
         EXACT,
         worst(printed),
         "s(theta) = 0, s(theta-hat) = 1, s(tau) = 0: d(tau, theta-hat) = -1, d(theta-hat, theta) = "
-        "1. Printed: -1 - "
-        "1 = -2; right: -1 + 1 = 0 = s(tau) - s(theta).",
+        "1. Printed: -1 - 1 = -2; right: -1 + 1 = 0 = s(tau) - s(theta).",
     )
 
 
@@ -160,9 +154,8 @@ def eq_56(perturb: float = 0.0) -> Outcome:
     printed="sum (eta + s(theta)) = 0, hence s(theta) = (sum eta)/|V|",
     corrected="sum (eta + s(theta)) = gamma, hence s(theta) = (gamma - sum eta)/|V|.",
     consequence="The sign is lost on solving Eq. 57, and the constant gamma that Section 5.1 and "
-    "Prop. 5.2 allow is "
-    "taken as 0. All importances shift by a constant, so predictions survive; the recovered s is "
-    "not the true one.",
+    "Prop. 5.2 allow is taken as 0. All importances shift by a constant, so predictions survive; "
+    "the recovered s is not the true one.",
 )
 def eq_57_58(perturb: float = 0.0) -> Outcome:
     """Rational importances, |V| = 2 .. 5, several gamma."""
@@ -218,8 +211,7 @@ def recover(
     ref="Prop. 5.2",
     claim="2|V| - 1 queries, single tokens and pairs, recover s and v of any non-constant SLALOM",
     assumptions="the steps of Appendix B.6 with Eq. 55, 56 and 58 corrected; exact outputs. (The "
-    "proposition calls the "
-    "normalization constant tau and the model F; gamma and G are meant.)",
+    "proposition calls the normalization constant tau and the model F; gamma and G are meant.)",
     method="exact rational enumeration",
 )
 def prop_5_2(perturb: float = 0.0) -> Outcome:

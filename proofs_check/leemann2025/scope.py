@@ -95,25 +95,18 @@ def divide_by_relus(
     kind=CONDITION,
     changes=(
         "A transformer with a [CLS] token in front can represent every linear model, so Prop. 4.1 "
-        "and Cor. 4.3 do "
-        "not apply to BERT."
+        "and Cor. 4.3 do not apply to BERT."
     ),
     printed="Section 3.3 and Appendix C.2 treat a [CLS] token that is prepended to every sequence "
-    "as a standard token; "
-    "Section 6.2 and Figure 3 test Prop. 4.1 and Cor. 4.3 on BERT with [CLS].",
+    "as a standard token; Section 6.2 and Figure 3 test Prop. 4.1 and Cor. 4.3 on BERT with [CLS].",
     corrected="The propositions need that no fixed token is prepended. With [CLS] in front, one "
-    "layer represents "
-    "every linear model b + sum_i w(t_i): equal scores, value (w(t), 0) for a token and (0, 1) for "
-    "[CLS] give the "
-    "attention output (x, y) = (sum w/(n+1), 1/(n+1)), and b + x/y is the model. (A GAM whose "
-    "weights depend on the "
-    "position stays out of reach for one encoder layer without positions, which does not see the "
-    "order.)",
+    "layer represents every linear model b + sum_i w(t_i): equal scores, value (w(t), 0) for a "
+    "token and (0, 1) for [CLS] give the attention output (x, y) = (sum w/(n+1), 1/(n+1)), and b + "
+    "x/y is the model. (A GAM whose weights depend on the position stays out of reach for one "
+    "encoder layer without positions, which does not see the order.)",
     consequence="A sequence of k equal tokens is [CLS], tau, ..., tau, and its attention output "
-    "does depend on k. "
-    "That BERT fails on linear data (Figure 3) is an observation about training, not a consequence "
-    "of Prop. 4.1 or "
-    "Cor. 4.3.",
+    "does depend on k. That BERT fails on linear data (Figure 3) is an observation about training, "
+    "not a consequence of Prop. 4.1 or Cor. 4.3.",
 )
 def app_c_2_cls(perturb: float = 0.0) -> Outcome:
     """Exact equality with the linear model on every sequence of length up to 5 over three
@@ -130,11 +123,9 @@ def app_c_2_cls(perturb: float = 0.0) -> Outcome:
         EXACT,
         printed_error=worst(_smallest_cls_example()),
         counterexample="V = {tau}, C = 2, w(tau) = 1, b = 0. All scores 0, value 1 for tau and 0 "
-        "for [CLS]: the "
-        "attention output at [CLS] is 1/2 on [CLS] tau and 2/3 on [CLS] tau tau. The affine ffn 6 "
-        "z - 2 gives 6/2 - "
-        "2 = 1 and 12/3 - 2 = 2, the linear model. Cor. B.2 would force an error of |w|(C-1)/2 = "
-        "1/2 on one of them.",
+        "for [CLS]: the attention output at [CLS] is 1/2 on [CLS] tau and 2/3 on [CLS] tau tau. "
+        "The affine ffn 6 z - 2 gives 6/2 - 2 = 1 and 12/3 - 2 = 2, the linear model. Cor. B.2 "
+        "would force an error of |w|(C-1)/2 = 1/2 on one of them.",
         detail=(
             "printed_error is the spread of that example's two outputs, over 2: by Prop. 4.1 they "
             "would be equal"
@@ -158,22 +149,17 @@ def app_c_2_cls(perturb: float = 0.0) -> Outcome:
         "layer linear."
     ),
     printed="The softmax must be inverted for any input sequence; there are |V|^C of them, more "
-    "than the O(d "
-    "n_hidden log(d n_hidden)) pairs a two-layer network can represent; 'We conclude that the "
-    "inversion is therefore "
-    "impossible for realistic setups and positional embeddings can be neglected'.",
+    "than the O(d n_hidden log(d n_hidden)) pairs a two-layer network can represent; 'We conclude "
+    "that the inversion is therefore impossible for realistic setups and positional embeddings can "
+    "be neglected'.",
     corrected="One scalar division has to be done, not |V|^C inversions: with a marker in the "
-    "embedding of position "
-    "1 (or in [CLS]) the attention output is (x, y) = (sum w/n, 1/n), and 2C ReLU units compute "
-    "x/y exactly for all "
-    "n <= C. The capacity bound limits how many *arbitrary* labels can be fitted; a linear model's "
-    "labels are not "
-    "arbitrary.",
+    "embedding of position 1 (or in [CLS]) the attention output is (x, y) = (sum w/n, 1/n), and 2C "
+    "ReLU units compute x/y exactly for all n <= C. The capacity bound limits how many *arbitrary* "
+    "labels can be fitted; a linear model's labels are not arbitrary.",
     consequence="C = 1024 takes 2048 hidden units, fewer than the 3072 that Appendix C.2 quotes "
-    "for BERT. Positions "
-    "(or [CLS]) cannot be neglected in a proof; whether training finds this solution, at weights "
-    "of order C^2, is a "
-    "question for experiments. (BERT's width is d = 768, printed 786, and its context is 512.)",
+    "for BERT. Positions (or [CLS]) cannot be neglected in a proof; whether training finds this "
+    "solution, at weights of order C^2, is a question for experiments. (BERT's width is d = 768, "
+    "printed 786, and its context is 512.)",
 )
 def app_c_2_inversion(perturb: float = 0.0) -> Outcome:
     """All 1092 sequences of length up to 6 over three tokens, with positions and with [CLS]; a few
@@ -202,14 +188,12 @@ def app_c_2_inversion(perturb: float = 0.0) -> Outcome:
         EXACT,
         printed_error=pairs / capacity - 1,
         counterexample="V = {tau}, C = 2, w(tau) = 1, no [CLS], position 1 marked: (x, y) = (1, 1) "
-        "on [tau] and (1, "
-        "1/2) on [tau, tau]. 2 x - relu(x + 4y - 3) + relu(4y - 3) gives 2 - relu(2) + relu(1) = 1 "
-        "and 2 - relu(0) + "
-        "relu(-1) = 2, the linear model, with 4 = 2C hidden units (2 x = 2 relu(x) - 2 relu(-x)).",
+        "on [tau] and (1, 1/2) on [tau, tau]. 2 x - relu(x + 4y - 3) + relu(4y - 3) gives 2 - "
+        "relu(2) + relu(1) = 1 and 2 - relu(0) + relu(-1) = 2, the linear model, with 4 = 2C "
+        "hidden units (2 x = 2 relu(x) - 2 relu(-x)).",
         detail=f"|V| = 3, C = 6: {pairs} sequences exactly right with 12 units on 2 inputs, where "
-        "d n log(d n) = "
-        f"{capacity:.0f} (constant one); printed_error is the excess of the first number over the "
-        "second.",
+        f"d n log(d n) = {capacity:.0f} (constant one); printed_error is the excess of the first "
+        "number over the second.",
     )
 
 
@@ -220,9 +204,8 @@ def app_c_2_inversion(perturb: float = 0.0) -> Outcome:
     method="none",
     verdict=NOT_CHECKABLE,
     reason="an order of growth without its constant, cited from Bartlett et al. (1998), where it "
-    "bounds the "
-    "Vapnik-Chervonenkis dimension; what the paper concludes from it is checked under P2 App. C.2 "
-    "(inversion)",
+    "bounds the Vapnik-Chervonenkis dimension; what the paper concludes from it is checked under "
+    "P2 App. C.2 (inversion)",
 )
 def app_c_2_capacity(perturb: float = 0.0) -> Outcome:
     """Nothing to run."""
@@ -248,22 +231,17 @@ def _length_two(first: int, second: int) -> Fraction:
     kind=CONDITION,
     changes=(
         "Transformers and linear models share functions on sequences of one fixed length, which is "
-        "where mask "
-        "tokens are used."
+        "where mask tokens are used."
     ),
     printed="'We prove that the function spaces learnable by transformers and linear models are "
-    "disjoint when ruling "
-    "out trivial cases' (Section 7; likewise Section 1).",
+    "disjoint when ruling out trivial cases' (Section 7; likewise Section 1).",
     corrected="They are disjoint as functions on sequences of *every* length up to C >= 2. On "
-    "sequences of one fixed "
-    "length n each linear model b + sum_i w(t_i) is a transformer: uniform attention gives sum "
-    "w/n, the ffn "
-    "multiplies by n.",
+    "sequences of one fixed length n each linear model b + sum_i w(t_i) is a transformer: uniform "
+    "attention gives sum w/n, the ffn multiplies by n.",
     consequence="The proof compares two lengths, so it does not apply where the length is fixed, "
-    "as when LIME or SHAP "
-    "replace a token by a mask token instead of deleting it (the SHAP baseline in the authors' "
-    "published code puts "
-    "[UNK] in place): there an additive surrogate can be exact.",
+    "as when LIME or SHAP replace a token by a mask token instead of deleting it (the SHAP "
+    "baseline in the authors' published code puts [UNK] in place): there an additive surrogate can "
+    "be exact.",
 )
 def sec_7_disjoint(perturb: float = 0.0) -> Outcome:
     """N times the mean against the sum, every sequence of one length n, n = 1 .. 5."""
@@ -282,10 +260,8 @@ def sec_7_disjoint(perturb: float = 0.0) -> Outcome:
         EXACT,
         printed_error=worst([_length_two(0, 1) - _length_two(0, 0)]),
         counterexample="V = {a, b}, w(a) = 0, w(b) = 1, sequences of length 2 only, all scores 0, "
-        "value w, ffn z -> "
-        "2 z: F(aa) = 2 (0+0)/2 = 0, F(ab) = F(ba) = 2 (0+1)/2 = 1, F(bb) = 2 (1+1)/2 = 2. The "
-        "transformer is the "
-        "linear model, and it is neither constant nor determined by the first token: F(ab) - F(aa) "
-        "= 1.",
+        "value w, ffn z -> 2 z: F(aa) = 2 (0+0)/2 = 0, F(ab) = F(ba) = 2 (0+1)/2 = 1, F(bb) = 2 "
+        "(1+1)/2 = 2. The transformer is the linear model, and it is neither constant nor "
+        "determined by the first token: F(ab) - F(aa) = 1.",
         detail="printed_error is F(ab) - F(aa), which would have to vanish.",
     )

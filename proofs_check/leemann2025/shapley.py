@@ -53,8 +53,7 @@ def _shapley_sum(
         "without i."
     ),
     consequence="With the binomial itself the values do not add up to F(all) - F(empty) from three "
-    "tokens on. The "
-    "inverse is missing in Eq. 67 and 68 as well.",
+    "tokens on. The inverse is missing in Eq. 67 and 68 as well.",
 )
 def eq_66(perturb: float = 0.0) -> Outcome:
     """Against the mean over all orders, n = 1 .. 4 with several values of the empty coalition."""
@@ -73,8 +72,8 @@ def eq_66(perturb: float = 0.0) -> Outcome:
         EXACT,
         worst(printed),
         "three tokens, s = 0, v = 1, 0, 0, F(empty) = 0, so F = 1/|S| if the first is in S and 0 "
-        "else. phi(1) = "
-        "(1/3)(1 + (1/2)(1/2 + 1/2) + 1/3) = 11/18; printed (1/3)(1 + 2 (1/2 + 1/2) + 1/3) = 10/9.",
+        "else. phi(1) = (1/3)(1 + (1/2)(1/2 + 1/2) + 1/3) = 11/18; printed (1/3)(1 + 2 (1/2 + 1/2) "
+        "+ 1/3) = 10/9.",
         detail="phi = (11/18, -5/36, -5/36) sums to F(all) = 1/3: "
         + str(shapley_by_orders(TINY, 3)),
     )
@@ -92,11 +91,9 @@ def eq_66(perturb: float = 0.0) -> Outcome:
         "every S"
     ),
     corrected="alpha_i is the weight of i in the coalition, exp(s_i)/sum over S + i of exp(s_j), "
-    "and S is not empty; "
-    "the empty coalition contributes v_i - F(empty).",
+    "and S is not empty; the empty coalition contributes v_i - F(empty).",
     consequence="With the weight in the whole sequence only S = all others is right; with the "
-    "weight in the "
-    "coalition S = empty is 0/0.",
+    "weight in the coalition S = empty is 0/0.",
 )
 def eq_67_68(perturb: float = 0.0) -> Outcome:
     """Every i and every S of the four-token game; F(empty) = 2/3 for the empty one."""
@@ -123,9 +120,8 @@ def eq_67_68(perturb: float = 0.0) -> Outcome:
         EXACT,
         worst(printed),
         "three tokens, s = 0, v = 1, 0, 0, i = 1, S = {2}: F(12) - F(2) = 1/2. In the coalition "
-        "alpha = 1/2: "
-        "(1/2)(1 - 1/2)/(1/2) = 1/2. In the whole sequence alpha = 1/3: (1/3)(1 - 1/2)/(2/3) = "
-        "1/4.",
+        "alpha = 1/2: (1/2)(1 - 1/2)/(1/2) = 1/2. In the whole sequence alpha = 1/3: (1/3)(1 - "
+        "1/2)/(2/3) = 1/4.",
     )
 
 
@@ -139,11 +135,9 @@ def eq_67_68(perturb: float = 0.0) -> Outcome:
     kind=WRONG,
     printed="alpha_i (v_i - F(1))/(1 - alpha_i) as the last line of the chain for phi(i)",
     corrected="That expression is F(all) - F(all without i), the leave-one-out value: the term S = "
-    "all others of Eq. "
-    "68.",
+    "all others of Eq. 68.",
     consequence="Read as phi(i) it is not the Shapley value. On its own it is useful: "
-    "leave-one-out costs O(1) a "
-    "token.",
+    "leave-one-out costs O(1) a token.",
 )
 def eq_69(perturb: float = 0.0) -> Outcome:
     """Against leave-one-out (right) and against the Shapley value (printed)."""
@@ -163,8 +157,7 @@ def eq_69(perturb: float = 0.0) -> Outcome:
         EXACT,
         worst(printed),
         "two tokens, s = 0, v = 1, 0, F(empty) = 0: Eq. 69 gives (1/2)(1 - 1/2)/(1/2) = 1/2 = "
-        "F(12) - F(2) for the "
-        "first; its Shapley value is (1 + 1/2)/2 = 3/4.",
+        "F(12) - F(2) for the first; its Shapley value is (1 + 1/2)/2 = 3/4.",
     )
 
 
@@ -237,13 +230,10 @@ def shapley_by_counting(g: Sequence[int], v: Sequence[int]) -> tuple[list[Fracti
         "exponentially'"
     ),
     corrected="True of a general game, not of SLALOM. 1/D = int_0^inf exp(-lambda D) dlambda makes "
-    "the sum over "
-    "coalitions a product over tokens under a double integral; for integer masses a table of "
-    "(size, mass) counts "
-    "gives exact fractions.",
+    "the sum over coalitions a product over tokens under a double integral; for integer masses a "
+    "table of (size, mass) counts gives exact fractions.",
     consequence="Exact Shapley values of a fitted SLALOM cost O(n) an integrand evaluation, "
-    "milliseconds for "
-    "hundreds of tokens; no sampling is needed.",
+    "milliseconds for hundreds of tokens; no sampling is needed.",
 )
 def below_eq_69(perturb: float = 0.0) -> Outcome:
     """Integral and table against all orders (n = 6); the table at n = 24 against the integral and
@@ -274,14 +264,11 @@ def below_eq_69(perturb: float = 0.0) -> Outcome:
         SUMMATION,
         terms / visited - 1,
         "two tokens, exp(s) = 1, 2, v = 1, 0: by enumeration phi(1) = (1 + 1/3)/2 = 2/3. For "
-        "integer masses put x = "
-        "e^-lambda, 1/D = int_0^1 x^(D-1) dx: phi(1) = int_0^1 dp int_0^1 dx (1 - p + p x^2) = "
-        "int_0^1 (1 - p + p/3) "
-        "dp = 2/3, one product over the other tokens under the integral instead of a sum over "
-        "coalitions.",
+        "integer masses put x = e^-lambda, 1/D = int_0^1 x^(D-1) dx: phi(1) = int_0^1 dp int_0^1 "
+        "dx (1 - p + p x^2) = int_0^1 (1 - p + p/3) dp = 2/3, one product over the other tokens "
+        "under the integral instead of a sum over coalitions.",
         detail=f"n = {n}: exact fractions from {visited} table cells, where Eq. 66 has {terms} "
-        "terms; printed_error is "
-        "the excess of the second number over the first.",
+        "terms; printed_error is the excess of the second number over the first.",
     )
 
 
@@ -307,6 +294,5 @@ def fig_7(perturb: float = 0.0) -> Outcome:
         worst(differences),
         EXACT,
         detail="a SLALOM on k copies of tau has Shapley values v(tau)/k with F(empty) = 0: the "
-        "shape of Figure 7's "
-        "curves",
+        "shape of Figure 7's curves",
     )

@@ -150,11 +150,9 @@ SCORES = (Fraction(0), Fraction(1), Fraction(-3, 2))
     kind=SLIP,
     printed="W_k = 0, b_k = [1, 0, ..., 0], W_q = I, b_q = 0, hence a(t_i, t_j) = s(t_j)",
     corrected="The roles are swapped: W_q = 0, b_q = [1, 0, ..., 0], W_k = I, b_k = 0. (Eq. 35 "
-    "writes W_v, b_v for "
-    "W_q, b_q.)",
+    "writes W_v, b_v for W_q, b_q.)",
     consequence="As printed a(t_i, t_j) = s(t_i), the same for all keys: the softmax is uniform "
-    "and the transformer "
-    "outputs the plain mean of the values for every s.",
+    "and the transformer outputs the plain mean of the values for every s.",
 )
 def eq_30_36(perturb: float = 0.0) -> Outcome:
     """The scores of all pairs of three tokens, d = 3, with both assignments."""
@@ -180,9 +178,8 @@ def eq_30_36(perturb: float = 0.0) -> Outcome:
         EXACT,
         worst(printed),
         "s(a) = 0, s(b) = 1: printed, query a and key b give [0, v, 0].[1, 0, 0] = 0 = s(a), not "
-        "s(b) = 1. With "
-        "exp(s) = 1, 3 and v = 0, 1 the sequence [a, b] has F = 3/4 by Eq. 4 and 1/2 by the "
-        "printed weights.",
+        "s(b) = 1. With exp(s) = 1, 3 and v = 0, 1 the sequence [a, b] has F = 3/4 by Eq. 4 and "
+        "1/2 by the printed weights.",
     )
 
 
@@ -199,11 +196,9 @@ def eq_30_36(perturb: float = 0.0) -> Outcome:
     kind=SLIP,
     printed="W_v = diag([0, 1, 0, ..., 0]), hence v_i = [0, 0, v(t_i), 0, ..., 0]",
     corrected="W_v has its only entry 1 in row 3, column 2. (Reading coordinate 2 instead would "
-    "not help: the skip "
-    "connection adds v(t_r) there. In Eq. 42 e(t_0) is e(t_r).)",
+    "not help: the skip connection adds v(t_r) there. In Eq. 42 e(t_0) is e(t_r).)",
     consequence="diag([0, 1, 0, ...]) gives [0, v(t_i), 0, ...]; the classifier of Eq. 43 reads a "
-    "coordinate that is "
-    "always zero, so the printed transformer outputs 0 on every sequence.",
+    "coordinate that is always zero, so the printed transformer outputs 0 on every sequence.",
 )
 def eq_37_43(perturb: float = 0.0) -> Outcome:
     """Third coordinate of e(t_r) + sum_i alpha_i W_v e(t_i), all sequences of length up to 3 over
@@ -228,8 +223,7 @@ def eq_37_43(perturb: float = 0.0) -> Outcome:
         EXACT,
         worst(printed),
         "one token with s = 0, v = 1: e = [0, 1, 0], W_v e = [0, 1, 0], e + s_r = [0, 2, 0], third "
-        "coordinate 0; Eq. "
-        "4 says 1.",
+        "coordinate 0; Eq. 4 says 1.",
     )
 
 
@@ -331,8 +325,7 @@ def eq_36_scale(perturb: float = 0.0) -> Outcome:
         "layers"
     ),
     assumptions="weights as corrected under Eq. 30-36, Eq. 37-43 and Eq. 36 with Eq. 10; ffn may "
-    "be the identity; P "
-    "pads or cuts if d != d_h (the printed P = I needs d = d_h)",
+    "be the identity; P pads or cuts if d != d_h (the printed P = I needs d = d_h)",
     method="extended precision",
 )
 def prop_5_1(perturb: float = 0.0) -> Outcome:

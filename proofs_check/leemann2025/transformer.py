@@ -63,8 +63,7 @@ def eq_1(perturb: float = 0.0) -> Outcome:
     paper="P2",
     ref="Eq. 10",
     claim="attention rows sum to one; a causal row i is zero beyond i, so the row r = |t| of a "
-    "decoder covers the "
-    "sequence",
+    "decoder covers the sequence",
     assumptions=(
         "Sections 3.3 and 4.1; Eq. 10 writes sqrt(d_k) where the text calls the head dimension d_h"
     ),
@@ -108,8 +107,7 @@ def eq_13(perturb: float = 0.0) -> Outcome:
         "vector for every k"
     ),
     assumptions="identical embeddings at all positions. (The text above Eq. 19 says 'product of "
-    "key and value vector'; "
-    "key and query are meant, as in the formula.)",
+    "key and value vector'; key and query are meant, as in the formula.)",
     method="exact rational enumeration",
 )
 def eq_19_21(perturb: float = 0.0) -> Outcome:
@@ -249,8 +247,7 @@ def _deep(seed: int) -> tuple[np.ndarray, list[Layer], np.ndarray]:
     paper="P2",
     ref="Lemma in B.4",
     claim="identical input rows, the same for every length, give identical output rows, the same "
-    "for every length "
-    "(Eq. 3)",
+    "for every length (Eq. 3)",
     assumptions=MODEL,
     method="extended precision",
 )
@@ -286,8 +283,7 @@ def cor_4_3(perturb: float = 0.0) -> Outcome:
     method="none",
     verdict=NOT_CHECKABLE,
     reason="an observation on trained networks (with [CLS] and positions, outside the "
-    "propositions' model), not a "
-    "theorem",
+    "propositions' model), not a theorem",
 )
 def fig_3(perturb: float = 0.0) -> Outcome:
     """Nothing to run."""

@@ -95,8 +95,8 @@ def gradient_alpha_t(perturb: float = 0.0) -> Outcome:
         m.relative_error(printed, true),
         counterexample=(
             "Two positions, all dimensions 1, q = W_k = 1, e = (0, 0): alpha_1 = "
-            "exp(e_1)/(exp(e_1) + 1) has "
-            "derivative 1/4 at e_1 = 0. Printed: 1/2 (1 - (1/2 + 1/2)) = 0."
+            "exp(e_1)/(exp(e_1) + 1) has derivative 1/4 at e_1 = 0. Printed: 1/2 (1 - (1/2 + 1/2)) "
+            "= 0."
         ),
     )
 
@@ -133,9 +133,8 @@ def gradient_alpha_s(perturb: float = 0.0) -> Outcome:
         best,
         counterexample=(
             "Three positions, all dimensions 1, q = W_k = 1, e = (0, ln 2, ln 3): alpha = (1/6, "
-            "1/3, 1/2). With "
-            "respect to e_1, alpha_2 has derivative -1/18 and alpha_3 has -1/12: no single alpha_u "
-            "gives both."
+            "1/3, 1/2). With respect to e_1, alpha_2 has derivative -1/18 and alpha_3 has -1/12: "
+            "no single alpha_u gives both."
         ),
     )
 
@@ -155,15 +154,13 @@ def _value(w: m.Weights, e: Any, xp: Any) -> Any:
     kind=MISPRINT,
     printed=(
         "Third line: ... + sum_{s != t} -alpha_u alpha_t/sqrt(d_att) (W_k'q), without v_s. Last "
-        "line: the product "
-        "(v_t - sum_s alpha_s v_s)(W_k'q) of a vector of R^{d_out} and one of R^{d_e}."
+        "line: the product (v_t - sum_s alpha_s v_s)(W_k'q) of a vector of R^{d_out} and one of "
+        "R^{d_e}."
     ),
     corrected=(
         "Third line: v_s' belongs behind every term of the sum, with alpha_s for alpha_u. Last "
-        "line: "
-        "alpha_t/sqrt(d_att) (W_k'q)(v_t - sum_s alpha_s v_s)' + alpha_t W_v', a d_e x d_out "
-        "matrix; times W_l' it "
-        "gives Eq. 14."
+        "line: alpha_t/sqrt(d_att) (W_k'q)(v_t - sum_s alpha_s v_s)' + alpha_t W_v', a d_e x d_out "
+        "matrix; times W_l' it gives Eq. 14."
     ),
     consequence="Slips of writing: Eq. 14 itself is right (but for [CLS]).",
 )
@@ -198,8 +195,7 @@ def gradient_v(perturb: float = 0.0) -> Outcome:
         printed,
         counterexample=(
             "Two positions, all dimensions 1, q = W_k = W_v = 1, e = (0, 0), so v = (0, 0): v~ = "
-            "e_1 "
-            "exp(e_1)/(exp(e_1) + 1) has derivative 1/2 at e_1 = 0. Third line as printed: 0 + 1/2 "
-            "- 1/4 = 1/4."
+            "e_1 exp(e_1)/(exp(e_1) + 1) has derivative 1/2 at e_1 = 0. Third line as printed: 0 + "
+            "1/2 - 1/4 = 1/4."
         ),
     )

@@ -165,8 +165,8 @@ SIZE_LAW = "sum over s of 2(d-s)/(d(d-1)) in place of (1/d) sum over s"
     corrected=f"Weights 2(d-s)/(d(d-1)): {SIZE_LAW}.",
     consequence=(
         "As the terms hardly depend on s here, the printed sum is off by T_max^{-1} times max(1/d, "
-        "T/T_max) only: "
-        "more than the stated remainder unless eps = 1/2. Eq. 30 and 31 suffer at leading order."
+        "T/T_max) only: more than the stated remainder unless eps = 1/2. Eq. 30 and 31 suffer at "
+        "leading order."
     ),
 )
 def eq_29(perturb: float = 0.0) -> Outcome:
@@ -181,10 +181,8 @@ def eq_29(perturb: float = 0.0) -> Outcome:
         max(printed for _, printed in rates.values()) - RATE,
         counterexample=(
             "All masses 1, all values 1: A_t V_t = 1/T_max always. The printed sum is "
-            "(1/d)(d-1)/T_max: off by 1/(d "
-            "T_max) = T_max^{-1-eps}, which is not O(T_max^{-3/2}) for eps < 1/2. For d = 2, T_max "
-            "= 10: 0.05 for "
-            "0.1."
+            "(1/d)(d-1)/T_max: off by 1/(d T_max) = T_max^{-1-eps}, which is not O(T_max^{-3/2}) "
+            "for eps < 1/2. For d = 2, T_max = 10: 0.05 for 0.1."
         ),
         detail="; ".join(
             f"eps {eps}: true weights {a:.3f}, printed {b:.3f}" for eps, (a, b) in rates.items()
@@ -219,10 +217,8 @@ def eq_30(perturb: float = 0.0) -> Outcome:
         max(printed for _, printed in rates.values()) - RATE,
         counterexample=(
             "All masses 1, v_t = 1, v_h = 0, d = 3, T_max = 9. Given that word 1 is kept, word 2 "
-            "is kept with "
-            "probability (2/3)(1/2) + (1/3)(0) = 1/3, so E[A_2 V_2] = (1/3)/9 = 1/27. Printed: "
-            "(1/3)(1/2 + 0)/9 = "
-            "1/54. (For large d: 2/3 and 1/2, divided by T_max.)"
+            "is kept with probability (2/3)(1/2) + (1/3)(0) = 1/3, so E[A_2 V_2] = (1/3)/9 = 1/27. "
+            "Printed: (1/3)(1/2 + 0)/9 = 1/54. (For large d: 2/3 and 1/2, divided by T_max.)"
         ),
         detail="; ".join(
             f"eps {eps}: true weights {a:.3f}, printed {b:.3f}" for eps, (a, b) in rates.items()
@@ -273,8 +269,7 @@ def eq_31_sum(document: long_documents.LongDocument, kind: int, printed: bool) -
     corrected=f"Weights 2(d-s)/(d(d-1)): {SIZE_LAW}.",
     consequence=(
         "Here the factor 3/2 enters: with the printed weights the sum is (3/2) gap/sum g, with the "
-        "right ones "
-        "gap/sum g."
+        "right ones gap/sum g."
     ),
 )
 def eq_31(perturb: float = 0.0) -> Outcome:
@@ -305,8 +300,7 @@ def eq_31(perturb: float = 0.0) -> Outcome:
         worst_printed - RATE,
         counterexample=(
             "All masses 1, v_t = 1, v_h = 0: A_t V_t = Z_t/T_max, whose coefficient is 1/T_max. "
-            "Printed: (3/d) "
-            "sum_{s=1}^{d-1} (s/(d-1))/T_max = (3/2)/T_max for every d."
+            "Printed: (3/d) sum_{s=1}^{d-1} (s/(d-1))/T_max = (3/2)/T_max for every d."
         ),
         detail="; ".join(lines),
     )

@@ -29,20 +29,18 @@ from .theorem_5_1 import HEADS
     ),
     printed=(
         "'If many tokens are identical, this is no longer true: consider, for instance, the "
-        "extreme case of two "
-        "groups of identical tokens' (section 6 and B.1); conjectured for small multiplicities "
-        "only."
+        "extreme case of two groups of identical tokens' (section 6 and B.1); conjectured for "
+        "small multiplicities only."
     ),
     corrected=(
         "No distinctness is needed: beta_j = sum_{t: xi_t = j} w_t with relative error "
-        "O(T_max^{eps-1}), for any "
-        "multiplicities, the two groups included. What matters is T/T_max, not d/T."
+        "O(T_max^{eps-1}), for any multiplicities, the two groups included. What matters is "
+        "T/T_max, not d/T."
     ),
     consequence=(
         "The variance of the denominator does grow, to O(T^2), but Lemma D.1 divides it by "
-        "T_max^3: the bound is "
-        "O(T^2/T_max^3 + T/T_max^2) = O(T_max^{eps-2}) a position still. The conjecture of B.1 can "
-        "be a remark."
+        "T_max^3: the bound is O(T^2/T_max^3 + T/T_max^2) = O(T_max^{eps-2}) a position still. The "
+        "conjecture of B.1 can be a remark."
     ),
 )
 def repeated_words(perturb: float = 0.0) -> Outcome:
@@ -82,12 +80,9 @@ def repeated_words(perturb: float = 0.0) -> Outcome:
         printed_error=-min(slopes),
         counterexample=(
             "Two words, 50 occurrences each, 9,900 padded positions, T_max = 10,000. Word 1: g = "
-            "2, v = 1; word 2: g "
-            "= 1, v = -1; [UNK] and padding: g = 1, v = 0. LIME has d = 2, so beta_1 = f(1 kept) - "
-            "f(none kept) = "
-            "100/10,050 - 0 = 0.009950. Corrected theorem: F = 50/10,050, 50 [2 (1 - F) + "
-            "F]/10,050 = 0.009926, 0.25 "
-            "% off."
+            "2, v = 1; word 2: g = 1, v = -1; [UNK] and padding: g = 1, v = 0. LIME has d = 2, so "
+            "beta_1 = f(1 kept) - f(none kept) = 100/10,050 - 0 = 0.009950. Corrected theorem: F = "
+            "50/10,050, 50 [2 (1 - F) + F]/10,050 = 0.009926, 0.25 % off."
         ),
         detail="fitted exponents of the relative error; " + "; ".join(lines),
     )
@@ -104,8 +99,7 @@ def repeated_words(perturb: float = 0.0) -> Outcome:
     verdict=NOT_CHECKABLE,
     reason=(
         "A measurement on the authors' trained weights and corpus, neither of which is part of "
-        "this project. What "
-        "can be checked about it is under Theorem 5.1 and figure 4."
+        "this project. What can be checked about it is under Theorem 5.1 and figure 4."
     ),
 )
 def experiment(perturb: float = 0.0) -> Outcome:

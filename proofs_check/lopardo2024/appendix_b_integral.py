@@ -126,10 +126,8 @@ def use_of_d_2(perturb: float = 0.0) -> Outcome:
     printed="For xi_t != j the approximation is zero, with an error O(T_max^{eps-2}) a position.",
     corrected=(
         "Each is -(g_j - g_{h,j}) g_t v_t/A^2 to leading order, of order T_max^{-2}; the T_max of "
-        "them sum to "
-        "-(alpha_j - alpha_{h,j}) F, of the order of the coefficient itself. (Eq. 35 is right for "
-        "each t, but drops "
-        "what the sum over t needs.)"
+        "them sum to -(alpha_j - alpha_{h,j}) F, of the order of the coefficient itself. (Eq. 35 "
+        "is right for each t, but drops what the sum over t needs.)"
     ),
     consequence="This is the term that Theorem 5.1 lacks.",
 )
@@ -155,11 +153,9 @@ def other_positions(perturb: float = 0.0) -> Outcome:
         printed,
         counterexample=(
             "100 words of which word 1 has g = 3, all other masses 1, T_max = 10,000, all values "
-            "1. Removing word 1 "
-            "changes alpha_t of any other position from 1/10,002 to 1/10,000, by 2.0 10^-8 = "
-            "O(T_max^{-2}); the "
-            "9,999 of them gain 2.0 10^-4, exactly what word 1 loses (3/10,002 - 1/10,000). That "
-            "is why f stays at 1."
+            "1. Removing word 1 changes alpha_t of any other position from 1/10,002 to 1/10,000, "
+            "by 2.0 10^-8 = O(T_max^{-2}); the 9,999 of them gain 2.0 10^-4, exactly what word 1 "
+            "loses (3/10,002 - 1/10,000). That is why f stays at 1."
         ),
         detail="sum over the other positions (formula): " + "; ".join(values),
     )
@@ -193,16 +189,13 @@ def closed_integrals(r: float) -> tuple[float, float, float]:
     printed="3 (g_t v_t - g_{h,t} v_{h,t}) int_0^1 x dx/((1-x) sum g + x sum g_h).",
     corrected=(
         "beta = c_1 (g_t v_t - g_{h,t} v_{h,t}) - c_2 (g_t - g_{h,t}), c_1 = 6 I_1/A, c_2 = 6 [N_A "
-        "J_2 + (N_B - N_A) "
-        "J_3]/A^2, with N_A = sum g v, N_B = sum g_h v_h, r = B/A - 1, I_1 = (r^2/2 + r - (1+r) "
-        "ln(1+r))/r^3, J_2 = "
-        "((r+2) ln(1+r) - 2r)/r^3, J_3 = (r^2 + 6r - (4r+6) ln(1+r))/(2 r^4); the error is "
-        "O(T_max^{-2})."
+        "J_2 + (N_B - N_A) J_3]/A^2, with N_A = sum g v, N_B = sum g_h v_h, r = B/A - 1, I_1 = "
+        "(r^2/2 + r - (1+r) ln(1+r))/r^3, J_2 = ((r+2) ln(1+r) - 2r)/r^3, J_3 = (r^2 + 6r - (4r+6) "
+        "ln(1+r))/(2 r^4); the error is O(T_max^{-2})."
     ),
     consequence=(
         "Kept as integrals the result needs no T/T_max -> 0, which Theorem 5.1 does. It is a mean "
-        "field all the "
-        "same: where a few tokens hold the attention only the exact limit is right."
+        "field all the same: where a few tokens hold the attention only the exact limit is right."
     ),
 )
 def integral_form(perturb: float = 0.0) -> Outcome:
@@ -237,8 +230,7 @@ def integral_form(perturb: float = 0.0) -> Outcome:
         slope_printed + 2,
         counterexample=(
             "All masses equal (B = A), v_t = 1, all else 0: the coefficient is 1/A. Printed: 3 "
-            "(1/2)/A = 1.5/A. "
-            "Corrected: 6 int x(1-x) dx/A = 6 (1/6)/A."
+            "(1/2)/A = 1.5/A. Corrected: 6 int x(1-x) dx/A = 6 (1/6)/A."
         ),
         detail=f"fitted exponents: corrected {slope:.3f}, printed {slope_printed:.3f}; {nodes}",
     )

@@ -26,8 +26,7 @@ from .theorem_5_1 import GROWTH, HEADS
     printed="P(|S| = s | l not in S) = 1/d for s = 0, ..., d-1.",
     corrected=(
         "P(|S| = s | l not in S) = 2(d-s)/(d(d-1)) for s = 1, ..., d-1: by Bayes, keeping l is "
-        "(d-s)/d likely at "
-        "size s, and s = 0 is never drawn."
+        "(d-s)/d likely at size s, and s = 0 is never drawn."
     ),
     consequence=(
         "Keeping a word makes small removals likelier. Eqs. 29 to 31 and the constant of Theorem "
@@ -64,10 +63,8 @@ def size_law(perturb: float = 0.0) -> Outcome:
         largest(printed),
         counterexample=(
             "d = 2. Sets drawn: {1}, {2} with probability 1/4 each, {1,2} with 1/2. Word 1 is kept "
-            "only by {2}: "
-            "given that, |S| = 1 for certain, and 2(2-1)/(2 1) = 1. Printed: 1/2 for |S| = 1 and "
-            "1/2 for |S| = 0, "
-            "which cannot occur."
+            "only by {2}: given that, |S| = 1 for certain, and 2(2-1)/(2 1) = 1. Printed: 1/2 for "
+            "|S| = 1 and 1/2 for |S| = 0, which cannot occur."
         ),
     )
 

@@ -37,13 +37,11 @@ def _ratio_gap(X: np.ndarray, Y: np.ndarray, p: np.ndarray) -> tuple[float, floa
     printed="The second term is C^2 sqrt(Var(Y))/(c^2 n^2).",
     corrected=(
         "The second term is C sqrt(Var(Y))/(c^2 n^2): |E[(Y-EY)(X-EX)/(Y EY)]| <= sqrt(Var X Var "
-        "Y)/(c n)^2, without "
-        "a further C, and sqrt(Var X) <= C by Popoviciu."
+        "Y)/(c n)^2, without a further C, and sqrt(Var X) <= C by Popoviciu."
     ),
     consequence=(
         "The printed bound is too small for C < 1 (and needlessly large for C > 1). The rates that "
-        "follow from it "
-        "stand."
+        "follow from it stand."
     ),
 )
 def lemma_d_1(perturb: float = 0.0) -> Outcome:
@@ -73,10 +71,9 @@ def lemma_d_1(perturb: float = 0.0) -> Outcome:
         worst_printed,
         counterexample=(
             "n = 1, c = 0.1, C = 0.11. (X, Y) = (0.11, 0.1) or (-0.11, 0.11), each with "
-            "probability 1/2: E[X] = 0, "
-            "E[X/Y] = (1.1 - 1)/2 = 0.05, Var(Y) = 0.000025. Printed bound: 0.11 0.000025/0.001 + "
-            "0.0121 0.005/0.01 "
-            "= 0.00275 + 0.00605 = 0.0088. Corrected: 0.00275 + 0.11 0.005/0.01 = 0.05775."
+            "probability 1/2: E[X] = 0, E[X/Y] = (1.1 - 1)/2 = 0.05, Var(Y) = 0.000025. Printed "
+            "bound: 0.11 0.000025/0.001 + 0.0121 0.005/0.01 = 0.00275 + 0.00605 = 0.0088. "
+            "Corrected: 0.00275 + 0.11 0.005/0.01 = 0.05775."
         ),
     )
 
@@ -181,8 +178,7 @@ def lemma_d_3_expectation(perturb: float = 0.0) -> Outcome:
     ),
     corrected=(
         "Var^ must be (1/n) sum (x_i - mean)^2. With the unbiased 1/(n-1) the formula is false. "
-        "H_S = sum_i {a_i 1{i "
-        "kept} + b_i 1{i removed}}."
+        "H_S = sum_i {a_i 1{i kept} + b_i 1{i removed}}."
     ),
     consequence="None for the order O(n) that the proof needs.",
 )
@@ -211,10 +207,8 @@ def lemma_d_3_variance(perturb: float = 0.0) -> Outcome:
         largest(printed),
         counterexample=(
             "n = 3, a = (0, 0, 3), b = 0, s = 1, l = 1 kept: H_S is 3 or 0 with probability 1/2 "
-            "each, variance 9/4. "
-            "Mean 1, sum of squares 6. With 1/n: 3 1 1/(2 1) [6/3 - (0-1)^2/2] = (3/2)(3/2) = 9/4. "
-            "With 1/(n-1): "
-            "(3/2)(6/2 - 1/2) = 15/4."
+            "each, variance 9/4. Mean 1, sum of squares 6. With 1/n: 3 1 1/(2 1) [6/3 - (0-1)^2/2] "
+            "= (3/2)(3/2) = 9/4. With 1/(n-1): (3/2)(6/2 - 1/2) = 15/4."
         ),
     )
 

@@ -69,20 +69,16 @@ def eq_13(perturb: float = 0.0) -> Outcome:
     changes="The gradient at [CLS] has a second term. Tokens of the document are not affected.",
     printed=(
         "Eq. 14 for every embedded token e_t, with one q. [CLS] is one of the positions of Eq. 8 "
-        "(the first row and "
-        "column of figure 3), and its query is W_q e_[CLS]."
+        "(the first row and column of figure 3), and its query is W_q e_[CLS]."
     ),
     corrected=(
-        "Eq. 14 with q^(i) holds for every position but [CLS]. There, add "
-        "(1/K) sum_i (W_q^(i))' / sqrt(d_att) sum_s alpha_s^(i) W_l^(i)(v_s^(i) - sum_u "
-        "alpha_u^(i) v_u^(i)) k_s^(i)."
+        "Eq. 14 with q^(i) holds for every position but [CLS]. There, add (1/K) sum_i (W_q^(i))' / "
+        "sqrt(d_att) sum_s alpha_s^(i) W_l^(i)(v_s^(i) - sum_u alpha_u^(i) v_u^(i)) k_s^(i)."
     ),
     consequence=(
         "Explanations of the document's own tokens are unaffected. Saliency of [CLS], or a query "
-        "that is not "
-        "constant (a second layer, mean pooling), needs the extra term, which appendix A drops by "
-        "never using its "
-        "Eq. 21."
+        "that is not constant (a second layer, mean pooling), needs the extra term, which appendix "
+        "A drops by never using its Eq. 21."
     ),
 )
 def theorem_4_1(perturb: float = 0.0) -> Outcome:
@@ -105,12 +101,10 @@ def theorem_4_1(perturb: float = 0.0) -> Outcome:
         printed,
         counterexample=(
             "K = 1, all dimensions 1, all weights 1, two positions: [CLS] with e = 0, a token with "
-            "e = 1. Then q = "
-            "0, alpha = (1/2, 1/2), f = 1/2. Eq. 14 at [CLS]: 1/2 (1 + (0 - 1/2) 0) = 0.5. The "
-            "difference quotient "
-            "(f(e=0.001) - f(e=-0.001))/0.002, f(e) = (e exp(e e) + exp(e))/(exp(e e) + exp(e)), "
-            "is 0.75; the extra "
-            "term is 1/2 (0 - 1/2) 0 + 1/2 (1 - 1/2) 1 = 0.25."
+            "e = 1. Then q = 0, alpha = (1/2, 1/2), f = 1/2. Eq. 14 at [CLS]: 1/2 (1 + (0 - 1/2) "
+            "0) = 0.5. The difference quotient (f(e=0.001) - f(e=-0.001))/0.002, f(e) = (e exp(e "
+            "e) + exp(e))/(exp(e e) + exp(e)), is 0.75; the extra term is 1/2 (0 - 1/2) 0 + 1/2 (1 "
+            "- 1/2) 1 = 0.25."
         ),
     )
 
@@ -132,17 +126,14 @@ def theorem_4_1(perturb: float = 0.0) -> Outcome:
     ),
     corrected=(
         "With K = 1 and typical values, alpha-avg = alpha-max is proportional to both G-l1 and "
-        "G-l2, with factors "
-        "|W_v'W_l'|_1 and |W_v'W_l'|_2, and to G-avg with the factor mean(W_v'W_l'), which may be "
-        "negative: then the "
-        "correlation with G-avg is -1. In general G-l1/sqrt(d_e) <= G-l2 <= G-l1."
+        "G-l2, with factors |W_v'W_l'|_1 and |W_v'W_l'|_2, and to G-avg with the factor "
+        "mean(W_v'W_l'), which may be negative: then the correlation with G-avg is -1. In general "
+        "G-l1/sqrt(d_e) <= G-l2 <= G-l1."
     ),
     consequence=(
         "What correlates with attention is the norm of the gradient, for either norm; G-avg keeps "
-        "the sign of the "
-        "linear layers, as in comment (ii) of the paper. The differences between G-l1 and G-l2 in "
-        "figure 1 are not "
-        "explained by linearity in alpha."
+        "the sign of the linear layers, as in comment (ii) of the paper. The differences between "
+        "G-l1 and G-l2 in figure 1 are not explained by linearity in alpha."
     ),
 )
 def comment_4_2_i(perturb: float = 0.0) -> Outcome:
@@ -165,10 +156,8 @@ def comment_4_2_i(perturb: float = 0.0) -> Outcome:
         printed_error=1 - correlation_average,
         counterexample=(
             "K = 1, all v_t equal, W_v'W_l' = (-1, 0): the gradient is alpha_t (-1, 0), so for "
-            "alpha = (.2, .3, "
-            ".5) G-avg = "
-            "(-.1, -.15, -.25): correlation -1; G-l2 = (.2, .3, .5): correlation +1. The run found "
-            f"{correlation_average:+.6f} and {correlation_l2:+.6f}."
+            "alpha = (.2, .3, .5) G-avg = (-.1, -.15, -.25): correlation -1; G-l2 = (.2, .3, .5): "
+            f"correlation +1. The run found {correlation_average:+.6f} and {correlation_l2:+.6f}."
         ),
     )
 
@@ -216,9 +205,8 @@ def comment_4_2_ii(perturb: float = 0.0) -> Outcome:
     printed="Main insight: token contributes if alpha_t is not 0 and v_t deviates from average.",
     corrected=(
         "A token contributes whenever alpha_t is not 0, unless W_v'W_l' + W_l(v_t - v~) "
-        "W_k'q/sqrt(d_att) = 0: the "
-        "first part does not require v_t to deviate (comment (ii) of section 4.2 of the paper "
-        "agrees)."
+        "W_k'q/sqrt(d_att) = 0: the first part does not require v_t to deviate (comment (ii) of "
+        "section 4.2 of the paper agrees)."
     ),
     consequence=(
         "A reader of the slides would expect a zero gradient for typical tokens; it is alpha_t "
@@ -237,7 +225,6 @@ def slides_gradient(perturb: float = 0.0) -> Outcome:
         printed_error=float(np.max(np.abs(gradient))),
         counterexample=(
             "K = 1, two positions with alpha = (1/2, 1/2), v = (1, 1), W_v = W_l = 1: no value "
-            "deviates, and the "
-            "gradient is alpha_t W_v W_l = 1/2, not 0."
+            "deviates, and the gradient is alpha_t W_v W_l = 1/2, not 0."
         ),
     )

@@ -100,15 +100,14 @@ def kernel(s: int) -> Fraction:
     printed="The penalty lambda |beta|^2 over all of beta in R^{d+1}, the intercept included.",
     corrected=(
         "The penalty is lambda sum_{j>=1} beta_j^2: the package fits Ridge with a free intercept. "
-        "The minimizer then "
-        "is beta_j = (Gamma_j - G)/(alpha_1 - alpha_2 + rho) + G/(alpha_1 + (d-1) alpha_2 - d "
-        "alpha_1^2/alpha_0 + "
-        "rho), Gamma_j = E[pi Z_j f] - alpha_1 E[pi f]/alpha_0, G = mean Gamma, rho = lambda/n."
+        "The minimizer then is beta_j = (Gamma_j - G)/(alpha_1 - alpha_2 + rho) + G/(alpha_1 + "
+        "(d-1) alpha_2 - d alpha_1^2/alpha_0 + rho), Gamma_j = E[pi Z_j f] - alpha_1 E[pi "
+        "f]/alpha_0, G = mean Gamma, rho = lambda/n."
     ),
     consequence=(
         "With a penalized intercept the explanation of f + c depends on c, so a constant model "
-        "gets non-zero "
-        "coefficients. It vanishes with lambda/n, hence not visible in the limit of section 5.2."
+        "gets non-zero coefficients. It vanishes with lambda/n, hence not visible in the limit of "
+        "section 5.2."
     ),
 )
 def eq_16(perturb: float = 0.0) -> Outcome:
@@ -138,10 +137,8 @@ def eq_16(perturb: float = 0.0) -> Outcome:
         largest(printed),
         counterexample=(
             "d = 2, f = 1 for every sample, pi = 1, lambda/n = 1/4. Samples (0,1), (1,0), (0,0) "
-            "with probabilities "
-            "1/4, 1/4, "
-            "1/2. Eq. 16: (5/4) b0 + (1/2) b = 1 and (1/4) b0 + (1/2) b = 1/4, so b0 = 3/4 and b = "
-            f"{constant[1]}; LIME returns b = 0."
+            "with probabilities 1/4, 1/4, 1/2. Eq. 16: (5/4) b0 + (1/2) b = 1 and (1/4) b0 + "
+            f"(1/2) b = 1/4, so b0 = 3/4 and b = {constant[1]}; LIME returns b = 0."
         ),
     )
 
@@ -181,8 +178,7 @@ def slides_surrogate(perturb: float = 0.0) -> Outcome:
         largest(printed),
         counterexample=(
             "d = 2, f = 1: samples (0,1), (1,0), (0,0). Without intercept beta = (1, 1) fits the "
-            "first two; with "
-            "intercept beta_0 = 1, beta = (0, 0) fits all."
+            "first two; with intercept beta_0 = 1, beta = (0, 0) fits all."
         ),
     )
 
@@ -222,21 +218,18 @@ def slides_theorem(perturb: float = 0.0) -> Outcome:
     kind=CONDITION,
     changes=(
         "LIME's coefficients do not sum to zero. In the regime of Theorem 5.1 the term left out is "
-        "as large as the "
-        "coefficients."
+        "as large as the coefficients."
     ),
     printed="beta_j = 3 E[f(X)|j not in S] - (3/d) sum_k E[f(X)|k not in S], as an equality.",
     corrected=(
         "beta_j = 3 (d-1)/(d+1) (E_j - Ebar) + 6/(d+1) (Ebar - E[f]), where E_j = E[f | j not in "
-        "S] and Ebar = mean "
-        "of the E_j. Eq. 17 is this with O(1/d) terms left out."
+        "S] and Ebar = mean of the E_j. Eq. 17 is this with O(1/d) terms left out."
     ),
     consequence=(
         "The coefficients of Eq. 17 sum to zero for every model. The term left out, 6/(d+1) (Ebar "
-        "- E[f]), is the "
-        "mean coefficient: small against a coefficient of order one, but of the same order as the "
-        "coefficients "
-        "themselves when these are of order 1/d or less, which is the regime of Theorem 5.1."
+        "- E[f]), is the mean coefficient: small against a coefficient of order one, but of the "
+        "same order as the coefficients themselves when these are of order 1/d or less, which is "
+        "the regime of Theorem 5.1."
     ),
 )
 def eq_17(perturb: float = 0.0) -> Outcome:
@@ -264,9 +257,8 @@ def eq_17(perturb: float = 0.0) -> Outcome:
         largest(printed),
         counterexample=(
             "f = the fraction of words left, d = 5: f is linear with every coefficient "
-            f"{share[1]}, which least "
-            f"squares "
-            "returns. By symmetry all E_j are equal (3/5), so Eq. 17 gives 3 E_j - 3 E_j = 0."
+            f"{share[1]}, which least squares returns. By symmetry all E_j are equal (3/5), so Eq. "
+            "17 gives 3 E_j - 3 E_j = 0."
         ),
     )
 

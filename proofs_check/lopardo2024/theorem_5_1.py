@@ -45,8 +45,7 @@ ASSUMPTIONS = "d = T = T_max^eps, distinct words, c <= g <= C, |v| <= C"
     kind=WRONG,
     changes=(
         "LIME's leading term has the constant 1 instead of 3/2, and a second term -(alpha_t - "
-        "alpha_{h,t}) F. "
-        "Comments (ii) to (iv) of section 5.2 change with it."
+        "alpha_{h,t}) F. Comments (ii) to (iv) of section 5.2 change with it."
     ),
     printed=(
         "beta_j = (3/2K) sum_i sum_t W_l (alpha_t v_t - alpha_{h,t} v_{h,t}) 1{xi_t = j} + "
@@ -54,21 +53,16 @@ ASSUMPTIONS = "d = T = T_max^eps, distinct words, c <= g <= C, |v| <= C"
     ),
     corrected=(
         "beta_j = (1/K) sum_i sum_{t: xi_t = j} [g_t (W_l v_t - F) - g_{h,t} (W_l v_{h,t} - F)]/A "
-        "+ "
-        "O(T_max^{eps-2}), a head with A = sum_u g_u and F = f_i(xi). To leading order that is W_l "
-        "(alpha_t v_t - "
-        "alpha_{h,t} v_{h,t}) - (alpha_t - alpha_{h,t}) F: the constant 1 for 3/2, and a second "
-        "term."
+        "+ O(T_max^{eps-2}), a head with A = sum_u g_u and F = f_i(xi). To leading order that is "
+        "W_l (alpha_t v_t - alpha_{h,t} v_{h,t}) - (alpha_t - alpha_{h,t}) F: the constant 1 for "
+        "3/2, and a second term."
     ),
     consequence=(
         "A word acts on the prediction in two ways: by its own value, and by taking attention from "
-        "all the others. "
-        "The printed theorem has the first only (the text below Eq. 31 drops the second as "
-        "O(T_max^{-2}) a position, "
-        "but T_max positions add up to leading order), and weighs it with 3/2 (appendix C). So the "
-        "printed weights "
-        "depend on the zero of the values, which LIME's do not. Comments (ii) to (iv) of section "
-        "5.2 inherit this."
+        "all the others. The printed theorem has the first only (the text below Eq. 31 drops the "
+        "second as O(T_max^{-2}) a position, but T_max positions add up to leading order), and "
+        "weighs it with 3/2 (appendix C). So the printed weights depend on the zero of the values, "
+        "which LIME's do not. Comments (ii) to (iv) of section 5.2 inherit this."
     ),
 )
 def theorem_5_1(perturb: float = 0.0) -> Outcome:
@@ -88,12 +82,10 @@ def theorem_5_1(perturb: float = 0.0) -> Outcome:
         float(np.max(np.abs(printed - exact)) / scale),
         counterexample=(
             "A constant model. K = 1, two words with g = 3, two padded positions with g = 1, g_h = "
-            "1 everywhere, and "
-            "every value, [UNK] and padding included, is 1. Then f(X) = 1 for every set of removed "
-            "words, so LIME's "
-            "coefficients are 0. Eq. 19: alpha_t = 3/8, alpha_{h,t} = 1/4, beta_j = 3/2 (3/8 - "
-            "1/4) = 3/16. "
-            "Corrected: [3 (1-1) - 1 (1-1)]/8 = 0."
+            "1 everywhere, and every value, [UNK] and padding included, is 1. Then f(X) = 1 for "
+            "every set of removed words, so LIME's coefficients are 0. Eq. 19: alpha_t = 3/8, "
+            "alpha_{h,t} = 1/4, beta_j = 3/2 (3/8 - 1/4) = 3/16. Corrected: [3 (1-1) - 1 (1-1)]/8 "
+            "= 0."
         ),
         detail=(
             f"T_max = {documents[0].T_max}: exact {exact}, corrected {corrected}, printed {printed}"
@@ -114,8 +106,7 @@ def theorem_5_1(perturb: float = 0.0) -> Outcome:
     kind=WRONG,
     printed=(
         "W_l (alpha_t v_t - alpha_{h,t} v_{h,t}), which a constant c added to all values changes "
-        "by c (alpha_t - "
-        "alpha_{h,t})."
+        "by c (alpha_t - alpha_{h,t})."
     ),
     corrected=(
         "[g_t (v_t - F) - g_{h,t} (v_{h,t} - F)]/A, which it does not change, like the "
@@ -123,8 +114,8 @@ def theorem_5_1(perturb: float = 0.0) -> Outcome:
     ),
     consequence=(
         "Eq. 19 explains f + c differently from f; with a bias in the last layer the weights could "
-        "be anything. It "
-        "also gives weights (3/2)(alpha_t - alpha_{h,t}) c to the constant model f = c."
+        "be anything. It also gives weights (3/2)(alpha_t - alpha_{h,t}) c to the constant model f "
+        "= c."
     ),
 )
 def missing_term(perturb: float = 0.0) -> Outcome:
@@ -161,9 +152,8 @@ def missing_term(perturb: float = 0.0) -> Outcome:
         largest(changes[2]),
         counterexample=(
             "Two words with g = 3, two padded positions with g = 1, g_h = 1, all values 0: Eq. 19 "
-            "gives 0. Add 8 to "
-            "the output, all values 8: Eq. 19 gives 3/2 (3/8 8 - 1/4 8) = 3/2. LIME gives 0 both "
-            "times."
+            "gives 0. Add 8 to the output, all values 8: Eq. 19 gives 3/2 (3/8 8 - 1/4 8) = 3/2. "
+            "LIME gives 0 both times."
         ),
     )
 
@@ -179,8 +169,8 @@ def missing_term(perturb: float = 0.0) -> Outcome:
     printed="3/2.",
     corrected=(
         "1. From P(|S| = s | l not in S) = 2(d-s)/(d(d-1)) the integral is 6 int_0^1 x(1-x)/((1-x) "
-        "sum g + x sum "
-        "g_h) dx = 1/sum g to leading order, where 3 int_0^1 x/(...) dx = 3/(2 sum g) is printed."
+        "sum g + x sum g_h) dx = 1/sum g to leading order, where 3 int_0^1 x/(...) dx = 3/(2 sum "
+        "g) is printed."
     ),
     consequence=(
         "Eq. 19 overstates all weights by half, which rankings do not see but magnitudes do."
@@ -202,10 +192,9 @@ def constant(perturb: float = 0.0) -> Outcome:
         float(np.max(np.abs(1.5 / ratio - 1))),
         counterexample=(
             "All masses 1 (g = g_h): f is the mean of the values, linear in Z, and least squares "
-            "returns beta_j = "
-            "(v_j - v_h)/T_max for every d. With two words of values 1 and -1, [UNK] and padding "
-            "0, T_max = 4: beta "
-            "= (1/4, -1/4), f(xi) = 0. Eq. 19: 3/2 (1/4 - 0) = 3/8."
+            "returns beta_j = (v_j - v_h)/T_max for every d. With two words of values 1 and -1, "
+            "[UNK] and padding 0, T_max = 4: beta = (1/4, -1/4), f(xi) = 0. Eq. 19: 3/2 (1/4 - 0) "
+            "= 3/8."
         ),
         detail=f"T_max = {document.T_max}: beta/(alpha v - alpha_h v_h) = {ratio}",
     )
@@ -225,10 +214,9 @@ def constant(perturb: float = 0.0) -> Outcome:
     ),
     corrected=(
         "O(T_max^{eps-2}) for the corrected leading term, and not smaller. (With the sign repaired "
-        "the printed "
-        "exponent would be (eps-2) v (-3/2), weaker for eps < 1/2; against the printed leading "
-        "term the error is of "
-        "order T_max^{-1}, that of the coefficients themselves, for every eps.)"
+        "the printed exponent would be (eps-2) v (-3/2), weaker for eps < 1/2; against the printed "
+        "leading term the error is of order T_max^{-1}, that of the coefficients themselves, for "
+        "every eps.)"
     ),
     consequence=(
         "The relative error of the corrected theorem is T_max^{eps-1} = T/T_max: small for short "
@@ -264,8 +252,7 @@ def remainder(perturb: float = 0.0) -> Outcome:
         against_printed,
         counterexample=(
             "eps = 1/2, T_max = 10,000: the printed bound is a constant times 10,000^{1.5} = 10^6, "
-            "for coefficients "
-            "of order 1/T_max = 10^-4."
+            "for coefficients of order 1/T_max = 10^-4."
         ),
         detail="fitted exponents; " + "; ".join(lines),
     )

@@ -111,9 +111,8 @@ def statements_of_the_papers():
     verdicts = [entry.verdict for paper in PAPERS for entry in statements(paper)]
     yield (
         f"Of {len(verdicts)} statements, {verdicts.count(HOLDS)} hold as printed, "
-        f"{verdicts.count(CORRECTED)} fail as "
-        f"printed and hold in a corrected form, and {verdicts.count(NOT_CHECKABLE)} cannot be "
-        "checked by a machine."
+        f"{verdicts.count(CORRECTED)} fail as printed and hold in a corrected form, and "
+        f"{verdicts.count(NOT_CHECKABLE)} cannot be checked by a machine."
     )
 
 

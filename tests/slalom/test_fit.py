@@ -23,8 +23,7 @@ from tests.profiles import at_least
 EXACT = 1e-6  # the bar of a fit to a model that is a SLALOM
 TEXT = (
     "I went in expecting very little and came out pleasantly surprised. The plot is thin, and the "
-    "first twenty "
-    "minutes drag, but the two leads are wonderful together."
+    "first twenty minutes drag, but the two leads are wonderful together."
 )
 eff, fidel = (partial(fit_slalom, kind=kind) for kind in ("eff", "fidel"))
 FITS = [pytest.param(eff, id="eff"), pytest.param(fidel, id="fidel")]

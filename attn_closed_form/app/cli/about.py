@@ -79,8 +79,8 @@ model_command = Command(
 )
 check_command = Command(
     "Check every claim of the two papers by brute force.\n\nThis is `python -m proofs_check` in a "
-    "clone of the "
-    "repository, and accepts the same options:\n--paper P1, --only TEXT, --verbose, --json.",
+    "clone of the repository, and accepts the same options:\n--paper P1, --only TEXT, --verbose, "
+    "--json.",
     lambda parser: parser.set_defaults(passes_on=True),
     check_papers,
 )

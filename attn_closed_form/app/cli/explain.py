@@ -71,8 +71,7 @@ VIEWS = {
         method_names,
         None,
         "methods to use; repeatable; `all` adds the sampled ones (default: the exact ones; for a "
-        "transformer, "
-        "shapley-sampled, leave-one-out and slalom-*)",
+        "transformer, shapley-sampled, leave-one-out and slalom-*)",
     ),
     "--json": "print JSON, and nothing else, to standard output",
     "--compare": "also print the results of all other methods, by family",

@@ -157,8 +157,7 @@ def settings_options(
         "--players NAME": f"players that get a score: {players}",
         "--absent NAME": f"treatment of absent words: {absent}",
         "--output NAME": f"class to explain, margin:A,B of two, odds:A against the rest{outputs} "
-        "(default: the "
-        "predicted class)",
+        "(default: the predicted class)",
         **TOL,
         **SCALE,
         "--seed N": (int, Settings.seed, "seed of the sampled methods"),

@@ -88,8 +88,7 @@ def run(args: argparse.Namespace) -> int:
 # Options for the data and the run; those of the model come from the trainer.
 TRAIN_OPTIONS = {
     "data DATA": "CSV, TSV, Parquet, Excel, JSON Lines or fastText lines, gzipped or not; a folder "
-    "with a train file (and a "
-    "valid and a test file) of these; or aclImdb_v1.tar.gz",
+    "with a train file (and a valid and a test file) of these; or aclImdb_v1.tar.gz",
     "--text-column NAME": (None, "text", "column of the texts"),
     "--label-column NAME": (None, "label", "column of the labels"),
     "--valid FILE": "a table of held-out texts, instead of a share of DATA",

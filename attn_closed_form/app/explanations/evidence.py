@@ -104,8 +104,7 @@ class Evidence(Remembers):
                 exact = "scale='logit' and output='margin:A,B' are exact"
             raise ValueError(
                 f"scale: {self.target.note}; the methods shapley-sampled, lime-sampled and "
-                "leave-one-out explain the "
-                f"probability, and {exact}"
+                f"leave-one-out explain the probability, and {exact}"
             )
         return self.scale.game(self.pooled)
 

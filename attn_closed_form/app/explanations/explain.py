@@ -226,8 +226,8 @@ def explain_outputs(
     if not isinstance(model, Model):
         raise TypeError(
             "model: expected an explainable model, such as load_demo_model(), got "
-            f"{type(model).__name__}; a function "
-            "of token ids is fitted with fit_slalom, one of bags with game_from_black_box"
+            f"{type(model).__name__}; a function of token ids is fitted with fit_slalom, one of "
+            "bags with game_from_black_box"
         )
     if settings.pop("output", None) is not None:
         raise TypeError("output: expected `outputs`, a list of names")

@@ -52,8 +52,7 @@ FAMILIES: dict[Family, tuple[str, str]] = {
     "attributions": (
         "Exact attributions",
         "The effect of adding or removing a player, averaged over coalitions of the others. If "
-        "players interact, one "
-        "number per player is not the whole story.",
+        "players interact, one number per player is not the whole story.",
     ),
     "derivatives": (
         "Derivatives",
@@ -63,8 +62,7 @@ FAMILIES: dict[Family, tuple[str, str]] = {
     "attention": (
         "Attention",
         "The weights of the players in the mean. Attention has no sign and no class: it does not "
-        "show which class a "
-        "player supports.",
+        "show which class a player supports.",
     ),
     "slalom": (
         "SLALOM",
@@ -253,9 +251,8 @@ METHODS: dict[str, Method] = {
                partial(_guaranteed, "shapley", shapley), forecasts=True),
         Method("lime", "LIME", "attributions", "signed", "guaranteed", "game",
                "limit of LIME with 5000 samples: with the package's defaults if the model has one "
-               "head and "
-               "no positions, otherwise with absent words replaced by [UNK] (its bow=False) and on "
-               "logits",
+               "head and no positions, otherwise with absent words replaced by [UNK] (its "
+               "bow=False) and on logits",
                _lime, forecasts=True),
         Method("banzhaf", "Banzhaf", "attributions", "signed", "guaranteed", "game",
                "exact Banzhaf value: mean change over all subsets of the other players",

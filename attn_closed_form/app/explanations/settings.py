@@ -112,8 +112,7 @@ class Settings:
         if against_rest and model.surrogate is None and model.tail is None:
             raise ValueError(
                 f"output: expected a class or 'margin:A,B', got {self.output!r}; the log-odds "
-                "against several classes "
-                "are not a pooled game"
+                "against several classes are not a pooled game"
             )
         return Target(
             players=_among("players", self.players, model.groupings),

@@ -255,8 +255,7 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, A
             if len(cells) > len(header):
                 raise ValueError(
                     f"{path}: line {reader.line_num}: expected {len(header)} cells, got "
-                    f"{len(cells)}; "
-                    "a text with delimiters or line breaks must be in double quotes"
+                    f"{len(cells)}; a text with delimiters or line breaks must be in double quotes"
                 )
             if cells:
                 yield {name: cells[i] if i < len(cells) else None for name, i in wanted}
@@ -448,8 +447,7 @@ def read_labelled(
         if len(distinct) > max(2, len(names) / 2):
             raise ValueError(
                 f"{source}: expected labels that repeat, got {len(distinct):,} distinct ones in "
-                f"{len(names):,} rows; "
-                "is this the column of the labels?"
+                f"{len(names):,} rows; is this the column of the labels?"
             )
         whole = all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in distinct)
         classes = sorted(distinct, key=(lambda name: (int(name), name)) if whole else None)

@@ -53,14 +53,11 @@ MAX_INSTRUCTIONS_BEFORE = 1000
 # Names of instructions, as in `pickletools`.
 _OPCODES = (
     "BININT BININT1 BININT2 INT LONG LONG1 LONG4 FLOAT BINFLOAT UNICODE BINUNICODE "
-    "SHORT_BINUNICODE BINUNICODE8 STRING "
-    "BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 NONE NEWTRUE NEWFALSE EMPTY_DICT "
-    "EMPTY_LIST EMPTY_SET "
-    "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 LIST DICT SETITEM SETITEMS APPEND APPENDS ADDITEMS PUT "
-    "BINPUT LONG_BINPUT "
+    "SHORT_BINUNICODE BINUNICODE8 STRING BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES "
+    "BINBYTES8 NONE NEWTRUE NEWFALSE EMPTY_DICT EMPTY_LIST EMPTY_SET EMPTY_TUPLE TUPLE TUPLE1 "
+    "TUPLE2 TUPLE3 LIST DICT SETITEM SETITEMS APPEND APPENDS ADDITEMS PUT BINPUT LONG_BINPUT "
     "MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE NEWOBJ BUILD BINPERSID PROTO FRAME "
-    "STOP MARK POP_MARK "
-    "POP DUP"
+    "STOP MARK POP_MARK POP DUP"
 )
 # Instructions of a pickle that are followed; any other one is an error.
 OPCODES = frozenset(_OPCODES.split())
@@ -426,13 +423,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 # Classes whose instances are read as plain objects without behavior.
 _PLAIN_TYPES = (
     "collections.defaultdict argparse.Namespace numpy.ndarray pathlib.Path pathlib.PosixPath "
-    "pathlib.PurePosixPath "
-    "pathlib.WindowsPath torch.device torch.Size torch.float16 torch.float32 torch.float64 "
-    "torch.bfloat16 torch.int64 "
-    "torch.int32 torch.bool pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint "
+    "pathlib.PurePosixPath pathlib.WindowsPath torch.device torch.Size torch.float16 torch.float32 "
+    "torch.float64 torch.bfloat16 torch.int64 torch.int32 torch.bool "
+    "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint "
     "pytorch_lightning.utilities.parsing.AttributeDict "
-    "lightning_fabric.utilities.data.AttributeDict "
-    "lightning.fabric.utilities.data.AttributeDict"
+    "lightning_fabric.utilities.data.AttributeDict lightning.fabric.utilities.data.AttributeDict"
 )
 # Their names.
 PLAIN_NAMES = frozenset(_PLAIN_TYPES.split())
@@ -454,8 +449,7 @@ class _Reader(pickle.Unpickler):
         if label not in FUNCTIONS:
             raise ValueError(
                 f"it names {label[:80]!r}, which a state dict does not need; nothing of it was "
-                "run. "
-                "Save model.state_dict() instead of the model"
+                "run. Save model.state_dict() instead of the model"
             )
         return KnownFunction(FUNCTIONS[label])
 

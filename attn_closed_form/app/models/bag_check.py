@@ -44,8 +44,8 @@ EMBEDDING_ACTIVATIONS = ("relu", "gelu", "tanh", "identity")
 # What a check answers when no change that it tried explains a difference.
 NO_CAUSE = (
     "no activation, gate, temperature, number of heads or class order among those tried explains "
-    "it. Check "
-    "the weights, the features, whether dropout is on, or whether the network is not a pooled game"
+    "it. Check the weights, the features, whether dropout is on, or whether the network is not a "
+    "pooled game"
 )
 
 

@@ -116,12 +116,9 @@ def measure_deviation(
     if deviation > tol * scale:
         raise ValueError(
             f"f: expected a model that pools with one softmax; on {len(bags)} random sub-bags it "
-            "differs from one by "
-            f"up to {deviation:.2g} (a bag of {bags[worst].size}: {outputs[worst][:4].round(4)} "
-            "where pooling gives "
-            f"{pooled[worst][:4].round(4)}), more than {tol:g} * {scale:.3g}. Possible reasons: "
-            "several heads, a layer "
-            "after the pooling that is not linear, dropout left on, or attention given after its "
-            "softmax"
+            f"differs from one by up to {deviation:.2g} (a bag of {bags[worst].size}: "
+            f"{outputs[worst][:4].round(4)} where pooling gives {pooled[worst][:4].round(4)}), "
+            f"more than {tol:g} * {scale:.3g}. Possible reasons: several heads, a layer after the "
+            "pooling that is not linear, dropout left on, or attention given after its softmax"
         )
     return deviation

@@ -85,20 +85,17 @@ class FitReport:
         """Describe the numbers behind the verdict in whole sentences."""
         sentences = [
             "The Shapley values are those of the model itself. The SLALOM scores are those of the "
-            f"{self.name}, not of "
-            f"the model. On held-out samples it is off by {self.error:.2g} with up to "
-            f"{MAX_DELETIONS} "
-            f"tokens absent (the model varies by {self.spread:.2g} there) and by "
-            f"{self.error_any_size:.2g} with any "
-            f"number absent (varies by {self.spread_any_size:.2g}). For the text itself it is off "
-            "by "
+            f"{self.name}, not of the model. On held-out samples it is off by {self.error:.2g} "
+            f"with up to {MAX_DELETIONS} tokens absent (the model varies by {self.spread:.2g} "
+            f"there) and by {self.error_any_size:.2g} with any number absent (varies by "
+            f"{self.spread_any_size:.2g}). For the text itself it is off by "
             f"{abs(self.at_text):.2g}. {self.model_calls:,} model calls were used."
         ]
         if self.agreement == self.agreement:
             sentences.append(
                 f"The Shapley values of the {self.name} have a rank correlation of "
-                f"{self.agreement:.2f} with the "
-                f"sampled ones of the model; a good fit has at least {GOOD_AGREEMENT}."
+                f"{self.agreement:.2f} with the sampled ones of the model; a good fit has at least "
+                f"{GOOD_AGREEMENT}."
             )
         if self.undetermined:
             shown = ", ".join(self.undetermined[:5]) + (

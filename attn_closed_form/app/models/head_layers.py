@@ -48,8 +48,8 @@ def head_modules(state: StateDict, starts: Sequence[str]) -> list[Module]:
             if not all(number.isdigit() for number in numbers):
                 raise ValueError(
                     f"{state.source}: expected numbered layers after the pooling, got {name!r}; "
-                    f"name them in their "
-                    "order as `roles`, or build the network with BagNetwork.then"
+                    "name them in their order as `roles`, or build the network with "
+                    "BagNetwork.then"
                 )
             modules.append(Module(name, (part, *map(int, numbers))))
     return sorted(modules, key=lambda module: module.path)
@@ -103,8 +103,8 @@ def read_head(state: StateDict, modules: Sequence[Module], options: Options) -> 
         if len(places) > 1:
             raise ValueError(
                 f"{state.source}: the place of the activation before {module.name} is unknown, "
-                f"because numbers are "
-                "missing at several places; build the network with BagNetwork.then"
+                "because numbers are missing at several places; build the network with "
+                "BagNetwork.then"
             )
         for place in places:
             function = _activation(state, activation, options)
@@ -165,6 +165,5 @@ def read_module(state: StateDict, name: str, options: Options) -> Step:
         return Elementwise("leaky_relu", float(weight.reshape(())))
     raise ValueError(
         f"{state.source}: {name}: expected a linear layer, a normalization with a bias or PReLU "
-        f"with one slope, got "
-        f"weights of shape {weight.shape}"
+        f"with one slope, got weights of shape {weight.shape}"
     )

@@ -38,8 +38,7 @@ def build_attention(state: StateDict, layout: Layout, options: Options) -> BagNe
     if options.get("attention_gate"):
         raise ValueError(
             f"attention_gate: expected 0, got {options['attention_gate']}: a quantile of the bag's "
-            f"scores decides "
-            "which instances count, so the model is not a pooled game"
+            "scores decides which instances count, so the model is not a pooled game"
         )
     extracted = options.get("extracted", False)
     state.leave(*layout.leave, *(["feat_ext."] if extracted else []))
@@ -99,8 +98,7 @@ def _with_readout(
     if not readouts:
         raise ValueError(
             f"{state.source}: expected a last layer {layout.readout.replace(chr(92), '')!r}, got "
-            f"only "
-            f"{state.summary()}; an encoder without a classifier has no output to explain"
+            f"only {state.summary()}; an encoder without a classifier has no output to explain"
         )
     W, bias = Linear(*(np.concatenate(parts) for parts in zip(*readouts, strict=True)))
     if layout.norm:
@@ -122,8 +120,7 @@ def _with_readout(
     if not len(readouts) == H == C and not len(readouts) == H == 1:
         raise ValueError(
             f"{state.source}: expected one attention branch, or one last layer of one output per "
-            f"branch, got "
-            f"{H} branches and {len(readouts)} layers of {C} outputs"
+            f"branch, got {H} branches and {len(readouts)} layers of {C} outputs"
         )
     branches = None if H == 1 else np.arange(H)
     return BagNetwork(attention, W, bias, branches, branches, **more)
@@ -137,8 +134,8 @@ def attention_of(state: StateDict, layout: Layout, options: Options, E: int) -> 
     )
     if names is None or len(names) > 3:
         raise ValueError(
-            f"{state.source}: expected one attention network, "
-            f"got {names or 'only ' + state.summary()}"
+            f"{state.source}: expected one attention network, got "
+            f"{names or 'only ' + state.summary()}"
         )
     if not names:
         return Attention(np.zeros((1, E)))  # the mean

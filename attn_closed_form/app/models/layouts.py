@@ -495,8 +495,7 @@ def network_from_state(
         raise ValueError(f"{state.source}: layout {layout!r}: {error}") from None
     hint = (
         ". Layers after the pooling that no layout reads can be given as roles (`head`) or by "
-        "BagNetwork.then, and other "
-        "layers may make instances depend on each other"
+        "BagNetwork.then, and other layers may make instances depend on each other"
     )
     state.check_all_read(f"are not part of the layout {layout!r}", hint)
     return network, layout
@@ -530,25 +529,21 @@ def _recognize(state: StateDict) -> str:
     if _is_single_layer(state):
         raise ValueError(
             f"{state.source}: has one linear layer, which does not say how the model pools: "
-            f"layout='mean' is the mean, and "
-            "layout='softmax_probe' a softmax probe on activations, with its "
-            "attention_temperature. A maximum, a rolling "
-            "mean or the last token is not a weighted mean"
+            "layout='mean' is the mean, and layout='softmax_probe' a softmax probe on "
+            "activations, with its attention_temperature. A maximum, a rolling mean or the last "
+            "token is not a weighted mean"
         )
     if any("embedding" in key for key in state.arrays):
         raise ValueError(
             f"{state.source}: looks like a text model, an embedding and a linear layer "
-            f"({state.summary()}): use "
-            "MeanPooledText.from_state_dict, which also takes the words"
+            f"({state.summary()}): use MeanPooledText.from_state_dict, which also takes the words"
         )
     raise ValueError(
         f"{state.source}: no layout of {', '.join(LAYOUTS)} fits; it has {state.summary()}. An "
-        f"encoder without a "
-        "classifier has no output to explain. For a network of an embedding, an attention and a "
-        "linear layer with "
-        "other names, give them as `roles` (the command `roles` proposes some); any other network "
-        "that pools with "
-        "one softmax can be passed to BagClassifier.from_attention or game_from_black_box"
+        "encoder without a classifier has no output to explain. For a network of an embedding, an "
+        "attention and a linear layer with other names, give them as `roles` (the command `roles` "
+        "proposes some); any other network that pools with one softmax can be passed to "
+        "BagClassifier.from_attention or game_from_black_box"
     )
 
 

@@ -69,8 +69,8 @@ def last_layers(state: StateDict, options: Options) -> list[Step]:
     if len(found) != 1:
         raise ValueError(
             f"{state.source}: expected a classifier named {', '.join(LAST_LAYERS)}, got "
-            f"{sorted(found) or state.summary()}; "
-            "a pooling without a classifier has no output to explain"
+            f"{sorted(found) or state.summary()}; a pooling without a classifier has no output to "
+            "explain"
         )
     return read_head(state, head_modules(state, [found.pop()]), options)
 
@@ -84,8 +84,7 @@ def build_attention_probe(state: StateDict, layout: Layout, options: Options) ->
     if options["use_tanh"]:
         raise ValueError(
             "use_tanh: expected False, got True: weights tanh(k) do not add up to 1, so the probe "
-            "is a sum over tokens "
-            "and not a weighted mean; the values of a sum are its terms"
+            "is a sum over tokens and not a weighted mean; the values of a sum are its terms"
         )
     q = state.linear("q")
     v = state.linear("v")
@@ -135,8 +134,7 @@ def build_softmax_probe(state: StateDict, layout: Layout, options: Options) -> B
     if temperature is None:
         raise ValueError(
             "attention_temperature: expected the temperature of the softmax of this probe, which "
-            "its file does not "
-            "contain, got none"
+            "its file does not contain, got none"
         )
     name = "linear." if "linear.weight" in state.arrays else ""
     if not name and "weight" in state.arrays:
@@ -391,14 +389,13 @@ def build_chemprop(state: StateDict, layout: Layout, options: Options) -> BagNet
     elif aggregation in ("sum", "norm"):
         raise ValueError(
             f"aggregation: expected 'mean', got {aggregation!r}: a sum over atoms is not a "
-            f"weighted mean, since its "
-            "size grows with the number of atoms, so the model is not a pooled game"
+            "weighted mean, since its size grows with the number of atoms, so the model is not a "
+            "pooled game"
         )
     else:
         raise ValueError(
             "aggregation: expected 'mean', 'sum' or 'norm', the aggregation that this model was "
-            "trained with, which "
-            f"its file does not contain, got {aggregation!r}"
+            f"trained with, which its file does not contain, got {aggregation!r}"
         )
     check("agg.W", width == attention.E, f"weights for {width} numbers of an atom", attention.E)
     steps: list[Any] = []

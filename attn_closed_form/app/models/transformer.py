@@ -128,8 +128,8 @@ class Frame:
                     return cls(tuple(ids[:start]), tuple(ids[end:]), parts)
         raise ValueError(
             "tokenizer: expected one whose special tokens surround the text, got "
-            f"{type(tokenizer).__name__}, "
-            "whose encodings with and without them do not fit together"
+            f"{type(tokenizer).__name__}, whose encodings with and without them do not fit "
+            "together"
         )
 
     @property
@@ -349,8 +349,7 @@ class TransformerClassifier(TextModel):
         if not all(ids) or len(ids) > 2 or len(set(ids)) < len(ids):
             raise ValueError(
                 "output: expected one continuation or two different ones, of at least one token "
-                "each, got "
-                f"{self.continuations}"
+                f"each, got {self.continuations}"
             )
         return tuple(ids)
 
@@ -452,8 +451,8 @@ class TransformerClassifier(TextModel):
             return False
         text = (
             f"{type(self.model).__name__} reads the padding of a batch, which changes its logits "
-            f"by {difference:.1g}. "
-            "Only sequences of equal length share a batch, so explanations take longer."
+            f"by {difference:.1g}. Only sequences of equal length share a batch, so explanations "
+            "take longer."
         )
         warnings.warn(text, PaddingWarning, stacklevel=_level_of_user())
         return True
@@ -479,8 +478,7 @@ class TransformerClassifier(TextModel):
         if not np.isfinite(logits).all():
             raise ValueError(
                 f"model: expected finite logits, got {logits[~np.isfinite(logits)][0]}; half "
-                "precision may overflow "
-                "(model.float() helps)"
+                "precision may overflow (model.float() helps)"
             )
         return logits
 

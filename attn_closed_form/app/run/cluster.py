@@ -181,8 +181,7 @@ def connected(workers: int, address: str | None, work: str) -> Iterator[DaskClie
         except (OSError, TimeoutError, ValueError) as error:
             raise RunError(
                 f"--cluster {address}: expected the address of a Dask scheduler that answers, such "
-                "as "
-                f"tcp://10.0.0.5:8786 ({one_line(error)})"
+                f"as tcp://10.0.0.5:8786 ({one_line(error)})"
             ) from None
         try:
             yield DaskClient(client, address)

@@ -123,8 +123,7 @@ def summary_page(
         "A bar to the right (orange) is a word that raises the output, a bar to the left (blue) "
         "one that lowers it.",
         "The line across the end of a bar is the 95% interval of the mean. It describes other "
-        "texts of this kind, not "
-        "errors of the numbers.",
+        "texts of this kind, not errors of the numbers.",
         "An effect explains this model. It does not say what a word means, or what would happen in "
         "the world.",
         f"{METHODS[summary.method].label}: {METHODS[summary.method].summary}.",
@@ -200,10 +199,10 @@ def _chart(
     for number, (bar, word) in enumerate(zip(chart.bars, ranked, strict=True), 1):
         kind = " class=turn" if number == last_of_side else ""
         rows.append(
-            f"<li{kind}><span class=word dir=auto>{escape(bar.word, 40)}</span>"
-            f"<span class=count>n = {bar.documents:,}</span>{_track(chart, bar)}"
-            f"<span class=number>{prose(bar.text)}</span>"
-            f"<span class=snippet dir=auto>{_snippet(word, examples, links)}</span></li>"
+            f"<li{kind}><span class=word dir=auto>{escape(bar.word, 40)}</span><span class=count>n "
+            f"= {bar.documents:,}</span>{_track(chart, bar)}<span "
+            f"class=number>{prose(bar.text)}</span><span class=snippet "
+            f"dir=auto>{_snippet(word, examples, links)}</span></li>"
         )
     return f"<ul class=effects>{''.join(rows)}</ul>"
 

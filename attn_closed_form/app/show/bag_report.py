@@ -91,10 +91,8 @@ def _removal(explanations: Explanations) -> str:
         rows.append((METHODS[method].label, [deletion, insertion]))
     text = (
         "The prediction as instances are removed, highest score first. No order can enter the "
-        "shaded area, which is "
-        "certified for every number of removed instances. Shapley values divide a prediction "
-        "fairly; the flip order "
-        "ranks what to remove first."
+        "shaded area, which is certified for every number of removed instances. Shapley values "
+        "divide a prediction fairly; the flip order ranks what to remove first."
     )
     flip = prose(explanations.reasons().sentences()[-1], LONGEST_SENTENCE)
     table = table_of(["share of the best possible", "deletion", "insertion"], rows)
@@ -107,8 +105,8 @@ def _checked_removal(explanations: Explanations) -> str:
     """
     text = (
         "A nonlinear layer follows the pooling of this network, so there are no certified reasons "
-        "and no bounds of the "
-        "removal curves. The network itself was evaluated without some instances."
+        "and no bounds of the removal curves. The network itself was evaluated without some "
+        "instances."
     )
     sentences = explanations.checked_reasons()
     if not sentences:
@@ -212,9 +210,9 @@ def _picture(figure: maps.HeatMap, explanations: Explanations) -> str:
     )
     return (
         f'<svg viewBox="{left:g} {top:g} {right - left:g} {bottom - top:g}" role="img" '
-        f'aria-label="{label}">'
-        f'<image href="{under}" width="{width:g}" height="{height:g}" preserveAspectRatio="none"/>'
-        f'<image href="{source}" {place} style="image-rendering:pixelated"/></svg>'
+        f'aria-label="{label}"><image href="{under}" width="{width:g}" height="{height:g}" '
+        f'preserveAspectRatio="none"/><image href="{source}" {place} '
+        'style="image-rendering:pixelated"/></svg>'
     )
 
 

@@ -128,8 +128,7 @@ def write_geojson(
     if in_microns and microns_per_pixel is None:
         raise ValueError(
             "microns_per_pixel: the coordinates of this bag are micrometers, and QuPath expects "
-            "level-0 pixels; pass "
-            "the micrometers per pixel of the slide"
+            "level-0 pixels; pass the micrometers per pixel of the slide"
         )
     if microns_per_pixel is not None:
         if not in_microns:

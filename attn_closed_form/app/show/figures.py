@@ -132,8 +132,7 @@ def notice(explained: Explanation | Explanations) -> str:
         means = "what it means"
     return (
         f"{none} in the vocabulary of the model. The prediction does not depend on {means}, so "
-        "there is nothing to "
-        "explain."
+        "there is nothing to explain."
     )
 
 

@@ -213,8 +213,8 @@ def bag_sentence(explanations: Explanations) -> str:
     change = e.scale.change
     return (
         f"{got}: {empty} for the empty bag, {change(up.sum())} from the {up.size:,} "
-        f"{evidence.target.players} that "
-        f"support it and {change(down.sum())} from the {down.size:,} that oppose it."
+        f"{evidence.target.players} that support it and {change(down.sum())} from the "
+        f"{down.size:,} that oppose it."
     )
 
 

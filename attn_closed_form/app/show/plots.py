@@ -143,9 +143,8 @@ def plot_lime(explanations: Explanations, ax: Any, runs: int = 50, top: int = 40
     strongest = np.argsort(-np.abs(sampled), axis=1, kind="stable")[:, :5]
     changed = int((strongest != order[:5]).any(axis=1).sum())
     title = (
-        f"{runs} runs of sampled LIME (dots) around its exact limit (line). "
-        f"In {changed or 'none'} of them, the five strongest {evidence.target.players} are others, "
-        "or in another order."
+        f"{runs} runs of sampled LIME (dots) around its exact limit (line). In {changed or 'none'} "
+        f"of them, the five strongest {evidence.target.players} are others, or in another order."
     )
     ax.set_title(title, fontsize=8, loc="left", wrap=True)
 

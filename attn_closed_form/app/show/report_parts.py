@@ -17,8 +17,7 @@ from .sanitize import escape, prose
 # Where the methods come from.
 REFERENCES = (
     "Lopardo, Precioso, Garreau: Attention Meets Post-hoc Interpretability: A Mathematical "
-    "Perspective, ICML 2024 "
-    "(arXiv 2402.03485)",
+    "Perspective, ICML 2024 (arXiv 2402.03485)",
     "Leemann, Fastowski, Pfeiffer, Kasneci: Attention Mechanisms Don't Learn Additive Models, 2025 "
     "(arXiv 2405.13536)",
     "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017 (arXiv "
@@ -27,12 +26,10 @@ REFERENCES = (
 # What a reader of a report needs to know before its numbers.
 HOW_TO_READ = (
     "Orange raises the named output and blue lowers it. A score is the mean change of the "
-    "prediction over all orders in "
-    "which the parts of the input can be added, so the scores add up from the baseline to the "
-    "prediction.",
+    "prediction over all orders in which the parts of the input can be added, so the scores add up "
+    "from the baseline to the prediction.",
     "A score is not the change when that part alone is removed, and it does not say how the world "
-    "works: it explains "
-    "this model on this input.",
+    "works: it explains this model on this input.",
 )
 
 
@@ -100,11 +97,9 @@ def facts(explanations: Explanations) -> str:
     read = len(units.labels)
     lines = [
         f"{explanations.explained} It is {level(evidence.prediction)}, and with all {things} "
-        "absent "
-        f"{level(evidence.absent_value)}.{logits}",
+        f"absent {level(evidence.absent_value)}.{logits}",
         f"The model read {read:,} of {read + len(units.unseen):,} parts of the input, as "
-        f"{evidence.d:,} {things}. "
-        f"Absent {things} are {absent}.",
+        f"{evidence.d:,} {things}. Absent {things} are {absent}.",
     ]
     lines += filter(None, map(figures.sampling, explanations.values()))
     errors = [e.error for e in explanations.values() if e.error is not None]

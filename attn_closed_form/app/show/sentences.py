@@ -88,8 +88,7 @@ def reason_sentence(
         return f"{text} {smaller}"
     return (
         f"{text} At least {reason.lower_bound} {needed}; whether fewer than {reason.size} are "
-        "enough is not "
-        "known."
+        "enough is not known."
     )
 
 

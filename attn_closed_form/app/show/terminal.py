@@ -340,8 +340,7 @@ MODEL_SIZES = {
 # What the tokenizer reads, on the card of a model.
 TOKENS = (
     "lower-case words with their accents, ratings such as 8/10, ! and ?, emoji, single characters "
-    "of Chinese, Japanese "
-    "and Thai; other punctuation and HTML tags are not read"
+    "of Chinese, Japanese and Thai; other punctuation and HTML tags are not read"
 )
 # Tuning: the number of classes that a card lists, about a screen.
 MOST_LISTED = 40

@@ -68,8 +68,7 @@ PAGE_FILES = {
 HEADERS = {
     "content-security-policy": (
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'"
+        "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",

@@ -32,8 +32,7 @@ STATUSES = {
     400: "The body is not a JSON object, or the Host header is not accepted by the server.",
     411: "The Content-Length is missing.",
     413: f"The body has more than {MAX_BYTES:,} bytes, or the text more than {MAX_CHARACTERS:,} "
-    "characters or "
-    f"{MAX_TOKENS:,} tokens ({MAX_SAMPLED} for methods that sample).",
+    f"characters or {MAX_TOKENS:,} tokens ({MAX_SAMPLED} for methods that sample).",
     415: "The Content-Type is not application/json.",
     422: "A field is missing, unknown or has a wrong value; `field` is its name.",
     503: "The server is shutting down.",
@@ -159,8 +158,7 @@ class ExplainAnswer(BaseModel):
     )
     removal: dict[str, Any] | None = Field(
         description="the removed players, the prediction without them, its change, and the "
-        "forecasts: for each method "
-        "minus the sum of the scores, and its error"
+        "forecasts: for each method minus the sum of the scores, and its error"
     )
     figures: dict[str, Any] = Field(
         description="data for drawing: names, colors, positions and ticks"

@@ -130,8 +130,8 @@ def test_a_page_under_load_stays_as_it_was(record_property):
         record_property(
             "shown",
             f"{answers:,} answers in {SECONDS:.0f} s: {before.megabytes:.0f} -> "
-            f"{after.megabytes:.0f} MB, "
-            f"{before.threads} -> {after.threads} threads, {before.files} -> {after.files} files",
+            f"{after.megabytes:.0f} MB, {before.threads} -> {after.threads} threads, "
+            f"{before.files} -> {after.files} files",
         )
         assert answers
         assert after.megabytes < before.megabytes + ROOM_MB
