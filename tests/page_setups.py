@@ -5,6 +5,7 @@ runs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,14 +68,28 @@ def your_transformer() -> dict[str, Any]:
     return {}
 
 
+def corpus_at_scale() -> dict[str, Any]:
+    """The table that the page on tables writes."""
+    Path("reviews.csv").write_text(
+        'id,text\n7,A wonderful film.\n8,"Dull, dull, dull."\n', encoding="utf-8"
+    )
+    return {}
+
+
 SETUPS: dict[str, Callable[[], dict[str, Any]]] = {
     "docs/your-bags.md": your_bags,
+    "docs/supported-networks.md": your_bags,
+    "docs/how-good-is-a-map.md": your_bags,
+    "docs/cookbook.md": your_bags,
+    "docs/corpus-at-scale.md": corpus_at_scale,
     "docs/your-transformer.md": your_transformer,
 }
 #: Packages without which a page is skipped; the reason names them.
 NEEDS: dict[str, tuple[str, ...]] = {
     "README.md": ("matplotlib",),
     "docs/your-bags.md": ("torch", "h5py", "sklearn", "matplotlib", "optax"),
+    "docs/supported-networks.md": ("torch", "h5py", "sklearn"),
+    "docs/how-good-is-a-map.md": ("torch", "h5py", "sklearn"),
     "docs/your-texts.md": ("sklearn", "optax"),
     "docs/your-transformer.md": ("torch", "transformers"),
     "docs/coming-from.md": ("lime", "shap", "torch", "h5py"),
@@ -83,6 +98,17 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "docs/weighted-means.md": ("sklearn", "matplotlib"),
     "docs/attention-heads.md": ("torch", "transformers"),
     "docs/corpus.md": ("pandas", "pyarrow"),
+    "docs/cookbook.md": (
+        "pandas",
+        "pyarrow",
+        "sklearn",
+        "scipy",
+        "torch",
+        "h5py",
+        "shap",
+        "matplotlib",
+    ),
+    "docs/corpus-at-scale.md": ("pyarrow",),
     "docs/service.md": ("starlette",),
 }
 #: Entries that a page adds to a table of the library, taken out again afterwards.

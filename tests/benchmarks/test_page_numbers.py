@@ -133,6 +133,34 @@ def games_of_the_guarantee():
     )
 
 
+def attacks_on_the_guarantee():
+    for name, phrase in (
+        ("guarantee", "In {games} games, {outside} results were outside the bound"),
+        ("guarantee_links", "in {games} games on the probability scale, {outside}"),
+        (
+            "guarantee_types",
+            "Among {games} games of few types, with up to 5,000 players, {outside}",
+        ),
+    ):
+        record = stored(name)
+        (bar,) = [bar for bar in record["bars"] if bar["name"].startswith("outside in")]
+        yield phrase.format(
+            games=f"{record['settings']['games']:,}", outside=f"{bar['measured']:.0f}"
+        )
+
+
+def agreement_with_packages():
+    record = stored("lime_defaults")
+    share = next(bar for bar in record["bars"] if "4 standard errors" in bar["name"])
+    yield f"{record['settings']['runs']} runs of the lime package on each of {len(record['rows'])} texts"
+    yield f"{100 * share['measured']:.0f}% of the words are within four standard errors"
+    for name, phrase in (
+        ("shapley", "one document of 106 words is {:.0e}"),
+        ("lime", "that of LIME's limit is {:.0e}"),
+    ):
+        yield phrase.format(stored(name)["bars"][0]["measured"])
+
+
 def runs_of_lime():
     record = stored("lime_defaults")
     yield f"{record['settings']['runs']} runs of the package on each of {len(record['rows'])} texts"

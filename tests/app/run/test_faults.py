@@ -1,5 +1,6 @@
-"""The fault table of docs/corpus.md, row by row: nothing lost, nothing doubled, no process left, a
-clear line.
+"""The fault table of docs/corpus-at-scale.md, row by row.
+
+Nothing is lost, nothing doubled, no process left, and a clear line printed.
 """
 
 import os
