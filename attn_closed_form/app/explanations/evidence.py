@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from ..._shapes import set_fields
 from ..._types import Array, Ids, Masks, Span
 from ...game.engine.budget import ToleranceError, guaranteed_error
 from ...game.game_sum import GameSum
@@ -66,6 +67,13 @@ class Evidence(Remembers):
     units: Units
     target: Target
     logits: Array
+
+    def __post_init__(self) -> None:
+        # The arrays are shared by all explanations of the input.
+        self.logits.flags.writeable = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        set_fields(self, state)
 
     def of_input(self, name: str, compute: Callable[[], Result]) -> Result:
         """Return a result that depends on the input and its players only, computed once for all

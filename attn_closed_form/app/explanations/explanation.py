@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._arrays import plain
+from ..._shapes import set_fields
 from ..._types import Array, Span
 from ...game.interactions import interactions
 from ...game.links import LinkedGame
@@ -131,6 +132,9 @@ class Explanation(OfEvidence):
                 f"scores: expected shape ({self.evidence.d},), got {self.scores.shape}"
             )
         self.scores.flags.writeable = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        set_fields(self, state)
 
     def __repr__(self) -> str:
         strongest = [f"{label} {score:+.3g}" for label, score in self.top(NAMED_IN_REPR)]

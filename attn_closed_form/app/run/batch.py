@@ -152,7 +152,9 @@ def _batches(task: Task, entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     first = 0
     characters = 0
     for i, entry in enumerate(entries):
-        length = len(entry.raw) if isinstance(entry.raw, str) else 0
+        length = 0
+        if isinstance(entry.raw, str):
+            length = len(entry.raw)
         if characters + length > BATCH_CHARS and i > first:
             yield entries[first:i]
             first = i
@@ -193,11 +195,14 @@ class _Batch:
         """Read all inputs together, and those for which this is not possible one by one."""
         entries = self.open
         several: Sequence[Units | None] = [None] * len(entries)
+        # An input that cannot be read with the others gets its error below, where it is read alone.
         with suppress(*INPUT_ERRORS):
             several = self.model.read_many([entry.value for entry in entries])
         for entry, units in zip(entries, several, strict=True):
             with recorded(entry):
-                entry.units = self.model.read(entry.value) if units is None else units
+                if units is None:
+                    units = self.model.read(entry.value)
+                entry.units = units
 
     def gather_evidence(self) -> None:
         """Predict all inputs together, and choose the target of each."""
@@ -257,7 +262,9 @@ def _loaded(task: Task, folder: str, raw: Any) -> Any:
             raise ValueError(f"expected at most {task.max_chars} characters, got {len(raw)}")
     elif isinstance(raw, str):
         path = os.path.join(folder, raw)
-        raw = load_bag(path) if isinstance(model, BagModel) else path
+        raw = path
+        if isinstance(model, BagModel):
+            raw = load_bag(path)
     if task.region is None:
         return raw
     return raw.in_regions(task.region)

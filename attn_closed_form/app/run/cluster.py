@@ -134,6 +134,7 @@ class DaskClient:
         """Explain a blamed part alone; the rows that kill their worker get an error."""
         refused: dict[int, str] = {}
         reason = "the worker died at this row every time, possibly because memory ran out"
+        # One row at a time: the next one starts when the worker has survived, or is replaced.
         for number in range(part.rows):
             self.submit(explain_row, task, part, number)
             if self.result(self.wait()) is None:
@@ -233,6 +234,7 @@ def _local_cluster(workers: int, work: str) -> Iterator[Any]:
         try:
             yield cluster
         finally:
+            # Nothing is lost by an abrupt end, because parts are complete files.
             with suppress(Exception):
                 cluster.sync(end_workers, cluster, callback_timeout=5)
                 cluster.close(timeout=5)

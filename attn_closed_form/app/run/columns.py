@@ -85,6 +85,7 @@ def result_table(
         data[name] = layout.lists(players, scores)
     for name, values in _probabilities(task.opened(), rows).items():
         data[name] = layout.column(values)
+    # The other columns have one cell per row, and are null for rows with an error.
     for name in schema.names:
         if name not in data:
             data[name] = layout.column(row.cells.get(name) for row in rows)
@@ -106,8 +107,12 @@ def _probabilities(model: Model, rows: Sequence[Row]) -> dict[str, list[float | 
     }
     explained: list[float | None] = []
     for row, of_classes in zip(rows, probabilities, strict=True):
-        c = index.get(row.cells["output"])  # a margin has no probability
-        explained.append(None if c is None else float(of_classes[c]))
+        # A margin is not a class and has no probability.
+        c = index.get(row.cells["output"])
+        if c is None:
+            explained.append(None)
+        else:
+            explained.append(float(of_classes[c]))
     columns["probability"] = explained
     return columns
 
@@ -139,9 +144,11 @@ class _Layout:
     def spans(self, rows: Sequence[Row], kind: Any) -> Any:
         """Return the spans of every player of every row; null for a row without a text."""
         pa = pyarrow()
+        # `np.concatenate` needs at least one array, also if every row has an error.
         none = np.zeros((0, 2), np.intp)
         places = np.concatenate([none, *(row.places for row in rows if row.places is not None)])
         counts = [row.counts for row in rows if row.places is not None]
+        # Arrow takes contiguous arrays without a copy.
         starts, ends = places.astype(np.int32).T.copy()
         fields = list(kind.value_type.value_type)
         pairs = pa.StructArray.from_arrays([starts, ends], fields=fields)

@@ -81,6 +81,7 @@ SnippetPiece(text=' film!', marked=False)]
         first, last = places[0]
         start = _cut(self.text, first - AROUND, forward=True)
         stop = _cut(self.text, last + AROUND, forward=False)
+        # Spans that overlap a marked one (a word inside a longer token) are not marked again.
         pieces = []
         end = start
         for left, right in places:
@@ -192,6 +193,8 @@ def input_texts(
         return
     column = manifest["options"]["column"]
     first = 0
+    # Rows are numbered through all tables. A table without a wanted row is not opened, because
+    # its fingerprint takes a whole read.
     for entry in manifest["files"]:
         stop = first + entry["rows"]
         if wanted is None or any(first <= row < stop for row in wanted):

@@ -41,6 +41,7 @@ def input_files(source: str | os.PathLike[str]) -> list[Path]:
         if not source.exists():
             raise FileNotFoundError(f"{source}: no such file or folder; expected {EXPECTED}")
         return [source]
+    # Names that begin with a dot or an underscore are ignored, as by Spark, Dask and pyarrow.
     files = sorted(
         file for file in source.iterdir() if file.is_file() and not file.name.startswith((".", "_"))
     )
@@ -105,10 +106,10 @@ def copy_table(file: Path, target: Path, column: str) -> None:
             for part in row_tables(file, schema.names):
                 writer.write_table(part)
         return
-    if table_format(file) == "jsonl":
-        header = read_rows(file)
-    else:
-        header = islice(read_rows(file), 1)
+    # Every line of JSON may have other names. All other formats have one header.
+    header = read_rows(file)
+    if table_format(file) != "jsonl":
+        header = islice(header, 1)
     types = dict.fromkeys((name for row in header for name in row), pa.string())
     if not types:
         raise RunError(f"{file}: expected at least one row, got none")
@@ -116,6 +117,7 @@ def copy_table(file: Path, target: Path, column: str) -> None:
         raise RunError(f"{file}: expected at most {MAX_COLUMNS:,} columns, got {len(types):,}")
     rows = read_rows(file)
     batch = list(islice(rows, COPIED_ROWS))
+    # A column of scores (`ScoreTable`) has the type of its first rows.
     if isinstance(batch[0].get(column), dict):
         types[column] = pa.array([row.get(column) for row in batch]).type
     texts = [name for name, kind in types.items() if kind == pa.string()]
@@ -179,6 +181,7 @@ def row_tables(
                     pa.string(),
                     pa.large_string(),
                 ):
+                    # The length of the texts if every row had its own copy.
                     lengths = pa.compute.binary_length(column.dictionary)
                     length += pa.compute.sum(lengths.take(column.indices)).as_py() or 0
             check_size(length, path)

@@ -90,6 +90,7 @@ class Part:
         with open_parquet(self.source) as file:
             names = [name for name in file.schema_arrow.names if name in {column, *self.columns}]
             groups, skipped = self._row_groups(file.metadata)
+        # Tables follow row groups, and a part may begin and end inside of one.
         remaining = self.rows
         for table in row_tables(source, names, groups):
             piece = table.slice(skipped, remaining)
@@ -151,6 +152,7 @@ def planned(
     _check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
+        # What is there was left by a process that was killed, because the lock is ours.
         work = folder / WORK
         shutil.rmtree(work, ignore_errors=True)
         if restart:
@@ -169,10 +171,10 @@ def _check_folder(folder: Path) -> None:
     """Raise unless the folder is new, empty, or has the results of an earlier run."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: expected a folder for the results, got a file")
+    names = []
     if folder.exists():
         names = [path.name for path in folder.iterdir()]
-    else:
-        names = []
+    # A run that was killed before its manifest leaves the folder WORK alone.
     if MANIFEST not in names and any(name != WORK for name in names):
         raise RunError(f"{folder}: expected a new or empty folder, or one of an earlier run")
 
@@ -227,6 +229,8 @@ def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> P
                 copy_table(file, source, task.column)
 
     request = _request(files, task)
+    # The schemas of all inputs are needed before the first part. A resumed run knows them, and
+    # copies only the tables that still have missing parts.
     if earlier is None:
         copy_tables(set(sources))
         manifest = _begin(files, sources, folder, task, request, workers)
@@ -247,6 +251,7 @@ def _request(files: Sequence[Path], task: Task) -> dict[str, Any]:
     """Return the data that two runs must share to use one folder, as JSON."""
     names = ("column", "columns", "max_chars", "model_options", "region", "files")
     options = {name.replace("_", "-"): getattr(task, name) for name in names}
+    # hashlib releases the interpreter's lock, so several large tables are hashed at once.
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
         contents = list(threads.map(fingerprint, files))
     request = {
@@ -255,6 +260,7 @@ def _request(files: Sequence[Path], task: Task) -> dict[str, Any]:
         "model": {"name": repr(task.opened()), "sha256": task.model_hash()},
         "files": contents,
     }
+    # As it will be read from the manifest: tuples become lists, which would otherwise differ.
     return dict(json.loads(json.dumps(request, default=str)))
 
 
@@ -301,9 +307,8 @@ def _begin(
             )
     names = [name for name in merged.names if name != task.column or is_bag(sources[0])]
     results = {"row": pa.int64(), **result_columns(task)}
-    if task.columns is None:
-        columns = names
-    else:
+    columns = names
+    if task.columns is not None:
         columns = list(task.columns)
     if clash := [name for name in columns if name in results]:
         raise RunError(
@@ -347,6 +352,7 @@ def _resumed(
     if names != names_before:
         differences.append("the input files are different")
     for number, (old, new) in enumerate(zip(before, files, strict=False)):
+        # A bag with an error may be replaced by a mended file.
         retried = bags and not _is_done(_target(folder, number), bags)
         if old["name"] == new["name"] and old["contents"] != new["contents"] and not retried:
             differences.append(f"{new['name']} has changed")
@@ -401,6 +407,7 @@ def _is_done(target: Path, bags: bool) -> bool:
         return False
     if not bags:
         return True
+    # Without `partitioning=None`, pyarrow would read a folder name such as "a=1" as a column.
     table = pyarrow().parquet.read_table(target, columns=["error"], partitioning=None)
     return bool(table["error"].null_count)
 

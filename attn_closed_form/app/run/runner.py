@@ -50,6 +50,7 @@ def explain_part(task: Task, part: Part) -> Progress:
         )
     pa = pyarrow()
     target = Path(part.target)
+    # The manifest has the schema of every part, also of one whose rows all have errors.
     schema = pa.parquet.read_schema(target.with_name(MANIFEST)).remove_metadata()
     rows = failed = 0
     with (
@@ -79,8 +80,8 @@ def _explained(
     columns = {"row": np.arange(first, first + len(outcomes))}
     for name in part.columns:
         kind = schema.field(name).type
-        present = name in table.column_names
-        if present:
+        # A table of a folder may lack a column that another one has.
+        if name in table.column_names:
             columns[name] = table[name].cast(kind)
         else:
             columns[name] = pyarrow().nulls(len(outcomes), kind)
@@ -110,6 +111,8 @@ def run(
         from .cluster import steps_on_dask
 
         steps = steps_on_dask(task, parts, workers, cluster)
+    # The request has a hash of the inputs, so a part of a changed input would belong to another
+    # run. Size and time are compared after every part, because hashing is slow.
     stamps = {source: _stamp(source) for source in {part.source for part in parts}}
     rows = failed = 0
     for part, progress in steps:

@@ -32,6 +32,8 @@ from .writers import parts_of
 
 # The table of all bags, in the folder of a run.
 BAG_TABLE = "bags.csv"
+# The row of a word without an example, in a run whose rows have no numbers.
+NO_EXAMPLE = -1
 # The headings of the two sides of a summary, by their names for `Summary.top`.
 SIDES = {"supports": "for", "opposes": "against"}
 
@@ -54,7 +56,7 @@ class Summary:
     counts: NDArray[np.int64]  # (n, O) documents that contain a word
     sums: Array  # (n, O) of its scores in them
     squares: Array  # (n, O) of the squares of its scores in them
-    examples: NDArray[np.int64]  # (n, O) rows with its largest absolute score; -1 if there is none
+    examples: NDArray[np.int64]  # (n, O) rows with its largest absolute score, or NO_EXAMPLE
     example_scores: Array  # (n, O) those scores
     # The largest guaranteed error of a score; None if there is no guarantee.
     error: float | None = None
@@ -99,20 +101,25 @@ class Summary:
             kept &= total > 0
         elif side == "opposes":
             kept &= total < 0
-        strength = np.abs(total if by == "total" else mean)
+        strength = np.abs(mean)
+        if by == "total":
+            strength = np.abs(total)
+        # Words that are not kept have the strength -1, behind all others.
         order = np.argsort(-np.where(kept, strength, -1.0), kind="stable")[:n]
         return [self._word(j, column) for j in order[kept[order]].tolist()]
 
     def _word(self, j: int, column: int) -> WordEffect:
         """Return the effect of word j of an output."""
-        example = int(self.examples[j, column])
+        example: int | None = int(self.examples[j, column])
+        if example == NO_EXAMPLE:
+            example = None
         return word_effect(
             word=self.words[j],
             documents=int(self.counts[j, column]),
             total=float(self.sums[j, column]),
             squares=float(self.squares[j, column]),
             all_documents=int(self.documents[column]),
-            example=example if example >= 0 else None,
+            example=example,
             example_score=float(self.example_scores[j, column]),
         )
 
@@ -136,6 +143,7 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
     """
     pa = pyarrow()
     parts = parts_of(folder)
+    # All parts of a run have the schema of its manifest.
     names = pa.parquet.read_schema(parts[0]).names
     methods = methods_of(names)
     if method is None:
@@ -190,13 +198,10 @@ class Totals:
         scores = np.bincount(entry.ravel(), player_scores, word.size).astype(np.float64)
         # The weakest entry first, so that the strongest of several examples is kept.
         order = np.argsort(np.abs(scores), kind="stable")
-        rows = table["row"].to_numpy() if "row" in table.column_names else None
-        self._add_entries(
-            word[order],
-            of_documents[document[order]],
-            scores[order],
-            None if rows is None else rows[document[order]],
-        )
+        rows = None
+        if "row" in table.column_names:
+            rows = table["row"].to_numpy()[document[order]]
+        self._add_entries(word[order], of_documents[document[order]], scores[order], rows)
 
     def _add_errors(self, errors: Any) -> None:
         """Keep the largest guaranteed error, or None as soon as a row has no guarantee."""
@@ -229,7 +234,7 @@ class Totals:
         self.counts = np.pad(self.counts, room)
         self.sums = np.pad(self.sums, room)
         self.squares = np.pad(self.squares, room)
-        self.examples = np.pad(self.examples, room, constant_values=-1)
+        self.examples = np.pad(self.examples, room, constant_values=NO_EXAMPLE)
         self.example_scores = np.pad(self.example_scores, room)
 
     def _add_entries(
@@ -243,11 +248,13 @@ class Totals:
         strength.
         """
         place = (word, output)
+        # A place may occur several times, which `self.counts[place] += 1` would count once.
         np.add.at(self.counts, place, 1)
         np.add.at(self.sums, place, scores)
         np.add.at(self.squares, place, scores**2)
         stronger = np.abs(scores) >= np.abs(self.example_scores[place])
         place = (word[stronger], output[stronger])
+        # Of several entries with one place, NumPy keeps the last one, which is the strongest.
         self.example_scores[place] = scores[stronger]
         if rows is not None:
             self.examples[place] = rows[stronger]
@@ -275,6 +282,7 @@ def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
     """Return the number of each name; new names are added in order of first appearance."""
     if not len(names):
         return np.zeros(0, dtype=np.int64)
+    # Only the different names of a part pass through Python.
     encoded = names.combine_chunks().dictionary_encode()
     numbers = [index.setdefault(name, len(index)) for name in encoded.dictionary.to_pylist()]
     return np.array(numbers, dtype=np.int64)[encoded.indices.to_numpy()]

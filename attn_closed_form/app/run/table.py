@@ -70,15 +70,21 @@ def explain_table(
     """
     if out is not None:
         _check_target(out, model, table)
+    if isinstance(methods, str):
+        methods = (methods,)
+    if columns is not None:
+        columns = tuple(columns)
     task = Task(
         column=column,
-        methods=(methods,) if isinstance(methods, str) else tuple(methods),
+        methods=tuple(methods),
         model=model,
         settings=Settings.from_options(settings),
-        columns=None if columns is None else tuple(columns),
+        columns=columns,
     )
-    if hasattr(table, "to_frame"):  # a Series
+    # A pandas Series is a frame of one column.
+    if hasattr(table, "to_frame"):
         table = table.to_frame(column)
+    # A table in memory takes the way of a file, so that both have the same results.
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work) / "out"
         if isinstance(table, str | os.PathLike):

@@ -81,11 +81,13 @@ class Task:
         """Return the model, opened once in each process."""
         if self.model is not None and not isinstance(self.model, str):
             return self.model
+        # A dict cannot be the key of a cache, its text can.
         return _opened(self.model, json.dumps(dict(self.model_options), sort_keys=True))
 
     def model_hash(self) -> str:
         """Return the SHA-256 of the model's file, or of the model."""
         if self.model is not None and not isinstance(self.model, str):
+            # Equal models have equal pickles, because caches are left out of them.
             return hashlib.sha256(pickle.dumps(self.model)).hexdigest()
         path = Path(self.model or DEMO_MODEL)
         if not path.is_file():  # a name such as "scores"
@@ -99,6 +101,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+# One model per process is enough for a run; a second one serves a program that compares two.
 @lru_cache(maxsize=2)
 def _opened(model: str | None, options: str) -> Model:
     return open_model(model, **json.loads(options))

@@ -39,7 +39,9 @@ def result_tables(folder: str | os.PathLike[str], form: str = "wide") -> Iterato
     choice("form", form, FORMS)
     for part in parts_of(folder):
         table = pyarrow().parquet.read_table(part, partitioning=None).replace_schema_metadata(None)
-        yield long_table(table) if form == "long" else table
+        if form == "long":
+            table = long_table(table)
+        yield table
 
 
 def write_results(
@@ -63,8 +65,11 @@ def write_results(
         raise ValueError(f"{path}: expected a file that ends in {suffixes}")
     if len(separator) != 1:
         raise ValueError(f"separator: expected one character, got {separator!r}")
-    if form is None:
-        form = "long" if kind in ("csv", "xlsx") else "wide"
+    # Spreadsheets have no lists, so there is one row per word.
+    if form is None and kind in ("csv", "xlsx"):
+        form = "long"
+    elif form is None:
+        form = "wide"
     tables = result_tables(folder, form)
     with replacing(Path(path)) as partial:
         WRITERS[kind](tables, partial, separator, Path(folder))
@@ -83,6 +88,7 @@ def _write_parquet(tables: Iterator[Any], path: Path, separator: str, folder: Pa
 
 
 def _write_csv(tables: Iterator[Any], path: Path, separator: str, folder: Path) -> None:
+    # Excel recognizes UTF-8 by the byte-order mark, and expects the line ends of Windows.
     with path.open("w", encoding="utf-8-sig", newline="") as stream:
         writer = csv.writer(stream, delimiter=separator, lineterminator="\r\n")
         for number, table in enumerate(tables):

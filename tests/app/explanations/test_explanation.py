@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import json
+import pickle
 import weakref
 
 import numpy as np
@@ -346,6 +347,19 @@ def test_any_text_is_explained_or_has_no_words(text):
         return
     e = explain(model, text, "shapley")["shapley"]
     assert [(p.start, p.end) for p in e.occurrences] == [(t.start, t.end) for t in tokenize(text)]
+
+
+def test_explanations_are_read_only_also_after_pickling():
+    model = model_for(REVIEW)
+    explanations = explain(model, REVIEW, "shapley")
+    e = explanations["shapley"]
+    for one in (e, pickle.loads(pickle.dumps(e))):
+        np.testing.assert_array_equal(one.scores, e.scores)
+        for array in (one.scores, one.evidence.logits):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 1.0
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            one.method = "lime"
 
 
 def test_an_explanation_is_plain_data():
