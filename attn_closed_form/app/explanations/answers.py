@@ -210,6 +210,7 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
         evidence = evidence.on(evidence.target.pooled)
     decision = decision_of(evidence)
     scale = evidence.scale
+    # A link rises, so a threshold on the probability is one on the logit.
     if threshold is None:
         threshold = scale.threshold
     theta = scale.logit_of(float(threshold))
@@ -217,11 +218,14 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     rivals = rivals_of(evidence, theta)
     if rivals:
         sides = (OTHER_CLASS, evidence.target.output)
+    # Cached with the input and not with the evidence: the probability and its logit share reasons.
     certified = evidence.units.cached(
         ("reasons", theta, rivals, *decision.target.game_key),
         lambda: _certified(evidence, decision.game, rivals, theta),
     )
-    output = None if decision.is_margin else evidence.target.output
+    output: str | None = evidence.target.output
+    if decision.is_margin:
+        output = None
     outputs = evidence.model.outputs
     return Reasons(
         certified=certified,
@@ -244,6 +248,7 @@ def _certified(
     target = evidence.target.pooled
     identity = np.eye(len(evidence.logits))
     margins = []
+    # The margin over a rival is the difference of two logits, which is a pooled game, too.
     for rival in rivals:
         direction = np.asarray(target.coefficients) - identity[rival]
         margin = replace(target, coefficients=tuple(direction.tolist()))
@@ -260,6 +265,7 @@ def rivals_of(evidence: Evidence, theta: float) -> tuple[int, ...]:
     model = evidence.model
     logits = evidence.logits
     direction = np.asarray(evidence.target.pooled.coefficients)
+    # Labels with separate probabilities do not compete, and neither do plain numbers.
     exclusive = model.loss not in PLAIN and model.loss != "sigmoid"
     is_class = np.count_nonzero(direction) == 1 and direction.max() == 1
     if len(logits) < 3 or evidence.target.against_rest or not exclusive or not is_class:
@@ -296,13 +302,15 @@ def checked_sets(evidence: Evidence, scores: Array) -> list[CheckedSet]:
     half = evidence.scale.threshold
     if evidence.scale.link is None or prediction == half:
         return []
-    side = 1.0 if prediction > half else -1.0
+    # Scores times `side` are positive for players that support the prediction.
+    side = float(np.sign(prediction - half))
     order = np.argsort(-side * scores, kind="stable")
     rank = np.argsort(order, kind="stable")
     supporting = int((side * scores > 0).sum())
     steps = np.arange(1, supporting + 1)
     if not steps.size:
         return []
+    # Row k has the k + 1 strongest players. The model evaluates all rows, and their complements.
     chosen = rank[None, :] < steps[:, None]
     outputs = evidence.model_game.value(np.concatenate([~chosen, chosen]))
     without, alone = np.split(outputs, 2)
@@ -340,13 +348,16 @@ def decision_of(evidence: Evidence) -> Decision:
     if model.loss in PLAIN or (len(outputs) == 1 and model.loss != "sigmoid"):
         return Decision(target, evidence.pooled, None)
     direction = np.asarray(target.coefficients)
-    if len(evidence.logits) == 1:  # the log-odds of the second class
+    # One logit is the log-odds of the second class against the first.
+    if len(evidence.logits) == 1:
         direction = direction * [-1.0, 1.0]
     is_class = np.count_nonzero(direction) == 1
     if evidence.target.against_rest or (is_class and model.loss == "sigmoid"):
-        name = outputs[int(np.argmax(direction))]  # above 0, this class is more probable than not
+        # Above 0, this class is more probable than not.
+        name = outputs[int(np.argmax(direction))]
         return Decision(target, evidence.pooled, (f"not {name}", name))
     game = evidence.pooled
+    # A class is predicted while it is ahead of its strongest rival.
     if is_class:
         others = np.where(direction > 0, -np.inf, evidence.logits)
         rival = int(np.argmax(others))
@@ -461,6 +472,7 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
         )
     groups = grouping_of(evidence, grouping)
     evidence = _with_finest_players(evidence)
+    # A player is in the group of its first unit, and the check below finds players in several.
     player_of = evidence.player_of
     first_unit = np.unique(player_of, return_index=True)[1]
     group_of_player = groups.numbers[first_unit]
@@ -476,6 +488,7 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
     scores = np.bincount(groups.numbers, weights=unit_scores, minlength=len(groups.labels))
     base = evidence.absent_value
     scale = evidence.scale
+    # Without exact values on the explained scale, Owen values are those of the (fitted) logit.
     if not evidence.exact:
         base = evidence.pooled_base
         scale = LOGIT

@@ -173,6 +173,7 @@ class Evidence(Remembers):
         A word outside the vocabulary keeps its spelling in the text. If several players share a
         name, it is followed by the number of the player, such as "the (3)".
         """
+        # The label of an unknown word is "[UNK]", which tells a reader nothing.
         typed = list(self.labels)
         for j in np.flatnonzero(self.unknown).tolist():
             start, end = self.spans[j][0]
@@ -209,6 +210,7 @@ class Evidence(Remembers):
         """Flags that are True for players outside the vocabulary."""
         if self.units.unknown is None:
             return (False,) * self.d
+        # A player is unknown if all of its units are.
         flags = np.ones(self.d, dtype=bool)
         np.logical_and.at(flags, self.player_of, np.asarray(self.units.unknown))
         return tuple(flags.tolist())
@@ -234,6 +236,7 @@ class Evidence(Remembers):
         """The explained output of the model itself with every player absent, on the explained
         scale.
         """
+        # A fitted game misses the model here, too, so the model itself is evaluated.
         if self.exact and self.is_pooled:
             return float(self.scale.of(self.pooled.baseline))
         return float(self.model_game.value(self._empty_coalition)[0])
@@ -274,6 +277,7 @@ class Evidence(Remembers):
         """Return internal scores of the model by name (see `Model.inside`), or None if there are
         none.
         """
+        # Internal scores belong to the logit, so the probability shares them.
         target = self.target.pooled
         return self.units.cached(
             ("inside", name, target.tol, *target.game_key),
@@ -312,6 +316,7 @@ class Evidence(Remembers):
                 result = function(self.game, tol)
                 break
             except ToleranceError:
+                # Beyond 1 the bound would say nothing: the error could be as large as the values.
                 if tol >= 1:
                     raise
                 tol = min(1.0, tol * LOOSER)

@@ -69,6 +69,7 @@ def for_output(explanations: Explanations, output: str) -> Explanations:
     evidence = explanations.evidence
     if output == explanations.output and evidence.headline in explanations:
         return explanations
+    # The units keep what was computed from them, so the input is not read or scored again.
     methods = as_methods(evidence.headline)
     return evidence.cached(
         ("output", output),
@@ -151,6 +152,8 @@ def within_reach(evidence: Evidence, settings: Settings) -> Evidence:
         return evidence
     if not isinstance(evidence.game, LinkedGame):
         return evidence
+    # The poles of a link are a table up to some modulus, and this is the cheapest request that
+    # raises an error beyond it.
     try:
         evidence.game.engine_game(LOOSEST_TOL)
     except ToleranceError as error:
@@ -163,8 +166,9 @@ def explain_evidence(
 ) -> Explanations:
     """Explain with all settings resolved; None selects the default methods."""
     explanations = Explanations(evidence)
-    chosen = default_methods(evidence) if methods is None else methods
-    for method in chosen:
+    if methods is None:
+        methods = default_methods(evidence)
+    for method in methods:
         try:
             scored = method.score(evidence)
         except NotPooledError:
@@ -231,8 +235,10 @@ def explain_outputs(
         )
     if settings.pop("output", None) is not None:
         raise TypeError("output: expected `outputs`, a list of names")
+    # Names and settings are checked before the model reads the input, which may take long.
     chosen = None if methods is None else as_methods(methods)
     shared = Settings.from_options(settings)
+    # A method that was named and is missing is an error; the default set and "all" leave it out.
     strict = methods is not None and methods != "all"
     units = model.read(raw)
     if units.unseen:
@@ -244,7 +250,9 @@ def explain_outputs(
         )
         warnings.warn(text, TruncationWarning, stacklevel=3)
     if outputs is None:
-        outputs = model.outputs[-1:] if len(model.logits(units)) == 1 else model.outputs
+        outputs = model.outputs
+        if len(model.logits(units)) == 1:
+            outputs = model.outputs[-1:]
     several = [
         explain_units(model, units, chosen, replace(shared, output=name), strict)
         for name in outputs

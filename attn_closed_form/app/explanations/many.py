@@ -77,6 +77,7 @@ class ManyExplanations(Sequence[Explanation]):
     @property
     def values(self) -> NDArray[np.object_]:
         """The (n,) object array of the scores of each input."""
+        # `np.array` of arrays of equal length would be a matrix.
         scores = np.empty(len(self), dtype=object)
         for i, explanation in enumerate(self):
             scores[i] = explanation.scores
@@ -211,12 +212,16 @@ def explain_many(
     if not raws:
         raise ValueError("inputs: expected at least one input, got none")
     explanations = []
+    # Many models compute the logits of several inputs faster in one pass.
     units = _read(model, raws)
     model.prepare_logits(units)
     for raw, each in zip(raws, units, strict=True):
         asked, output = model.asked(raw, shared.output)
         evidence = gather_evidence(asked, each, replace(shared, output=output))
-        methods = as_methods(evidence.headline if method is None else method)
+        name = method
+        if name is None:
+            name = evidence.headline
+        methods = as_methods(name)
         if len(methods) != 1:
             raise ValueError(f"method: expected one name, got {method!r}")
         (explanation,) = explain_evidence(evidence, methods, strict=True).values()

@@ -186,9 +186,8 @@ def _sampled_shapley(evidence: Evidence) -> Scored:
 
 
 def _leave_one_out_scores(evidence: Evidence) -> Scored:
-    game = evidence.game if evidence.exact else None
-    if game is not None and not isinstance(game, GameSum):
-        return Scored(leave_one_out(game), evidence.absent_value)
+    if evidence.exact and not isinstance(evidence.game, GameSum):
+        return Scored(leave_one_out(evidence.game), evidence.absent_value)
     d = evidence.d
     without_one = ~np.eye(d, dtype=bool)
     changes = evidence.prediction - evidence.model_game.value(without_one)
@@ -208,6 +207,7 @@ def _slalom_value(evidence: Evidence) -> Scored:
 
 
 def _slalom_importance(evidence: Evidence) -> Scored:
+    # Importances are defined up to a constant, which the mean 0 fixes.
     s = np.logaddexp.reduce(evidence.shares, axis=0)
     return Scored(s - s.mean(), evidence.pooled_base)
 
@@ -222,6 +222,7 @@ def _slalom_linear(evidence: Evidence) -> Scored:
 
 def _flip_order(evidence: Evidence) -> Scored:
     decision = decision_of(evidence)
+    # The order is that of removals from the prediction, which for classes is a probability.
     scale = LOGIT
     if decision.sides is not None:
         scale = ExplainedScale("probability", evidence.model.temperature)
@@ -229,6 +230,7 @@ def _flip_order(evidence: Evidence) -> Scored:
 
 
 def _single(evidence: Evidence) -> Scored:
+    # Without a background and with deleted players, a player alone has all the mass.
     if evidence.exact and evidence.is_pooled and evidence.pooled.can_be_empty:
         game = evidence.pooled
         return Scored(game.v.sum(axis=0) + game.bias, evidence.absent_logit)
@@ -349,7 +351,7 @@ def lime_is_quick(evidence: Evidence) -> bool:
         try:
             return lime_cost(game, tol=tol).seconds <= LIME_SECONDS
         except ToleranceError as error:
-            # `Evidence.guaranteed` uses a looser tol, too.
+            # `Evidence.guaranteed` uses a looser tol, too. If none is known, LIME is tried.
             if not tol < error.smallest <= 1:
                 return True
             tol = error.smallest

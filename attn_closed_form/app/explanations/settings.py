@@ -104,6 +104,7 @@ class Settings:
 
     def _logit_target(self, model: Model, logits: Array) -> Target:
         """Return the target on the logit scale."""
+        # The predicted class depends on the logits; everything else on the model alone.
         output, coefficients = choose_output(model.outputs, logits, self.output)
         prefix = _prefix(self.output, model.outputs)
         # With a sigmoid every label has a separate probability, and its logit is the log-odds. The
@@ -144,6 +145,7 @@ class Settings:
         """Return the target of the probability if it is exact or was requested, otherwise that of
         the logit.
         """
+        # The output "odds:A" names log-odds, which are a logit unless the scale is given as well.
         prefix = _prefix(self.output, model.outputs)
         if prefix == ODDS and self.scale is None:
             return target
@@ -173,6 +175,7 @@ class Settings:
             return replace(probability, logit=logit)
         if model.tail is not None:
             return replace(probability, exact=False, note=BEHIND_A_TAIL)
+        # The theorem for links needs one head: its poles are those of one ratio.
         obstacle = odds.obstacle
         if not odds.against_rest:
             heads = model.heads(units, probability)
@@ -304,6 +307,7 @@ def _index(outputs: Sequence[str], output: str | int) -> int:
     """Return the index of a class, given its name or its index."""
     if isinstance(output, str) and output in outputs:
         return list(outputs).index(output)
+    # A command line has only texts, so "1" is the index of a class unless it is a name.
     if isinstance(output, str) and output.isdecimal():
         output = int(output)
     if not isinstance(output, str) and 0 <= output < len(outputs):
