@@ -15,8 +15,6 @@ models, or if padding changes the logits, only sequences of equal length share a
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 import sys
 import warnings
@@ -24,7 +22,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from traceback import walk_stack
@@ -34,6 +31,7 @@ import numpy as np
 
 from ..._arrays import check, members, numbered, spearman, whole
 from ..._progress import Report, stages
+from ..._shapes import set_fields
 from ..._types import Array, Ids, Masks, Span, Tokens
 from ...game.engine.budget import ToleranceError
 from ...game.pooled_game import PooledGame
@@ -42,8 +40,8 @@ from ...slalom.design import Deletions
 from ...slalom.fit import SlalomFit, SlalomWarning, fit_slalom
 from ...slalom.recover import remembered
 from ...slalom.slalom import as_ids
-from ..files.atomic import first_line
 from .fit_report import MAX_DELETIONS, FitReport
+from .hugging_face import LANGUAGE_MODELS, Frame, batches, evaluating, imported_package, load_folder
 from .protocol import Model, TextModel
 from .sentences import trimmed
 from .target import ModelGame, Target
@@ -62,8 +60,6 @@ SAMPLES = 2000
 CALLS_AT_ONCE = 32
 # Relative accuracy of the SLALOM's Shapley values in the comparison with the sampled ones.
 AGREEMENT_TOL = 1e-6
-# Suffixes of the class names of language models in the transformers package.
-LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
 # A warning names the first line outside this folder, which is the user's.
 PACKAGE = Path(__file__).parents[2]
 # A text whose beginnings are padded to its length, to see whether padding is neutral.
@@ -77,69 +73,12 @@ ROUNDING_ULPS = 1000.0
 ROUNDING_ULPS_OF_HALF_PRECISION = 16.0
 # The relative accuracy above which a type counts as half precision.
 COARSE_STEPS = 1e-6
-# Short texts, at least one of which has a token under any tokenizer.
-PROBES = ("the", "a film", "0", ".")
-# Files of weights that are read.
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-# Files of weights that could run code when they are read.
-PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-# Files of which a tokenizer has at least one.
-TOKENIZER = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-    "vocab.json",
-    "spiece.model",
-    "tokenizer.model",
-)
 
 
 class PaddingWarning(UserWarning):
     """Warning that a transformer reads padding, so that sequences of different length do not share
     a batch.
     """
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Ids of the special tokens before and after a text, and the token types of prefix, text and
-    suffix, if any.
-    """
-
-    prefix: tuple[int, ...] = ()
-    suffix: tuple[int, ...] = ()
-    types: tuple[tuple[int, ...], int, tuple[int, ...]] | None = None
-
-    @classmethod
-    def of(cls, tokenizer: Any) -> Frame:
-        """Return the frame that a tokenizer puts around a text."""
-        for probe in PROBES:
-            body = list(tokenizer(probe, add_special_tokens=False)["input_ids"])
-            encoding = tokenizer(probe)
-            ids = list(encoding["input_ids"])
-            types = encoding.get("token_type_ids")
-            for start in range(len(ids) - len(body) + 1 if body else 0):
-                end = start + len(body)
-                if ids[start:end] == body:
-                    if types is None:
-                        parts = None
-                    else:
-                        parts = (tuple(types[:start]), int(types[start]), tuple(types[end:]))
-                    return cls(tuple(ids[:start]), tuple(ids[end:]), parts)
-        raise ValueError(
-            "tokenizer: expected one whose special tokens surround the text, got "
-            f"{type(tokenizer).__name__}, whose encodings with and without them do not fit "
-            "together"
-        )
-
-    @property
-    def size(self) -> int:
-        """Number of special tokens."""
-        return len(self.prefix) + len(self.suffix)
-
-    def around(self, ids: Ids) -> Ids:
-        """Return the ids with the special tokens around them."""
-        return np.concatenate([self.prefix, ids, self.suffix]).astype(np.intp)
 
 
 @dataclass
@@ -228,46 +167,49 @@ class TransformerClassifier(TextModel):
             )
         whole("samples", self.samples)
         whole("batch_size", self.batch_size)
-        labels = getattr(config, "id2label", None) or {}
-        names = [str(labels.get(i, labels.get(str(i), f"LABEL_{i}"))) for i in range(self._outputs)]
         if self._continuations and not self.predicts_tokens:
             raise ValueError(
                 f"continuations: expected none for a classifier, got {self.continuations}"
             )
-        if self.predicts_tokens:
-            quoted = [
-                f'"{self.tokenizer.decode([c]) if isinstance(c, int) else c}"'
-                for c in self.continuations
-            ]
-            if quoted:
-                names = [*(quoted[1:] or ["another token"]), *quoted[:1]]
-            else:
-                names = ["next token"]
-        self.name_outputs(self._outputs, names)
+        self.name_outputs(self._outputs, self._default_names())
         # An unsuitable tokenizer or model raises an error here, not in the middle of an
         # explanation.
         example = self.frame.around(self.encode("the"))
-        if not (
-            self.predicts_tokens
-            or any("ForSequenceClassification" in c.__name__ for c in kind.__mro__)
-        ):
-            with _evaluating(self.model):
+        is_classifier = any("ForSequenceClassification" in c.__name__ for c in kind.__mro__)
+        if not self.predicts_tokens and not is_classifier:
+            with evaluating(self.model):
                 self._batch([example], pad=0)
-        absences = {
-            "deleted": True,
-            "mask": self._special("mask") is not None,
-            "pad": not self.predicts_tokens and not self.reads_padding,
-        }
-        several_labels = getattr(config, "problem_type", None) == "multi_label_classification"
-        for name, chosen in (
-            (
-                "groupings",
-                ("words", "tokens") if getattr(self.tokenizer, "is_fast", False) else ("tokens",),
-            ),
-            ("absences", tuple(name for name, possible in absences.items() if possible)),
-            ("loss", "sigmoid" if several_labels else "softmax"),
-        ):
-            object.__setattr__(self, name, chosen)
+        groupings: tuple[str, ...] = ("tokens",)
+        # Only fast tokenizers tell which tokens belong to a word.
+        if getattr(self.tokenizer, "is_fast", False):
+            groupings = ("words", "tokens")
+        absences = ["deleted"]
+        if self._special("mask") is not None:
+            absences.append("mask")
+        # A pad token is absent only for a model that does not read it.
+        if not self.predicts_tokens and not self.reads_padding:
+            absences.append("pad")
+        loss = "softmax"
+        if getattr(config, "problem_type", None) == "multi_label_classification":
+            loss = "sigmoid"
+        set_fields(self, {"groupings": groupings, "absences": tuple(absences), "loss": loss})
+
+    def _default_names(self) -> list[str]:
+        """Return the names of the outputs: those of the configuration, or the continuations."""
+        if not self.predicts_tokens:
+            labels = getattr(self.model.config, "id2label", None) or {}
+            # A configuration that was read from JSON may have texts as keys.
+            return [
+                str(labels.get(i, labels.get(str(i), f"LABEL_{i}"))) for i in range(self._outputs)
+            ]
+        if not self.continuations:
+            return ["next token"]
+        texts = [
+            c if isinstance(c, str) else self.tokenizer.decode([c]) for c in self.continuations
+        ]
+        first, *second = [f'"{text}"' for text in texts]
+        # The logit is the log-odds of the first continuation, which is the second of two classes.
+        return [*(second or ["another token"]), first]
 
     @classmethod
     def from_folder(
@@ -276,33 +218,7 @@ class TransformerClassifier(TextModel):
         """Load a folder written by Hugging Face's `save_pretrained`, without running any code in
         it.
         """
-        path = Path(folder)
-        config = _checked_config(path)
-        imported_package("torch")
-        transformers = imported_package("transformers")
-        predicts_tokens = str((config.get("architectures") or [""])[0]).endswith(LANGUAGE_MODELS)
-        if predicts_tokens:
-            kind = transformers.AutoModelForCausalLM
-        else:
-            kind = transformers.AutoModelForSequenceClassification
-        source = {"local_files_only": True, "trust_remote_code": False}
-        part = "tokenizer"
-        with _quiet():
-            try:
-                tokenizer = transformers.AutoTokenizer.from_pretrained(path, **source)
-                part = "model"
-                model, info = kind.from_pretrained(
-                    path, use_safetensors=True, output_loading_info=True, **source
-                )
-            except Exception as error:
-                raise ValueError(f"{path}: the {part} does not load: {first_line(error)}") from None
-        if missing := sorted(info["missing_keys"]):
-            keys = ", ".join(missing[:4])
-            raise ValueError(
-                f"{path}: expected a model with a trained classification head, but its file has no "
-                f"{keys}"
-            )
-        model.eval()
+        model, tokenizer = load_folder(Path(folder))
         try:
             if device is not None:
                 model = model.to(device)
@@ -372,14 +288,14 @@ class TransformerClassifier(TextModel):
             rows = np.stack(
                 [self.frame.around(ids) for ids in self._checked([self.read(raw).data])]
             )
-            with _evaluating(self.model):
+            with evaluating(self.model):
                 chosen: tuple[str | int, ...] = (int(self._run(rows, keep=1)[0, -1].argmax()),)
         elif named:
             text = str(output)[len(TOKEN) :]
+            # A token may contain a comma, or be one.
             single = len(self.tokenizer(text, add_special_tokens=False)["input_ids"]) == 1
-            if single:
-                chosen = (text,)
-            else:
+            chosen = (text,)
+            if not single:
                 chosen = tuple(text.split(","))
         else:
             raise ValueError(
@@ -404,13 +320,15 @@ class TransformerClassifier(TextModel):
         )
         padding = getattr(next(tables, None), "padding_idx", None)
         first = 0
-        if padding is not None:  # RoBERTa and similar models count from there
+        # RoBERTa and similar models count positions from there.
+        if padding is not None:
             first = int(padding) + 1
         for name in ("max_position_embeddings", "n_positions"):
             positions = getattr(self.model.config, name, None)
             if isinstance(positions, int) and positions > 0:
                 limits.append(positions - first)
-        most = min([*limits, 10**9])  # tokenizers without a limit report 10^30
+        # Tokenizers without a limit report 10^30, which does not fit into every integer.
+        most = min([*limits, 10**9])
         taken = self.frame.size + max((len(ids) - 1 for ids in self._continuations), default=0)
         if most <= taken:
             raise ValueError(
@@ -436,12 +354,14 @@ class TransformerClassifier(TextModel):
         if not self._pads_right:
             return False
         ids = self.encode(PADDED_TEXT)
+        # One token, half of the text and all of it, so that two of three rows are padded.
         rows = [self.frame.around(ids[:n]) for n in sorted({1, (ids.size + 1) // 2, ids.size})]
-        with _evaluating(self.model), self._padding(rows) as pad:
+        with evaluating(self.model), self._padding(rows) as pad:
             alone = np.concatenate([self._batch([row], pad) for row in rows])
             together = self._batch(rows, pad)
+        # If half precision overflows, the first call raises an error that says so.
         if not np.isfinite([alone, together]).all():
-            return False  # half precision overflows; the first call raises an error
+            return False
         difference = float(np.abs(together - alone).max())
         accuracy = imported_package("torch").finfo(next(iter(self.model.parameters())).dtype).eps
         ulps = ROUNDING_ULPS
@@ -468,7 +388,7 @@ class TransformerClassifier(TextModel):
         done = 0
         with (
             stages("transformer", self.progress) as report,
-            _evaluating(self.model),
+            evaluating(self.model),
             self._padding(rows) as pad,
         ):
             for batch in batches(lengths, self.batch_size, pads):
@@ -525,6 +445,7 @@ class TransformerClassifier(TextModel):
         if pad is None:
             used = {i for row in rows for i in row.tolist()}
             candidates = (self._special("pad"), *range(len(used) + 1))
+            # The model looks for this id to find the end of a text, so no text may contain it.
             pad = config.pad_token_id = next(
                 i for i in candidates if i is not None and i not in used
             )
@@ -572,10 +493,9 @@ class TransformerClassifier(TextModel):
         }
         # A language model computes a logit for every token of its vocabulary; some do so only at
         # the last positions.
+        few = {}
         if keep and "logits_to_keep" in signature(self.model.forward).parameters:
             few = {"logits_to_keep": keep}
-        else:
-            few = {}
         logits = getattr(self.model(**tensors, **few), "logits", None)
         if logits is None:
             return None
@@ -594,6 +514,7 @@ class TransformerClassifier(TextModel):
             "what may follow the text, such as (' good',)",
             "none",
         )
+        # Continuations that differ in their last token share a call of the model.
         logits: dict[tuple[int, ...], Array] = {}
         sides = []
         for ids in self._continuations:
@@ -618,10 +539,9 @@ class TransformerClassifier(TextModel):
         not available.
         """
         fast = bool(getattr(self.tokenizer, "is_fast", False))
+        options = {}
         if fast:
             options = {"return_offsets_mapping": True}
-        else:
-            options = {}
         encoding = self.tokenizer(
             text, add_special_tokens=False, truncation=False, verbose=False, **options
         )
@@ -659,10 +579,9 @@ class TransformerClassifier(TextModel):
             raise ValueError(f"text: expected at least one token, got {excerpt(raw)}")
         n = min(ids.size, self.room)
         tokens = tuple(map(str, self.tokenizer.convert_ids_to_tokens(ids[:n].tolist())))
+        unknown = None
         if self._special("unk") is not None:
             unknown = ids[:n] == self._special("unk")
-        else:
-            unknown = None
         shared: dict[str, Any] = {"data": ids[:n], "unknown": unknown}
         groups = {"tokens": np.arange(n)}
         if spans is None or words is None:
@@ -767,36 +686,32 @@ class TransformerClassifier(TextModel):
             queries.extend(sequences)
             return target.explained(self._ask(units, sequences))
 
-        options: dict[str, Any] = {
-            "num_samples": self.samples,
-            "batch_size": self.samples,
-        }
-        options |= {
-            "seed": target.seed,
-            "progress": False,
-            "kind": Deletions(max_deletions=MAX_DELETIONS, replacement=self._stand_in(target)),
-        }
+        kind = Deletions(max_deletions=MAX_DELETIONS, replacement=self._stand_in(target))
         with warnings.catch_warnings():
             # Raised below, with the tokens instead of their ids.
             warnings.simplefilter("ignore", SlalomWarning)
-            fit = fit_slalom(f, ids, **options)
+            # One call of `f` has all samples; the model is then called in batches of similar length.
+            fit = fit_slalom(
+                f,
+                ids,
+                num_samples=self.samples,
+                batch_size=self.samples,
+                seed=target.seed,
+                progress=False,
+                kind=kind,
+            )
         # The spread of the model's output over the samples of the fit, with few and with any number
         # of tokens absent.
-        absent = np.array(
-            [ids.size - q.size if q.size < ids.size else (q != ids).sum() for q in queries]
-        )
+        absent = np.array([_number_absent(query, ids) for query in queries])
         values = target.explained(self._ask(units, queries))
-        near, far = (
-            float(v.std()) if v.size else float("nan")
-            for v in (values[absent <= MAX_DELETIONS], values[absent > MAX_DELETIONS])
-        )
+        is_near = absent <= MAX_DELETIONS
         names = {int(i): label for i, label in zip(ids, units.labels, strict=True)}
         report = FitReport(
             name=self.surrogate,
             error=float(np.sqrt(fit.fresh_mse)),
-            spread=near,
+            spread=_spread(values[is_near]),
             error_any_size=float(np.sqrt(fit.fresh_mse_any_size)),
-            spread_any_size=far,
+            spread_any_size=_spread(values[~is_near]),
             at_text=float(f([ids])[0] - fit.slalom.predict(ids)),
             model_calls=fit.model_calls,
             undetermined=tuple(names.get(i, target.absent) for i in fit.undetermined),
@@ -806,6 +721,20 @@ class TransformerClassifier(TextModel):
             computed.warned = True
             warnings.warn(report.sentences()[-1], SlalomWarning, stacklevel=_level_of_user())
         return fit, report
+
+
+def _number_absent(query: Ids, ids: Ids) -> int:
+    """Return how many tokens of a text are deleted or replaced in a sample."""
+    if query.size < ids.size:
+        return ids.size - query.size
+    return int((query != ids).sum())
+
+
+def _spread(values: Array) -> float:
+    """Return the standard deviation of some outputs, NaN if there are none."""
+    if not values.size:
+        return float("nan")
+    return float(values.std())
 
 
 def _computed(units: Units) -> ComputedByTransformer:
@@ -827,102 +756,3 @@ def _level_of_user() -> int:
 def _fit_key(target: Target) -> tuple[Any, ...]:
     """Return the parts of the target that affect the fit."""
     return (target.absent, target.coefficients, target.against_rest, target.seed)
-
-
-def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:
-    """Yield batches of rows of similar length, the longest first; of equal length if rows cannot be
-    padded.
-
-    >>> [rows.tolist() for rows in batches(np.array([3, 5, 3, 4]), 2, pads=True)]
-    [[1, 3], [0, 2]]
-    >>> [rows.tolist() for rows in batches(np.array([3, 5, 3, 4]), 2, pads=False)]
-    [[1], [3], [0, 2]]
-    """
-    order = np.argsort(-lengths, kind="stable")
-    while order.size:
-        batch = order[:batch_size]
-        if not pads:
-            batch = batch[lengths[batch] == lengths[batch[0]]]
-        yield batch
-        order = order[batch.size :]
-
-
-def imported_package(name: str) -> Any:
-    """Import torch or transformers, or raise an error that names the extra."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ImportError(
-            f"a transformer needs {name} ({error}): pip install '.[transformers]'"
-        ) from None
-
-
-@contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
-    """Switch to evaluation mode without gradients, and restore the mode of every module
-    afterwards.
-    """
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        with imported_package("torch").inference_mode():
-            yield
-    finally:
-        for module in training:
-            module.training = True
-
-
-def _checked_config(path: Path) -> dict[str, Any]:
-    """Return the configuration of a folder after checking that it has safetensors, a tokenizer and
-    no code to run.
-    """
-
-    def has(names: Sequence[str]) -> list[str]:
-        return [name for name in names if (path / name).is_file()]
-
-    if not has(["config.json"]):
-        if path.is_dir():
-            missing = "one without config.json"
-        else:
-            missing = "no such folder"
-        raise ValueError(
-            f"{path}: expected a folder in the layout of Hugging Face, with config.json; got "
-            f"{missing}"
-        )
-    try:
-        config = dict(json.loads((path / "config.json").read_text(encoding="utf-8")).items())
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path / 'config.json'}: expected a JSON object ({error})") from None
-    if config.get("auto_map"):
-        raise ValueError(
-            f"{path}: contains Python code to run (auto_map in config.json), which is not supported"
-        )
-    if not has(WEIGHTS):
-        pickles = [
-            f", got {name}: a pickle can run any code; save it with save_pretrained"
-            for name in has(PICKLES)
-        ]
-        raise ValueError(f"{path}: expected weights as model.safetensors{''.join(pickles[:1])}")
-    if not has(TOKENIZER):
-        raise ValueError(
-            f"{path}: expected the files of a tokenizer next to the model, such as tokenizer.json; "
-            "got none"
-        )
-    return config
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress the progress bars and load reports of the package."""
-    from transformers.utils import logging as theirs
-
-    level = theirs.get_verbosity()
-    bars = theirs.is_progress_bar_enabled()
-    theirs.set_verbosity(logging.CRITICAL)
-    theirs.disable_progress_bar()
-    try:
-        yield
-    finally:
-        theirs.set_verbosity(level)
-        if bars:
-            theirs.enable_progress_bar()

@@ -17,7 +17,7 @@ import pytest
 
 from attn_closed_form import TransformerClassifier
 from attn_closed_form.app.explanations.settings import Settings
-from attn_closed_form.app.models import transformer
+from attn_closed_form.app.models import hugging_face, transformer
 from tests.recorded import make
 
 pytestmark = pytest.mark.filterwarnings("ignore::attn_closed_form.SlalomWarning")
@@ -135,7 +135,8 @@ class RecordedTokenizer:
 @pytest.fixture
 def model(monkeypatch):
     torch = SimpleNamespace(inference_mode=nullcontext, from_numpy=Tensor, float64=np.float64)
-    monkeypatch.setattr(transformer, "imported_package", lambda name: torch)
+    for module in (transformer, hugging_face):
+        monkeypatch.setattr(module, "imported_package", lambda name: torch)
     # The record has no answers to the short text that shows whether a network reads padding; BERT
     # does not.
     monkeypatch.setattr(TransformerClassifier, "reads_padding", False)
