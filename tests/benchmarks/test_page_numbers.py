@@ -105,6 +105,8 @@ def accuracy_of_text_models():
         ]
         cells = [f"{row['accuracy %']:.1f}%" for row in found]
         yield f"| {corpus} | {found[0]['test texts']:,} | {' | '.join(cells)} |"
+    errors = [row["standard error %"] for row in stored("texts")["rows"] if row["corpus"] != "IMDB"]
+    yield f"With standard errors of {min(errors):.1f} to {max(errors):.1f} points"
 
 
 def statements_of_the_papers():
