@@ -194,9 +194,7 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     log_beyond = np.logaddexp(log_rule_beyond, moments.log_beyond[1])
     log_error = np.logaddexp(log_truncation, log_beyond + log_factor)
     log_smooth = np.logaddexp(log_truncation, log_rule_beyond + log_factor)
-    powers = p[:, None] ** np.arange(3)
-    moduli = np.abs(weights) @ powers
-    if not (moduli <= LIME_MIXED_SIGNS * (weights @ powers)).all():
+    if not moduli_are_counted(moments.kernel, p, weights):
         # Too much would cancel: this rule is never chosen.
         log_error[:] = np.inf
         log_smooth[:] = np.inf
@@ -211,6 +209,33 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
         rounding=float(delta[:exact].sum()),
         remainder=moments.remainder,
     )
+
+
+def moduli_are_counted(q: Array, p: Array, weights: Array) -> bool:
+    """Whether sums over nodes lose no more to rounding than `moments.rule_factors` counts, given q (d+1,).
+
+    Rounding is relative to sums of |omega|, |omega| p (1-p) and |omega| |1-p-w|, which the budget takes from the sizes:
+    LIME_MIXED_SIGNS times sum q, sum q s(d-s) / (d(d-1)), and the root of sum q times sum q (s/d - w)^2. By Cauchy and
+    Schwarz the last one holds if sum |omega| (1-p-w)^2 <= LIME_MIXED_SIGNS sum q (s/d - w)^2 for every w.
+
+    >>> q = np.ones(3)
+    >>> moduli_are_counted(q, np.array([0.25, 0.75]), np.array([1.5, 1.5]))
+    True
+    >>> moduli_are_counted(q, np.array([0.25, 0.5, 0.75]), np.array([2.5, -2.0, 2.5]))
+    False
+    """
+    d = q.size - 1
+    s = np.arange(d + 1)
+    moduli = np.abs(weights)
+    absent = 1 - p
+    moving = LIME_MIXED_SIGNS * float(q @ (s * (d - s))) / (d * (d - 1))
+    if moduli @ (p * absent) > moving:
+        return False
+    # The spare sum is square - 2 w first + w^2 level.
+    level = LIME_MIXED_SIGNS * float(q.sum()) - float(moduli.sum())
+    first = LIME_MIXED_SIGNS * float(q @ (s / d)) - float(moduli @ absent)
+    square = LIME_MIXED_SIGNS * float(q @ (s / d) ** 2) - float(moduli @ absent**2)
+    return min(level, square) >= 0 and level * square >= first**2
 
 
 def _weights_at(moments: SizeMoments, P: Whole) -> Array:

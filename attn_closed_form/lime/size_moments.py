@@ -53,6 +53,7 @@ class SizeMoments(NamedTuple):
     `log_beyond` (2, len(THETA)) has logs of the sums of sqrt(2n+1) e^(-n theta) and of the same times |r| |Q_n|, n > N.
     """
 
+    kernel: Array  # (d+1,) the weights q_s of s *absent* players
     nu: Whole
     rounded: Array
     residual: float  # |r|, the norm of the part of q beyond Q_N
@@ -74,7 +75,8 @@ def size_moments(d: int, kernel_width: float, longest: int) -> SizeMoments:
 def _size_moments(d: int, kernel_width: float, N: int) -> SizeMoments:
     """Compute the moments up to degree N."""
     log_norm = _log_norms(d)
-    q = whole(relative_kernel(d, kernel_width)[::-1], WEIGHT_BITS)
+    kernel = relative_kernel(d, kernel_width)
+    q = whole(kernel[::-1], WEIGHT_BITS)
     # Q_n(d-m) = (-1)^n Q_n(m), so sums over half of the sizes are enough.
     half = d // 2 + 1
     mirrored = q[::-1][:half].copy()
@@ -98,7 +100,7 @@ def _size_moments(d: int, kernel_width: float, N: int) -> SizeMoments:
     whole_nu = np.array([moment >> excess_bits for moment in nu], dtype=object)
     rounded = as_floats(whole_nu, MOMENT_BITS)
     remainder = float(np.sqrt(d + 1)) * residual * (1 + 1e-12)
-    return SizeMoments(whole_nu, rounded, residual, remainder, log_beyond)
+    return SizeMoments(kernel, whole_nu, rounded, residual, remainder, log_beyond)
 
 
 @lru_cache(maxsize=512)

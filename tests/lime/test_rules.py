@@ -190,14 +190,27 @@ def test_a_game_that_needs_longer_rules_than_there_are_takes_the_recursion():
     assert np.abs(tight.coef - loose.coef).max() <= 1e-7
 
 
-@pytest.mark.parametrize("kernel_width", [25.0, 5.0, 3.0])
+@pytest.mark.parametrize("kernel_width", [25.0, 5.0, 3.0, 2.0])
 def test_rules_whose_weights_cancel_are_never_chosen(kernel_width, monkeypatch):
-    """The budget reckons with sums of moduli that are at most LIME_MIXED_SIGNS times the sums."""
-    for d in (30, 106, 300):
+    """The budget reckons with sums of moduli that are at most LIME_MIXED_SIGNS times those over sizes, for all w."""
+    refused = 0
+    for d in (9, 25, 30, 106, 300):
+        q = relative_kernel(d, kernel_width)
+        s = np.arange(d + 1)
+        level = q.sum()
+        moving = q @ (s * (d - s)) / (d * (d - 1))
         for rule in ladder(d, kernel_width).rules:
-            powers = rule.p[:, None] ** np.arange(3)
-            excess = (np.abs(rule.weights) @ powers) / (rule.weights @ powers)
-            assert (excess.max() <= LIME_MIXED_SIGNS) == bool(np.isfinite(rule.log_error).all())
+            if not np.isfinite(rule.log_error).all():
+                refused += 1
+                continue
+            moduli = np.abs(rule.weights)
+            room = LIME_MIXED_SIGNS * (1 + 1e-12)
+            assert moduli.sum() <= room * level
+            assert moduli @ (rule.p * (1 - rule.p)) <= room * moving
+            for w in np.linspace(0, 1, 201):
+                spread = np.sqrt(level * (q @ (s / d - w) ** 2))
+                assert moduli @ np.abs(1 - rule.p - w) <= room * spread
+    assert refused or kernel_width > 5
     monkeypatch.setattr("attn_closed_form.lime.rules.LIME_MIXED_SIGNS", 0.999)
     few = ladder.__wrapped__(30, kernel_width, (6,))
     assert few.choose(np.zeros((1, THETA.size)), np.ones(1), 1.0)[1] > 1.0

@@ -213,8 +213,8 @@ LIME_MEAN_SIZE = 10.0
 # Test: tests/game/engine/test_rounding.py::test_a_moment_of_a_rule_in_integers
 # and tests/lime/test_rules.py::test_moments_in_exact_arithmetic.
 LIME_MOMENT = 2.0**-70
-# Rounding is relative to sums of moduli, so weights of both signs count as this times their sum: rules with sum |omega|
-# p^k above this times sum omega p^k, k = 0, 1, 2, are not used. Any value is safe: a larger one takes more rules and
+# Rounding is relative to sums of moduli, so weights of both signs count as this times the sums over sizes: rules with
+# larger sums (`moduli_are_counted` in `lime/rules.py`) are not used. Any value is safe: a larger one takes more rules and
 # counts for more in the budget.
 # Test: tests/lime/test_rules.py::test_rules_whose_weights_cancel_are_never_chosen
 # and tests/lime/test_rule_bounds.py::test_weights_of_both_signs_count_in_the_rounding.
