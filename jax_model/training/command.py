@@ -66,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
         checkpoint = out.with_suffix(".checkpoint")
     changes = chosen_settings(args)
     share = changes.get("validation", Config().validation)
+    names = parse_class_names(args.class_names)
     data = read_data(args.data, args.text_column, args.label_column, args.valid, share)
+    data = with_class_names(data, names)
     if wants_attention(args.model, changes):
         result = train_attention(args, data, changes, checkpoint)
     else:
@@ -191,6 +193,52 @@ def read_data(
     if "test" in parts:
         test = read_labelled(parts["test"], *columns, classes=training.classes)
     return Data(training, held_out, test)
+
+
+def parse_class_names(text: str | None) -> dict[str, str]:
+    """Return the new name of each class in `--class-names`.
+
+    >>> parse_class_names("0=bad, 1=good")
+    {'0': 'bad', '1': 'good'}
+    """
+    names: dict[str, str] = {}
+    for part in (text or "").split(","):
+        label, sign, name = (piece.strip() for piece in part.partition("="))
+        if text is None:
+            break
+        if not (label and sign and name) or label in names:
+            raise ValueError(
+                f"--class-names: expected LABEL=NAME,LABEL=NAME with distinct labels, got {text!r}"
+            )
+        names[label] = name
+    return names
+
+
+def with_class_names(data: Data, names: Mapping[str, str]) -> Data:
+    """Return the data with other names for some classes."""
+    if not names:
+        return data
+    before = data.training.classes
+    unknown = sorted(set(names) - set(before))
+    if unknown:
+        raise ValueError(
+            f"--class-names: expected labels among {', '.join(before)}, got {', '.join(unknown)}"
+        )
+    classes = tuple(names.get(name, name) for name in before)
+    if len(set(classes)) < len(classes):
+        raise ValueError(f"--class-names: expected different names, got {', '.join(classes)}")
+
+    def renamed(part: Labelled | None) -> Labelled | None:
+        return None if part is None else part._replace(classes=classes)
+
+    by_film = data.by_film
+    if by_film is not None:
+        by_film = by_film._replace(
+            training=by_film.training._replace(classes=classes),
+            held_out=by_film.held_out._replace(classes=classes),
+        )
+    training = data.training._replace(classes=classes)
+    return Data(training, renamed(data.held_out), renamed(data.test), by_film)
 
 
 def summary(result: Result, texts: Sequence[str], out: Path) -> str:

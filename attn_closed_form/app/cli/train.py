@@ -23,6 +23,7 @@ TRAIN_EXAMPLES = """\
 examples:
   attn-closed-form train reviews.csv --out model.npz
   attn-closed-form train tickets.parquet --text-column body --label-column team --class-weight balanced --out model.npz
+  attn-closed-form train reviews.csv --class-names 0=negative,1=positive --out model.npz
   attn-closed-form train news/ --out model.npz          # a folder with train.csv and test.csv
   attn-closed-form train aclImdb_v1.tar.gz --out model.npz
   attn-closed-form train reviews.csv --heads 6 --positions sinusoidal --out model.npz
@@ -107,9 +108,10 @@ LISTED = {
     "positions": "train the attention model with or without positions of words",
     "seed": "seed of everything random (default: 0)",
 }
-# Options that few users need and --help does not list: the kind of model, interrupted runs and
-# several hosts.
+# Options that few users need and --help does not list: names of classes (see the examples), the kind of
+# model, interrupted runs and several hosts.
 UNLISTED: dict[str, dict[str, Any]] = {
+    "--class-names": {"metavar": "LABEL=NAME,..."},
     "--model": {"choices": ("tables", "attention")},
     "--resume": {"action": "store_true"},
     "--checkpoint": {},

@@ -258,6 +258,29 @@ def test_integer_labels_stay_integers(tmp_path):
     assert np.mean(predicted == np.array([label for _, label in rows])) > 0.9
 
 
+def test_classes_are_given_names(tmp_path, capsys):
+    rows = [(text, {"Lob": 1, "Frage": 0, "Ärger": 2}[label]) for text, label in tickets()]
+    path = write_csv(tmp_path / "a.csv", rows)
+    out = tmp_path / "m.npz"
+    names = ["--class-names", "2=complaint, 0=question"]
+    assert main(["train", str(path), "--out", str(out), *names]) == 0
+    assert "complaint" in capsys.readouterr().out
+    model = load_model(out)
+    assert model.outputs == ("question", "1", "complaint")
+    expected = {0: "question", 1: "1", 2: "complaint"}
+    predicted = model.predict([text for text, _ in rows])
+    assert np.mean(predicted == np.array([expected[label] for _, label in rows])) > 0.9
+
+
+@pytest.mark.parametrize("names", ["3=x", "0", "0=", "0=a,0=b", "0=1", ""])
+def test_names_of_classes_are_checked(tmp_path, names, capsys):
+    rows = [(text, {"Lob": 1, "Frage": 0, "Ärger": 2}[label]) for text, label in tickets()]
+    path = write_csv(tmp_path / "a.csv", rows)
+    command = ["train", str(path), "--out", str(tmp_path / "m.npz"), "--class-names", names]
+    assert main(command) == 1
+    assert "--class-names" in capsys.readouterr().err
+
+
 def test_the_page_about_it_runs(tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)
