@@ -12,8 +12,9 @@ argument, what was expected and what was received.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from ._arrays import check, finite, finite_or_deleted
 from ._types import Array
 
 Axes = Mapping[str, tuple[str | int, ...]]
+Value = TypeVar("Value")
 
 
 def axis_sizes(arrays: Mapping[str, Any], axes: Axes) -> dict[str, int]:
@@ -116,3 +118,18 @@ def set_fields(instance: object, values: Mapping[str, Any]) -> None:
         if isinstance(value, np.ndarray):
             value.flags.writeable = False
         object.__setattr__(instance, name, value)
+
+
+class cached_arrays(cached_property[Value]):  # used like cached_property
+    """A `cached_property` whose arrays are read-only: results that follow from them stay right."""
+
+    def __init__(self, compute: Callable[[Any], Value]) -> None:
+        @wraps(compute)
+        def read_only(instance: Any) -> Value:
+            value = compute(instance)
+            for array in value if isinstance(value, tuple) else (value,):
+                if isinstance(array, np.ndarray):
+                    array.flags.writeable = False
+            return value
+
+        super().__init__(read_only)

@@ -1,13 +1,16 @@
 """The table of shapes, with axes whose sizes are all different."""
 
+import copy
 import dataclasses
 import pickle
 
 import numpy as np
 import pytest
 
+import attn_closed_form as acf
 from attn_closed_form import Slalom
 from attn_closed_form._shapes import axis_sizes, checked_arrays, set_fields
+from attn_closed_form.attention import random_weights
 
 AXES = {"W": ("C", "D"), "bias": ("C",), "coords": ("n", 2), "s_absent": ("n",)}
 ARRAYS = {
@@ -75,3 +78,52 @@ def test_a_pickled_slalom_comes_back_read_only():
     slalom = pickle.loads(pickle.dumps(Slalom([3, 5], [0.0, 1.0], [1.0, -1.0])))
     assert not slalom.s.flags.writeable
     assert not slalom.v.flags.writeable
+
+
+# Working arrays of the engine and caches of a model, which no user sees.
+INSIDE = ("head_masses", ".arguments", ".computed", "._results", ".ids")
+
+
+def arrays_in(value, path="", seen=None):
+    """Yield the path and the array of every array that an object holds."""
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, np.ndarray):
+        yield path, value
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield from arrays_in(each, f"{path}[{name!r}]", seen)
+    elif isinstance(value, (list, tuple)):
+        for number, each in enumerate(value):
+            yield from arrays_in(each, f"{path}[{number}]", seen)
+    elif hasattr(value, "__dict__"):
+        for name, each in vars(value).items():
+            yield from arrays_in(each, f"{path}.{name}", seen)
+
+
+def frozen_objects():
+    game = acf.PooledGame.from_scores([0.0, 1.0], [1.0, 2.0])
+    acf.shapley(game)
+    linked = game.through("sigmoid")
+    acf.shapley(linked)
+    explanations = acf.load_demo_model().explain("a fine film")
+    explanations["shapley"].evidence.shares
+    weights = random_weights(seed=1, D=11, d_e=6, T_max=13, K=2, d_att=3, d_out=5, C=3)
+    return {"game": game, "linked": linked, "explanations": explanations, "weights": weights}
+
+
+@pytest.mark.parametrize("name", ["game", "linked", "explanations", "weights"])
+@pytest.mark.parametrize(
+    "copied", [lambda x: x, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_no_array_of_a_frozen_object_can_be_changed(name, copied):
+    """Results that were computed from it would be stale."""
+    instance = copied(frozen_objects()[name])
+    if name in ("game", "linked"):
+        acf.shapley(instance)
+    found = dict(arrays_in(instance))
+    writeable = [path for path, array in found.items() if array.flags.writeable]
+    assert found
+    assert [path for path in writeable if not any(name in path for name in INSIDE)] == []

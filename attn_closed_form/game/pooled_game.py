@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._arrays import check, real, run_lengths
-from .._shapes import checked_arrays, set_fields
+from .._shapes import cached_arrays, checked_arrays, set_fields
 from .._types import Array, Ids, Masks
 from .engine.budget import finite, in_units, times_power
 from .engine.pieces import exp_difference, game_pieces, head_masses
@@ -282,7 +282,7 @@ class PooledGame:
             out[empty] = self.empty_value
         return out
 
-    @cached_property
+    @cached_arrays
     def linear(self) -> tuple[Array, Array, Array] | None:
         """Masses and masses times values as plain numbers, (d, 2H) (d, 2H) (2H,); None if they would underflow."""
         tiny = self.relative_masses < np.exp(-LOG_RANGE_PLAIN)
@@ -409,7 +409,7 @@ class PooledGame:
         coalitions[5, single.argmin()] = True
         return coalitions
 
-    @cached_property
+    @cached_arrays
     def states(self) -> tuple[Array, Array]:
         """Log-masses and values of all states side by side, (H, 2d + 1): players present, absent, the background."""
         return (
@@ -422,7 +422,7 @@ class PooledGame:
         d = states.shape[1] // 2
         return states[:, :d], states[:, d:-1], states[:, -1]
 
-    @cached_property
+    @cached_arrays
     def without_mass(self) -> Masks | None:
         """The (H, 2d + 1) mask of states without mass; None if all have some."""
         s = self.states[0]
@@ -435,7 +435,7 @@ class PooledGame:
         """Whether some player has a mass when it is absent, in the first head."""
         return self.without_mass is None or not self.without_mass[0, self.d : -1].all()
 
-    @cached_property
+    @cached_arrays
     def _head_can_be_empty(self) -> Masks:
         if self.without_mass is None:
             return np.zeros(len(self.s), dtype=bool)
@@ -446,12 +446,12 @@ class PooledGame:
         """Whether the empty coalition has no mass, so that its value is `empty_value`."""
         return bool(self._head_can_be_empty[0])
 
-    @cached_property
+    @cached_arrays
     def unit(self) -> Array:
         """The (H,) largest log-mass of each head: masses are counted in units of e^unit."""
         return np.maximum.reduce(self.states[0], axis=1)
 
-    @cached_property
+    @cached_arrays
     def relative_masses(self) -> Array:
         """The (H, 2d + 1) masses of all states over the largest of their head."""
         return exp_difference(self.states[0], self.unit[:, None])
@@ -473,7 +473,7 @@ class PooledGame:
         least, most = self._value_range
         return math.frexp(max(-min(least.tolist()), max(most.tolist())))[1]
 
-    @cached_property
+    @cached_arrays
     def _value_range(self) -> tuple[Array, Array]:
         """The (H,) smallest and largest values with any mass of each head."""
         low = self.states[1]
@@ -483,13 +483,13 @@ class PooledGame:
             high = np.where(self.without_mass, -np.inf, high)
         return np.minimum.reduce(low, axis=1), np.maximum.reduce(high, axis=1)
 
-    @cached_property
+    @cached_arrays
     def center(self) -> Array:
         """The (H,) midpoint of the values that each head can take, rounded; the engine uses values relative to it."""
         least, most = self._value_range
         return least / 2 + most / 2
 
-    @cached_property
+    @cached_arrays
     def half_range(self) -> Array:
         """The (H,) upper bounds, in units of 2^exponent, on the distance of a head's value from its center."""
         off = self.off_center
@@ -507,7 +507,7 @@ class PooledGame:
             return _exact_sum([self.empty_value, -self.bias, *(-self.center).tolist()])
         return 0.0
 
-    @cached_property
+    @cached_arrays
     def grand_means(self) -> Array:
         """The (H,) means of the heads with all players present, minus their centers, in units of 2^exponent.
 
@@ -523,7 +523,7 @@ class PooledGame:
         means: Array = numerator / (mass.sum(axis=1) + always)
         return means
 
-    @cached_property
+    @cached_arrays
     def off_center(self) -> Array:
         """The (H, 2d + 1) values minus their head's center in units of 2^exponent; 0 where there is no mass."""
         values = times_power(self.states[1], -self.exponent)
@@ -537,7 +537,7 @@ class PooledGame:
         """The values of `off_center`: present (H, d), absent (H, d), background (H,)."""
         return self.split_states(self.off_center)
 
-    @cached_property
+    @cached_arrays
     def weighted_masses(self) -> Array:
         """The (H, 2d + 1) masses times values, in the units of `relative_masses` and `off_center`."""
         return self.relative_masses * self.off_center

@@ -10,13 +10,13 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..._shapes import set_fields
+from ..._shapes import cached_arrays, set_fields
 from ..._types import Array, Ids, Masks, Span
 from ...game.engine.budget import ToleranceError, guaranteed_error
 from ...game.game_sum import GameSum
@@ -71,6 +71,10 @@ class Evidence(Remembers):
     def __post_init__(self) -> None:
         # The arrays are shared by all explanations of the input.
         self.logits.flags.writeable = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was computed from the fields is not stored.
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         set_fields(self, state)
@@ -331,7 +335,7 @@ class Evidence(Remembers):
             return result, tol * self.game.scale
         return result, guaranteed_error(self.game, tol)
 
-    @cached_property
+    @cached_arrays
     def shares(self) -> Array:
         """The (H, d) logarithms of the softmax weights of the players in each head, with all
         players present.
