@@ -3,6 +3,7 @@ has set.
 """
 
 import hashlib
+import json
 import multiprocessing
 import os
 import subprocess
@@ -111,15 +112,20 @@ def test_a_fork_after_use(expected):
 def in_a_new_process(*options, before=""):
     """Return the digest that a new interpreter computes after some statements."""
     program = f"{before}\nfrom tests.test_surroundings import digest\nprint(digest())"
+    return output_of(*options, "-c", program).split()[-1]
+
+
+def output_of(*arguments):
+    """Return what a new interpreter prints."""
     done = subprocess.run(
-        [sys.executable, *options, "-c", program],
+        [sys.executable, *arguments],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()[-1]
+    return done.stdout
 
 
 @pytest.mark.parametrize("options", [("-O",), ("-OO",)])
@@ -131,3 +137,44 @@ def test_subnormal_numbers_that_another_library_has_turned_into_zero():
     pytest.importorskip("torch", reason="torch can set the processor's flag")
     before = "import torch; assert torch.set_flush_denormal(True)"
     assert in_a_new_process(before=before) == digest()
+
+
+TINY_TOL = 1e-10
+
+
+def tiny_values():
+    """Shapley values of games whose values are near the smallest numbers, or None if they are refused."""
+    rng = np.random.default_rng(0)
+    found = []
+    for exponent in (-280, -285, -290, -295, -300, -303):
+        for background in ({}, {"s_background": 0.0, "v_background": 0.0}):
+            s = 3 * rng.normal(size=6)
+            v = rng.normal(size=6) * 10.0 ** (exponent - 12 * rng.random(6))
+            v[0] = 10.0**exponent
+            game = acf.PooledGame.from_scores(s, v, **background)
+            try:
+                phi = acf.shapley(game, tol=TINY_TOL).tolist()
+            except acf.ToleranceError:
+                phi = None
+            found.append((float(np.abs(v).max()), phi))
+    return found
+
+
+def test_tiny_values_where_subnormal_numbers_are_zero():
+    """The processor then loses what the guarantee needs: results keep it, or there is an error."""
+    pytest.importorskip("torch", reason="torch can set the processor's flag")
+    program = (
+        "import json, torch; assert torch.set_flush_denormal(True)\n"
+        "from tests.test_surroundings import tiny_values\n"
+        "print(json.dumps(tiny_values()))"
+    )
+    flushed = json.loads(output_of("-c", program))
+    usual = tiny_values()
+    assert all(phi is not None for _, phi in usual)
+    assert [phi is not None for _, phi in flushed].count(True) >= 4
+    assert None in [phi for _, phi in flushed]
+    for (largest, expected), (_, phi) in zip(usual, flushed, strict=True):
+        if phi is not None:
+            # Both are within the tolerance.
+            error = np.abs(np.array(phi) - expected).max()
+            assert error <= 2 * TINY_TOL * largest

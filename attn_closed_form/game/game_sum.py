@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._types import Array
-from .engine.budget import ToleranceError, finite, smallest_text
+from .engine.budget import ToleranceError, finite, least_exponent, smallest_text
 from .engine.rounding import (
     GAME_SUM_FIXED_ULPS,
     GAME_SUM_PER_PLAYER,
+    SUBNORMAL,
     ULP,
     VALUE_FIXED_PLAYERS,
 )
@@ -71,11 +72,14 @@ class GameSum:
     def rounding(self) -> float:
         """A bound on the rounding of any value."""
         moved = sum(abs(factor) * _sensitivity(game) for factor, game in self.parts)
-        return ULP * (
+        relative = ULP * (
             GAME_SUM_PER_PLAYER * (self.d + VALUE_FIXED_PLAYERS) * moved
             + (len(self.parts) + GAME_SUM_FIXED_ULPS)
             * (float(self.bounds.sum()) + abs(self.constant))
         )
+        # Every product and every addition may lose this much among the smallest numbers.
+        lost = SUBNORMAL * math.ldexp(len(self.parts) + 1.0, least_exponent())
+        return relative + lost
 
     @cached_property
     def scale(self) -> float:

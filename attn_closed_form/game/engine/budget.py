@@ -14,6 +14,7 @@ max|f| is not known. The largest |f| of a few coalitions, minus a bound of its r
 from __future__ import annotations
 
 import math
+import sys
 from decimal import ROUND_CEILING, Context
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from .exponential_sums import EPS_MIN
 from .rounding import (
     CONSTANTS,
     FACTOR,
+    FLUSHED_EXPONENT,
     LEAST_EXPONENT,
     OUTPUT,
     PRECISE,
@@ -223,10 +225,23 @@ def find_budget(
 
 def _relative_output(scale: float, exponent: int, constants: float) -> float:
     """Return the rounding of the last additions relative to max|f|, with their loss among the smallest numbers."""
-    lost = SUBNORMAL * math.ldexp(1.0, LEAST_EXPONENT - exponent) + CONSTANTS * ULP * constants
+    lost = SUBNORMAL * math.ldexp(1.0, least_exponent() - exponent) + CONSTANTS * ULP * constants
     if scale:
         return OUTPUT * ULP + lost / scale
     return OUTPUT * ULP + (math.inf if constants else 0.0)
+
+
+def least_exponent() -> int:
+    """Return the k for which additions among the smallest numbers lose at most 2^k each, in units of SUBNORMAL.
+
+    Libraries such as torch can tell the processor to turn subnormal numbers into zero.
+
+    >>> least_exponent()
+    -1074
+    """
+    if sys.float_info.min / 2 > 0:
+        return LEAST_EXPONENT
+    return FLUSHED_EXPONENT
 
 
 def _tol_needed(

@@ -115,6 +115,11 @@ SUBNORMAL = 8
 # The smallest number of float64 is 2^LEAST_EXPONENT.
 # Test: tests/game/engine/test_rounding.py::test_the_unit_roundoff.
 LEAST_EXPONENT = -1074
+# If another library has told the processor to turn subnormal numbers into zero, every number that is read or written may
+# lose 2^-1022: values, their sums, and the parts of exact sums, up to H^2 of them for H heads. Eight times
+# 2^FLUSHED_EXPONENT is 2^25 such losses, enough for thousands of heads.
+# Test: tests/test_surroundings.py::test_tiny_values_where_subnormal_numbers_are_zero.
+FLUSHED_EXPONENT = -1000
 # The sum over heads of their half ranges is rounded, H ulps for H heads; 10^3 heads need a ninth of it.
 # Test: tests/game/engine/test_rounding.py::test_the_room_of_a_sum_over_heads
 # and tests/game/engine/test_budget.py::test_the_spread_is_not_below_the_sum_of_the_half_ranges.
