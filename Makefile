@@ -14,6 +14,8 @@ demo: $(VENV)/.core                ## explain a sentence with the embedded model
 test: $(VENV)/.dev                 ## the tests that are not slow and need no torch, and every docstring example
 	$(BIN)/python -m pytest -q -n 2 -m "not slow" $(ARGS)
 
+# The page and runs are soaked for five minutes in all (an hour each in the nightly job).
+test-all: export SOAK_SECONDS ?= 90
 test-all: $(VENV)/.all             ## every test: browser, cluster, kills, soak, all entries of the tables, torch
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)
 

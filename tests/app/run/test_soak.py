@@ -22,6 +22,7 @@ psutil = pytest.importorskip("psutil", reason="needs the corpus extra")
 from attn_closed_form.app.run.plan import MANIFEST  # noqa: E402
 from tests.app.run.corpora import ROOT, part_bytes, read, run_all, texts, write  # noqa: E402
 from tests.app.run.test_faults import SMALL_PARTS  # noqa: E402
+from tests.memory import FLAT_MB, growth  # noqa: E402
 from tests.patience import PATIENCE  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
@@ -113,11 +114,14 @@ def test_runs_in_one_process_leave_nothing_behind(tmp_path, record_property):
     megabytes, threads, files = state()
     end = time.monotonic() + SECONDS
     rounds = 0
+    over_time = []
     while rounds == 0 or time.monotonic() < end:
         explain_again(rounds)
         rounds += 1
+        over_time.append(state()[0])
     after = state()
     record_property("shown", f"{rounds} runs: {megabytes:.0f} -> {after[0]:.0f} MB")
     assert after[0] < megabytes + ROOM_MB
+    assert growth(over_time) < FLAT_MB
     assert after[1] <= threads
     assert after[2] <= files
