@@ -201,14 +201,14 @@ def _what_suffices(
     side = _side(reason, reason.prediction, sides)
     stays = f"the prediction stays {side} ({limit} {certified})"
     if reason.d == 1 and not names:
-        return f"Nothing is needed: even without the only one of the {things}, {stays}."
+        return f"Nothing is needed: even without the only {things.removesuffix('s')}, {stays}."
     if not names:
         return (
             f"No {things.removesuffix('s')} is needed: whichever of the {reason.d} {things} are "
             f"removed, {stays}."
         )
     if reason.d == 1:
-        return f"The only one of the {things} is needed: {names[0]}. With it, {stays}."
+        return f"The only {things.removesuffix('s')} is needed: {names[0]}. With it, {stays}."
     if reason.size == reason.d:
         return f"All {reason.d} {things} together are enough: {_listed(names)}. With them, {stays}."
     others = reason.d - reason.size
@@ -241,7 +241,7 @@ def _what_flips(
     side = _side(reason, reason.after, sides)
     flips = f"changes the prediction to {side} ({certified})"
     if reason.d == 1:
-        return f"Removing the only one of the {things}, {names[0]}, {flips}."
+        return f"Removing the only {things.removesuffix('s')}, {names[0]}, {flips}."
     if reason.size == reason.d:
         return f"Removing all {reason.d} {things} {flips}."
     if len(names) <= FEW_NAMES:

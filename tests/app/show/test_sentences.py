@@ -43,16 +43,14 @@ def test_the_names_of_a_long_set_are_cut():
 def test_one_player_and_all_players_have_a_grammar():
     one = PooledGame.from_scores([0.0], [2.0], s_background=0.0, v_background=1.0, labels=["fine"])
     text = reason_sentence(sufficient_reason(one))
-    assert text.startswith("Nothing is needed: even without the only one of the words")
+    assert text.startswith("Nothing is needed: even without the only word")
     needed = PooledGame.from_scores(
         [0.0], [2.0], s_background=0.0, v_background=-1.0, labels=["fine"]
     )
     text = reason_sentence(sufficient_reason(needed))
-    assert text.startswith("The only one of the words is needed: “fine”. With it, the prediction")
+    assert text.startswith("The only word is needed: “fine”. With it, the prediction")
     text = reason_sentence(contrastive_reason(needed))
-    assert text.startswith(
-        "Removing the only one of the words, “fine”, changes the prediction to negative"
-    )
+    assert text.startswith("Removing the only word, “fine”, changes the prediction to negative")
     both = PooledGame.from_scores(
         [0.0, 0.0], [2.0, 2.0], s_background=0.0, v_background=-3.0, labels=["fine", "good"]
     )
