@@ -163,6 +163,17 @@ def agreement_with_packages():
         yield phrase.format(stored(name)["bars"][0]["measured"])
 
 
+def games_of_few_types():
+    record = stored("guarantee_types")
+    (outside,) = [bar for bar in record["bars"] if bar["name"].startswith("outside in")]
+    largest = max(row["largest ratio"] for row in record["rows"])
+    lime = sum(row["games"] for row in record["rows"] if row["function"].startswith("lime"))
+    yield (
+        f"The stored run has {record['settings']['games']:,} games, {lime:,} of them LIME: "
+        f"{outside['measured']:.0f} outside, and the largest error is {100 * largest:.0f}% of its bound"
+    )
+
+
 def runs_of_lime():
     record = stored("lime_defaults")
     yield f"{record['settings']['runs']} runs of the package on each of {len(record['rows'])} texts"
@@ -192,6 +203,7 @@ FUNCTIONS = {
         time_of_a_transformer,
         coverage_of_a_transformer,
         games_of_the_guarantee,
+        games_of_few_types,
         runs_of_lime,
     )
 }
