@@ -202,10 +202,10 @@ def parse_class_names(text: str | None) -> dict[str, str]:
     {'0': 'bad', '1': 'good'}
     """
     names: dict[str, str] = {}
-    for part in (text or "").split(","):
+    if text is None:
+        return names
+    for part in text.split(","):
         label, sign, name = (piece.strip() for piece in part.partition("="))
-        if text is None:
-            break
         if not (label and sign and name) or label in names:
             raise ValueError(
                 f"--class-names: expected LABEL=NAME,LABEL=NAME with distinct labels, got {text!r}"
