@@ -33,7 +33,7 @@ def errors_of_degrees(d, width, rule, longest):
 
 
 @pytest.mark.parametrize("m", [4, 7, 10, 14])
-@pytest.mark.parametrize(("d", "width"), [(60, 25.0), (60, 5.0), (200, 25.0), (30, 10.0)])
+@pytest.mark.parametrize(("d", "width"), [(60, 25.0), (60, 8.0), (200, 25.0), (30, 12.0)])
 def test_chebyshev_polynomials_use_the_error_of_a_rule_up(d, width, m):
     """Of the first degree n that the rule does not have: T_n is cosh(n theta) on the ellipse and 1
     on [0, 1].
