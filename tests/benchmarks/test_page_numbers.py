@@ -203,6 +203,8 @@ FUNCTIONS = {
         time_of_a_transformer,
         coverage_of_a_transformer,
         games_of_the_guarantee,
+        attacks_on_the_guarantee,
+        agreement_with_packages,
         games_of_few_types,
         runs_of_lime,
     )
