@@ -20,8 +20,11 @@ if not os.access(Path.home(), os.W_OK):
     os.environ.setdefault("NUMBA_CACHE_DIR", tempfile.gettempdir())
 
 import jax
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
+
+from tests import oracles
 
 ROOT = Path(__file__).parents[1]
 
@@ -69,6 +72,21 @@ def pytest_collection_modifyitems(items):
             item.add_marker("browser")
         if any(item.get_closest_marker(name) for name in ("browser", "cluster")):
             item.add_marker("slow")
+
+
+def pytest_itemcollected(item):
+    """Keep every test, also those that are deselected afterwards."""
+    item.config.stash.setdefault(oracles.COLLECTED, []).append(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Watch that a test which is marked as a comparison executes what it compares (tests/oracles.py)."""
+    marks = list(item.iter_markers("oracle"))
+    if not marks:
+        return (yield)
+    with oracles.watching(marks):
+        return (yield)
 
 
 def pytest_terminal_summary(terminalreporter):

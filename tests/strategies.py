@@ -37,16 +37,17 @@ class Shape(NamedTuple):
 PRIMES = Shape(D=17, d_e=7, T_max=13, K=2, d_att=3, d_out=5, C=1)
 SHAPES = [
     PRIMES,
-    PRIMES._replace(C=3),
+    PRIMES._replace(C=3, K=6),
     PRIMES._replace(K=1),
     Shape(D=5, d_e=1, T_max=3, K=1, d_att=1, d_out=1, C=1),
     Shape(D=11, d_e=2, T_max=2, K=3, d_att=5, d_out=1, C=7),
 ]
-# Largest attention logit of the model: ordinary, sharper, none at all, peaked, absurd.
-SCORES = [1.0, 4.0, 0.0, 30.0, 1e4]
+# Largest attention logit of the model: ordinary, sharper, none at all, peaked, at the end of exp in
+# float64, absurd.
+SCORES = [1.0, 4.0, 0.0, 30.0, 700.0, 1e4]
 ORDINARY_SCORES = (1.0, 4.0)
 # The ordinary ones are drawn this many times as often as each edge case.
-ORDINARY = 8
+ORDINARY = 11
 # Kind of a document and how often it is drawn. "full", "words repeated" and "special ids" have
 # several words, too.
 DOCUMENTS = {
@@ -206,6 +207,7 @@ def cases(problem):
         "[CLS] is [UNK]": model.cls == model.unk,
         "uniform attention": bool((alpha.max(axis=1) < LEAST_RATIO * alpha.min(axis=1)).all()),
         "one-hot attention": bool((alpha.max(axis=1) > LARGEST_ATTENTION).any()),
+        "scores of 700": 600 < np.abs(_logits(model)).max() < 800,
         "scores of 1e4": np.abs(_logits(model)).max() > 9e3,
         "biases": bool(model.b_q.any()),
         "no biases": not model.b_q.any(),
@@ -213,6 +215,7 @@ def cases(problem):
         "positions all alike": model.W_p is not None and not model.W_p.any(),
         "no positions": model.W_p is None,
         "one head": model.K == 1,
+        "six heads": model.K == 6,
         "one dimension": model.d_e == 1,
         "another output": output > 0,
     }

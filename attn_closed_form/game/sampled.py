@@ -232,7 +232,9 @@ def _estimate(
     terms = np.empty(chosen.shape)
     inflation = np.empty(len(chosen))
     for block in np.array_split(np.arange(len(chosen)), -(-len(chosen) // MAX_BLOCK)):
-        values, left, inflation[block] = _regress(signs[block], odd[block], kernels[best])
+        values, left, inflation[block] = leave_one_out_regression(
+            signs[block], odd[block], kernels[best]
+        )
         terms[block] = known[block] + values - values.mean() + weights[block] * left[:, None]
     error = np.sqrt(inflation.mean() * terms.var(axis=0, ddof=1) / len(chosen))
     return ShapleySample(terms.mean(axis=0), error, len(masks))
@@ -303,7 +305,7 @@ def _accurate(fitted: PooledGame | LinkedGame) -> Array:
         return shapley(fitted, accepted)
 
 
-class _Kernel(NamedTuple):
+class SinhKernel(NamedTuple):
     """The weights (d,) of the players, tau and ridge of a kernel regression, and its leave-one-out error."""
 
     score: float
@@ -316,18 +318,18 @@ class _Kernel(NamedTuple):
         return np.asarray(np.sinh(self.tau * (signs * self.weights) @ signs.T) / np.sinh(self.tau))
 
 
-def _choose_kernel(signs: Array, odd: Array) -> _Kernel:
+def _choose_kernel(signs: Array, odd: Array) -> SinhKernel:
     """Return the kernel with the smallest leave-one-out error."""
     n, d = signs.shape
     gram = signs.T @ signs
     gram.flat[:: d + 1] += FIRST_RIDGE * n
     effects = np.abs(np.linalg.solve(gram, signs.T @ odd))
     if not effects.any():
-        return _Kernel(0.0, np.full(d, 1 / d), TAUS[0], RIDGES[-1])
+        return SinhKernel(0.0, np.full(d, 1 / d), TAUS[0], RIDGES[-1])
     effects += EQUAL_WEIGHT * effects.mean()
     trials = []
     for tau in TAUS:
-        kernel = _Kernel(0.0, effects / effects.sum(), tau, 0.0)
+        kernel = SinhKernel(0.0, effects / effects.sum(), tau, 0.0)
         matrix = kernel.between(signs)
         for ridge in RIDGES:
             inverse = np.linalg.inv(matrix + ridge * np.eye(n))
@@ -336,7 +338,9 @@ def _choose_kernel(signs: Array, odd: Array) -> _Kernel:
     return min(trials, key=lambda kernel: kernel.score)
 
 
-def _regress(signs: Array, odd: Array, kernel: _Kernel) -> tuple[Array, Array, float]:
+def leave_one_out_regression(
+    signs: Array, odd: Array, kernel: SinhKernel
+) -> tuple[Array, Array, float]:
     """Return (d,) Shapley values of the kernel regression, (n,) leave-one-out residuals, and the inflation.
 
     The values are means over the regressions without one pair, whose coefficients are a - a_i C^-1_i / C^-1_ii with C

@@ -14,6 +14,7 @@ from attn_closed_form.attention import (
     gradient_times_input,
     integrated_gradients,
 )
+from attn_closed_form.attention.gradient import too_wide
 from attn_closed_form.attention.predict import scores
 from attn_closed_form.attention.weights import AXES
 from tests import comparisons
@@ -247,3 +248,22 @@ def test_empty_document(function):
     model = make_weights(PRIMES, seed=1)
     got = function(model, [])
     assert got.shape == ((model.T_max, model.d_e) if function is gradient else (0,))
+
+
+def straight_lines(slopes, ends):
+    """Logits of two heads of three tokens at the start of a path, and their slopes."""
+    s0 = np.zeros((1, 3)) + ends
+    return s0, np.zeros((1, 3)) + slopes
+
+
+@pytest.mark.parametrize(("lead", "wide"), [(20.0, True), (45.0, True), (55.0, False)])
+def test_a_token_of_small_attention_counts_in_the_movement_of_logits(lead, wide):
+    """Attention of e^-45 is above an ulp of a sum; e^-55 is not, and its movement splits no panel."""
+    s0, ds = straight_lines([0.0, 0.0, -1000.0], [0.0, 0.0, -lead])
+    assert too_wide(s0, ds, np.zeros(1), np.ones(1)).tolist() == [wide]
+
+
+@pytest.mark.parametrize(("movement", "wide"), [(39.0, False), (41.0, True), (390.0, True)])
+def test_logits_move_by_at_most_forty_within_a_panel(movement, wide):
+    s0, ds = straight_lines([movement, 0.0, 0.0], [-movement / 2, 0.0, 0.0])
+    assert too_wide(s0, ds, np.zeros(1), np.ones(1)).tolist() == [wide]

@@ -9,6 +9,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from attn_closed_form import PooledGame, Slalom
 from attn_closed_form.attention import (
     alpha,
     alpha_avg,
@@ -21,9 +22,12 @@ from attn_closed_form.attention import (
     gradient_mean,
     gradient_times_input,
     integrated_gradients,
+    pooled_game,
     predict,
     predict_many,
 )
+from attn_closed_form.slalom import slalom_from_weights, slalom_linearized, slalom_to_weights
+from tests.oracles import checks
 from tests.strategies import PRIMES, make_weights
 
 TOKENS = [3, 5, 8, 5]
@@ -116,6 +120,7 @@ def assert_agrees(got, exact):
 OF_DOCUMENT = range(1, 1 + len(TOKENS))
 
 
+@checks(predict, predict_many, by="more digits")
 @pytest.mark.parametrize("name", MODELS)
 def test_predictions(name):
     weights = MODELS[name]
@@ -126,6 +131,7 @@ def test_predictions(name):
     assert_agrees(predict_many(weights, [TOKENS, [9, 2]]), [exact, other])
 
 
+@checks(attention_matrices, alpha, alpha_avg, alpha_max, by="more digits")
 @pytest.mark.parametrize("name", MODELS)
 def test_attention(name):
     weights = MODELS[name]
@@ -140,12 +146,14 @@ def test_attention(name):
     assert_agrees(alpha_max(weights, TOKENS), [max(r[t] for r in rows) for t in OF_DOCUMENT])
 
 
+@checks(gradient, by="more digits")
 def test_gradients_by_every_embedded_token():
     weights = MODELS["no positions"]
     e = embedded(weights, TOKENS)
     assert_agrees(gradient(weights, TOKENS, OUTPUT), gradient_of(weights, e, range(len(e))))
 
 
+@checks(gradient_mean, gradient_l1, gradient_l2, gradient_times_input, by="more digits")
 @pytest.mark.parametrize("name", MODELS)
 def test_scores_from_gradients(name):
     weights = MODELS[name]
@@ -161,6 +169,7 @@ def test_scores_from_gradients(name):
     assert_agrees(gradient_times_input(weights, TOKENS, OUTPUT), products)
 
 
+@checks(integrated_gradients, by="more digits")
 def test_integrated_gradients():
     """Gauss-Legendre with 24 nodes on the path of a model whose logits hardly move along it."""
     weights = make_weights(PRIMES._replace(K=1), seed=8, top_score=1.0, positions=None)
@@ -183,6 +192,7 @@ def test_integrated_gradients():
     assert np.abs(got).min() > 1e-3
 
 
+@checks(classifier_lrp, by="more digits")
 @pytest.mark.parametrize("name", MODELS)
 def test_relevance_rule_by_rule(name):
     """Products halve it, linear maps pass it on in proportion, the softmax by its Jacobian
@@ -213,3 +223,94 @@ def test_relevance_rule_by_rule(name):
             through = [dot(row(weights.W_l[i, OUTPUT]), row(W)) for W in weights.W_v[i].T]
             exact[k] += of_values[t] * dot(through, e[t]) / u[t] / weights.K
     assert_agrees(classifier_lrp(weights, TOKENS, OUTPUT), exact)
+
+
+def without_positions_of(weights, e, absent):
+    """One output without some positions in the softmax of [CLS]."""
+    left = [x for t, x in enumerate(e) if t not in absent]
+    return output_of(weights, left, OUTPUT)
+
+
+@checks(pooled_game, PooledGame.value, by="more digits")
+@pytest.mark.parametrize("players", ["positions", "words"])
+@pytest.mark.parametrize("name", MODELS)
+def test_values_of_coalitions(name, players):
+    """Absent words are [UNK], or leave the softmax, in every coalition."""
+    weights = MODELS[name]
+    e = embedded(weights, TOKENS)
+    order = list(dict.fromkeys(TOKENS))
+    number = [order.index(token) for token in TOKENS] if players == "words" else range(len(TOKENS))
+    d = 1 + max(number)
+    for mask in np.ndindex((2,) * d):
+        missing = [t for t, player in enumerate(number) if not mask[player]]
+        replaced = [weights.unk if t in missing else token for t, token in enumerate(TOKENS)]
+        exact = {
+            "unk": output_of(weights, embedded(weights, replaced), OUTPUT),
+            "deleted": without_positions_of(weights, e, [1 + t for t in missing]),
+        }
+        for absent, value in exact.items():
+            game = pooled_game(weights, TOKENS, players, absent, OUTPUT)
+            assert_agrees(game.value(np.array(mask, dtype=bool)), value)
+
+
+def spelt_out(slalom, tokens):
+    """Equation 4 of the second paper: a softmax of importances weighs values."""
+    ids = slalom.ids.tolist()
+    masses = [mp.exp(mp.mpf(float(slalom.s[ids.index(token)]))) for token in tokens]
+    values = [mp.mpf(float(slalom.v[ids.index(token)])) for token in tokens]
+    if slalom.s_background > -np.inf:
+        masses.append(mp.exp(mp.mpf(slalom.s_background)))
+        values.append(mp.mpf(float(slalom.v_background)))
+    return dot(masses, values) / mp.fsum(masses)
+
+
+@checks(slalom_from_weights, by="more digits")
+def test_a_slalom_that_is_read_off():
+    """One head without positions, as the model itself in fifty digits."""
+    weights = make_weights(PRIMES._replace(K=1), seed=5, top_score=3.0, positions=None)
+    read = slalom_from_weights(weights)
+    assert read.exact
+    for tokens in (TOKENS, [9], [2, 2, 7]):
+        exact = output_of(weights, embedded(weights, tokens), 0)
+        assert_agrees(np.ravel(read.predict(tokens))[0], exact)
+
+
+@checks(slalom_to_weights, by="more digits")
+def test_weights_of_a_slalom():
+    """Built weights, run as a model in fifty digits, compute the SLALOM."""
+    rng = np.random.default_rng(3)
+    slalom = Slalom([4, 7, 9], rng.normal(size=3), rng.normal(size=3))
+    # With one dimension no weight is rounded: what is left is the mass of [CLS] and of the padding, e^-60.
+    weights = slalom_to_weights(slalom, T_max=6, d_att=1)
+    for tokens in ([4], [9, 4, 9], [7, 7, 4, 9, 9]):
+        exact = spelt_out(slalom, tokens)
+        got = output_of(weights, embedded(weights, tokens), 0)
+        assert 0 < abs(got - exact) <= mp.exp(-58)
+
+
+@checks(Slalom.predict, slalom_linearized, by="more digits")
+@pytest.mark.parametrize("background", [False, True])
+def test_predictions_and_derivatives_of_a_slalom(background):
+    """The derivative by the soft presence of one token, as a central difference."""
+    rng = np.random.default_rng(7)
+    more = {"s_background": 0.3, "v_background": -1.5} if background else {}
+    slalom = Slalom([4, 7, 9], 2 * rng.normal(size=3), rng.normal(size=3), **more)
+    tokens = [9, 4, 9, 7]
+    assert_agrees(slalom.predict(tokens), spelt_out(slalom, tokens))
+    ids = slalom.ids.tolist()
+    exact = []
+    for t in range(len(tokens)):
+        sides = []
+        for step in (STEP, -STEP):
+            presence = [1 + step if k == t else mp.mpf(1) for k in range(len(tokens))]
+            masses = [
+                p * mp.exp(mp.mpf(float(slalom.s[ids.index(token)])))
+                for p, token in zip(presence, tokens, strict=True)
+            ]
+            values = [mp.mpf(float(slalom.v[ids.index(token)])) for token in tokens]
+            if background:
+                masses.append(mp.exp(mp.mpf(slalom.s_background)))
+                values.append(mp.mpf(float(slalom.v_background)))
+            sides.append(dot(masses, values) / mp.fsum(masses))
+        exact.append((sides[0] - sides[1]) / (2 * STEP))
+    assert_agrees(slalom_linearized(slalom, tokens), exact)

@@ -9,6 +9,7 @@ from attn_closed_form import CostError, PooledGame, ToleranceError, expected_val
 from attn_closed_form.game import semivalue
 from attn_closed_form.game.by_size import centered_moments
 from attn_closed_form.game.engine.budget import budget
+from tests.oracles import checks
 
 # The guaranteed bound at the default tol.
 TOL = 1e-10
@@ -55,6 +56,7 @@ def brute_force(game: PooledGame) -> tuple[np.ndarray, np.ndarray]:
     return mean, present
 
 
+@checks(expected_value_by_size, by="enumeration", through=brute_force)
 @pytest.mark.parametrize("kind", ["unk", "deleted", "empty"])
 @pytest.mark.parametrize(("d", "H"), [(1, 2), (2, 1), (5, 3), (7, 2)])
 def test_against_enumeration(kind: str, d: int, H: int) -> None:

@@ -182,3 +182,17 @@ def test_the_reference_of_the_exchanges_is_right():
     true = np.array([0.99, 1.009, 0.5])
     best = max(true[list(order[:1])].sum() for order in permutations(range(3)))
     assert most_that_rounding_costs(gain, error, 1) == pytest.approx(best - true[0])
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+@pytest.mark.parametrize("kind", ["replaced", "replaced+background"])
+def test_the_minima_of_heads_by_enumeration(kind, limit):
+    """The bound is below every coalition that differs from the base in at most some players, and next to the least."""
+    for seed in range(10):
+        game = random_game(seed, 6, 1, kind, 3.0)
+        everybody = np.ones(6, dtype=bool)
+        minima = head_minima(game, everybody, everybody, limit)
+        masks = enumeration.coalitions(6)
+        near = (~masks).sum(axis=1) <= (6 if limit is None else limit)
+        exact = float((enumeration.values(game) - game.bias)[near].min())
+        assert exact - 1e-9 <= minima.bound[0] <= exact

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from attn_closed_form.game.hidden_layer import LINKED_ACTIVATIONS, HiddenLayer, 
 from attn_closed_form.game.links import EVEN_PARTS, LINKS, EvenEntry, activation_table
 from attn_closed_form.game.scores import PooledScores
 from attn_closed_form.game.tails import TailGame
+from tests.oracles import checks
 
 EXACT = [name for name, activation in LINKED_ACTIVATIONS.items() if activation.link is not None]
 D = 8
@@ -65,6 +67,7 @@ def values_by_enumeration(game: TailGame, output: int) -> tuple[np.ndarray, np.n
     return shapley_values, banzhaf_values, float(np.abs(values).max())
 
 
+@checks(hidden_layer_game, by="enumeration", through=values_by_enumeration)
 @pytest.mark.parametrize("activation", EXACT)
 @pytest.mark.parametrize(("background", "replaced"), [(True, False), (False, False), (False, True)])
 @pytest.mark.parametrize("tol", [1e-4, 1e-8])
@@ -176,3 +179,64 @@ def test_activations_are_a_line_plus_a_link() -> None:
         np.testing.assert_allclose(
             rebuilt + activation.constant, activation.function(x), atol=1e-14, rtol=1e-13
         )
+
+
+ACTIVATIONS = {
+    "tanh": mpmath.tanh,
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "silu": lambda x: x / (1 + mpmath.exp(-x)),
+    "softplus": lambda x: mpmath.log(1 + mpmath.exp(x)),
+    "gelu": lambda x: x * mpmath.ncdf(x),
+    "gelu-tanh": lambda x: (
+        x * (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (x + 0.044715 * x**3))) / 2
+    ),
+}
+
+
+def numbers(x: np.ndarray) -> list:
+    return [mpmath.mpf(float(y)) for y in np.ravel(x)]
+
+
+@checks(hidden_layer_game, by="more digits")
+@pytest.mark.parametrize("activation", EXACT)
+def test_values_in_fifty_digits(activation: str) -> None:
+    """Pooled vector, hidden layer and Shapley values from the definitions."""
+    d = 4
+    game = random_network(len(activation), activation, d=d)
+    layer = game.tail
+    scores = game.scores
+    with mpmath.workdps(50):
+        values = {}
+        for mask in np.ndindex((2,) * d):
+            masses = [mpmath.exp(x) for x in numbers(scores.s)]
+            background = mpmath.exp(numbers(scores.s_background)[0])
+            present = [m for m, there in zip(masses, mask, strict=True) if there]
+            vector = []
+            for c in range(C):
+                terms = [
+                    m * x
+                    for m, x, there in zip(masses, numbers(scores.v[c]), mask, strict=True)
+                    if there
+                ]
+                terms.append(background * numbers(scores.v_background)[c])
+                mean = mpmath.fsum(terms) / mpmath.fsum([*present, background])
+                vector.append(mean + numbers(scores.bias)[c])
+            total = numbers(layer.output_bias)[0]
+            for k in range(K):
+                inner = mpmath.fdot(numbers(layer.weight[k]), vector) + numbers(layer.bias)[k]
+                total += numbers(layer.output[0])[k] * ACTIVATIONS[activation](inner)
+            values[mask] = total
+        exact = []
+        for j in range(d):
+            changes = []
+            for mask, value in values.items():
+                if not mask[j]:
+                    size = sum(mask)
+                    weight = mpmath.factorial(size) * mpmath.factorial(d - 1 - size)
+                    with_j = (*mask[:j], 1, *mask[j + 1 :])
+                    changes.append(weight / mpmath.factorial(d) * (values[with_j] - value))
+            exact.append(float(mpmath.fsum(changes)))
+        largest = float(max(abs(value) for value in values.values()))
+    found = shapley(hidden_layer_game(game, 0), 1e-8)
+    assert np.abs(found - exact).max() <= 1e-8 * largest
+    assert np.abs(exact).max() > 1e-3

@@ -11,6 +11,7 @@ import pytest
 from attn_closed_form import PooledGame, ToleranceError
 from attn_closed_form.game.interactions import INDICES, constant_of, interactions
 from tests import enumeration
+from tests.oracles import checks
 from tests.problems import games, random_game
 from tests.tolerances import QUADRATURE
 
@@ -44,6 +45,7 @@ def assert_same(game, table, expected, tol):
     assert (table == table.T).all()
 
 
+@checks(interactions, by="enumeration")
 @pytest.mark.parametrize("index", ["FSII", "FBII"])
 @pytest.mark.parametrize("name", list(GAMES))
 def test_faithful_indices_are_the_best_fit(name, index):
@@ -57,6 +59,7 @@ def test_faithful_indices_are_the_best_fit(name, index):
     )
 
 
+@checks(interactions, by="another package")
 @pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize("name", [name for name in GAMES if "spread 2" in name or "model" in name])
 def test_shapiq(name, index):

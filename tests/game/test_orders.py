@@ -19,6 +19,7 @@ from attn_closed_form.game.orders import (
 from attn_closed_form.game.sampled import shapley_sample
 from attn_closed_form.game.scores import PooledScores
 from attn_closed_form.game.tails import TailGame
+from tests.oracles import checks
 
 
 def random_game(seed: int, d: int, C: int, heads: int = 1, spread: float = 3.0) -> TailGame:
@@ -63,6 +64,7 @@ def test_a_class_probability_is_the_softmax() -> None:
         np.testing.assert_allclose(ClassProbability(c, 2.0)(logits), expected[:, c], rtol=1e-12)
 
 
+@checks(shapley_sample, by="enumeration", through=by_all_orders)
 def test_few_players_are_enumerated() -> None:
     game = random_game(3, 6, 4)
     sample = shapley_sample(game, seed=0)
@@ -134,3 +136,15 @@ def test_refinement_of_pairs_of_coalitions() -> None:
     long = shapley_sample(inner, 6_000, seed=9, link="sigmoid")
     error = np.hypot(sample.standard_error, long.standard_error)
     assert (np.abs(sample.values - long.values) < 5 * error).all()
+
+
+@checks(shapley_sample, by="another package")
+def test_few_players_agree_with_shapiq() -> None:
+    shapiq = pytest.importorskip("shapiq.game_theory.exact", reason="needs the extra 'interop'")
+    game = random_game(9, 6, 3)
+    computer = shapiq.ExactComputer(
+        n_players=6, game=lambda masks: game.value(np.asarray(masks, dtype=bool))
+    )
+    theirs = computer("SV", order=1)
+    sample = shapley_sample(game, seed=0)
+    np.testing.assert_allclose(sample.values, [theirs[(j,)] for j in range(6)], atol=1e-12)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from attn_closed_form import PooledGame, ToleranceError, shapley
 from attn_closed_form.game.owen import as_groups, owen
 from tests import enumeration
+from tests.oracles import checks
 from tests.problems import games, random_game
 
 GAMES = games()
@@ -18,6 +19,7 @@ def scale(game):
     return max(float(np.abs(enumeration.values(game)).max()), 1e-300)
 
 
+@checks(owen, by="enumeration")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "groups", [[[0, 3], [1], [2, 4, 5]], [[0, 1], [2, 3], [4, 5]], [[5, 0, 1, 2, 3, 4]]]
@@ -32,6 +34,7 @@ def test_all_orders(kind, groups):
     assert np.abs(owen(game, groups) - exact).max() <= 1e-10 * scale(game)
 
 
+@checks(owen, by="enumeration")
 @pytest.mark.parametrize("tol", [1e-5, 1e-10])
 @pytest.mark.parametrize("name", list(GAMES))
 def test_by_enumeration(name, tol):

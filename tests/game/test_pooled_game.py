@@ -4,6 +4,7 @@ import copy
 import itertools
 import pickle
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -29,7 +30,9 @@ from attn_closed_form.game import merge_tokens
 from attn_closed_form.game import pooled_game as game
 from attn_closed_form.game.owen import owen
 from attn_closed_form.game.sampled import shapley_sample
+from tests import enumeration
 from tests.comparisons import magnitudes
+from tests.oracles import checks
 from tests.strategies import PRIMES, make_weights, problems
 from tests.tolerances import assert_algebraic
 
@@ -153,6 +156,57 @@ def test_merged_players_act_together(absent):
 def test_groups_that_are_no_partition(groups):
     with pytest.raises(ValueError, match=r"^groups: "):
         pooled_game(MODEL, [3, 5, 8]).merge(groups)
+
+
+def test_a_merged_mean_of_equal_values_is_that_value():
+    """Rounding makes a third of these means another number, and a constant model would seem to vary."""
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        s = np.round(rng.normal(size=int(rng.integers(2, 8))), 1)
+        value = round(float(rng.normal()), 1)
+        assert merge_tokens(s, np.full(s.size, value))[1] == value
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_the_baseline_of_deleted_players_has_bias_and_background(heads):
+    rng = np.random.default_rng(heads)
+    s, v = rng.normal(size=(2, heads, 4))
+    game = PooledGame.from_scores(s, v, s_background=0.0, v_background=v[:, 0], bias=2.5)
+    assert game.baseline == pytest.approx(float(enumeration.values(game)[0]), rel=1e-15)
+    assert game.baseline == pytest.approx(2.5 + v[:, 0].sum(), rel=1e-15)
+
+
+@checks(merge_tokens, by="more digits")
+def test_merged_tokens_in_exact_fractions():
+    """Whole masses and values: the mass of all, and the mean of the values."""
+    rng = np.random.default_rng(4)
+    g = rng.integers(1, 50, size=(3, 5))
+    v = rng.integers(-20, 20, size=(3, 5))
+    log_mass, mean = merge_tokens(np.log(g), v.astype(float))
+    for h in range(3):
+        total = Fraction(int(g[h].sum()))
+        exact = Fraction(int((g[h] * v[h]).sum())) / total
+        assert np.exp(log_mass[h]) == pytest.approx(float(total), rel=1e-14)
+        assert mean[h] == pytest.approx(float(exact), rel=1e-13, abs=1e-14)
+
+
+@checks(merge_tokens, by="enumeration")
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_merged_player_has_the_values_of_its_tokens_together(n):
+    """Of all coalitions, those in which the tokens are present together or absent together."""
+    rng = np.random.default_rng(n)
+    s, v = rng.normal(size=(2, 2, 3 + n))
+    apart = PooledGame.from_scores(s, v, s_background=0.2, v_background=1.0)
+    of_last = merge_tokens(s[:, 3:], v[:, 3:])
+    merged_s, merged_v = (
+        np.concatenate([each[:, :3], last[:, None]], axis=1)
+        for each, last in zip((s, v), of_last, strict=True)
+    )
+    together = PooledGame.from_scores(merged_s, merged_v, s_background=0.2, v_background=1.0)
+    masks = enumeration.coalitions(4)
+    expected = enumeration.values(apart, np.c_[masks, np.repeat(masks[:, 3:], n - 1, axis=1)])
+    found = enumeration.values(together, masks)
+    np.testing.assert_allclose(found.astype(float), expected.astype(float), rtol=1e-13)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, shapley
+from attn_closed_form.game import sampled
 from attn_closed_form.game.links import Link
 from attn_closed_form.game.sampled import draw_pairs, fit_head, shapley_of_sinh, shapley_sample
 from benchmarks.permutations import permutation_sample
@@ -179,3 +180,30 @@ def test_a_fit_is_the_game_where_it_has_one_head():
     assert np.allclose(fitted.value(masks), game.value(masks), atol=1e-4)
     linear = fit_head(masks[:8], game.value(masks[:8]))
     assert linear.H == 1 and linear.d == 5
+
+
+def test_the_inflation_of_a_regression_is_that_of_its_freedom():
+    """1 with a ridge that leaves nothing fitted, and at most 3/2 however much is fitted."""
+    rng = np.random.default_rng(0)
+    signs = rng.choice([-1.0, 1.0], size=(12, 5))
+    odd = rng.normal(size=12)
+    found = []
+    for ridge in (1e6, 1e-9):
+        kernel = sampled.SinhKernel(tau=1.0, weights=np.full(5, 0.2), ridge=ridge, score=0.0)
+        found.append(sampled.leave_one_out_regression(signs, odd, kernel)[2])
+    assert found == pytest.approx([1.0, 1.5], rel=1e-5)
+
+
+def test_the_inflation_is_in_the_standard_error(monkeypatch):
+    game = Rough()
+    plain = shapley_sample(game, 60, seed=0)
+    regress = sampled.leave_one_out_regression
+
+    def inflated(*arguments):
+        values, left, inflation = regress(*arguments)
+        return values, left, 4 * inflation
+
+    monkeypatch.setattr(sampled, "leave_one_out_regression", inflated)
+    again = shapley_sample(game, 60, seed=0)
+    np.testing.assert_allclose(again.standard_error, 2 * plain.standard_error, rtol=1e-12)
+    assert (plain.standard_error > 0).all()

@@ -15,6 +15,7 @@ from attn_closed_form.game.engine.evaluate import FIRST, evaluate
 from attn_closed_form.game.values import single_changes
 from tests import enumeration
 from tests.game.test_shapley import ExactNodes
+from tests.oracles import checks
 from tests.problems import games, random_game
 
 GAMES = games()
@@ -42,6 +43,7 @@ def beta_sizes(d, alpha, beta):
     return np.array([math.comb(d - 1, s) * math.exp(log) for s, log in enumerate(logs)])
 
 
+@checks(beta_shapley, by="enumeration")
 @pytest.mark.parametrize("tol", [1e-5, 1e-10])
 def test_beta_shapley_by_enumeration(game, tol):
     for alpha, beta in BETAS:
@@ -49,12 +51,14 @@ def test_beta_shapley_by_enumeration(game, tol):
         assert error(game, beta_shapley(game, alpha, beta, tol), exact) <= tol, (alpha, beta)
 
 
+@checks(weighted_banzhaf, by="enumeration")
 @pytest.mark.parametrize("p", [0.0, 1e-3, 0.3, 0.5, 0.98, 1.0])
 def test_weighted_banzhaf_by_enumeration(game, p):
     q = [math.comb(game.d - 1, s) * p**s * (1 - p) ** (game.d - 1 - s) for s in range(game.d)]
     assert error(game, weighted_banzhaf(game, p), enumeration.semivalue(game, q)) <= 1e-10
 
 
+@checks(semivalue, by="enumeration")
 def test_any_sizes_by_enumeration(game):
     rng = np.random.default_rng(game.d)
     d = game.d

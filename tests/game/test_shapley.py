@@ -21,6 +21,7 @@ from attn_closed_form.game.engine.budget import guaranteed_error
 from attn_closed_form.game.engine.evaluate import FIRST, evaluate
 from attn_closed_form.game.engine.laws import Batch, Density
 from tests import enumeration
+from tests.oracles import checks
 from tests.problems import games, random_game
 
 GAMES = games()
@@ -39,24 +40,29 @@ def error(game, ours, exact):
     return float(np.abs(ours - exact).max() / max(np.abs(enumeration.values(game)).max(), 1e-300))
 
 
+@checks(shapley, by="enumeration")
 @pytest.mark.parametrize("tol", [1e-4, 1e-10, 1e-11])
 def test_shapley_by_enumeration(game, tol):
     assert error(game, shapley(game, tol), enumeration.shapley(game)) <= tol
 
 
+@checks(banzhaf, by="enumeration")
 @pytest.mark.parametrize("tol", [1e-4, 1e-10])
 def test_banzhaf_by_enumeration(game, tol):
     assert error(game, banzhaf(game, tol), enumeration.banzhaf(game)) <= tol
 
 
+@checks(interactions, by="enumeration")
 def test_interactions_by_enumeration(game):
     assert error(game, interactions(game, tol=1e-10), enumeration.interactions(game)) <= 1e-10
 
 
+@checks(leave_one_out, by="enumeration")
 def test_leave_one_out_by_enumeration(game):
     assert error(game, leave_one_out(game), enumeration.leave_one_out(game)) <= ROUNDING
 
 
+@checks(PooledGame.value, by="enumeration")
 def test_value_by_enumeration(game):
     masks = enumeration.coalitions(game.d)
     assert error(game, game.value(masks), enumeration.values(game)) <= ROUNDING
@@ -245,6 +251,7 @@ def test_the_smallest_possible_tol_is_possible():
 # --- peers ----------------------------------------------------------------------------------------
 
 
+@checks(banzhaf, interactions, by="another package")
 @pytest.mark.parametrize("kind", ["deleted", "replaced+background"])
 def test_agrees_with_shapiq(kind):
     shapiq = pytest.importorskip("shapiq")
@@ -267,6 +274,7 @@ def test_agrees_with_shapiq(kind):
             assert pairs[(i, j)] == pytest.approx(ours[i, j], abs=1e-9)
 
 
+@checks(shapley, by="another package")
 def test_agrees_with_shap_exact():
     shap = pytest.importorskip("shap")
     game = random_game(6, 8, 2, "replaced+background", 3.0)

@@ -9,6 +9,7 @@ import pytest
 
 from attn_closed_form.game.scores import PooledScores
 from attn_closed_form.game.tails import TailGame
+from tests.oracles import checks
 
 D = 7
 C = 3
@@ -60,6 +61,7 @@ def tail(vectors: np.ndarray) -> np.ndarray:
     return np.stack([np.tanh(vectors).sum(axis=1), np.linalg.norm(vectors, axis=1)], axis=1)
 
 
+@checks(TailGame.value, by="enumeration", through=pooled_by_loops)
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("background", [False, True])
 def test_values_of_coalitions_and_along_orders_follow_the_definition(

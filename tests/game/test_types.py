@@ -11,8 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_closed_form import PooledGame, shapley
+from attn_closed_form import (
+    PooledGame,
+    banzhaf,
+    expected_value_by_size,
+    interactions,
+    owen,
+    semivalue,
+    shapley,
+)
+from attn_closed_form.game import beta_shapley, weighted_banzhaf
 from attn_closed_form.game.links import Link, LinkedGame
+from tests.oracles import checks
 from tests.profiles import at_least
 
 pytest.importorskip("flint")
@@ -104,7 +114,22 @@ def test_games_of_few_types(seed, what):
     assert verdict in GOOD, (recipe, verdict, largest)
 
 
-@pytest.mark.parametrize("what", VALUES)
+FUNCTIONS = {
+    "shapley": shapley,
+    "banzhaf": banzhaf,
+    "weighted banzhaf": weighted_banzhaf,
+    "beta shapley": beta_shapley,
+    "semivalue": semivalue,
+    "by size": expected_value_by_size,
+    "interactions": interactions,
+    "index": interactions,
+    "owen": owen,
+}
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=checks(FUNCTIONS[what], by="more digits")) for what in VALUES]
+)
 def test_one_wrong_number_is_seen(what):
     rng = np.random.default_rng(len(what))
     recipe = random_recipe(rng, what, longest=40)._replace(tol=1e-6)

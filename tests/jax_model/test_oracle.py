@@ -29,6 +29,8 @@ from attn_closed_form import (
     shapley,
 )
 from attn_closed_form.attention import (
+    alpha_avg,
+    alpha_max,
     attention_matrices,
     classifier_lrp,
     gradient_l1,
@@ -37,6 +39,7 @@ from attn_closed_form.attention import (
     gradient_times_input,
     integrated_gradients,
     pooled_game,
+    predict_many,
 )
 from attn_closed_form.slalom import slalom_linearized, slalom_recover
 from attn_closed_form.slalom.readoff import slalom_from_weights, slalom_to_weights
@@ -45,6 +48,7 @@ from jax_model.witness import coalitions, oracle
 from jax_model.witness import slalom as witness
 from tests import comparisons
 from tests.comparisons import DEFINITIONS, Question, magnitudes, twin
+from tests.oracles import checks
 from tests.strategies import PRIMES, SEEDS, SHAPES, make_weights, problems
 from tests.tolerances import ALGEBRAIC, QUADRATURE, assert_algebraic
 
@@ -69,6 +73,15 @@ GAMES = {
     "leave-one-out": (leave_one_out, False),
     "interactions": (interactions, True),
     "by size": (expected_value_by_size, True),
+}
+# The public functions that these comparisons are about.
+PUBLIC = {
+    "values": (PooledGame.value, pooled_game),
+    "shapley": (shapley,),
+    "banzhaf": (banzhaf,),
+    "leave-one-out": (leave_one_out,),
+    "interactions": (interactions,),
+    "by size": (expected_value_by_size,),
 }
 # Logits that the brute integral of integrated gradients resolves.
 RESOLVED = 30.0
@@ -197,23 +210,55 @@ def test_kept_games(name, case, players, absent):
         check_game(name, question)
 
 
-@pytest.mark.parametrize("name", [name for name in FORMS if name != "integrated gradients"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=checks(function, by="the twin"))
+        for name, (function, _, _) in FORMS.items()
+        if name != "integrated gradients"
+    ],
+)
 @given(problem=problems())
 def test_closed_forms_are_the_twin(name, problem):
     check_form(name, problem)
 
 
+@checks(alpha_avg, alpha_max, by="the twin")
+@given(problem=problems())
+def test_attention_over_heads_is_the_twin(problem):
+    weights, tokens, _ = problem
+    every = np.asarray(oracle.attention(*twin(weights, tokens)))[:, 1 : 1 + len(tokens)]
+    condition = 1 + magnitudes(weights).score
+    assert_algebraic(alpha_avg(weights, tokens), every.mean(axis=0), 1.0, condition)
+    assert_algebraic(alpha_max(weights, tokens), every.max(axis=0), 1.0, condition)
+
+
+@checks(predict_many, by="the twin")
+@given(problem=problems(), other=st.integers(0, 3))
+def test_predictions_of_many_are_the_twin(problem, other):
+    weights, tokens, _ = problem
+    documents = [tokens, tokens[:other], tokens[::-1]]
+    size = magnitudes(weights)
+    for document, got in zip(documents, predict_many(weights, documents), strict=True):
+        expected = oracle.predict(*twin(weights, document))
+        assert_algebraic(got, expected, size.value, 1 + size.score)
+
+
+@checks(integrated_gradients, by="the twin")
 @given(problem=problems(scores=(1.0, 4.0, 0.0, RESOLVED)))
 def test_integrated_gradients_are_the_twin(problem):
     check_form("integrated gradients", problem)
 
 
-@pytest.mark.parametrize("name", GAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=checks(*PUBLIC[name], by="the twin")) for name in GAMES]
+)
 @given(question=questions())
 def test_games_are_the_twin(name, question):
     check_game(name, question)
 
 
+@checks(lime_limit, by="the twin")
 @given(question=questions(), settings=LIME_SETTINGS)
 def test_lime_is_the_twin(question, settings):
     check_lime(question, **settings)
@@ -284,6 +329,7 @@ def rounding_of(slalom):
     return 1 + np.abs(slalom.s).max() + abs(background)
 
 
+@checks(Slalom.predict, slalom_linearized, by="the twin", through=padded)
 @given(slaloms())
 def test_slalom_is_the_twin(drawn):
     slalom, tokens, output = drawn
@@ -296,6 +342,7 @@ def test_slalom_is_the_twin(drawn):
     )
 
 
+@checks(slalom_recover, by="the twin", through=padded)
 @given(slaloms(scores=(1.0, 4.0, 0.0), background=False))
 def test_recovered_slalom_is_the_twin(drawn):
     """Recovered from outputs of the twin, not of the core, and asked for a sequence that was not
@@ -318,6 +365,7 @@ def test_recovered_slalom_is_the_twin(drawn):
     )
 
 
+@checks(slalom_from_weights, by="the twin")
 @given(problem=problems(shapes=ONE_HEAD, min_size=1))
 def test_slalom_of_one_head_is_the_twin(problem):
     """One head without positions is a SLALOM: what is read off predicts what the naive model
@@ -337,6 +385,7 @@ def test_slalom_of_one_head_is_the_twin(problem):
     )
 
 
+@checks(slalom_to_weights, by="the twin")
 @given(slaloms())
 def test_weights_of_a_slalom_are_the_twin(drawn):
     """The weights that compute a SLALOM, run by the naive model."""

@@ -12,6 +12,7 @@ from attn_closed_form import PooledGame, lime_limit
 from attn_closed_form.lime import lime_features, limit
 from attn_closed_form.lime.kernel import kernel
 from tests.lime_games import score_game
+from tests.oracles import checks
 
 
 def rows(game, num_samples=5000, kernel_width=25.0):
@@ -52,12 +53,14 @@ def strongest(game, count, ridge, num_samples=5000):
     return np.argsort(-np.abs(coef), kind="stable")[:count].tolist()
 
 
+@checks(lime_features, by="enumeration", through=forward)
 @pytest.mark.parametrize("count", [1, 4, 6])
 def test_forward_selection(count):
     game = score_game(8, kind="deleted", spread=2.0)
     assert lime_features(game, count).tolist() == forward(game, count)
 
 
+@checks(lime_features, by="enumeration", through=strongest)
 def test_the_largest_coefficients():
     game = score_game(9)
     assert lime_features(game, 7).tolist() == strongest(game, 7, 0.01)
@@ -95,6 +98,7 @@ def test_the_ridge_of_the_choice_is_a_hundredth(other):
     assert lime_features(game, 8, num_samples=20).tolist() == strongest(game, 8, 0.01, 20)
 
 
+@checks(lime_features, by="another package")
 def test_the_package_itself():
     """The constants are the package's: its own choice on the rows of an infinite sample."""
     lime_base = pytest.importorskip("lime.lime_base", reason="pip install lime")

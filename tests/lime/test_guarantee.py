@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from attn_closed_form import PooledGame, ToleranceError, lime_limit
 from tests.lime.oracle import lime
+from tests.oracles import checks
 from tests.profiles import at_least
 
 G = PooledGame.from_scores
@@ -108,6 +109,7 @@ NARROW = {
 }
 
 
+@checks(lime_limit, by="more digits")
 @pytest.mark.parametrize(("game", "arguments"), NARROW.values(), ids=NARROW.keys())
 def test_cases_that_were_wrong_in_silence(game, arguments):
     assert ratio(game, **arguments) <= 1
@@ -164,6 +166,7 @@ def random_game(draw):
     return G(s, v, bias=float(rng.normal() * size), empty_value=float(rng.normal() * size), **more)
 
 
+@checks(lime_limit, by="more digits")
 @given(st.data())
 @at_least(60)
 def test_any_game_any_setting(data):

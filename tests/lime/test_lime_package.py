@@ -8,6 +8,7 @@ import pytest
 
 from attn_closed_form import AttentionWeights, lime_limit
 from attn_closed_form.attention import pooled_game, predict_many, random_weights
+from tests.oracles import checks
 
 pytest.importorskip("lime", reason="pip install lime")
 with warnings.catch_warnings():
@@ -72,6 +73,7 @@ def deviation(rows, limit):
     return (np.abs(rows.mean(axis=0) - np.append(limit.coef, limit.intercept)) / error).max()
 
 
+@checks(lime_limit, by="another package")
 def test_masked_positions():
     weights, tokens, classifier_fn = make(positions=True)
     game = pooled_game(weights, tokens, players="positions", absent="unk")
@@ -95,6 +97,7 @@ def test_masked_positions():
     assert abs(ours.mean() - scores.mean()) < 4 * scatter
 
 
+@checks(lime_limit, by="another package")
 def test_bag_of_words_on_a_model_without_positions():
     """The package deletes words; without positions, padding fills their place, so they turn to
     [UNK].

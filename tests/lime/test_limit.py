@@ -16,6 +16,7 @@ from attn_closed_form.lime.kernel import Settings
 from attn_closed_form.lime.moments import moments_by_recursion, moments_by_rule, plan_rules
 from attn_closed_form.lime.regression import regression
 from tests.lime_games import score_game
+from tests.oracles import checks
 
 # The guarantee at the default tol, relative to the largest |f|.
 TOL = 1e-10
@@ -115,6 +116,7 @@ def assert_limit(game, **arguments):
     assert abs(got.intercept - intercept) < TOL * scale
 
 
+@checks(lime_limit, by="enumeration", through=brute_force)
 @pytest.mark.parametrize("kernel_width", [25.0, inf])
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
 @pytest.mark.parametrize("players", ["positions", "words"])
@@ -126,6 +128,7 @@ def test_enumeration_with_twelve_players():
     assert_limit(model_game("positions", "unk", 12))
 
 
+@checks(lime_limit, by="enumeration", through=brute_force)
 @pytest.mark.parametrize("kind", ["unk", "deleted", "empty"])
 @pytest.mark.parametrize("d", [1, 2, 3, 6])
 def test_enumeration_of_every_kind(d, kind):

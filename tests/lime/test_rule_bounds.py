@@ -164,6 +164,8 @@ def test_the_rounding_of_sums_is_taken_from_what_is_left_for_values(d, width, to
     together = values * goal.eps + sums * rounding
     assert together <= values * (alone.eps + rounding) * (1 + 1e-9)
     assert alone.eps - goal.eps > 0.04 * alone.eps
+    # Without the split, `sums` would count for both.
+    assert goal.eps > 1.5 * budget_of_fit(game, fit, tol, sums, fit.at_all).eps
 
 
 def test_weights_of_both_signs_count_in_the_rounding():

@@ -1,5 +1,6 @@
 """P1's theorem as printed and corrected, against the exact limit."""
 
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -7,6 +8,7 @@ from attn_closed_form import AttentionWeights, PooledGame, lime_limit, predict
 from attn_closed_form.attention import alpha_avg, alpha_max, pooled_game, random_weights
 from attn_closed_form.lime import lime_first_order, lime_mean_field, lime_theorem_5_1
 from attn_closed_form.lime.theory import integrals_of
+from tests.oracles import checks
 
 
 def relative(got, expected):
@@ -159,3 +161,102 @@ def test_a_game_that_can_be_empty():
             theory(game)
     with pytest.raises(ValueError, match="kernel_width"):
         lime_mean_field(game, 0.0)
+
+
+@checks(lime_mean_field, by="more digits")
+@pytest.mark.parametrize("width", [40.0])
+def test_the_mean_field_with_a_kernel_in_twenty_digits(width):
+    """Differences between players are weighed by k p (1 - p); their mean is the slope of f in the share present."""
+    rng = np.random.default_rng(3)
+    d = 3
+    s, v, s_absent, v_absent = rng.normal(size=(4, d))
+    game = PooledGame.from_scores(s, v, s_absent, v_absent, 0.3, -1.0)
+    with mp.workdps(20):
+        (s, v, s_absent, v_absent) = digits([s, v, s_absent, v_absent])
+        g = [mp.exp(x) for x in s]
+        g_h = [mp.exp(x) for x in s_absent]
+        c = mp.exp(mp.mpf(0.3))
+
+        def numerator(p):
+            terms = [
+                (1 - p) * a * x + p * b * y for a, x, b, y in zip(g, v, g_h, v_absent, strict=True)
+            ]
+            return mp.fsum(terms) - c
+
+        def denominator(p):
+            return mp.fsum((1 - p) * a + p * b for a, b in zip(g, g_h, strict=True)) + c
+
+        def kernel(p):
+            return mp.exp(-((100 * (1 - mp.sqrt(1 - p)) / width) ** 2) / 2)
+
+        def mean(function):
+            """The integral over y = sqrt(1 - p), weighed by the kernel."""
+            return mp.quad(
+                lambda y: 2 * y * kernel(1 - y * y) * function(1 - y * y), [0, 0.5, 1], maxdegree=4
+            )
+
+        def change(j, p):
+            of_value = g[j] * v[j] - g_h[j] * v_absent[j]
+            return of_value / denominator(p) - (g[j] - g_h[j]) * numerator(p) / denominator(p) ** 2
+
+        apart = mean(lambda p: p * (1 - p))
+        single = [mean(lambda p, j=j: p * (1 - p) * change(j, p)) / apart for j in range(d)]
+        middle = mean(lambda p: p) / mean(lambda p: mp.mpf(1))
+        variance = mean(lambda p: (p - middle) ** 2)
+        slope = mean(lambda p: (middle - p) * numerator(p) / denominator(p)) / variance / d
+        exact = [float(x - mp.fsum(single) / d + slope) for x in single]
+    np.testing.assert_allclose(lime_mean_field(game, width), exact, rtol=1e-10)
+
+
+def digits(x):
+    return [[mp.mpf(float(y)) for y in row] for row in x]
+
+
+@checks(lime_theorem_5_1, lime_first_order, lime_mean_field, by="more digits")
+def test_the_three_forms_in_twenty_digits():
+    """The first order as a difference quotient, the mean field as an integral, the theorem as it is printed."""
+    rng = np.random.default_rng(2)
+    d = 3
+    s, v, s_absent, v_absent = rng.normal(size=(4, 2, d))
+    game = PooledGame.from_scores(s, v, s_absent, v_absent, rng.normal(size=2), rng.normal(size=2))
+    with mp.workdps(22):
+        g, g_h = ([[mp.exp(x) for x in row] for row in digits(x)] for x in (s, s_absent))
+        values, values_h = digits(v), digits(v_absent)
+        first = [mp.mpf(0)] * d
+        field = [mp.mpf(0)] * d
+        printed = [mp.mpf(0)] * d
+        for h in range(2):
+            c = mp.exp(mp.mpf(float(game.s_background[h])))
+            c_v = c * mp.mpf(float(game.v_background[h]))
+
+            def at(presence, h=h, c=c, c_v=c_v):
+                """Numerator and denominator where players are present in part."""
+                num = c_v
+                den = c
+                for j, z in enumerate(presence):
+                    num += z * g[h][j] * values[h][j] + (1 - z) * g_h[h][j] * values_h[h][j]
+                    den += z * g[h][j] + (1 - z) * g_h[h][j]
+                return num, den
+
+            def change(p, j, h=h, at=at):
+                """What player j adds where all are absent with probability p."""
+                num, den = at([1 - p] * d)
+                of_value = g[h][j] * values[h][j] - g_h[h][j] * values_h[h][j]
+                return of_value / den - (g[h][j] - g_h[h][j]) * num / den**2
+
+            A = at([1] * d)[1]
+            B = at([0] * d)[1]
+            for j in range(d):
+                sides = []
+                for step in (mp.mpf("1e-8"), -mp.mpf("1e-8")):
+                    num, den = at([1 + step if k == j else 1 for k in range(d)])
+                    sides.append(num / den)
+                first[j] += (sides[0] - sides[1]) / mp.mpf("2e-8")
+                field[j] += 6 * mp.quad(
+                    lambda p, j=j: p * (1 - p) * change(p, j), [0, 1], maxdegree=4
+                )
+                alpha = g[h][j] / A * values[h][j]
+                printed[j] += mp.mpf(3) / 2 * (alpha - g_h[h][j] / B * values_h[h][j])
+    pairs = {lime_first_order: first, lime_mean_field: field, lime_theorem_5_1: printed}
+    for theory, exact in pairs.items():
+        np.testing.assert_allclose(theory(game), [float(x) for x in exact], rtol=1e-12, atol=1e-14)

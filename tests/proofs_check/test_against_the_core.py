@@ -15,6 +15,7 @@ from attn_closed_form import PooledGame
 from attn_closed_form.lime import lime_first_order, lime_mean_field, lime_theorem_5_1
 from proofs_check import brute_force as bf
 from proofs_check import long_documents
+from tests.oracles import checks
 
 #: One head: a repeated word (1), four words, two padded positions. Masses are integers, so that log
 #: and exp are tame.
@@ -66,13 +67,20 @@ def as_floats(fractions):
     return np.array([float(x) for x in fractions])
 
 
+@checks(PooledGame.value, by="more digits")
 def test_both_play_the_same_game():
     for S in bf.subsets(D):
         present = [word not in S for word in range(1, D + 1)]
         assert game().value(present) == pytest.approx(float(value(S)), abs=ROUNDING)
 
 
-@pytest.mark.parametrize("name", ["shapley", "banzhaf"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=checks(getattr(acf, name), by="more digits"))
+        for name in ("shapley", "banzhaf")
+    ],
+)
 def test_values_of_the_players(name):
     exact = as_floats(getattr(bf, name)(D, value))
     np.testing.assert_allclose(getattr(acf, name)(game()), exact, rtol=0, atol=GUARANTEED)
@@ -80,6 +88,7 @@ def test_values_of_the_players(name):
     assert np.abs(getattr(acf, name)(game(HEADS[:1])) - exact).max() > 1e-2
 
 
+@checks(acf.interactions, by="more digits")
 def test_interactions():
     found = acf.interactions(game())
     for i in range(1, D + 1):
@@ -89,11 +98,13 @@ def test_interactions():
             assert found[j - 1, i - 1] == pytest.approx(exact, abs=GUARANTEED)
 
 
+@checks(acf.leave_one_out, by="more digits")
 def test_leave_one_out():
     exact = as_floats(value(frozenset()) - value(frozenset({j})) for j in range(1, D + 1))
     np.testing.assert_allclose(acf.leave_one_out(game()), exact, rtol=0, atol=ROUNDING)
 
 
+@checks(acf.expected_value_by_size, by="more digits")
 def test_means_by_size():
     exact = as_floats(
         bf.expectation(bf.fixed_size_law(D, absent), value) for absent in range(D + 1)
@@ -107,6 +118,7 @@ def test_lime_without_kernel_and_ridge():
     np.testing.assert_allclose(np.r_[found.intercept, found.coef], exact, rtol=0, atol=GUARANTEED)
 
 
+@checks(acf.lime_limit, by="more digits")
 def test_lime_with_the_kernel_of_the_package_and_its_ridge():
     """With n samples lime draws n - 1 and adds the document itself, of weight 1."""
     n = 5000
@@ -157,9 +169,24 @@ def long_game():
             long_documents.lime_limit,
             GUARANTEED,
         ),
-        (lime_first_order, long_documents.first_order, ROUNDING),
-        (lime_mean_field, long_documents.integral_form, ROUNDING),
-        (lime_theorem_5_1, long_documents.printed_theorem, ROUNDING),
+        pytest.param(
+            lime_first_order,
+            long_documents.first_order,
+            ROUNDING,
+            marks=checks(lime_first_order, by="enumeration"),
+        ),
+        pytest.param(
+            lime_mean_field,
+            long_documents.integral_form,
+            ROUNDING,
+            marks=checks(lime_mean_field, by="enumeration"),
+        ),
+        pytest.param(
+            lime_theorem_5_1,
+            long_documents.printed_theorem,
+            ROUNDING,
+            marks=checks(lime_theorem_5_1, by="enumeration"),
+        ),
     ],
     ids=["exact limit", "first order", "mean field", "as printed"],
 )

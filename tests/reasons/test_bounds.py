@@ -18,6 +18,7 @@ from attn_closed_form import (
 from attn_closed_form.game.extrema import head_minima
 from attn_closed_form.reasons.heads import mirrored, proved_above, total, value_error
 from tests import enumeration
+from tests.oracles import checks
 from tests.problems import games, random_game
 
 GAMES = games()
@@ -49,6 +50,7 @@ def check(game, found):
         assert abs(found.attained_max - f.max()) <= SLACK * size(game)
 
 
+@checks(bounds, by="enumeration")
 def test_by_enumeration(game):
     found = bounds(game)
     check(game, found)

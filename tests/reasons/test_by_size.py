@@ -7,6 +7,7 @@ from attn_closed_form import PooledGame, bounds_by_size, shapley
 from attn_closed_form.game.extrema import States
 from attn_closed_form.reasons.by_size import HeadsBySize, exchange_error
 from tests import enumeration
+from tests.oracles import checks
 from tests.problems import games, random_game
 
 KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
@@ -32,6 +33,7 @@ def check(game, found):
             assert least - proved_low <= slack and proved_high - most <= slack
 
 
+@checks(bounds_by_size, by="enumeration")
 @pytest.mark.parametrize("part", range(6))
 def test_300_random_games_by_enumeration(part):
     for seed in range(50 * part, 50 * part + 50):

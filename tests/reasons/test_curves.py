@@ -10,6 +10,8 @@ import pytest
 from attn_closed_form import BagClassifier, PooledGame, contrastive_reason, shapley
 from attn_closed_form.reasons.by_size import bounds_by_size
 from attn_closed_form.reasons.curves import flip_order, removal_curves
+from tests import enumeration
+from tests.oracles import checks
 from tests.problems import random_game
 
 KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
@@ -19,6 +21,7 @@ def logistic(f):
     return 1 / (1 + np.exp(-np.asarray(f)))
 
 
+@checks(removal_curves, by="enumeration")
 @pytest.mark.parametrize("spread", [3.0, 900.0])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("H", [1, 3])
@@ -29,7 +32,7 @@ def test_curves_are_values_of_nested_coalitions_and_stay_within_the_bounds(kind,
     curves = removal_curves(game, scores, scale=logistic)
     for i, k in enumerate(curves.absent):
         without = [~np.isin(np.arange(11), part) for part in (order[:k], order[11 - k :])]
-        expected = logistic(game.value(np.array(without)))
+        expected = logistic(enumeration.values(game, np.array(without)).astype(float))
         np.testing.assert_allclose([curves.deletion[i], curves.insertion[i]], expected, rtol=1e-12)
     for curve in (curves.deletion, curves.insertion):
         assert (curve >= curves.bounds.proved_min - 1e-13).all() and (

@@ -22,6 +22,7 @@ from attn_closed_form.reasons import (
     sufficient_reason,
     sufficient_reason_of_all,
 )
+from tests.oracles import checks
 
 D = 7
 EVERYBODY = frozenset(range(D))
@@ -58,6 +59,7 @@ def coalitions():
 GAMES = [Whole(seed, heads) for seed in range(6) for heads in (1, 2)]
 
 
+@checks(bounds, by="more digits")
 @pytest.mark.parametrize("whole", GAMES)
 def test_bounds(whole):
     values = [whole.value(S) for S in coalitions()]
@@ -69,6 +71,7 @@ def test_bounds(whole):
     assert max(values) <= Fraction(found.proved_max) <= max(values) + Fraction(1e-9)
 
 
+@checks(bounds_by_size, by="more digits")
 @pytest.mark.parametrize("whole", GAMES)
 def test_bounds_of_every_size(whole):
     found = bounds_by_size(whole.game())
@@ -95,6 +98,7 @@ def positive(count):
     return [whole for whole in GAMES if whole.value(EVERYBODY) > 0][:count]
 
 
+@checks(sufficient_reason, contrastive_reason, by="more digits")
 @pytest.mark.parametrize("whole", positive(6))
 def test_reasons_of_one_game(whole):
     enough = [S for S in coalitions() if suffices([whole], S)]
@@ -107,6 +111,7 @@ def test_reasons_of_one_game(whole):
     assert found.players is None or frozenset(found.players) in flipping
 
 
+@checks(sufficient_reason_of_all, contrastive_reason_of_any, by="more digits")
 def test_reasons_of_several_games():
     wholes = positive(3)
     games = [whole.game() for whole in wholes]
@@ -120,6 +125,7 @@ def test_reasons_of_several_games():
     assert frozenset(found.players) in flipping
 
 
+@checks(removal_curves, by="more digits")
 @pytest.mark.parametrize("whole", GAMES[:4])
 def test_removal_curves(whole):
     scores = np.random.default_rng(5).permutation(D).astype(float)
@@ -132,6 +138,7 @@ def test_removal_curves(whole):
         assert found.insertion[i] == pytest.approx(float(inserted), abs=ROUNDING)
 
 
+@checks(TailGame.value, by="more digits")
 @pytest.mark.parametrize("whole", GAMES[:2])
 def test_a_function_of_the_pooled_vector(whole):
     """The square of a mean, and coalitions as they grow along an order."""

@@ -89,6 +89,15 @@ def test_the_highest_ratio_is_above_what_the_others_leave():
     assert Fraction(float(highest[0])) >= -others
 
 
+def test_the_highest_ratio_of_two_heads_is_above_minus_the_other_one():
+    """A large and a small ratio, whose difference loses digits of the small one, in one of two directions."""
+    rng = np.random.default_rng(0)
+    for small in rng.uniform(1e-4, 1e-3, 200):
+        bound = np.array([-1.0, -small])
+        _, highest, _ = ratio_ranges(bound, np.zeros(2))
+        assert Fraction(float(highest[0])) >= Fraction(float(small))
+
+
 def test_the_error_of_a_value_covers_its_rounding():
     """Values that cancel: the error of a value, in exact arithmetic, is a part of what is claimed.
 

@@ -18,6 +18,7 @@ from attn_closed_form.reasons import (
 from attn_closed_form.reasons.joint import Covering
 from attn_closed_form.reasons.search import SufficientSearch
 from tests import enumeration
+from tests.oracles import checks
 from tests.reasons.brute_reasons import Truth
 
 
@@ -116,6 +117,7 @@ def check(model, d, minimal):
     return reason
 
 
+@checks(sufficient_reason_of_all, contrastive_reason_of_any, by="enumeration")
 @given(seed=st.integers(0, 10**6), d=st.integers(1, 7), C=st.integers(3, 5), H=st.integers(1, 2))
 def test_by_enumeration(seed, d, C, H):
     model = Classes(seed, d, C, H)

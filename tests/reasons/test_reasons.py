@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import PooledGame, contrastive_reason, sufficient_reason
+from tests.oracles import checks
 from tests.problems import games, random_game
 from tests.reasons.brute_reasons import Truth
 
@@ -53,6 +54,7 @@ def check_contrastive(game, threshold, reason):
         assert reason.size == smallest
 
 
+@checks(sufficient_reason, contrastive_reason, by="enumeration")
 @pytest.mark.parametrize("name", list(GAMES))
 def test_table_of_games(name, enumerated):
     game = GAMES[name]

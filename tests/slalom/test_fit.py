@@ -5,6 +5,7 @@ import io
 import subprocess
 import sys
 import warnings
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,7 @@ from attn_closed_form.attention import predict_many, random_weights
 from attn_closed_form.slalom import Deletions, Optimum, ShortSequences, fit_slalom_classes
 from attn_closed_form.slalom.design import any_size, counts, deletions, short_sequences
 from attn_closed_form.slalom.least_squares import Problem, linear_start
+from tests.oracles import checks
 from tests.profiles import at_least
 
 EXACT = 1e-6  # the bar of a fit to a model that is a SLALOM
@@ -117,6 +119,7 @@ def test_one_token_and_one_repeated_word(fit):
 # --- a model that is not
 
 
+@checks(fit_slalom, by="another package")
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("C", [1, 3])
 def test_nothing_better_is_near(fit, C):
@@ -631,3 +634,61 @@ def test_a_bar_on_a_terminal_and_none_elsewhere(monkeypatch):
 def test_importing_the_package_does_not_import_rich():
     code = "import sys, attn_closed_form; sys.exit('rich' in sys.modules or 'scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class Whole:
+    """A black box that answers in exact fractions: a SLALOM with whole masses and values, one per class."""
+
+    def __init__(self, seed, V, C):
+        rng = np.random.default_rng(seed)
+        self.g = rng.integers(1, 9, V).tolist()
+        self.v = rng.integers(-9, 10, (V, C)).tolist()
+
+    def answer(self, sequence, c):
+        total = Fraction(sum(self.g[token] for token in sequence))
+        return Fraction(sum(self.g[token] * self.v[token][c] for token in sequence)) / total
+
+    def __call__(self, sequences):
+        C = len(self.v[0])
+        answers = [[float(self.answer(list(s), c)) for c in range(C)] for s in sequences]
+        return np.array(answers)
+
+
+@pytest.mark.parametrize(
+    ("fit", "kind"),
+    [
+        pytest.param(fit, kind, marks=checks(fit, by="more digits"))
+        for fit in (fit_slalom, fit_slalom_classes)
+        for kind in ("eff", "fidel")
+    ],
+)
+def test_a_slalom_in_exact_fractions_is_found(fit, kind):
+    box = Whole(4, 6, 2)
+    found = fit(box, np.arange(6), kind=kind, num_samples=300)
+    importances = np.log(box.g)
+    for c, each in enumerate(found if fit is fit_slalom_classes else [found] * 2):
+        s = each.slalom.s - each.slalom.s.mean()
+        np.testing.assert_allclose(s, importances - importances.mean(), atol=EXACT)
+        values = each.slalom.v if each.slalom.v.ndim == 1 else each.slalom.v[:, c]
+        np.testing.assert_allclose(values, [row[c] for row in box.v], atol=10 * EXACT)
+
+
+@checks(fit_slalom_classes, by="another package")
+def test_nothing_better_is_near_for_any_class():
+    """SciPy's least squares, started at the fit of each class or at zero, finds nothing better."""
+    box = Counted(attention_model(C=2))
+    solver = Optimum(penalty=0, background=False, max_spread=60, tol=1e-10)
+    document = np.array([5, 9, 14, 21, 30])
+    fits = fit_slalom_classes(box, document, kind="eff", num_samples=300, solver=solver)
+    target = np.asarray(box.f([np.array(s) for s in box.sequences]))
+    for c, found in enumerate(fits):
+        V = found.slalom.V
+
+        def residuals(x, c=c, ids=found.slalom.ids, V=V):
+            difference = target[:, c] - Slalom(ids, x[:V], x[V:]).predict_many(box.sequences)
+            return difference / np.sqrt(len(target))
+
+        assert found.mse > 1e-8
+        for start in (np.r_[found.slalom.s, found.slalom.v], np.zeros(2 * V)):
+            better = least_squares(residuals, start, max_nfev=200)
+            assert found.mse <= 2 * better.cost * (1 + 1e-6)

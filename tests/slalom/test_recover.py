@@ -2,11 +2,15 @@
 similar one.
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from attn_closed_form import Slalom
+from attn_closed_form.slalom import slalom_recover
 from attn_closed_form.slalom.recover import CLEAR_SHARE, recover
+from tests.oracles import checks
 
 
 class Pairs:
@@ -66,3 +70,25 @@ def test_equal_values_have_no_importances(refine):
     truth = Slalom(np.arange(3), [0.0, 1.0, 2.0], [1.0, 1.0, 1.0])
     found, _, queries = recover(Pairs(truth), truth.ids, refine=refine)
     assert (found == 0).all() and queries == 3
+
+
+@checks(slalom_recover, by="more digits")
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slalom_in_exact_fractions_is_recovered(seed):
+    """Whole masses and values: the black box answers with fractions, rounded once."""
+    rng = np.random.default_rng(seed)
+    g = rng.integers(1, 9, 6).tolist()
+    v = rng.permutation(19)[:6].tolist()
+
+    def black_box(sequences):
+        answers = []
+        for sequence in sequences:
+            tokens = np.asarray(sequence).tolist()
+            total = sum(Fraction(g[t]) for t in tokens)
+            answers.append(float(sum(Fraction(g[t] * v[t]) for t in tokens) / total))
+        return np.array(answers)
+
+    found = slalom_recover(black_box, np.arange(6))
+    importances = np.log(g)
+    np.testing.assert_allclose(found.s, importances - importances.mean(), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found.v, v, rtol=0, atol=1e-12)

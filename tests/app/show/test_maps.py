@@ -2,10 +2,12 @@
 
 import io
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from attn_closed_form.app.show import maps
 from attn_closed_form.app.show.figures import AGAINST, FOR, UNSIGNED
 from attn_closed_form.app.show.maps import (
     MOST_CELLS,
@@ -87,3 +89,13 @@ def test_the_png_holds_the_pixels():
         and found[1, 2].tolist() == [*AGAINST, 255]
         and found[0, 1, 3] == 0
     )
+
+
+def test_instances_without_a_score_are_not_against(monkeypatch):
+    """Attention of 0.5, 0.3 and 0.2 on scores of both signs and zero."""
+    attention = np.array([0.5, 0.3, 0.2])
+    scores = SimpleNamespace(scores=np.array([1.0, 0.0, -2.0]))
+    monkeypatch.setattr(maps, "player_attention", lambda explanations: attention)
+    monkeypatch.setattr(maps, "leader", lambda explanations: scores)
+    found = maps.disagreement(SimpleNamespace())
+    assert found.attention_against == pytest.approx(0.2)
