@@ -73,8 +73,6 @@ OPTIONS = [
     "-x",
     "-p",
     "no:cacheprovider",
-    "-m",
-    "not slow",
     "-W",
     "ignore::pytest.PytestAssertRewriteWarning",
 ]
@@ -147,7 +145,7 @@ def tests_of(module: Path) -> list[list[str]]:
     return [[path.as_posix() for path in stage] for stage in ([*first, module], rest) if stage]
 
 
-def run_tests(tests: list[str], keep_bytecode: bool = False) -> tuple[str, str]:
+def run_tests(tests: list[str], keep_bytecode: bool = False, slow: bool = False) -> tuple[str, str]:
     """Outcome and output of pytest in a copy of this process, which has imported the large packages
     already.
     """
@@ -169,7 +167,8 @@ def run_tests(tests: list[str], keep_bytecode: bool = False) -> tuple[str, str]:
                 os.environ["PYTHONDONTWRITEBYTECODE"] = ""
             else:
                 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-            status = int(pytest.main([*OPTIONS, *tests]))
+            options = OPTIONS if slow else [*OPTIONS, "-m", "not slow"]
+            status = int(pytest.main([*options, *tests]))
             sys.stdout.flush()
             os._exit(status)
         end = time.monotonic() + SECONDS

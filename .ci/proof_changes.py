@@ -65,7 +65,7 @@ def folders_of(change: dict[str, Any]) -> list[str]:
     return [folder]
 
 
-def outcome_of(change: dict[str, Any], tests: list[str]) -> tuple[bool, str]:
+def outcome_of(change: dict[str, Any], tests: list[str], slow: bool) -> tuple[bool, str]:
     """Whether some test fails with the change, and the first one that does."""
     path = ROOT / change["file"]
     original = path.read_text(encoding="utf-8")
@@ -73,7 +73,7 @@ def outcome_of(change: dict[str, Any], tests: list[str]) -> tuple[bool, str]:
         raise SystemExit(f"{change['file']}: expected {change['before']!r} once")
     path.write_text(original.replace(change["before"], change["after"]), encoding="utf-8")
     try:
-        outcome, output = run_tests(tests)
+        outcome, output = run_tests(tests, slow=slow)
     finally:
         path.write_text(original, encoding="utf-8")
     failed = re.findall(r"^(?:FAILED|ERROR) ([^\s[]+)", output, re.MULTILINE)
@@ -110,7 +110,7 @@ def main() -> int:
             continue
         named = change.get("test")
         tests = folders_of(change) if options.folders or named is None else [named]
-        failed, first = outcome_of(change, tests)
+        failed, first = outcome_of(change, tests, slow=named is not None)
         if failed:
             noticed += 1
         elif "harmless" in change:

@@ -65,9 +65,19 @@ settings.register_profile("nightly", settings.get_profile("ci"), max_examples=10
 settings.load_profile(PROFILE)
 
 
+# Examples in docstrings that train a model or compile programs for seconds.
+SLOW_EXAMPLES = (
+    "jax_model.training.estimators",
+    "jax_model.training.train_tables",
+    "jax_model.device",
+)
+
+
 def pytest_collection_modifyitems(items):
-    """Mark what needs a browser by its fixture; that and what needs a cluster is slow."""
+    """Mark what needs a browser by its fixture; that, what needs a cluster and long examples are slow."""
     for item in items:
+        if isinstance(item, pytest.DoctestItem) and item.name.startswith(SLOW_EXAMPLES):
+            item.add_marker("slow")
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
         if any(item.get_closest_marker(name) for name in ("browser", "cluster")):

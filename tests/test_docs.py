@@ -26,12 +26,26 @@ from tests.pages import (
     run_page,
     same_output,
 )
+from tests.profiles import mostly_slow
 
+# Pages that take more than a few seconds: they use large packages, run lime hundreds of times, or train a model.
+SLOW_PAGES = {
+    "docs/attention-heads.md",
+    "docs/coming-from.md",
+    "docs/corpus.md",
+    "docs/service.md",
+    "docs/tutorials/how-lime-converges.md",
+    "docs/your-bags.md",
+    "docs/your-texts.md",
+    "docs/your-transformer.md",
+}
 WITH_CODE = [path for path in PAGES if blocks(path.read_text(encoding="utf-8"), "python", "py")]
+SLOW = [path for path in WITH_CODE if name_of(path) in SLOW_PAGES]
+QUICK = [path for path in WITH_CODE if name_of(path) not in SLOW_PAGES]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("path", WITH_CODE, ids=name_of)
+@pytest.mark.parametrize("path", mostly_slow([*QUICK, *SLOW], len(QUICK)), ids=name_of)
 def test_every_block_runs_and_shows_its_output(path, monkeypatch):
     name = name_of(path)
     markdown = path.read_text(encoding="utf-8")

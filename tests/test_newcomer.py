@@ -78,6 +78,7 @@ SETUPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("task", TASKS)
 def test_a_result_in_at_most_three_commands(task, tmp_path, monkeypatch, capsys):

@@ -10,6 +10,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import attn_closed_form
 
 ROOT = Path(__file__).parent.parent
@@ -97,6 +99,7 @@ def test_every_file_that_is_no_module_is_package_data():
         assert files == declared
 
 
+@pytest.mark.slow
 def test_extras_install_what_the_packages_import():
     assert not missing(
         third_party("attn_closed_form", "jax_model") - {"fasttext", "torch", "transformers"},
@@ -104,6 +107,7 @@ def test_extras_install_what_the_packages_import():
     )
 
 
+@pytest.mark.slow
 def test_extras_install_what_tests_and_benchmarks_import():
     assert not missing(third_party("tests", "proofs_check") - SKIPPED_WITHOUT, installs("dev"))
     # Installed by hand: anchor-exp without its dependencies (benchmarks/anchors.py), and pydvl,

@@ -14,7 +14,7 @@ from tests.strategies import SHAPES, cases, problems
 
 # As many examples as the profile "dev" gives one test, for so many tests.
 EXAMPLES = 30
-TESTS = 20
+TESTS = 10
 # Share of ordinary problems that is asked for, over all tests and in the poorest of them.
 ORDINARY = 0.60
 ORDINARY_IN_ONE = 0.30
@@ -122,7 +122,7 @@ def kinds(question):
 )
 def test_the_histogram_of_games(link, shapes, record_property):
     games = []
-    for number in range(TESTS // 2):
+    for number in range(TESTS):
         games += drawn(questions(link=link, shapes=shapes), number)
     counts = Counter(name for question in games for name in kinds(question))
     shares = {name: counts[name] / len(games) for name in KINDS}

@@ -86,6 +86,7 @@ def test_floating_point_errors_that_raise(expected):
     check_same(found, expected)
 
 
+@pytest.mark.slow
 def test_sixteen_threads_at_once(expected):
     with ThreadPoolExecutor(16) as threads:
         for found in [threads.submit(results) for _ in range(16)]:
@@ -128,11 +129,13 @@ def output_of(*arguments):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [("-O",), ("-OO",)])
 def test_an_interpreter_that_drops_assertions(options):
     assert in_a_new_process(*options) == digest()
 
 
+@pytest.mark.slow
 def test_subnormal_numbers_that_another_library_has_turned_into_zero():
     pytest.importorskip("torch", reason="torch can set the processor's flag")
     before = "import torch; assert torch.set_flush_denormal(True)"

@@ -19,6 +19,7 @@ from attn_closed_form.attention.predict import scores
 from attn_closed_form.attention.weights import AXES
 from tests import comparisons
 from tests.comparisons import magnitudes
+from tests.profiles import mostly_slow
 from tests.strategies import PRIMES, SHAPES, long_documents, make_weights, problems, weights
 from tests.tolerances import QUADRATURE, assert_algebraic, assert_difference, assert_quadrature
 
@@ -28,21 +29,6 @@ PER_TOKEN = {
     gradient_l2: comparisons.check_gradient_l2,
     gradient_times_input: comparisons.check_gradient_times_input,
 }
-
-
-@given(problems())
-def test_gradient_is_autodiff(problem):
-    model, tokens, output = problem
-    comparisons.check_gradient(model, tokens, output, gradient(model, tokens, output))
-
-
-@pytest.mark.parametrize("function", PER_TOKEN)
-@given(problem=problems())
-def test_token_scores_are_autodiff(function, problem):
-    model, tokens, output = problem
-    got = function(model, tokens, output)
-    assert got.shape == (len(tokens),)
-    PER_TOKEN[function](model, tokens, output, got)
 
 
 def plain_output(model, e, output):
@@ -143,14 +129,6 @@ def gradient_parts(model, tokens):
     return alpha / model.K, alpha * (u - f) / model.K
 
 
-@given(problems(scores=(0.0, 1.0, 30.0)))
-def test_integrated_gradients_are_the_brute_integral(problem):
-    model, tokens, output = problem
-    got = integrated_gradients(model, tokens, output)
-    assert got.shape == (len(tokens),)
-    comparisons.check_integrated_gradients(model, tokens, output, got)
-
-
 @given(problems())
 def test_integrated_gradients_are_complete(problem):
     model, tokens, output = problem
@@ -159,7 +137,7 @@ def test_integrated_gradients_are_complete(problem):
     assert_quadrature(integrated_gradients(model, tokens, output).sum(), change, bound)
 
 
-@pytest.mark.parametrize("seed", [4, 7, 8, 34])
+@pytest.mark.parametrize("seed", mostly_slow([4, 7, 8, 34], 1))
 def test_integrated_gradients_where_a_token_takes_over_in_a_ten_thousandth_of_the_path(seed):
     """Rules that only compare themselves with each other step over such a take-over and agree on a
     wrong answer.

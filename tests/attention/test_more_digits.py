@@ -172,7 +172,8 @@ def test_scores_from_gradients(name):
 @checks(integrated_gradients, by="more digits")
 def test_integrated_gradients():
     """Gauss-Legendre with 24 nodes on the path of a model whose logits hardly move along it."""
-    weights = make_weights(PRIMES._replace(K=1), seed=8, top_score=1.0, positions=None)
+    small = PRIMES._replace(K=1, d_e=3, d_att=2, d_out=1)
+    weights = make_weights(small, seed=8, top_score=1.0, positions=None)
     tokens = TOKENS[:2]
     here = embedded(weights, tokens)
     start = embedded(weights, [weights.unk] * len(tokens))

@@ -139,6 +139,7 @@ def params():
     return init_transformer(jax.random.key(0), CONFIG, jnp.float64)
 
 
+@pytest.mark.slow
 def test_outputs_in_few_shapes(params):
     documents = [IDS, np.zeros(0, dtype=int), np.arange(40) % 17]
     expected = forward(params, CONFIG, pad_documents(documents, 41, first=(0,)))
@@ -159,6 +160,7 @@ def test_attention_of_the_first_layer(params):
     assert (alpha[:, -1] == 0).all()
 
 
+@pytest.mark.slow
 def test_slopes_are_the_gradient(params):
     ids = jnp.array([0, *IDS])
     slope = np.asarray(layers_model.slopes(params, CONFIG, ids))

@@ -41,6 +41,7 @@ def rows(n, seed):
         yield " ".join([*rng.choice(["the", "said", "of"], 4), rng.choice(words[label])]), label
 
 
+@pytest.mark.slow
 def test_a_corpus_of_orange_and_a_row_for_ours_and_the_linear_model(tmp_path):
     write_tab(tmp_path / "tiny-train.tab", rows(90, 0))
     write_tab(tmp_path / "tiny-test.tab", rows(30, 1))

@@ -27,6 +27,9 @@ from benchmarks.papers.transformers.transformer import (
 from jax_model.training.loop import Optimizer, cross_entropy, fit
 from tests.tolerances import assert_algebraic
 
+# Programs of a transformer are compiled for most of a minute.
+pytestmark = pytest.mark.slow
+
 D = 13
 T = 7
 IDS = np.array([[3, 5, 7, 11, 2, 5, 1], [4, 4, 6, 12, PAD, PAD, PAD]])

@@ -59,6 +59,7 @@ def test_faithful_indices_are_the_best_fit(name, index):
     )
 
 
+@pytest.mark.slow
 @checks(interactions, by="another package")
 @pytest.mark.parametrize("index", INDICES)
 @pytest.mark.parametrize("name", [name for name in GAMES if "spread 2" in name or "model" in name])

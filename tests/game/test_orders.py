@@ -20,6 +20,7 @@ from attn_closed_form.game.sampled import shapley_sample
 from attn_closed_form.game.scores import PooledScores
 from attn_closed_form.game.tails import TailGame
 from tests.oracles import checks
+from tests.profiles import mostly_slow
 
 
 def random_game(seed: int, d: int, C: int, heads: int = 1, spread: float = 3.0) -> TailGame:
@@ -72,7 +73,7 @@ def test_few_players_are_enumerated() -> None:
     assert not sample.standard_error.any()
 
 
-@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("heads", mostly_slow([1, 2], 1))
 def test_the_standard_errors_have_the_stated_size(heads: int) -> None:
     """Over 60 games, the errors in units of the standard error have mean 0 and standard deviation
     1.
@@ -125,6 +126,7 @@ def test_a_rival_reduces_the_error() -> None:
     assert controlled.standard_error.max() < 1e-6 * plain.standard_error.max()
 
 
+@pytest.mark.slow
 def test_refinement_of_pairs_of_coalitions() -> None:
     """A game that only answers masks is evaluated again until its error is small enough."""
     inner = PooledGame.from_scores(
@@ -138,6 +140,7 @@ def test_refinement_of_pairs_of_coalitions() -> None:
     assert (np.abs(sample.values - long.values) < 5 * error).all()
 
 
+@pytest.mark.slow
 @checks(shapley_sample, by="another package")
 def test_few_players_agree_with_shapiq() -> None:
     shapiq = pytest.importorskip("shapiq.game_theory.exact", reason="needs the extra 'interop'")

@@ -10,6 +10,7 @@ from attn_closed_form.game.owen import as_groups, owen
 from tests import enumeration
 from tests.oracles import checks
 from tests.problems import games, random_game
+from tests.profiles import mostly_slow
 
 GAMES = games()
 KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
@@ -35,7 +36,7 @@ def test_all_orders(kind, groups):
 
 
 @checks(owen, by="enumeration")
-@pytest.mark.parametrize("tol", [1e-5, 1e-10])
+@pytest.mark.parametrize("tol", mostly_slow([1e-10, 1e-5], 1))
 @pytest.mark.parametrize("name", list(GAMES))
 def test_by_enumeration(name, tol):
     game = GAMES[name]

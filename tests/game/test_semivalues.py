@@ -17,6 +17,7 @@ from tests import enumeration
 from tests.game.test_shapley import ExactNodes
 from tests.oracles import checks
 from tests.problems import games, random_game
+from tests.profiles import mostly_slow
 
 GAMES = games()
 BETAS = [(1, 1), (16, 1), (1, 4), (2, 3), (7, 5), (40, 40), (200, 200)]
@@ -44,7 +45,7 @@ def beta_sizes(d, alpha, beta):
 
 
 @checks(beta_shapley, by="enumeration")
-@pytest.mark.parametrize("tol", [1e-5, 1e-10])
+@pytest.mark.parametrize("tol", mostly_slow([1e-10, 1e-5], 1))
 def test_beta_shapley_by_enumeration(game, tol):
     for alpha, beta in BETAS:
         exact = enumeration.semivalue(game, beta_sizes(game.d, alpha, beta))

@@ -251,6 +251,7 @@ def test_the_smallest_possible_tol_is_possible():
 # --- peers ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @checks(banzhaf, interactions, by="another package")
 @pytest.mark.parametrize("kind", ["deleted", "replaced+background"])
 def test_agrees_with_shapiq(kind):
@@ -274,6 +275,7 @@ def test_agrees_with_shapiq(kind):
             assert pairs[(i, j)] == pytest.approx(ours[i, j], abs=1e-9)
 
 
+@pytest.mark.slow
 @checks(shapley, by="another package")
 def test_agrees_with_shap_exact():
     shap = pytest.importorskip("shap")

@@ -18,6 +18,7 @@ from jax_model.training.bags import (
     start_params,
     state_dict,
 )
+from tests.profiles import mostly_slow
 
 # One shape for all networks, so that JAX compiles once.
 SHAPE = {"hidden": 11, "attention": 5}
@@ -48,7 +49,7 @@ def forward_by_loops(state, bag):
     return state["classifiers.weight"] @ pooled + state["classifiers.bias"]
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", mostly_slow([3, 2], 1))
 def test_predictions_are_those_of_the_saved_arrays(classes):
     bags = some_bags()
     labels = np.arange(len(bags)) % classes

@@ -19,6 +19,7 @@ from jax_model.training.config import Config
 from jax_model.training.loop import Optimizer, TrainingState, take_step
 from jax_model.training.text_model import start_arrays, text_loss
 from tests.problems import games, random_game
+from tests.profiles import mostly_slow
 
 SIZES = {"D": 31, "d_e": 7, "K": 3, "d_att": 5, "d_out": 2, "C": 2, "biases": True}
 MODELS = {
@@ -34,7 +35,7 @@ ARRAYS = ("s", "v", "s_absent", "v_absent", "s_background", "v_background")
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 2e-5)])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", mostly_slow(MODELS, 1))
 def test_predictions_and_gradients(name, dtype, tolerance):
     model = MODELS[name]
     tables = device.device_tables(model, dtype)
@@ -62,7 +63,7 @@ def table_of_games(head_count):
     return selected
 
 
-@pytest.mark.parametrize("heads", [1, 2, 3])
+@pytest.mark.parametrize("heads", mostly_slow([2, 1, 3], 1))
 def test_shapley_values_agree_with_the_core(heads):
     sizes = enumerate((1, 2, 5, 11))
     batch = [random_game(seed, d, heads, kind, offset=0.5) for seed, d in sizes for kind in KINDS]
@@ -75,6 +76,7 @@ def test_shapley_values_agree_with_the_core(heads):
         assert not row[game.d :].any()
 
 
+@pytest.mark.slow
 def test_float32():
     batch = [random_game(seed, 7, 2, kind) for seed in range(3) for kind in KINDS]
     stacked = device.stack_games(batch, "float32")
@@ -84,6 +86,7 @@ def test_float32():
         assert np.abs(row - acf.shapley(game)).max() <= 1e-4 * np.abs(game.v).max()
 
 
+@pytest.mark.slow
 def test_the_number_of_games_at_once_changes_nothing():
     stacked = device.stack_games([random_game(seed, 6, 2, "replaced") for seed in range(5)])
     rule = device.fixed_rule(stacked)
@@ -91,7 +94,7 @@ def test_the_number_of_games_at_once_changes_nothing():
     assert np.abs(together - device.shapley(stacked, rule, at_once=2)).max() <= 1e-13
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_slow(KINDS, 1))
 def test_derivatives_in_reverse_mode(kind):
     """Against differences of the core, for a combination of all Shapley values."""
     game = random_game(1, 5, 1, kind, offset=0.5)
@@ -161,6 +164,7 @@ def programs(dtype):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "kind"), [("float64", "f64"), ("float32", "f32")])
 def test_every_program_is_lowered_for_cuda_and_tpu(dtype, kind):
     for name, (function, arguments) in programs(dtype).items():

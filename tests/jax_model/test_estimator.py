@@ -65,6 +65,7 @@ def test_tags_say_what_it_reads():
     assert is_classifier(AttentionTextClassifier()) and tags.target_tags.required
 
 
+@pytest.mark.slow
 def test_probabilities_are_in_the_order_of_the_classes(fitted):
     assert fitted.classes_.tolist() == ["crops", "sport", "trade"] == list(fitted.model_.outputs)
     texts, labels = topics(seed=1)
@@ -78,6 +79,7 @@ def test_probabilities_are_in_the_order_of_the_classes(fitted):
     )
 
 
+@pytest.mark.slow
 def test_integer_labels_of_two_classes_and_columns_of_a_data_frame():
     pandas = pytest.importorskip("pandas")
     texts, labels = topics(40, classes=2)
@@ -93,6 +95,7 @@ def test_integer_labels_of_two_classes_and_columns_of_a_data_frame():
     assert found.output == "-3" and dict(found.top(2))["export"] < 0
 
 
+@pytest.mark.slow
 def test_the_same_texts_give_the_same_file_and_fit_starts_anew(fitted, tmp_path):
     texts, labels = topics()
     other = clone(fitted).set_params(validation=0.3).fit(texts[:40], labels[:40] % 2)
@@ -103,6 +106,7 @@ def test_the_same_texts_give_the_same_file_and_fit_starts_anew(fitted, tmp_path)
     assert (tmp_path / "first.npz").read_bytes() == (tmp_path / "second.npz").read_bytes()
 
 
+@pytest.mark.slow
 def test_cross_validation_grid_search_and_pipeline():
     texts, labels = topics(45)
     model = AttentionTextClassifier()
@@ -115,6 +119,7 @@ def test_cross_validation_grid_search_and_pipeline():
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
+@pytest.mark.slow
 def test_heads_and_positions_select_the_attention_model():
     texts, labels = topics(30)
     small = {"epochs": 2, "d_att": 4, "d_out": 4}
@@ -126,6 +131,7 @@ def test_heads_and_positions_select_the_attention_model():
     assert AttentionTextClassifier().fit(texts, labels).model_.weights.K == 1
 
 
+@pytest.mark.slow
 def test_a_tokenizer_for_words_that_are_split_already():
     def at_spaces(text):
         tokens = []

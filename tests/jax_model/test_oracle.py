@@ -49,6 +49,7 @@ from jax_model.witness import slalom as witness
 from tests import comparisons
 from tests.comparisons import DEFINITIONS, Question, magnitudes, twin
 from tests.oracles import checks
+from tests.profiles import mostly_slow
 from tests.strategies import PRIMES, SEEDS, SHAPES, make_weights, problems
 from tests.tolerances import ALGEBRAIC, QUADRATURE, assert_algebraic
 
@@ -199,8 +200,18 @@ def test_kept_examples(name, case):
 
 @pytest.mark.parametrize("name", [*GAMES, "lime"])
 @pytest.mark.parametrize("case", [name for name, (_, tokens, _) in KEPT.items() if tokens])
-@pytest.mark.parametrize("players", ["positions", "words"])
-@pytest.mark.parametrize("absent", ["unk", "deleted"])
+@pytest.mark.parametrize(
+    ("players", "absent"),
+    mostly_slow(
+        [
+            ("words", "unk"),
+            ("positions", "deleted"),
+            ("positions", "unk"),
+            ("words", "deleted"),
+        ],
+        2,
+    ),
+)
 def test_kept_games(name, case, players, absent):
     weights, tokens, output = KEPT[case]
     question = Question(weights, tokens[: coalitions.MOST], output, players, absent)

@@ -11,12 +11,13 @@ from jax_model import Params, forward, forward_batch, params_from_weights
 from jax_model.training.batches import encode_documents, pad_rows
 from jax_model.training.text_model import collapsed_forward
 from jax_model.witness.oracle import pad_ids
+from tests.profiles import mostly_slow
 from tests.texts import six_heads
 
 
 # With K = 2 heads of width 7: tables for one, embeddings for five.
-@pytest.mark.parametrize("C", [1, 2, 5])
-@pytest.mark.parametrize("T_max", [11, None])
+@pytest.mark.parametrize("C", mostly_slow([2, 1, 5], 1))
+@pytest.mark.parametrize("T_max", mostly_slow([11, None], 1))
 def test_the_collapsed_forward_is_the_naive_one(C, T_max):
     rng = np.random.default_rng(0)
     params = params_from_weights(
@@ -45,7 +46,7 @@ def test_the_collapsed_forward_is_the_naive_one(C, T_max):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10, err_msg=name)
 
 
-@pytest.mark.parametrize("C", [1, 5])
+@pytest.mark.parametrize("C", mostly_slow([5, 1], 1))
 def test_what_is_no_token_changes_nothing(C):
     """Documents of several lengths in one batch, against the witness on each alone; gradients as
     well.
@@ -84,7 +85,7 @@ def some_texts():
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
-@pytest.mark.parametrize("make", [load_demo_model, six_heads])
+@pytest.mark.parametrize("make", mostly_slow([load_demo_model, six_heads], 1))
 def test_numpy_and_twin_agree_on_the_shipped_model_and_on_one_with_six_heads(
     make, dtype, tolerance
 ):

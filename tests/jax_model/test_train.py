@@ -26,6 +26,7 @@ from jax_model.training.split import Split, split_stratified
 from jax_model.training.text_model import start_arrays
 from jax_model.training.train import Run, refit_checkpoint, train
 from tests.patience import PATIENCE
+from tests.profiles import mostly_slow
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = ROOT.parent / "shared" / "data" / "aclImdb_v1.tar.gz"
@@ -79,7 +80,7 @@ def write_reviews(root, reviews):
 # Runs
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "none"])
+@pytest.mark.parametrize("positions", mostly_slow(["sinusoidal", "none"], 1))
 def test_a_run_learns_and_stops_early(positions):
     lines = []
     changes = {"epochs": 40, "positions": positions}
@@ -133,6 +134,7 @@ def three_topics(counts=(60, 40, 20), seed=0):
     return Labelled(texts, np.array(labels), tuple(TOPICS))
 
 
+@pytest.mark.slow
 def test_three_classes_with_names_probabilities_and_a_test_part():
     split = split_stratified(three_topics(), 0.2)
     config = automatic(split.training.texts, K=2, d_e=16, d_att=8, d_out=8)
@@ -226,6 +228,7 @@ def test_once_more_on_all_texts_also_after_a_kill(tmp_path):
     assert refit_checkpoint(path).exists()
 
 
+@pytest.mark.slow
 def test_balanced_classes_help_the_rare_one():
     """Both classes share their words, and two texts in three of those with "odd" are common
     ones.

@@ -128,6 +128,7 @@ def test_pad_ids():
     assert oracle.pad_ids([1, 2, 3, 4], 3).tolist() == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_parameters_can_be_trained():
     """One gradient step on every array lowers a loss; then the NumPy core agrees with the
     result.

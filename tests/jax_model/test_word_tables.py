@@ -88,6 +88,7 @@ def test_the_classifier_computes_what_the_tables_say():
     assert np.allclose(model.predict_logits([""])[0], tables.prior, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [[0] * 30 + [1] * 10, [0] * 5 + [1] * 25 + [2] * 12])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_baseline_is_the_class_prior(labels, seed):
@@ -112,6 +113,7 @@ def test_words_of_one_text_are_unknown_words():
     assert word_tables.choose_words(documents, 1) == ("a",)
 
 
+@pytest.mark.slow
 def test_words_that_only_occur_in_texts_of_one_kind_shape_unknown_words():
     """Every text of one class has a word that occurs nowhere else."""
     texts = [f"the news unique{i}" if i % 2 else "the news" for i in range(60)]

@@ -20,6 +20,7 @@ RUNS = 5
 STANDARD_ERRORS = 7.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS[:2])
 def test_the_limit_is_that_of_the_package_with_its_defaults(text):
     model = load_demo_model()

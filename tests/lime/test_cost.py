@@ -44,6 +44,7 @@ def test_thousands_of_replaced_words_are_cheap():
     assert lime_cost(game).seconds < 2.0
 
 
+@pytest.mark.slow
 def test_thousands_of_deleted_words_are_refused_before_they_are_computed(monkeypatch):
     """The message names what to do, and no rule and no sum is computed."""
 

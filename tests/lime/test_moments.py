@@ -17,10 +17,11 @@ from attn_closed_form.lime.moments import (
 )
 from attn_closed_form.lime.regression import regression
 from tests.lime_games import score_game
+from tests.profiles import mostly_slow
 
 
 @pytest.mark.parametrize("spread", [0.5, 3.0])
-@pytest.mark.parametrize("background", [None, 2.0])
+@pytest.mark.parametrize("background", mostly_slow([2.0, None], 1))
 def test_the_recursion_agrees_at_six_hundred_deleted_players(spread, background):
     rng = np.random.default_rng(0)
     d = 600
@@ -40,7 +41,9 @@ def test_the_recursion_agrees_at_six_hundred_deleted_players(spread, background)
     assert np.abs(slow[0]).max() > 1e-4 * scale
 
 
-@pytest.mark.parametrize(("d", "kernel_width"), [(400, 25.0), (900, 5.0), (1_500, 25.0)])
+@pytest.mark.parametrize(
+    ("d", "kernel_width"), mostly_slow([(400, 25.0), (900, 5.0), (1_500, 25.0)], 1)
+)
 def test_one_of_two_values_among_many_equal_players(d, kernel_width):
     """A share of the players has value 1, the rest 0, all the same mass: f of m present is
     hypergeometric.

@@ -49,6 +49,7 @@ def test_every_known_slip_is_registered_as_corrected():
     assert {ref: verdicts.get(ref) for ref in KNOWN_SLIPS} == dict.fromkeys(KNOWN_SLIPS, CORRECTED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("perturb", [-0.01, 1e-6])
 def test_checks_notice_other_perturbations_as_well(perturb):
     unnoticed = []

@@ -20,7 +20,7 @@ from attn_closed_form.slalom import Deletions, Optimum, ShortSequences, fit_slal
 from attn_closed_form.slalom.design import any_size, counts, deletions, short_sequences
 from attn_closed_form.slalom.least_squares import Problem, linear_start
 from tests.oracles import checks
-from tests.profiles import at_least
+from tests.profiles import at_least, mostly_slow
 
 EXACT = 1e-6  # the bar of a fit to a model that is a SLALOM
 TEXT = (
@@ -82,7 +82,7 @@ def test_a_slalom_is_found(fit, seed, V, C, repeats):
 
 
 @pytest.mark.parametrize("fit", FITS)
-@pytest.mark.parametrize("V", [8, 200])
+@pytest.mark.parametrize("V", mostly_slow([8, 200], 1))
 def test_the_bar_of_the_benchmark_500_samples(fit, V):
     truth = toy(V, V)
     f = Counted(truth.predict_many)

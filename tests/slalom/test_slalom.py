@@ -429,6 +429,7 @@ def test_positions_make_one_slalom_per_document():
         slalom_from_weights(weights, [])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::attn_closed_form.SlalomWarning")
 def test_best_slalom_of_a_document_and_its_fidelity():
     weights = random_weights(seed=4, K=3, T_max=40, d_e=12)

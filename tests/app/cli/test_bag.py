@@ -243,6 +243,7 @@ def test_a_folder_resumes(folder, tmp_path, capsys):
     assert "the input files are different" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_one_worker_and_two_give_the_same_table(folder, tmp_path):
     pytest.importorskip("distributed", reason="needs the corpus extra")
     tables = []

@@ -128,6 +128,7 @@ def test_the_card_of_a_hostile_file_is_clean(trained, tmp_path, capsys):
     assert "\x1b" not in shown and "\x07" not in shown and "red" in shown and len(shown) < 5000
 
 
+@pytest.mark.slow
 def test_a_folder_with_train_and_test_files(tmp_path, capsys):
     rows = tickets(120)
     lines = [f"__label__{label} {text}" for text, label in rows]
@@ -281,6 +282,7 @@ def test_names_of_classes_are_checked(tmp_path, names, capsys):
     assert "--class-names" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_page_about_it_runs(tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)

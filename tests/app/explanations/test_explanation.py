@@ -51,6 +51,7 @@ GAME_METHODS = {
     "lime-sampled": lambda game: acf.lime_sample(game, seed=0).coef,
     "shapley-sampled": lambda game: shapley_sample(game, 5000, seed=0).values,
 }
+CLOSED_FORMS = [name for name in GAME_METHODS if name != "shapley-sampled"]
 
 
 def test_every_method_is_compared_and_all_but_the_sampled_ones_are_run_by_default():
@@ -120,7 +121,9 @@ def test_scores_of_positions_are_those_of_the_function_and_words_add_them_up(nam
     assert_algebraic(words.scores, [direct[[0, 2, 5]].sum(), direct[[1, 4]].sum(), direct[3]])
 
 
-@pytest.mark.parametrize("name", GAME_METHODS)
+@pytest.mark.parametrize(
+    "name", [*CLOSED_FORMS, pytest.param("shapley-sampled", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("players", ["words", "positions"])
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
 def test_scores_of_games_are_those_of_the_game(name, players, absent):

@@ -167,6 +167,7 @@ def test_several_heads_name_the_sampled_way_which_works():
     assert "the probability of" in report(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [1, 3])
 def test_the_softmax_of_three_classes_is_sampled(K):
     """Against enumeration of the calibrated softmax; the exact methods refuse, and the default set

@@ -156,6 +156,7 @@ def _wrong(kind: str) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.slow
 def test_truncated_h5_files(tmp_path: Path) -> None:
     write_h5(tmp_path / "whole.h5", features=FEATURES, coords=COORDS)
     data = (tmp_path / "whole.h5").read_bytes()

@@ -81,6 +81,7 @@ def test_parquet_gives_the_same_rows(tmp_path):
         list(read_rows(tmp_path / "bad.parquet"))
 
 
+@pytest.mark.slow
 def test_the_first_sheet_of_an_excel_file(tmp_path):
     """Numbers keep their type, empty rows and columns without a name are skipped, and a bomb is
     refused.

@@ -52,6 +52,7 @@ def outcomes(paths: list[Path], door: Any, trap: Path) -> list[str]:
 
 
 # All doors read PyTorch files by the same reader, so one of them is enough for a quick run.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "door",
     [
@@ -98,6 +99,7 @@ def test_the_undamaged_file_is_read(wrap: Any, tmp_path: Path) -> None:
     assert found["classifier.weight"].dtype == np.float32
 
 
+@pytest.mark.slow
 def test_a_pickle_of_endless_instructions_is_refused(tmp_path: Path) -> None:
     """Half a million instructions are more than any state dict has; those of this file would go on
     for longer.

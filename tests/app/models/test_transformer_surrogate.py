@@ -174,6 +174,7 @@ def test_every_view_shows_the_sampled_values_first_with_their_standard_errors():
     assert len(re.findall(r"class=.?error", page)) >= 2 * 8  # error bars on both scales
 
 
+@pytest.mark.slow
 def test_more_calls_shrink_the_standard_errors():
     small, large = (
         TransformerClassifier(*bert(), samples=samples).explain(REVIEW, "shapley-sampled")[

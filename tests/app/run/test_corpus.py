@@ -274,6 +274,7 @@ def test_scores_in_a_column_of_structs(tmp_path):
     assert rows[1]["prediction"] == 2.0
 
 
+@pytest.mark.slow
 def test_one_worker_and_two_write_the_same_bytes(source, tmp_path):
     run_all(source, tmp_path / "one")
     run_all(source, tmp_path / "two", workers=2)

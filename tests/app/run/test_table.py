@@ -168,6 +168,7 @@ def test_a_frame_comes_back_as_a_frame():
     assert results["word"].tolist() == ["a", "fine", "film"] and "leave-one-out" in results
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_may_use_several_workers(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

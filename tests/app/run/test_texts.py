@@ -64,6 +64,7 @@ def test_the_folder_of_a_table_is_not_part_of_its_texts(model, labels, tmp_path)
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "count"), [("logit", 200), ("probability", 30)])
 def test_a_row_does_not_depend_on_the_rows_beside_it(scale, count):
     model = load_demo_model()

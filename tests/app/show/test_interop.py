@@ -108,6 +108,7 @@ def test_lime_highlights_by_javascripts_count():
     assert '["fine", 5, 1.0]' in places and '["film", 10, 2.0]' in places
 
 
+@pytest.mark.slow
 @needs("shapiq")
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
 def test_shapiq_agrees_with_its_own_exact_computer(absent):

@@ -46,6 +46,7 @@ def test_overlapping_tiles_share_cells_by_their_mean():
     assert middle == 3
 
 
+@pytest.mark.slow
 def test_the_picture_stays_small_for_a_huge_slide_and_every_tile_counts():
     rng = np.random.default_rng(0)
     coords = rng.permutation(10**6)[:20_000, None] * [1, 0] + rng.integers(

@@ -10,6 +10,7 @@ import attn_closed_form as acf
 from attn_closed_form import explain
 from attn_closed_form.attention import pooled_game
 from tests.bags import bag_model, slide
+from tests.profiles import mostly_slow
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
@@ -90,7 +91,7 @@ def test_the_table_is_orange_for_and_blue_against(model):
 
 
 @pytest.mark.parametrize("figure", FIGURES)
-@pytest.mark.parametrize("suffix", [".png", ".svg"])
+@pytest.mark.parametrize("suffix", mostly_slow([".png", ".svg"], 1))
 def test_every_figure_goes_to_a_file(tmp_path, model, figure, suffix):
     path = tmp_path / f"figure{suffix}"
     assert save_figure(explain(model, REVIEW), figure, path) == path
@@ -100,7 +101,10 @@ def test_every_figure_goes_to_a_file(tmp_path, model, figure, suffix):
 
 @pytest.mark.filterwarnings("ignore:Glyph")  # the font of a machine may lack an emoji
 @pytest.mark.parametrize(
-    "name", ["template", "emoji", "escape sequence", "one word", "unknown", "right to left"]
+    "name",
+    mostly_slow(
+        ["emoji", "template", "escape sequence", "one word", "unknown", "right to left"], 1
+    ),
 )
 def test_hostile_texts_are_drawn(tmp_path, name):
     found = explain(model_for("fine film bad"), HOSTILE[name])

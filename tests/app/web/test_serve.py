@@ -85,6 +85,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
 def test_without_the_extra_there_is_help_and_advice(package):
     command = [sys.executable, "-c", WITHOUT.format(package=package), "serve"]
@@ -146,6 +147,7 @@ def small(tmp_path_factory):
 EXPECTED = explain(MODEL, TEXT, "shapley")["shapley"].scores.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN])
 def test_serve_answers_and_ctrl_c_ends_it_cleanly(small, inherited):
     with Server("--model", small, inherited=inherited) as server:
@@ -177,6 +179,7 @@ raise SystemExit(serve.serve(port=0))
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_slow_answers_at_their_next_step_without_noise():
     answers = []
     with Server(program=("-c", SLOW)) as server:
@@ -192,6 +195,7 @@ def test_ctrl_c_ends_slow_answers_at_their_next_step_without_noise():
         assert answers[0].json()["error"] == "the server is shutting down"
 
 
+@pytest.mark.slow
 def test_the_log_has_neither_texts_nor_paths(small):
     """Not even in the warning that a tolerance cannot be kept."""
     with Server("--model", small) as server:

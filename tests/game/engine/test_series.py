@@ -122,6 +122,7 @@ def test_shapley_values_of_many_players(game, monkeypatch):
     assert np.abs(phi - shapley(game, 1e-11)).max() <= 1e-13 * largest
 
 
+@pytest.mark.slow
 def test_lime_of_many_players(monkeypatch):
     game = deleted(3_000)
     tol = 1e-8  # rules for so many players keep no more digits
