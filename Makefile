@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all coverage attack check docs outputs test-oldest proofs mutants mutants-sample mutants-proof bench-device reproduce reproduce-full format clean
+.PHONY: demo test test-all coverage attack check docs report outputs test-oldest proofs mutants mutants-sample mutants-proof bench-device reproduce reproduce-full format clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
@@ -33,6 +33,11 @@ check: $(VENV)/.dev                ## lint, format, types
 docs: $(VENV)/.docs                ## the site, into site/; needs no network once .venv is there
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "wrote site/index.html"
+
+report: $(VENV)/.dev               ## the technical report, docs/report/report.pdf; needs pdflatex (texlive-latex-recommended, lmodern)
+	$(BIN)/python -m benchmarks.report_numbers
+	cd docs/report && pdflatex -interaction=nonstopmode -halt-on-error report.tex >/dev/null && pdflatex -interaction=nonstopmode -halt-on-error report.tex >/dev/null
+	@echo "wrote docs/report/report.pdf"
 
 outputs: $(VENV)/.all              ## run the code on every page and write what it prints below it; ARGS=docs/PAGE.md for one
 	$(BIN)/python -m tests.pages $(ARGS)

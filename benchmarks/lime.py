@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from attn_closed_form import AttentionWeights, PooledGame, lime_limit, lime_sample
 from attn_closed_form._types import Array
 from attn_closed_form.attention import pooled_game, predict_many, random_weights
+from attn_closed_form.game.links import LinkedGame
 from attn_closed_form.lime import (
     lime_first_order,
     lime_mean_field,
@@ -137,7 +138,7 @@ def processor_seconds(function: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - start, result
 
 
-def reference(game: PooledGame, num_samples: int) -> Array:
+def reference(game: PooledGame | LinkedGame, num_samples: int) -> Array:
     """The limit by the recursion over sizes."""
     found = regression(game.d, Settings(25.0, 1.0, num_samples), game.d)
     return found.solve(moments_by_recursion(game, found, 1e-10), np.arange(game.d))[0]

@@ -168,6 +168,12 @@ def test_the_reference_names_everything_public():
         assert f"`{name}`" in text if module is None else f"{module}.".startswith(prefixes), name
 
 
+def test_members_that_the_reference_shows_exist():
+    objects = REFERENCE.public_objects()
+    for name, members in REFERENCE.SHOWN_MEMBERS.items():
+        assert all(hasattr(objects[name], member) for member in members.split()), name
+
+
 def test_the_reference_names_everything_public_in_jax():
     pytest.importorskip("jax")
     import jax_model

@@ -20,7 +20,9 @@ LINK_OR_NAME = re.compile(
     r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\](?:\([^)\s]+\)|\[[^\]]*\]))|`([A-Za-z_]\w*)(\([^`]*\))?`"
 )
 TITLE = re.compile(r"^# +(.+?) *$", re.MULTILINE)
-ENTRY = re.compile(r"^::: (attn_closed_form\.\S+)$", re.MULTILINE)
+ENTRY = re.compile(
+    r"^::: (attn_closed_form\.\S+)$(?:\n {4,}.*$)*", re.MULTILINE
+)
 #: Pages that name everything, or old names, are not worth a link back.
 NOT_LISTED = ("reference/", "project/", "papers/", "theory/notation.md")
 MOST_PAGES = 8

@@ -32,9 +32,41 @@ def on_page_markdown(markdown: str, **others: Any) -> str:
     if "\n[commands]\n" in markdown:
         markdown = markdown.replace("\n[commands]\n", f"\n{commands()}\n")
     return NAMES.sub(
-        lambda match: "\n".join(f"::: {name}\n" for name in public(match[1])),
-        markdown,
+        lambda match: "\n".join(map(entry, public(match[1]))), markdown
     )
+
+
+#: The members that a user needs, of classes that the engine uses, too. Every other class shows all of its members.
+SHOWN_MEMBERS = {
+    "PooledGame": (
+        "from_scores from_weights d H baseline value merge through leave_one_out linear"
+    ),
+    "PooledScores": "head output attention logits game games",
+    "GameSum": "d labels value",
+    "HiddenLayer": "is_exact",
+    "TailGame": "d labels value",
+    "Optimum": "",
+    "Deletions": "",
+    "ShortSequences": "",
+    "BoundsBySize": "",
+    "TransformerClassifier": "from_folder predict_logits fit",
+    "TextClassifier": "predict predict_logits save",
+    "MeanPooledText": "from_state_dict from_linear",
+    "BagClassifier": "from_state_dict from_attention check doubts",
+    "ScoreTable": "",
+    "Explanation": (
+        "top occurrences interactions removal_curves to_dict to_frame to_shap to_lime to_shapiq"
+    ),
+}
+
+
+def entry(name: str) -> str:
+    """The entry of a public name, for mkdocstrings."""
+    members = SHOWN_MEMBERS.get(name.rpartition(".")[2])
+    if members is None:
+        return f"::: {name}\n"
+    shown = ", ".join(members.split()) if members else ""
+    return f"::: {name}\n    options:\n      members: [{shown}]\n"
 
 
 def on_page_content(content: str, page: Any, **others: Any) -> str:

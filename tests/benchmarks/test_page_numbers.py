@@ -174,6 +174,12 @@ def games_of_few_types():
     )
 
 
+def review_of_the_readme():
+    settings = stored("time_error")["settings"]
+    yield f"one film review of {settings['words']} distinct words, the file `{settings['review']}`"
+    yield f"begins with “{settings['first words']}”"
+
+
 def runs_of_lime():
     record = stored("lime_defaults")
     yield f"{record['settings']['runs']} runs of the package on each of {len(record['rows'])} texts"
@@ -206,6 +212,7 @@ FUNCTIONS = {
         attacks_on_the_guarantee,
         agreement_with_packages,
         games_of_few_types,
+        review_of_the_readme,
         runs_of_lime,
     )
 }
