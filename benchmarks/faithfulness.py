@@ -18,6 +18,10 @@ Where this departs from P2:
   logarithm. Ranks of signed scores do not see the difference, ranks of |w| (P2's comparison with
   importances) do: the ratio is never negative.
 - The caption of Table 1c says deletion; its text and its numbers are those of insertion.
+- P2's text defines AOPC "as in DeYoung et al.", the mean of f(document) - f(what is left). The
+  authors' code computes another quantity under that name, 1 - the mean probability of the true
+  class at every fifth token. `aopc` is the first, `missing_probability` the second, and only the
+  second can be put next to Tables 1c, 11 and 12.
 """
 
 from __future__ import annotations
@@ -146,6 +150,30 @@ def aopc(curve: ArrayLike, full: float | None = None, at: Sequence[float] | None
             raise ValueError(f"at: expected shares in 0..1, got {list(at)}")
         picked = y[[max(1, round(share * d)) for share in at]]
     return float(np.mean((y[0] if full is None else full) - picked))
+
+
+def missing_probability(kept: ArrayLike, step: int = 5) -> float:
+    """1 - mean of kept[i] at i = step, 2 step, ..., d: what P2's code reports as AOPC (Tables 1c,
+    11, 12).
+
+    It is always in 0..1, and f(document) does not occur in it. For insertion, `kept` is
+    `insertion_curve`; for deletion it is `deletion_curve` from its end, so that i tokens of the
+    lowest scores are left.
+
+    Parameters
+    ----------
+    kept : (d+1,) probability of the true class when i tokens are left
+    step : 5 in the authors' code, which leaves out texts of fewer tokens
+
+    Examples
+    --------
+    >>> missing_probability([0.5, 0.6, 0.75, 0.8, 1.0], step=2)
+    0.125
+    """
+    p = np.asarray(kept, dtype=np.float64)
+    if p.ndim != 1 or p.size <= step:
+        raise ValueError(f"kept: expected shape (d+1,) with d >= {step}, got {p.shape}")
+    return float(1 - p[step::step].mean())
 
 
 def class_probability(log_odds: ArrayLike, positive: bool) -> Array:

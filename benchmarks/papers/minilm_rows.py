@@ -20,6 +20,7 @@ from .minilm_model import SENTENCES, SHORTEST
 from .minilm_rivals import FITS, PACKAGE, Found
 from .paper_tables import TABLE_2, TABLE_9, TABLE_10, TABLE_11
 from .reproduction import Row, claim, mean_row
+from .reviews_rows import OTHER_MEASURE
 
 MODEL = "MiniLM"
 BESIDE = "BERT"
@@ -215,12 +216,17 @@ def area_rows(areas: list[dict[str, list[float]]]) -> list[Row]:
     deletion = [{name: pair[0] for name, pair in row.items()} for row in areas]
     insertion = [{name: pair[1] for name, pair in row.items()} for row in areas]
     table = {kind: TABLE_11["IMDB", kind] for kind in ("deletion", "insertion")}
-    rows = score_rows(
+    scored = score_rows(
         "P2 Table 11a", "IMDB, deletion AOPC (high is good)", deletion, table["deletion"]
     )
-    rows += score_rows(
+    scored += score_rows(
         "P2 Table 1c", "IMDB, insertion AOPC (low is good)", insertion, table["insertion"]
     )
+    # The tables have the authors' measure, so that their numbers cannot stand next to these.
+    rows = [
+        row._replace(paper=None, paper_pm=None, differs=row.differs + OTHER_MEASURE)
+        for row in scored
+    ]
     for kind, many, high in (("deletion", deletion, True), ("insertion", insertion, False)):
         rows += area_claims(kind, many, high)
     return rows

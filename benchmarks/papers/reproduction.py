@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike
 from attn_closed_form.app.files.atomic import replacing
 
 from ..harness import RESULTS, Bar, module_of, plain, report
+from .terms import of_claim
 
 FIGURES = RESULTS.parent / "figures"
 QUICK = RESULTS / "quick"
@@ -51,6 +52,7 @@ class Row(NamedTuple):
         "exact" where nothing was drawn; "once" where chance plays a part and one draw was taken,
         which `differs` then explains
     quantiles : 5 %, 50 % and 95 % of the n, where they were kept
+    absent, measure, threshold : of a claim, how it was judged (`terms`)
     """
 
     result: str
@@ -64,6 +66,9 @@ class Row(NamedTuple):
     of: str = "documents"
     statistic: str = "exact"
     quantiles: list[float] | None = None
+    absent: str | None = None
+    measure: str | None = None
+    threshold: str | None = None
 
 
 def mean_row(
@@ -99,8 +104,8 @@ def claim(
     """A sentence of the paper as a count of the cases in which it holds here; `if_not` says why
     where some fail.
 
-    A text that starts with "(ours)" is no claim of the paper. The standard error is that of the
-    share.
+    A text that starts with "(ours)" is not a claim of the paper. The standard error is that of the
+    share. The table of `terms` says how such a claim is judged.
     """
     good = int(np.sum(holds))
     n = len(holds)
@@ -118,6 +123,8 @@ def claim(
         n,
         of,
         "count",
+        None,
+        *of_claim(result, text),
     )
 
 

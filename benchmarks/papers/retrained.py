@@ -61,7 +61,7 @@ def _model(run: Run, name: str) -> TextClassifier:
         return _train(run, name, TRAININGS[name], file)
     model = load_model(file)
     for key in run.earlier:
-        run.earlier[key] += float((model.card or {})[key])
+        run.earlier[key] += float((model.card or {}).get(key, 0.0))
     return model
 
 

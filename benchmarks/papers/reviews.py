@@ -34,6 +34,7 @@ from ..faithfulness import (
     class_probability,
     deletion_curve,
     insertion_curve,
+    missing_probability,
     naive_bayes_scores,
     strict_fidelity,
 )
@@ -41,6 +42,7 @@ from ..shapley import kernel_shap
 from .reproduction import Run, mean_row
 from .retrained import first_model
 from .reviews_rows import (
+    AUTHORS,
     REMOVALS,
     claim_rows,
     collect,
@@ -61,16 +63,25 @@ BLOCK = 10  # reviews of one part
 Blocks = Callable[[int, int], list[Any]]
 
 
-def imdb_documents(
-    run: Run, vocabulary: Vocabulary, count: int
-) -> tuple[list[Ids], list[Ids], Array]:
+class Held(NamedTuple):
+    """Test reviews of IMDB: short ones to explain, 500 for the accuracy, and the labels of both."""
+
+    documents: list[Ids]
+    labels: list[int]
+    test: list[Ids]
+    test_labels: Array
+
+
+def imdb_documents(run: Run, vocabulary: Vocabulary, count: int) -> Held:
     """Short test reviews to explain, and 500 for the accuracy, with their labels."""
     reviews = load_imdb(run.imdb, "test")
     encoded = [vocabulary.encode(text) for text in reviews.texts]
-    short = [document for document in encoded if SHORTEST <= len(document) < T_MAX]
+    short = [i for i, document in enumerate(encoded) if SHORTEST <= len(document) < T_MAX]
     order = np.random.default_rng(0).permutation(len(short))
-    return (
-        [short[i] for i in order[:count]],
+    picked = [short[i] for i in order[:count]]
+    return Held(
+        [encoded[i] for i in picked],
+        [int(reviews.labels[i]) for i in picked],
         [d[: T_MAX - 1] for d in encoded[::50]],
         reviews.labels[::50].astype(float),
     )
@@ -96,17 +107,33 @@ def yelp_documents(
     return documents, chosen, labels
 
 
-def removal_scores(subject: Subject, tokens: Ids, scores: Array) -> tuple[float, float]:
-    """AOPC of deletion and of insertion, in the probability of the predicted class."""
+def class_curves(model: Any, scores: Array, positive: bool) -> tuple[Array, Array]:
+    """Probability of a class under deletion and insertion, the tokens that support the class most
+    first.
+    """
+    towards = scores if positive else -scores
+    down = class_probability(deletion_curve(model, towards), positive)
+    return down, class_probability(insertion_curve(model, towards), positive)
+
+
+def removal_scores(subject: Subject, tokens: Ids, scores: Array, label: int) -> dict[str, float]:
+    """Deletion and insertion by both measures: AOPC of the predicted class, and the authors' of the
+    true class.
+    """
     model = subject.remove(tokens)
-    down = deletion_curve(model, scores)
-    positive = bool(down[0] > 0)
-    if not positive:  # the highest scores are those that speak for the predicted class
-        down = deletion_curve(model, -scores)
-    up = insertion_curve(model, scores if positive else -scores)
-    p_down = class_probability(down, positive)
-    p_up = class_probability(up, positive)
-    return aopc(p_down), aopc(p_up, full=float(p_up[-1]))
+    predicted = bool(np.asarray(subject.f([tokens]))[0] > 0)
+    curves = {predicted: class_curves(model, scores, predicted)}
+    true = label > 0
+    if true != predicted:
+        curves[true] = class_curves(model, scores, true)
+    down, up = curves[predicted]
+    true_down, true_up = curves[true]
+    return {
+        "deletion": aopc(down),
+        "insertion": aopc(up, full=float(up[-1])),
+        f"deletion{AUTHORS}": missing_probability(true_down[::-1]),
+        f"insertion{AUTHORS}": missing_probability(true_up),
+    }
 
 
 def measure(
@@ -114,6 +141,7 @@ def measure(
     documents: list[Ids],
     first: int,
     samples: int,
+    labels: list[int],
     nb: Array | None,
     chosen: list[Array] | None,
 ) -> list[dict[str, dict[str, Any]]]:
@@ -125,9 +153,9 @@ def measure(
         for name, explanation in found.items():
             scores = explanation.scores
             if name not in UNSIGNED:
-                one["deletion"][name], one["insertion"][name] = removal_scores(
-                    subject, tokens, scores
-                )
+                areas = removal_scores(subject, tokens, scores, labels[number - first])
+                for kind, area in areas.items():
+                    one[kind][name] = area
             if nb is not None:
                 truth = np.abs(nb[tokens]) if name in UNSIGNED else nb[tokens]
                 one["correlation"][name] = spearman(scores, truth)
@@ -149,7 +177,12 @@ def measure(
 
 
 def table_14(
-    subject: Subject, documents: list[Ids], sizes: tuple[int, ...], start: int, stop: int
+    subject: Subject,
+    documents: list[Ids],
+    labels: list[int],
+    sizes: tuple[int, ...],
+    start: int,
+    stop: int,
 ) -> list[dict[str, float]]:
     """Deletion AOPC of SLALOM-eff (lin.) by the number of samples, and of KernelSHAP at its
     default, per review.
@@ -159,14 +192,13 @@ def table_14(
         areas: dict[str, float] = {}
         for size in sizes:
             slalom = fit_slalom(subject.f, tokens, "eff", size, seed=number, progress=False).slalom
-            areas[str(size)] = removal_scores(
-                subject, tokens, slalom_linearized(slalom, tokens, as_printed=True)
-            )[0]
+            scores = slalom_linearized(slalom, tokens, as_printed=True)
+            areas[str(size)] = removal_scores(subject, tokens, scores, labels[number])["deletion"]
         model = subject.remove(tokens)
         value = model.value if isinstance(model, PooledGame) else model
         np.random.seed(number)  # noqa: NPY002  # shap draws from the global state
         scores = kernel_shap(partial(_on_numbers, value), len(tokens), "auto")
-        areas["SHAP"] = removal_scores(subject, tokens, scores)[0]
+        areas["SHAP"] = removal_scores(subject, tokens, scores, labels[number])["deletion"]
         out.append(areas)
     return out
 
@@ -213,8 +245,10 @@ class Corpus(NamedTuple):
     """
 
     imdb: list[Ids]
+    labels: list[int]
     nb: Array
     yelp: list[Ids]
+    yelp_labels: list[int]
     chosen: list[Array]
 
 
@@ -225,15 +259,17 @@ def explain_subject(
     samples = settings["samples"]
 
     def on_imdb(start: int, stop: int) -> list[Any]:
-        return measure(subject, corpus.imdb[start:stop], start, samples, corpus.nb, None)
+        labels = corpus.labels[start:stop]
+        return measure(subject, corpus.imdb[start:stop], start, samples, labels, corpus.nb, None)
 
     def on_yelp(start: int, stop: int) -> list[Any]:
-        return measure(
-            subject, corpus.yelp[start:stop], start, samples, None, corpus.chosen[start:stop]
-        )
+        labels = corpus.yelp_labels[start:stop]
+        chosen = corpus.chosen[start:stop]
+        return measure(subject, corpus.yelp[start:stop], start, samples, labels, None, chosen)
 
-    imdb = in_parts(run, f"imdb-{name}", settings, len(corpus.imdb), on_imdb)
-    yelp = in_parts(run, f"yelp-{name}", settings, len(corpus.yelp), on_yelp)
+    both = {**settings, "measures": "both"}
+    imdb = in_parts(run, f"imdb-{name}", both, len(corpus.imdb), on_imdb)
+    yelp = in_parts(run, f"yelp-{name}", both, len(corpus.yelp), on_yelp)
     for table, texts in (("11a", corpus.imdb), ("11c", corpus.yelp)):
         sure = class_probability(np.abs(np.asarray(subject.f(texts))), True)
         case = (
@@ -257,7 +293,8 @@ def main(argv: list[str] | None = None) -> int:
     nb = naive_bayes_scores(
         [vocabulary.encode(text) for text in train.texts], train.labels, len(vocabulary)
     )
-    documents, test, labels = imdb_documents(run, vocabulary, count)
+    held = imdb_documents(run, vocabulary, count)
+    documents = held.documents
     yelp, chosen, yelp_labels = yelp_documents(run, vocabulary, count)
     run.say("data read")
     settings = {"steps": steps, "samples": samples}
@@ -268,9 +305,13 @@ def main(argv: list[str] | None = None) -> int:
             subject = classifier(model.weights)
         else:
             subject = transformer(vocabulary, train, causal=name == "decoder", steps=steps)
-        accuracies(run, subject, (test, labels), (yelp, np.array(yelp_labels)))
+        accuracies(run, subject, (held.test, held.test_labels), (yelp, np.array(yelp_labels)))
         on_imdb, on_yelp = explain_subject(
-            run, name, subject, Corpus(documents, nb, yelp, chosen), settings
+            run,
+            name,
+            subject,
+            Corpus(documents, held.labels, nb, yelp, yelp_labels, chosen),
+            settings,
         )
         subject_rows(run, subject, on_imdb, on_yelp)
         collect_claims(claims, on_imdb, on_yelp)
@@ -278,7 +319,7 @@ def main(argv: list[str] | None = None) -> int:
             method: np.mean(many, axis=0) for method, many in on_imdb["fidelity"].items()
         }
         if name != "classifier":
-            compute = partial(table_14, subject, documents, sizes)
+            compute = partial(table_14, subject, documents, held.labels, sizes)
             wanted = {"steps": steps, "sizes": list(sizes)}
             areas = collect(
                 [{"areas": one} for one in in_parts(run, f"samples-{name}", wanted, count, compute)]
