@@ -21,15 +21,15 @@ from .registry import (
     SOURCES,
     VERDICTS,
     Result,
+    Statement,
     run,
     statements,
 )
 
 WIDTH = 100
-COLUMNS = (
-    f"{'':2} {'statement':36} {'verdict':21} {'error':>8} {'printed':>8} {'tolerance':>9} "
-    f"{'time':>7}"
-)
+# Columns of the names in --list, with the spaces around them.
+LISTED = 42
+COLUMNS = f"{'':2} {'statement':36} {'verdict':21} {'error':>8} {'printed':>8} {'tolerance':>9} {'time':>7}"
 
 
 def number(value: float | None) -> str:
@@ -70,7 +70,8 @@ def row(result: Result) -> str:
         seconds = ""
     return (
         f"{mark:2} {entry.ref:36} {entry.verdict:21} {number(error):>8} {number(printed):>8} "
-        f"{number(tolerance):>9} {seconds:>7}"
+        f"{number(tolerance):>9} "
+        f"{seconds:>7}"
     ).rstrip()
 
 
@@ -135,6 +136,25 @@ def record(result: Result) -> dict[str, Any]:
     return fields
 
 
+def listed(entries: Sequence[Statement]) -> list[str]:
+    """One line per statement: its name and what it claims, under the name of its paper.
+
+    Examples
+    --------
+    >>> [line.split()[0] for line in listed(statements(paper="P1", only="Thm 4.1"))]
+    ['P1', 'Theorem']
+    """
+    lines = []
+    paper = ""
+    for entry in entries:
+        if entry.paper != paper:
+            paper = entry.paper
+            lines.append(f"{paper}  {SOURCES[paper]}")
+        claim = textwrap.shorten(entry.claim, WIDTH - LISTED, placeholder="...")
+        lines.append(f"  {entry.ref:{LISTED - 4}}  {claim}")
+    return lines
+
+
 def summary(results: Sequence[Result]) -> str:
     """Counts of the verdicts and the total time, e.g. for the last line of the table."""
     counts = {
@@ -145,7 +165,8 @@ def summary(results: Sequence[Result]) -> str:
     seconds = sum(result.seconds for result in results)
     text = (
         f"{len(results)} statements: {counts[HOLDS]} hold, {counts[CORRECTED]} fail as printed and "
-        f"hold if corrected, {counts[NOT_CHECKABLE]} not machine-checkable; {seconds:.1f} s"
+        "hold if corrected, "
+        f"{counts[NOT_CHECKABLE]} not machine-checkable; {seconds:.1f} s"
     )
     if failed:
         return f"{text}\nverdict not reproduced: {', '.join(failed)}"
@@ -164,6 +185,9 @@ def parser() -> argparse.ArgumentParser:
     )
     command.add_argument(
         "--paper", choices=list(SOURCES), help="one paper only, or our own statements"
+    )
+    command.add_argument(
+        "--list", action="store_true", help="print the names that --only takes, and run nothing"
     )
     command.add_argument(
         "--only", metavar="TEXT", help='statements whose name contains TEXT, e.g. "Theorem 5.1"'
@@ -191,6 +215,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             where = ""
         print(f"--only: no statement{where} has {options.only!r} in its name", file=sys.stderr)
         return 2
+    if options.list:
+        print("\n".join(listed(entries)))
+        return 0
     results = []
     paper = ""
     for entry in entries:

@@ -72,6 +72,21 @@ SOURCES = {
 MODULES = ("proofs_check.lopardo2024", "proofs_check.leemann2025", "proofs_check.pooled_games")
 
 
+#: How the kinds of statements are named in full, and the other ways to write them.
+SHORT_FORMS = {
+    "theorem": "theorems?|thms?|th",
+    "proposition": "propositions?|props?",
+    "corollary": "corollary|corollaries|cors?",
+    "lemma": "lemmas?|lem",
+    "equation": "equations?|eqns?|eqs?",
+    "figure": "figures?|figs?",
+    "section": "sections?|secs?",
+    "appendix": "appendix|appendices|apps?",
+    "table": "tables?|tabs?|tbl",
+    "algorithm": "algorithms?|algs?",
+}
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a check found.
@@ -227,12 +242,15 @@ def statements(paper: str | None = None, only: str | None = None) -> list[Statem
     words.
 
     "Eq. 1" finds Eq. 1 and not Eq. 13, "Theorem 5.1" finds the theorem and its parts; if no key has
-    the whole words, any key that contains the text will do. Case does not matter.
+    the whole words, any key that contains the text will do. Case does not matter, nor does the way
+    in which a word is shortened: "Thm 5.1", "Proposition 4.1" and "Figure 7" find their statements.
 
     Examples
     --------
     >>> [entry.key for entry in statements(paper="P1", only="lemma d.3")]
     ['P1 Lemma D.3 (expectation)', 'P1 Lemma D.3 (variance)']
+    >>> [entry.key for entry in statements(only="Proposition 5.2")]
+    ['P2 Prop. 5.2']
     """
     for name in MODULES:
         importlib.import_module(name)
@@ -240,9 +258,24 @@ def statements(paper: str | None = None, only: str | None = None) -> list[Statem
     entries = [entry for entry in entries if paper is None or entry.paper == paper]
     if only is None:
         return entries
-    words = re.compile(rf"(?<!\w){re.escape(only.strip())}(?!\w)", re.IGNORECASE)
-    found = [entry for entry in entries if words.search(entry.key)]
-    return found or [entry for entry in entries if only.strip().casefold() in entry.key.casefold()]
+    wanted = in_full(only.strip())
+    words = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
+    found = [entry for entry in entries if words.search(in_full(entry.key))]
+    return found or [entry for entry in entries if wanted in in_full(entry.key)]
+
+
+def in_full(name: str) -> str:
+    """The name of a statement in lower case, with words such as "Thm" or "Eqn." in full.
+
+    Examples
+    --------
+    >>> in_full("P1 Thm 5.1"), in_full("Eqs. 2, 3"), in_full("App. C.2")
+    ('p1 theorem 5.1', 'equation 2, 3', 'appendix c.2')
+    """
+    text = name.casefold()
+    for word, short in SHORT_FORMS.items():
+        text = re.sub(rf"(?<!\w)(?:{short})(?:\.(?=\s)|(?=\s|$))", word, text)
+    return text
 
 
 def reproduces(entry: Statement, outcome: Outcome) -> bool:

@@ -10,7 +10,7 @@ package replaces SGD by Adam.)
 `Alternation` is Algorithm 2 by way of Eq. 74 to 79. Its s-step (Eq. 77) minimizes residuals times
 their denominators, over masses a >= 0 that sum to |V|: a non-negative least squares problem, and
 not the MSE that Algorithm 2 names, so that the MSE may rise; the loop ends there, with the better
-of the two, as the authors' code does.
+of the two. (The authors' code ends after the first s-step in every case, which is `rounds=1`.)
 """
 
 from __future__ import annotations

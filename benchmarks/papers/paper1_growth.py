@@ -47,10 +47,6 @@ from .paper1_lime import (
     EXACT,
     FIRST,
     MEAN_FIELD,
-    MOVED,
-    PRINTED,
-    RUNS,
-    WITH_KERNEL,
     errors,
     game_of,
     lime_run,
@@ -58,7 +54,16 @@ from .paper1_lime import (
 )
 from .reproduction import Run, claim, mean_row
 from .retrained import first_model
-from .terms import DELETED, FEW_PERCENT, UNK_POSITIONS, UNK_WORDS
+from .terms import (
+    DELETED,
+    FEW_PERCENT,
+    MOVED,
+    PRINTED,
+    RUNS,
+    UNK_POSITIONS,
+    UNK_WORDS,
+    WITH_KERNEL,
+)
 
 GROWTH = "P1 Theorem 5.1 (T_max grows)"
 LENGTH = "P1 sec. 6 (length)"

@@ -37,27 +37,32 @@ from .lime_deletion import KERNEL_WIDTH, Places, Shares, mean_field_deleted, pla
 from .lime_runs import Ids, lime_by_masks, lime_package, words_deleted
 from .reproduction import Row, Run, claim, mean_row
 from .retrained import first_model
-from .terms import DELETED, FEW_PERCENT, UNK_POSITIONS, UNK_WORDS
+from .terms import (
+    DELETED,
+    FEW_PERCENT,
+    FIGURE,
+    MOVED,
+    PRINTED,
+    RUNS,
+    UNK_POSITIONS,
+    UNK_WORDS,
+    WITH_KERNEL,
+)
 
 # P1 section 6 and appendix B.1: mean and standard deviation over the test set of the norm-2 error
 # of Theorem 5.1.
 ERROR = 0.808
 DEVIATION = 0.219
-# P1 Fig. 4: tokens, different words, runs of LIME.
+# P1 Fig. 4: tokens and different words.
 TOKENS = 99
 WORDS = 71
-RUNS = 5
 SECTION = "P1 sec. 6, B.1"
-FIGURE = "P1 Fig. 4"
 STORED = "P1 Fig. 4 (authors' values)"
 # Ways to leave a word out, the authors' first.
 WAYS = (DELETED, UNK_WORDS, UNK_POSITIONS)
-PRINTED = "Theorem 5.1 as printed"
 FIRST = "first order, corrected"
 MEAN_FIELD = "mean field, corrected"
-WITH_KERNEL = "mean field with LIME's kernel"
 EXACT = "exact limit under [UNK]"
-MOVED = "mean field with LIME's kernel, words moved up"
 OURS = "our model, f = log-odds (paper: one of two logits); the norm scales with f, so see the relative error"
 CLOSE = (
     0.1  # relative norm-2 error from which on we no longer call two explanations a very good match
@@ -333,12 +338,8 @@ def draw(
     found: dict[str, Any],
     samples: int,
 ) -> None:
-    """P1's Fig. 4 for a review like the paper's, the authors' own values, and the errors of all
-    reviews.
-    """
-    figure, (left, middle, right) = run.figure(
-        ncols=3, figsize=(16, 4.6), width_ratios=[3, 1.6, 2.2]
-    )
+    """P1's Fig. 4 for a review like the paper's with the authors' own values, and all errors."""
+    figure, (left, middle) = run.figure(ncols=2, figsize=(12.5, 4.8), width_ratios=[3, 1.5])
     sampled = np.stack([lime_run(weights, ids, DELETED, samples, seed) for seed in range(RUNS)])
     theory = theories(weights, ids, DELETED, samples)
     order = np.argsort(-np.abs(sampled.mean(axis=0)))[:24]
@@ -348,10 +349,10 @@ def draw(
     left.plot(theory[FIRST][order], "b.", markersize=5, label=FIRST)
     left.axhline(0, color="0.7", linewidth=0.8)
     left.set_xticks(
-        range(order.size), [names[j] for j in order], rotation=60, ha="right", fontsize=7
+        range(order.size), [names[j] for j in order], rotation=60, ha="right", fontsize=9
     )
     left.set(title=f"our model: {RUNS} runs of lime, words deleted", ylabel="LIME coefficient")
-    left.legend(fontsize=7)
+    left.legend(fontsize=8)
     _, lime, printed = authors.figure_4()
     middle.plot(printed, lime, "k.", markersize=5)
     middle.axline((0, 0), slope=1, color="r", linewidth=0.8, label="as printed")
@@ -361,21 +362,23 @@ def draw(
         xlabel="Eq. 19 as printed",
         ylabel="LIME, mean of 5 runs",
     )
-    middle.legend(fontsize=7)
+    middle.legend(fontsize=8)
+    run.save(figure)
+    figure, right = run.figure(figsize=(10, 6.5))
     relative = {
-        f"{name}\n{way.split(' (')[0]}": [one[name]["error"][1] for one in some]
+        f"{name}; {way.split(' (')[0]}": [one[name]["error"][1] for one in some]
         for way, some in found.items()
         for name in names_of(way)
     }
     right.boxplot(list(relative.values())[::-1], orientation="horizontal", showfliers=False)
-    right.set_yticks(range(1, len(relative) + 1), list(relative)[::-1], fontsize=5)
+    right.set_yticks(range(1, len(relative) + 1), list(relative)[::-1], fontsize=8)
     right.axvline(CLOSE, color="0.6", linewidth=0.8)
     right.set(
         xlabel="error relative to the norm of LIME",
         xlim=(0, None),
-        title=f"{len(found[DELETED])} test reviews",
+        title=f"{len(found[DELETED])} test reviews, T_max = 256",
     )
-    run.save(figure)
+    run.save(figure, "_forms")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,18 @@ from proofs_check.registry import (
 
 from ..harness import RESULTS
 from ..results_page import load_records
+from .checklist import CHECKED, EXPERIMENT, ITEMS, UNTESTED
+from .checklist import CORRECTED as MENDED_STATEMENT
+from .paper_stories import (
+    Rows,
+    areas_of_table_11,
+    attention_repository,
+    expressions_of_tables_7_8,
+    forms_of_theorem_5_1,
+    growing_t_max,
+    slalom_repository,
+    table,
+)
 from .verdicts import CORRECTED as MENDED
 from .verdicts import FAILS, UNTRIED, Verdict, of_paper, tally, verdicts
 from .verdicts import HOLDS as CLAIM_HOLDS
@@ -35,16 +48,47 @@ TITLES = {
     "P2": "Attention mechanisms don't learn additive models, run again",
 }
 ABOUT = {
-    "P1": "Lopardo, Precioso and Garreau (ICML 2024) compare attention, gradients and LIME on a "
-    "classifier with one layer of attention, in formulas. This library computes those formulas, "
-    "and exact values where they approximate.",
-    "P2": "Leemann, Fastowski, Pfeiffer and Kasneci (2025) show that transformers do not learn "
-    "additive models and propose SLALOM, a softmax-weighted average, as their surrogate. This "
-    "library fits and explains SLALOMs.",
+    "P1": "Lopardo, Precioso and Garreau (ICML 2024) compare attention, gradients and LIME on a classifier with one "
+    "layer of attention, in formulas. This library computes those formulas, and exact values where "
+    "they approximate.",
+    "P2": "Leemann, Fastowski, Pfeiffer and Kasneci (2025) show that transformers do not learn additive models and "
+    "propose SLALOM, a softmax-weighted average, as their surrogate. This library fits and "
+    "explains SLALOMs.",
 }
 
 
-def page(paper: str, found: list[Verdict]) -> str:
+# The picture of a claim by its place: a file of benchmarks/figures, and what it shows.
+PICTURES = {
+    "P1 Theorem 4.1, Fig. 5": ("paper1_gradients", "correlations of attention and gradients"),
+    "P1 Fig. 1": ("paper1_examples", "seven explanations of the sentence of Fig. 1"),
+    "P1 Fig. 3": ("paper1_examples_heads", "attention of six heads"),
+    "P1 Theorem 5.1": ("paper1_growth", "errors by T_max"),
+    "P1 Fig. 4, sec. 6, B.1": ("paper1_lime", "five runs of LIME, and the authors' values"),
+    "P1 sec. 6": ("paper1_growth", "errors by the length of the review"),
+    "P1 App. E": ("paper1_layers", "LIME and attention with six layers"),
+    "P2 Fig. 3, 7": ("linear_data", "outputs by the number of repetitions"),
+    "P2 Fig. 4 (c, d), Tables 7, 8": ("recovery", "recovered and true scores"),
+    "P2 Fig. 6": ("reviews", "errors of predicted changes"),
+    "P2 Fig. 5, 12": ("reviews_scatter_encoder", "importances and values of one review"),
+    "P2 Tables 1c, 11, 12": ("other_model", "deletion and insertion of the TF-IDF network"),
+    "P2 Tables 2, 13a": ("cost", "times of the methods"),
+}
+STATUSES = (CHECKED, MENDED_STATEMENT, EXPERIMENT, UNTESTED)
+PICTURE_FOLDER = RESULTS.parent / "figures"
+ROOT = Path(__file__).parents[2]
+SECTIONS = (
+    ("What holds", CLAIM_HOLDS, ""),
+    (
+        "What fails as printed and holds in a corrected form",
+        MENDED,
+        "Both forms are judged by the same measure on the same sample.",
+    ),
+    ("What does not hold", FAILS, "As printed, or on the models that were trained here:"),
+    ("What could not be tested", UNTRIED, ""),
+)
+
+
+def page(paper: str, found: list[Verdict], rows: Rows) -> str:
     """The page of one paper, "P1" or "P2"; `found` are the verdicts on both."""
     entries = statements(paper)
     changing = [entry for entry in entries if entry.changes]
@@ -55,36 +99,124 @@ def page(paper: str, found: list[Verdict]) -> str:
         f"# {TITLES[paper]}",
         ABOUT[paper],
         summary(entries, mine),
+    ]
+    shown: set[str] = set()
+    for title, verdict, lead in SECTIONS:
+        some = [v for v in mine if v.verdict == verdict]
+        if some:
+            parts += [f"## {title}", *([lead] if lead else [])]
+            for v in some:
+                parts += claim_parts(v, shown)
+    if paper == "P1":
+        parts += forms_of_theorem_5_1(rows) + growing_t_max(rows)
+    else:
+        parts += expressions_of_tables_7_8(rows) + areas_of_table_11(rows)
+    parts += [
         "## What changes a result",
         "Most corrections are notes for a second edition. The following change a conclusion of the "
         "paper, the most serious first:",
         bullets(changing, lambda entry: f"{entry.changes} ({entry.kind})"),
         "## What the authors' figures still show",
         figures(paper),
+        "## What the authors' repository answers",
+        *(attention_repository() if paper == "P1" else slalom_repository()),
+        "## Behind this page",
+        f"- [All {len(ITEMS)} statements of both papers](statements.md), each with its status and "
+        "the code that looks at it.\n"
+        "- [The results](../../benchmarks/RESULTS.md): every number with its standard error, next to "
+        "the paper's, and how each claim was judged.\n"
+        "- [The errata](../../proofs_check/ERRATA.md): each correction with a counterexample.\n"
+        f"- `python -m proofs_check --paper {paper}` checks the statements again, and `--list` "
+        "prints their names. `make reproduce DATA=PATH` runs a small size of the experiments, and "
+        "`make reproduce-full DATA=PATH` the size of this page.",
     ]
-    for title, verdict, lead in (
-        ("What holds", CLAIM_HOLDS, ""),
-        ("What fails as printed and holds in a corrected form", MENDED, ""),
-        ("What does not hold", FAILS, "As printed, or on the models that were trained here:"),
-        ("What could not be tested", UNTRIED, ""),
-    ):
-        some = [v for v in mine if v.verdict == verdict]
-        if some:
-            parts += [
-                f"## {title}",
-                *([lead] if lead else []),
-                "\n".join(claim_line(v) for v in some),
-            ]
-    parts += [
-        "## Where the numbers come from",
-        "All numbers are generated from stored results. [The "
-        "results](../../benchmarks/RESULTS.md) list them with standard errors, next to the "
-        "paper's numbers and the differences in the setup. [The "
-        "errata](../../proofs_check/ERRATA.md) list each correction with a counterexample. "
-        f"`python -m proofs_check --paper {paper}` checks the statements again, `make reproduce "
-        "DATA=PATH` runs a small size of the experiments, and `make reproduce-full DATA=PATH` the "
-        "size of this page.",
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def code_links(v: Verdict) -> str:
+    """Links to the code that shows a claim: checks of statements, and experiments."""
+    registry = {entry.key: entry for entry in statements()}
+    files = {
+        registry[key].check.__module__.replace(".", "/") + ".py": "proofs_check"
+        for key in v.claim.proofs
+    }
+    for module in v.modules.replace("`", "").split(", "):
+        file = f"benchmarks/papers/{module}.py"
+        if (ROOT / file).exists():
+            files[file] = module
+    return ", ".join(f"[`{Path(file).stem}`](../../{file})" for file in files)
+
+
+def claim_parts(v: Verdict, shown: set[str]) -> list[str]:
+    """One claim: the sentence, in how many cases it holds, how that was judged, code and picture.
+
+    A picture that the page has already shown is left out.
+    """
+    place = v.claim.where.split(maxsplit=1)[1]
+    sentences = [f"**{escaped(place)}.** {escaped(v.claim.text)}"]
+    if v.claim.untried:
+        sentences.append(f"It was not tested: {v.claim.untried}.")
+    counted = [side for side in v.printed if "of" in side.outcome]
+    for side in counted:
+        name = f" ({escaped(side.name)})" if side.name else ""
+        sentences.append(f"It holds in {side.outcome} cases{name}.")
+    for side in v.corrected:
+        if "of" in side.outcome:
+            name = f" ({escaped(side.name)})" if side.name else ""
+            sentences.append(f"Corrected, it holds in {side.outcome}{name}.")
+    kinds = [part for part in v.numbers.split("; ") if part in KINDS]
+    if kinds:
+        sentences.append(f"As a statement: {', '.join(dict.fromkeys(kinds))}.")
+    terms = dict.fromkeys(side.terms for side in counted)
+    for absent, sample, measure, threshold in list(terms)[:1]:
+        more = ", and others" if len(terms) > 1 else ""
+        sentences.append(
+            f"Judged on {escaped(sample)}; {absent}; {escaped(measure)}, against {threshold}{more}."
+        )
+    if links := code_links(v):
+        sentences.append(f"Code: {links}.")
+    parts = [" ".join(sentences)]
+    name, caption = PICTURES.get(v.claim.where, ("", ""))
+    if name and name not in shown and (PICTURE_FOLDER / f"{name}.png").exists():
+        shown.add(name)
+        parts.append(f"![{caption}](../../benchmarks/figures/{name}.png)")
+    return parts
+
+
+def statements_page() -> str:
+    """All statements of both papers with their status and the files that look at them."""
+    registry = {entry.key: entry for entry in statements()}
+    counts = Counter(item.status(registry) for item in ITEMS)
+    said = ", ".join(f"{counts[status]} {status}" for status in STATUSES)
+    parts = [
+        "<!-- Made by `python -m benchmarks.papers.paper_pages`; do not edit. -->",
+        "# All statements of the two papers",
+        f"An independent reader listed {len(ITEMS)} statements of the two papers and the slides: "
+        f"{said}. *Checked* statements hold as printed by enumeration, automatic differentiation or "
+        "a test of the library. *Corrected* ones fail as printed and hold in the form of [the "
+        "errata](../../proofs_check/ERRATA.md). *Experiments* are measured on models that were "
+        "trained here; [the pages of the papers](lopardo2024.md) have the outcome.",
     ]
+    number = 0
+    for paper in PAPERS:
+        lines = []
+        for item in (one for one in ITEMS if one.paper == paper):
+            number += 1
+            entries = [registry[f"{paper} {ref}"] for ref in item.proofs]
+            files = dict.fromkeys(
+                [e.check.__module__.replace(".", "/") + ".py" for e in entries]
+                + list(item.files)
+                + [f"benchmarks/papers/{name}.py" for name in item.experiments]
+            )
+            links = ", ".join(f"[`{Path(file).stem}`](../../{file})" for file in files)
+            why = item.why or " ".join(e.reason for e in entries if e.reason)
+            place = escaped(item.place).replace("|", "\\|")
+            note = escaped(why).replace("|", "\\|")
+            lines.append([str(number), place, item.status(registry), links, note])
+        parts += [
+            f"## {paper}: {PAPERS[paper]}",
+            table(["", "statement", "status", "where", "to know"], lines),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -97,9 +229,11 @@ def summary(entries: list[Statement], found: list[Verdict]) -> str:
     kinds = [f"{kind} ({sum(entry.kind == kind for entry in entries)})" for kind in KINDS]
     return (
         f"Of {len(entries)} statements, {n[HOLDS]} hold as printed, {n[CORRECTED]} hold only in a "
-        f"corrected form, and {n[NOT_CHECKABLE]} cannot be checked by a machine. The kinds of "
-        f"corrections are {', '.join(kinds)}. Of {len(found)} claims that the paper makes with its "
-        f"theorems, figures and tables, {tally(found)}."
+        "corrected form, and "
+        f"{n[NOT_CHECKABLE]} cannot be checked by a machine. The kinds of corrections are "
+        f"{', '.join(kinds)}. Of "
+        f"{len(found)} claims that the paper makes with its theorems, figures and tables, "
+        f"{tally(found)}."
     )
 
 
@@ -116,21 +250,13 @@ def bullets(entries: list[Statement], text: Callable[[Statement], str]) -> str:
     return "\n".join(f"- **{escaped(entry.ref)}**: {escaped(text(entry))}" for entry in entries)
 
 
-def claim_line(v: Verdict) -> str:
-    """One claim with its numbers."""
-    place = v.claim.where.split(maxsplit=1)[1]
-    facts = [
-        v.numbers,
-        *([v.n] if v.n and v.n != "not sampled" else []),
-        *([v.modules] if v.modules else []),
-    ]
-    return f"- **{escaped(place)}**: {escaped(v.claim.text)} ({'; '.join(facts)})"
-
-
 def pages(folder: Path = RESULTS) -> dict[Path, str]:
     """Text of every page by its file, from the result files of a folder."""
-    found = verdicts(load_records(folder))
-    return {FOLDER / f"{NAMES[paper]}.md": page(paper, found) for paper in PAPERS}
+    records = load_records(folder)
+    found = verdicts(records)
+    rows = Rows(records)
+    made = {FOLDER / f"{NAMES[paper]}.md": page(paper, found, rows) for paper in PAPERS}
+    return {**made, FOLDER / "statements.md": statements_page()}
 
 
 def main(argv: list[str] | None = None) -> int:

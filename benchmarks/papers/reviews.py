@@ -48,6 +48,8 @@ from .reviews_rows import (
     collect,
     collect_claims,
     draw_figure,
+    draw_scatter,
+    scatter_rows,
     set_up,
     subject_rows,
     table_14_rows,
@@ -136,6 +138,29 @@ def removal_scores(subject: Subject, tokens: Ids, scores: Array, label: int) -> 
     }
 
 
+def scatter(tokens: Ids, v: Array, s: Array, the: int) -> dict[str, Any]:
+    """What P2's Fig. 5 and 12 show of a review: importances against values of its distinct words.
+
+    `agreement` is the rank correlation of importance and |value|, `both signs` whether words of
+    either sign are in the most important fifth, `the` whether "the" is below the median importance
+    (None if the review does not have it).
+    """
+    words = np.unique(tokens, return_index=True)[1]
+    value = v[words]
+    importance = s[words]
+    top = value[np.argsort(-importance)[: max(2, words.size // 5)]]
+    place = np.flatnonzero(tokens[words] == the)
+    below = None
+    if place.size:
+        below = bool(importance[place[0]] < np.median(importance))
+    return {
+        "agreement": float(spearman(importance, np.abs(value))),
+        "both signs": bool((top > 0).any() and (top < 0).any()),
+        "the": below,
+        "points": [tokens[words].tolist(), value.tolist(), importance.tolist()],
+    }
+
+
 def measure(
     subject: Subject,
     documents: list[Ids],
@@ -144,6 +169,7 @@ def measure(
     labels: list[int],
     nb: Array | None,
     chosen: list[Array] | None,
+    the: int = -1,
 ) -> list[dict[str, dict[str, Any]]]:
     """Every measure of every method, one dictionary per review."""
     out = []
@@ -172,6 +198,8 @@ def measure(
             one["fidelity"] = {
                 name: error.tolist() for name, error in zip(surrogates, errors, strict=True)
             }
+            slalom = (found[f"SLALOM-eff, {name}"].scores for name in ("v", "s"))
+            one["scatter"] = scatter(np.asarray(tokens), *slalom, the)
         out.append(dict(one))
     return out
 
@@ -250,6 +278,7 @@ class Corpus(NamedTuple):
     yelp: list[Ids]
     yelp_labels: list[int]
     chosen: list[Array]
+    the: int
 
 
 def explain_subject(
@@ -260,7 +289,8 @@ def explain_subject(
 
     def on_imdb(start: int, stop: int) -> list[Any]:
         labels = corpus.labels[start:stop]
-        return measure(subject, corpus.imdb[start:stop], start, samples, labels, corpus.nb, None)
+        some = corpus.imdb[start:stop]
+        return measure(subject, some, start, samples, labels, corpus.nb, None, corpus.the)
 
     def on_yelp(start: int, stop: int) -> list[Any]:
         labels = corpus.yelp_labels[start:stop]
@@ -298,6 +328,7 @@ def main(argv: list[str] | None = None) -> int:
     yelp, chosen, yelp_labels = yelp_documents(run, vocabulary, count)
     run.say("data read")
     settings = {"steps": steps, "samples": samples}
+    (the,) = vocabulary.encode_words(["the"]).tolist()
     claims: dict[str, list[bool]] = defaultdict(list)
     curves: dict[str, dict[str, Array]] = {}
     for name in ("classifier", "encoder", "decoder"):
@@ -310,7 +341,7 @@ def main(argv: list[str] | None = None) -> int:
             run,
             name,
             subject,
-            Corpus(documents, held.labels, nb, yelp, yelp_labels, chosen),
+            Corpus(documents, held.labels, nb, yelp, yelp_labels, chosen, the),
             settings,
         )
         subject_rows(run, subject, on_imdb, on_yelp)
@@ -319,6 +350,9 @@ def main(argv: list[str] | None = None) -> int:
             method: np.mean(many, axis=0) for method, many in on_imdb["fidelity"].items()
         }
         if name != "classifier":
+            scatter_rows(run, subject, on_imdb["scatter"])
+            points = on_imdb["scatter"]["points"][0]
+            draw_scatter(run, subject, vocabulary.decode(points[0]), points)
             compute = partial(table_14, subject, documents, held.labels, sizes)
             wanted = {"steps": steps, "sizes": list(sizes)}
             areas = collect(

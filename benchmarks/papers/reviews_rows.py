@@ -256,6 +256,36 @@ SENTENCES = (
 )
 
 
+def scatter_rows(run: Run, subject: Subject, many: dict[str, list[Any]]) -> None:
+    """P2's Fig. 5 and 12 in numbers: importances and values of the words of every review."""
+    result = "P2 Fig. 5, 12"
+    case = f"{subject.name}: Spearman correlation of importance and |value|, SLALOM-eff"
+    note = "paper: scatter plots of one review"
+    run.rows.append(mean_row(result, case, many["agreement"], None, note, "reviews"))
+    text = f"words of both signs are among the most important fifth, {subject.name}"
+    run.rows.append(claim(result, text, many["both signs"], note, of="reviews"))
+    the = [below for below in many["the"] if below is not None]
+    if the:
+        text = f"the importance of 'the' is below the median, {subject.name}"
+        run.rows.append(claim(result, text, the, note, of="reviews with 'the'"))
+
+
+def draw_scatter(run: Run, subject: Subject, words: list[str], points: list[list[float]]) -> None:
+    """P2's Fig. 12 for the first review."""
+    _, value, importance = points
+    figure, axes = run.figure(figsize=(8, 5))
+    axes.plot(value, importance, ".")
+    for word, x, y in zip(words, value, importance, strict=True):
+        axes.annotate(word, (x, y), fontsize=7)
+    axes.axvline(0, color="0.7", linewidth=0.8)
+    axes.set(
+        xlabel="value v",
+        ylabel="importance s",
+        title=f"{subject.name}: SLALOM-eff of one review (P2 Fig. 5, 12)",
+    )
+    run.save(figure, f"_scatter_{subject.name.split(',')[0]}")
+
+
 def claim_rows(run: Run, claims: dict[str, list[bool]], count: int) -> None:
     """The sentences as counts over the models."""
     for result, key, text, reason in SENTENCES:

@@ -20,6 +20,14 @@ KIND_OF_MODEL = "tokens deleted; [UNK] in place for P1's classifier"
 NONE_ABSENT = "no word is absent"
 
 
+# P1's Fig. 4: its place in the tables, runs of LIME, and the forms that are compared with them.
+FIGURE = "P1 Fig. 4"
+RUNS = 5
+PRINTED = "Theorem 5.1 as printed"
+WITH_KERNEL = "mean field with LIME's kernel"
+MOVED = "mean field with LIME's kernel, words moved up"
+
+
 class Terms(NamedTuple):
     """Fields of a claim besides its statement and its sample."""
 
@@ -31,7 +39,7 @@ class Terms(NamedTuple):
 # Correlations of P1 section 4.2 count as such from here on; the paper names no number.
 HALF = "0.5"
 CORRELATION = "Pearson correlation of a review's token scores"
-FEW_PERCENT = "10 % of the norm"
+FEW_PERCENT = "10% of the norm"
 NEAR_FIVE_RUNS = (
     "norm of the difference to the mean of five runs of LIME, over the norm of that mean"
 )

@@ -21,12 +21,30 @@ from typing import Any, NamedTuple
 from proofs_check.registry import HOLDS as STATEMENT_HOLDS
 from proofs_check.registry import NOT_CHECKABLE, PAPERS, WRONG, Statement, statements
 
+from .terms import (
+    DELETED,
+    FEW_PERCENT,
+    FIGURE,
+    MOVED,
+    NONE_ABSENT,
+    PRINTED,
+    RUNS,
+    TOKENS_DELETED,
+    UNK_POSITIONS,
+    UNK_WORDS,
+    WITH_KERNEL,
+)
+
 HOLDS = "holds"
 FAILS = "does not hold"
 UNTRIED = "could not be tested"
 CORRECTED = "fails as printed; a corrected form holds"
 WORST = (HOLDS, CORRECTED, FAILS)
 ENOUGH = 0.9  # share of the cases from which on we say that a sentence holds
+# Lengths of paper1_growth that are a few dozen tokens.
+FEW_DOZEN = (24, 48)
+# How P2's Eq. 5 removes a token.
+SOFT = "a token's mass times lambda in 0..1"
 COUNT = re.compile(r"holds in (\d+) of (\d+)")
 
 Record = dict[str, Any]
@@ -43,6 +61,7 @@ class Claim(NamedTuple):
         that fit one place, such as those of several trainings, are added up
     mended : the same for counts with our correction; they decide if `rows` fail
     untried : why nothing was tried, where nothing was
+    absent : what stands for an absent word in the statements of `proofs`
     """
 
     where: str
@@ -51,6 +70,7 @@ class Claim(NamedTuple):
     rows: tuple[Place, ...] = ()
     mended: tuple[Place, ...] = ()
     untried: str = ""
+    absent: str = ""
 
     @property
     def paper(self) -> str:
@@ -68,9 +88,30 @@ class Count(NamedTuple):
     module: str
 
 
+class Side(NamedTuple):
+    """One side of a comparison: what is judged, and how; `outcome` says in how many cases it holds.
+
+    Two sides can be compared if everything between the statement and the outcome is equal. `name` is
+    short, for a sentence that has said the rest.
+    """
+
+    statement: str
+    absent: str
+    sample: str
+    measure: str
+    threshold: str
+    outcome: str
+    name: str = ""
+
+    @property
+    def terms(self) -> tuple[str, str, str, str]:
+        """What both sides of a comparison must share."""
+        return self.absent, self.sample, self.measure, self.threshold
+
+
 class Verdict(NamedTuple):
-    """What became of a claim: the verdict, the numbers that decide, how many of what, and the
-    modules.
+    """What became of a claim: the verdict, the numbers that decide, how many of what, the modules,
+    and both sides: the printed form's and the corrected one's, if there is one.
     """
 
     claim: Claim
@@ -78,6 +119,14 @@ class Verdict(NamedTuple):
     numbers: str
     n: str
     modules: str
+    printed: tuple[Side, ...] = ()
+    corrected: tuple[Side, ...] = ()
+
+
+def _match(form: str, way: str) -> str:
+    """Text of the claim of `paper1_lime` on a form and a way to leave words out."""
+    ours = "" if form == PRINTED else "(ours) "
+    return f"claim: {ours}{form} is within {FEW_PERCENT} of the mean of {RUNS} runs, {way}"
 
 
 CLAIMS = (
@@ -86,11 +135,13 @@ CLAIMS = (
         "The gradient with respect to an embedding is given by Eq. 14.",
         ("P1 Theorem 4.1",),
         (("P1 Fig. 5", "claim: Theorem 4.1 is autodiff", "except [CLS]"),),
+        absent=NONE_ABSENT,
     ),
     Claim(
         "P1 Fig. 1",
         "All seven explainers rank 'questionable' high, only LIME and G×I find it negative, and "
-        "attention ranks 'popular' first.",
+        "attention ranks "
+        "'popular' first.",
         rows=(
             ("P1 Fig. 1", "two strongest", "strong"),
             ("P1 Fig. 1", "negative", "signs"),
@@ -119,39 +170,74 @@ CLAIMS = (
             ("P1 sec. 4.2 (i)", "is not correlated with alpha-max", "maximum"),
             ("P1 sec. 4.2 (i)", "is not correlated with G-l2", "L2"),
         ),
+        absent=NONE_ABSENT,
     ),
     Claim(
         "P1 sec. 4.2 (ii)",
         "A token with attention can have a negative gradient.",
         ("P1 Section 4.2, comment (ii)",),
         (("P1 sec. 4.2 (ii)", "claim: "),),
+        absent=NONE_ABSENT,
     ),
     Claim(
         "P1 Theorem 5.1",
         "LIME's weights are 3/2 times the weighted difference of Eq. 19 to leading order.",
         ("P1 Theorem 5.1",),
+        absent=UNK_WORDS,
     ),
     Claim(
-        "P1 Fig. 4",
-        "Theorem 5.1 matches five runs of LIME very well.",
-        rows=(("P1 Fig. 4", "the authors'"),),
-        mended=(("P1 Fig. 4", "claim: (ours)"),),
+        "P1 Fig. 4, sec. 6, B.1",
+        "Theorem 5.1 matches five runs of LIME very well, as the package runs by default.",
+        rows=((FIGURE, _match(PRINTED, DELETED), "as printed"),),
+        mended=((FIGURE, _match(MOVED, DELETED), MOVED),),
     ),
     Claim(
-        "P1 sec. 6, B.1",
-        "The L2 error of Theorem 5.1 is small relative to LIME's weights.",
-        rows=(("P1 sec. 6, B.1", "LIME's norm, words deleted"),),
-        mended=(("P1 sec. 6, B.1", "claim: (ours) LIME is closer to the exact limit"),),
+        "P1 Fig. 4, sec. 5.1",
+        "Theorem 5.1 matches five runs of LIME very well, with [UNK] in place of words, as it "
+        "assumes.",
+        rows=((FIGURE, _match(PRINTED, UNK_WORDS), "as printed"),),
+        mended=((FIGURE, _match(WITH_KERNEL, UNK_WORDS), WITH_KERNEL),),
+    ),
+    Claim(
+        "P1 App. B.1 (bow=False)",
+        "The same holds with bow=False, where every token is a feature.",
+        rows=((FIGURE, _match(PRINTED, UNK_POSITIONS), "as printed"),),
+        mended=((FIGURE, _match(WITH_KERNEL, UNK_POSITIONS), WITH_KERNEL),),
+    ),
+    Claim(
+        "P1 Fig. 4 (authors' values)",
+        "Theorem 5.1 matches LIME very well on the values that the authors' notebook stores.",
+        rows=(("P1 Fig. 4 (authors' values)", "printed theorem is within"),),
+    ),
+    Claim(
+        "P1 sec. 6",
+        "Theorem 5.1 is experimentally satisfying for documents of a few dozen tokens.",
+        rows=tuple(
+            (
+                "P1 sec. 6 (length)",
+                f"claim: {length} tokens: {PRINTED} is within",
+                f"{length} tokens",
+            )
+            for length in FEW_DOZEN
+        ),
+    ),
+    Claim(
+        "P1 sec. 6 (ii)",
+        "Skip connections do not raise the accuracy, and the analysis adapts to them.",
+        ("P1 Section 6 (ii), skip connections",),
+        absent=NONE_ABSENT,
     ),
     Claim(
         "P1 App. B.1",
         "With many repeated words Theorem 5.1 is no longer true.",
         ("P1 Appendix B.1, repeated words",),
+        absent=UNK_WORDS,
     ),
     Claim(
         "P1 App. E",
         "With six layers, |LIME| and attention are correlated, and LIME's correlation with "
-        "attention has the sign of the prediction.",
+        "attention has the sign of "
+        "the prediction.",
         rows=(
             ("P1 App. E", "six layers: |LIME|", "relation"),
             ("P1 App. E", "six layers: the sign", "sign"),
@@ -161,6 +247,7 @@ CLAIMS = (
         "P2 Prop. 4.1, Cor. 4.3",
         "No transformer is an additive model.",
         ("P2 Prop. 4.1", "P2 Cor. 4.3", "P2 App. C.2 ([CLS])"),
+        absent=NONE_ABSENT,
     ),
     Claim(
         "P2 Fig. 3, 7",
@@ -180,17 +267,42 @@ CLAIMS = (
         "P2 Prop. 5.1, 5.2",
         "Transformers can represent SLALOMs, and 2|V| - 1 queries recover one.",
         ("P2 Prop. 5.1", "P2 Prop. 5.2"),
+        absent=NONE_ABSENT,
     ),
     Claim(
         "P2 Fig. 4 (c, d), Tables 7, 8",
         "A SLALOM can be recovered from a transformer that was trained on its data.",
-        rows=(("P2 Table 7", "claim: the", "outputs"), ("P2 Table 8", "claim: its", "parameters")),
-        mended=(("P2 Table 7", "claim: (ours)"), ("P2 Table 8", "claim: (ours)")),
+        rows=(
+            ("P2 Table 7", "claim: the recovered SLALOM explains", "outputs"),
+            ("P2 Table 8", "claim: its", "parameters"),
+        ),
     ),
     Claim(
-        "P2 Eq. 65", "v exp(s) ranks tokens like the derivative of soft removal.", ("P2 Eq. 65",)
+        "P2 Fig. 4 (c, d), Tables 7, 8 (numbers)",
+        "The tables show mean squared errors, and the figure root mean squared errors.",
+        ("P2 Fig. 4 (c, d), RMSE",),
+        rows=(
+            ("P2 Tables 7, 8", "claim: the numbers for the log-odds", "log-odds"),
+            ("P2 Tables 7, 8", "claim: the numbers for the parameters", "parameters"),
+        ),
+        mended=(
+            ("P2 Tables 7, 8", "claim: (ours) the numbers for the log-odds", "log-odds"),
+            ("P2 Tables 7, 8", "claim: (ours) the numbers for the parameters", "parameters"),
+        ),
+        absent=NONE_ABSENT,
     ),
-    Claim("P2 below Eq. 69", "Shapley values of a SLALOM need sampling.", ("P2 Below Eq. 69",)),
+    Claim(
+        "P2 Eq. 65",
+        "v exp(s) ranks tokens like the derivative of soft removal.",
+        ("P2 Eq. 65",),
+        absent=SOFT,
+    ),
+    Claim(
+        "P2 below Eq. 69",
+        "Shapley values of a SLALOM need sampling.",
+        ("P2 Below Eq. 69",),
+        absent=TOKENS_DELETED,
+    ),
     Claim(
         "P2 Fig. 6",
         "SLALOM-fidel predicts the effect of removing tokens best.",
@@ -212,10 +324,27 @@ CLAIMS = (
     ),
     Claim(
         "P2 Tables 1c, 11, 12",
-        "Linearized SLALOM scores are on par with LIME, SHAP and LRP under deletion and insertion.",
+        "Linearized SLALOM scores are on par with LIME, SHAP and LRP under deletion and insertion, "
+        "by the measure of the tables.",
+        rows=(
+            ("P2 Tables 1c, 11 (authors' measure)", "claim: linearized", "transformers"),
+            ("P2 Table 12 (authors' measure)", "claim: linearized", "TF-IDF network"),
+        ),
+    ),
+    Claim(
+        "P2 App. F.4",
+        "The same holds by the AOPC that the text defines.",
         rows=(
             ("P2 Tables 1c, 11", "claim: linearized", "transformers"),
             ("P2 Table 12", "claim: linearized", "TF-IDF network"),
+        ),
+    ),
+    Claim(
+        "P2 Fig. 5, 12",
+        "Words of both signs are among the most important, and 'the' has little importance.",
+        rows=(
+            ("P2 Fig. 5, 12", "both signs", "both signs"),
+            ("P2 Fig. 5, 12", "'the'", "'the'"),
         ),
     ),
     Claim(
@@ -276,15 +405,18 @@ def verdict_of(claim: Claim, registry: dict[str, Statement], records: list[Recor
     counts = counts_of(claim.rows, records)
     mended = counts_of(claim.mended, records)
     found = [of_statement(entry) for entry in proofs]
+    printed = [*(of_check(entry, claim, False) for entry in proofs), *_sides(claim.rows, records)]
+    corrected = [of_check(entry, claim, True) for entry in proofs if entry.corrected]
+    corrected += _sides(claim.mended, records)
+    comparable(claim, printed, corrected)
     if counts:
         measured = of_counts(counts)
         found.append(
             CORRECTED if measured == FAILS and mended and of_counts(mended) == HOLDS else measured
         )
     if not found:
-        return Verdict(
-            claim, UNTRIED, claim.untried or "the benchmark has not been run at this size", "", ""
-        )
+        why = claim.untried or "the benchmark has not been run at this size"
+        return Verdict(claim, UNTRIED, why, "", "")
     numbers = [entry.kind for entry in proofs if entry.kind]
     numbers += [one.text for one in counts] + [f"corrected: {one.text}" for one in mended]
     sizes = dict.fromkeys(f"{one.n:,} {one.of}" for one in counts)
@@ -295,30 +427,95 @@ def verdict_of(claim: Claim, registry: dict[str, Statement], records: list[Recor
         "; ".join(numbers) or "checked by enumeration or algebra",
         "; ".join(sizes) or "not sampled",
         ", ".join(f"`{name}`" for name in modules),
+        tuple(printed),
+        tuple(corrected),
     )
+
+
+def of_check(entry: Statement, claim: Claim, corrected: bool) -> Side:
+    """The side of a statement of the registry; one check judges both forms by one tolerance."""
+    if corrected:
+        outcome = "holds"
+        form = f"{entry.key}, corrected"
+    else:
+        outcome = "fails" if entry.corrected else "holds"
+        form = f"{entry.key}, as printed"
+    return Side(
+        form,
+        claim.absent,
+        f"cases of the check ({entry.method})",
+        "error of the form against the exact value",
+        "tolerance of the check",
+        outcome,
+    )
+
+
+def comparable(claim: Claim, printed: list[Side], corrected: list[Side]) -> None:
+    """Raise unless every side has all fields, and every corrected form is judged as a printed one."""
+    for side in (*printed, *corrected):
+        empty = [key for key, value in side._asdict().items() if key != "name" and not value]
+        if empty:
+            raise ValueError(f"{claim.where}: expected {', '.join(empty)} of {side.statement!r}")
+    known = {side.terms for side in printed}
+    for side in corrected:
+        if side.terms not in known:
+            raise ValueError(
+                f"{claim.where}: expected a printed form that is judged like {side.statement!r} "
+                f"({'; '.join(side.terms)})"
+            )
+
+
+def _rows(places: tuple[Place, ...], records: list[Record]) -> list[tuple[Place, list[Record]]]:
+    """The claims of the result files that fit each place."""
+    every = [{**row, "file": r["name"]} for r in records for row in r["rows"] if "result" in row]
+    claims = [row for row in every if row["case"].startswith("claim: ")]
+    return [
+        (
+            place,
+            [
+                row
+                for row in claims
+                if row["result"] == place[0]
+                and place[1] in row["case"]
+                and ("(ours)" in place[1]) == ("(ours)" in row["case"])
+            ],
+        )
+        for place in places
+    ]
+
+
+def _sides(places: tuple[Place, ...], records: list[Record]) -> list[Side]:
+    """One side per place: the fields that its rows carry, which must agree."""
+    out = []
+    for place, rows in _rows(places, records):
+        if not rows:
+            continue
+        terms = {(row["absent"], row["measure"], row["threshold"]) for row in rows}
+        if len(terms) != 1:
+            raise ValueError(f"{place}: expected rows that are judged alike, got {sorted(terms)}")
+        ((absent, measure, threshold),) = terms
+        good, n = (sum(numbers) for numbers in zip(*map(count, rows), strict=True))
+        statement = rows[0]["case"].removeprefix("claim: ")
+        sample = f"{n:,} {rows[0].get('of', 'cases')} ({rows[0]['file']})"
+        outcome = f"{good:,} of {n:,}"
+        name = place[2] if len(place) > 2 else ""
+        out.append(Side(statement, absent, sample, measure, threshold, outcome, name))
+    return out
 
 
 def counts_of(places: tuple[Place, ...], records: list[Record]) -> list[Count]:
     """One count per place that some row fits."""
-    every = [{**row, "file": r["name"]} for r in records for row in r["rows"] if "result" in row]
-    claims = [row for row in every if row["case"].startswith("claim: ")]
     out = []
-    for result, part, *short in places:
-        rows = [
-            row
-            for row in claims
-            if row["result"] == result
-            and part in row["case"]
-            and ("(ours)" in part) == ("(ours)" in row["case"])
-        ]
-        if rows:
-            good, n = (sum(numbers) for numbers in zip(*map(count, rows), strict=True))
-            if any("seed 1" in row["case"] for row in rows):
-                trainings = f" ({len(rows)} trainings)"
-            else:
-                trainings = ""
-            text = f"{short[0] if short else ''} {good:,} of {n:,}{trainings}".lstrip()
-            out.append(Count(good, n, rows[0].get("of", "cases"), text, rows[0]["file"]))
+    for (_, _, *short), rows in _rows(places, records):
+        if not rows:
+            continue
+        good, n = (sum(numbers) for numbers in zip(*map(count, rows), strict=True))
+        if any("seed 1" in row["case"] for row in rows):
+            trainings = f" ({len(rows)} trainings)"
+        else:
+            trainings = ""
+        text = f"{short[0] if short else ''} {good:,} of {n:,}{trainings}".lstrip()
+        out.append(Count(good, n, rows[0].get("of", "cases"), text, rows[0]["file"]))
     return out
 
 
@@ -332,26 +529,45 @@ def tally(found: list[Verdict]) -> str:
         fail = "do not hold"
     return (
         f"{n[HOLDS]} {hold[HOLDS]}, {n[CORRECTED]} {'fails' if n[CORRECTED] == 1 else 'fail'} as "
-        f"printed and {hold[CORRECTED]} in a corrected form, {n[FAILS]} {fail}, and {n[UNTRIED]} "
-        "could not be tested"
+        "printed and "
+        f"{hold[CORRECTED]} in a corrected form, {n[FAILS]} {fail}, and "
+        f"{n[UNTRIED]} could not be tested"
     )
 
 
 def verdict_table(found: list[Verdict]) -> list[str]:
-    """The table in Markdown, and above it how often each verdict is given."""
+    """The tables in Markdown: the verdicts with their counts, then both sides of each with how they
+    are judged.
+    """
     lines = [
-        f"Of {len(found)} claims, {tally(found)}. Counts give the number of cases in which a claim "
-        f"is true. A claim holds if it is true in at least {100 * ENOUGH:.0f} % of the cases. "
-        "`proofs_check/ERRATA.md` has the corrected forms of the statements that are wrong as "
-        "stated.\n",
+        f"Of {len(found)} claims, {tally(found)}. Counts give the number of cases in which a claim is true. A claim "
+        f"holds if it is true in at least {100 * ENOUGH:.0f}% of the cases. `proofs_check/ERRATA.md` has the "
+        "corrected forms of the statements that are wrong as stated.\n",
         "| place | claim | verdict | numbers | sample | module |\n|---|---|---|---|---|---|",
     ]
     for v in found:
-        text = v.claim.text.replace("|", "\\|")
         lines.append(
-            f"| {v.claim.where} | {text} | **{v.verdict}** | {v.numbers} | {v.n} | {v.modules} |"
+            f"| {v.claim.where} | {_cell(v.claim.text)} | **{v.verdict}** | {_cell(v.numbers)} | "
+            f"{v.n} | {v.modules} |"
         )
+    lines += [
+        "",
+        "### How each claim was judged\n",
+        "Each line is a form of a claim. A corrected form is listed only next to a printed one that "
+        "is judged in the same way: the same words are absent, and sample, measure and threshold "
+        "are the same.\n",
+        "| place | form | absent words | sample | measure | threshold | holds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for v in found:
+        for side in (*v.printed, *v.corrected):
+            cells = " | ".join(_cell(text) for text in side[:-1])
+            lines.append(f"| {v.claim.where} | {cells} |")
     return [*lines, ""]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def of_paper(found: list[Verdict], paper: str) -> list[Verdict]:

@@ -17,7 +17,9 @@ Importing this module registers them all, in the order of the paper's argument:
 - :mod:`proofs_check.leemann2025.classes`: Appendix C.1 (several classes);
 - :mod:`proofs_check.leemann2025.fitting`: Appendix D (the two fitting algorithms);
 - :mod:`proofs_check.leemann2025.experiments`: Appendices E, F and two figures (what the experiments
-  compute).
+  compute);
+- :mod:`proofs_check.leemann2025.text_and_tables`: sentences against the paper's own tables and the
+  authors' code.
 
 The brute force behind them is :mod:`proofs_check.leemann2025.forms`. SLALOM is a rational function
 of the masses ``g = exp(s)`` and the values v, so nearly every check runs in ``fractions.Fraction``
@@ -37,6 +39,7 @@ PARTS = (
     "classes",
     "fitting",
     "experiments",
+    "text_and_tables",
 )
 
 for part in PARTS:

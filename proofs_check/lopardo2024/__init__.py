@@ -16,6 +16,7 @@ SECTIONS = (
     "appendix_b1",
     "appendix_c",
     "appendix_d",
+    "beside_the_theorems",
 )
 
 for _section in SECTIONS:

@@ -15,6 +15,7 @@ from benchmarks.faithfulness import (
     deletion_curve,
     insertion_curve,
     linear_surrogate,
+    missing_probability,
     naive_bayes_scores,
     removal,
     slalom_surrogate,
@@ -229,3 +230,46 @@ def test_a_black_box_and_a_game_agree_where_positions_do_not_matter():
 def test_errors_name_the_argument(call, word):
     with pytest.raises(ValueError, match=f"^{word}:"):
         call(next(games()))
+
+
+def test_the_authors_measure_is_not_the_aopc():
+    """1 - mean of every fifth value: always in 0..1, and without f(document)."""
+    curve = np.array([0.5, 0.4, 0.6, 0.7, 0.8, 0.9, 0.5, 0.6, 0.7, 0.8, 0.95])
+    assert missing_probability(curve) == pytest.approx(1 - (0.9 + 0.95) / 2)
+    assert missing_probability(curve, step=2) == pytest.approx(
+        1 - (0.6 + 0.8 + 0.5 + 0.7 + 0.95) / 5
+    )
+    # A curve above the document's own value has a negative AOPC, and never a negative one of this.
+    high = np.array([0.2, 0.9, 0.9, 0.9, 0.9, 0.9, 0.5])
+    assert aopc(high, full=0.5) < 0 < missing_probability(high)
+    with pytest.raises(ValueError, match="kept: expected shape"):
+        missing_probability([0.1, 0.2, 0.3])
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_both_measures_of_one_explanation(label):
+    """The authors' order and class are those of the label, ours those of the prediction."""
+    pytest.importorskip("jax")
+    from benchmarks.papers.reviews import removal_scores
+    from benchmarks.papers.text_models import Subject
+
+    rng = np.random.default_rng(0)
+    slalom = Slalom(np.arange(8), rng.normal(size=8), np.linspace(-1, 2, 8))
+    tokens = np.arange(8)
+
+    def f(documents):
+        return np.array([slalom.predict(d) if len(d) else 0.0 for d in documents])
+
+    subject = Subject("SLALOM", None, f, lambda ids: removal(f, ids), {})
+    found = removal_scores(subject, tokens, slalom.v, label)
+    positive = bool(f([tokens])[0] > 0)
+    for name, towards in (("", positive), (", authors' measure", label > 0)):
+        scores = slalom.v if towards else -slalom.v
+        down = class_probability(deletion_curve(removal(f, tokens), scores), towards)
+        up = class_probability(insertion_curve(removal(f, tokens), scores), towards)
+        if name:
+            expected = (missing_probability(down[::-1]), missing_probability(up))
+            assert found[f"deletion{name}"] == pytest.approx(1 - down[3])
+        else:
+            expected = (aopc(down), aopc(up, full=up[-1]))
+        assert (found[f"deletion{name}"], found[f"insertion{name}"]) == pytest.approx(expected)

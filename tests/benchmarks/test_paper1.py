@@ -2,6 +2,7 @@
 data.
 """
 
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -15,13 +16,17 @@ from attn_closed_form._arrays import members, numbered
 from attn_closed_form.attention import pooled_game, predict_many, random_weights
 from benchmarks.papers import (
     layers_model,
+    lime_deletion,
     paper1_examples,
     paper1_gradients,
+    paper1_growth,
     paper1_layers,
     paper1_lime,
 )
 from benchmarks.papers.correlations import pearson, pool_words, spearman
 from benchmarks.papers.lime_runs import lime_by_masks, lime_package, to_ids, to_text, words_deleted
+from benchmarks.papers.paper1_lime import FIRST
+from benchmarks.papers.terms import DELETED, MOVED, PRINTED, UNK_POSITIONS, UNK_WORDS
 from benchmarks.papers.transformers.transformer import (
     PAD,
     Config,
@@ -85,6 +90,102 @@ def test_the_fast_run_has_the_packages_own_numbers():
     assert replaced == pytest.approx(
         lime_package(model, IDS, False, weights.unk, 300, seed=4), abs=1e-12
     )
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_weights(seed=0, D=60, d_e=16, T_max=64, K=2, d_att=8, d_out=8)
+
+
+@pytest.fixture(scope="module")
+def document():
+    return np.random.default_rng(1).integers(2, 60, size=45)
+
+
+def test_the_mean_field_under_deletion_is_near_lime(model, document):
+    """It follows words that move up, which the forms with [UNK] in place do not."""
+    seeds = range(4)
+    lime = np.mean(
+        [paper1_lime.lime_run(model, document, DELETED, 5000, seed) for seed in seeds], axis=0
+    )
+    found = paper1_lime.theories(model, document, DELETED, 5000)
+    moved = paper1_lime.errors(lime, found[MOVED])[1]
+    assert moved < 0.1
+    for name, theory in found.items():
+        if name != MOVED:
+            assert paper1_lime.errors(lime, theory)[1] > 1.5 * moved, name
+
+
+def test_without_positions_nothing_moves(model, document):
+    flat = replace(model, W_p=np.tile(model.W_p[:1], (model.T_max, 1)))
+    rule = lime_deletion.shares()
+    table = lime_deletion.places(flat, rule)
+    # The last position has none behind it.
+    assert table.mass[:-2] == pytest.approx(table.mass_next[:-2])
+    moved = lime_deletion.mean_field_deleted(flat, document, rule, table)
+    game = paper1_lime.game_of(flat, document, True)
+    exact = lime_limit(game, num_samples=5000).coef
+    assert paper1_lime.errors(exact, moved)[1] < 0.03
+
+
+def test_expected_positions(model):
+    """The tables against the binomial sum that they stand for."""
+    rule = lime_deletion.shares()
+    table = lime_deletion.places(model, rule)
+    mass = np.exp(model.collapse.s_pos)
+    for n in (0, 1, 7, 40):
+        kept = np.arange(n + 1)
+        for node in (0, 11, 31):
+            p = rule.p[node]
+            law = np.array([math.comb(n, k) for k in kept]) * (1 - p) ** kept * p ** (n - kept)
+            assert table.mass[n, node] == pytest.approx(law @ mass[1 + kept])
+            assert table.mass_next[n, node] == pytest.approx(law @ mass[2 + kept])
+            tails = np.array([mass[1 + k :].sum(axis=0) for k in kept])
+            unk = np.exp(model.collapse.s_tok[model.unk])
+            assert table.pad[n, node] == pytest.approx(law @ tails * unk)
+
+
+def test_ways_that_leave_words_out(model, document):
+    words = np.unique(document).size
+    for way, features in ((DELETED, words), (UNK_WORDS, words), (UNK_POSITIONS, 45)):
+        assert paper1_lime.lime_run(model, document, way, 50, 0).size == features
+        for name, theory in paper1_lime.theories(model, document, way, 50).items():
+            assert theory.size == features, name
+
+
+def test_more_padding_makes_the_corrected_theorem_right(model, document):
+    """The error falls like the share that the words hold, and that of the next order as its square;
+    the printed theorem stays wrong.
+    """
+    flat = replace(model, W_p=equation_3(64, 16))
+    found = {
+        size: paper1_growth.at_size(paper1_growth.grown(flat, size), [document])[0]
+        for size in (1024, 4096, 16384)
+    }
+    for small, large in ((1024, 4096), (4096, 16384)):
+        held = found[small]["held"] / found[large]["held"]
+        assert 3 < held < 5
+        for name, power in ((FIRST, 1), (paper1_growth.SECOND, 2)):
+            ratio = found[small]["regime"][name] / found[large]["regime"][name]
+            assert ratio == pytest.approx(held**power, rel=0.35)
+    last = found[16384]["regime"]
+    assert last[PRINTED] > 0.1 > 0.02 > last[FIRST]
+    assert found[16384]["factor"] == pytest.approx(1, abs=0.05)
+
+
+def equation_3(T_max, d_e, base=64.0):
+    coordinate = np.arange(d_e)
+    angle = np.arange(T_max)[:, None] * base ** (-2 * (coordinate // 2 + 1) / d_e)
+    return np.where(coordinate % 2 == 0, np.sin(angle), np.cos(angle))
+
+
+def test_grown_positions_continue_equation_3(model):
+    small = replace(model, W_p=0.1 * equation_3(64, 16))
+    large = paper1_growth.grown(small, 300)
+    assert large.W_p == pytest.approx(0.1 * equation_3(300, 16))
+    other = np.random.default_rng(0).normal(size=model.W_p.shape)
+    with pytest.raises(ValueError, match="expected the positions"):
+        paper1_growth.grown(replace(model, W_p=other), 300)
 
 
 def test_errors_and_ranges():

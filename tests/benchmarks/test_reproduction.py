@@ -54,7 +54,7 @@ def as_json(row):
 
 def test_the_rule_itself():
     assert not faults(as_json(mean_row("P2 Table 1", "x", [1.0, 3.0])))
-    assert not faults(as_json(claim("P2 Table 1", "x", [True, False], "same")))
+    assert not faults(as_json(claim("P2 Table 14", "500 samples", [True, False], "same")))
     assert not faults(as_json(Row("P2 Table 1", "x", 2.0, n=3, of="reviews", statistic="largest")))
     assert faults(as_json(Row("P2 Table 1", "x", 2.0)))
     assert faults(as_json(mean_row("P2 Table 1", "x", [1.0, 3.0])._replace(ours_pm=None)))
@@ -70,8 +70,8 @@ def test_rows():
         "once",
     )
     assert mean_row("r", "x", range(101)).quantiles == [5, 50, 95]
-    assert claim("r", "t", [True, True], "same").differs == "same"
-    missed = claim("r", "t", [True, False], "same", "because")
+    assert claim("P2 Table 14", "500 samples", [True, True], "same").differs == "same"
+    missed = claim("P2 Table 14", "500 samples", [True, False], "same", "because")
     assert (missed.ours, missed.differs) == ("holds in 1 of 2", "disagrees in 1 of 2: because")
     assert (missed.n, missed.statistic, missed.ours_pm) == (2, "count", pytest.approx(8**-0.5))
 
@@ -162,3 +162,69 @@ def test_tables_7_and_8_need_no_data():
         and (scores > 0).any()
         and (scores < 0).any()
     )
+
+
+def test_both_expressions_of_tables_7_and_8():
+    pytest.importorskip("jax")
+    from benchmarks.papers import recovery
+
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=1000)
+    assert recovery.mean_square(noise) == pytest.approx(100, rel=0.1)
+    assert recovery.squared_mean(noise) < 1
+    # A bias is all that the second one sees.
+    assert recovery.squared_mean(noise - noise.mean() + 0.3) == pytest.approx(9)
+    cells = recovery.printed_by_cell("logits") + recovery.printed_by_cell("parameters")
+    assert len(cells) == 24
+    assert {(name, L) for _, L, name, _ in cells} == {
+        (name, L) for name in ("BERT", "GPT-2", "DistilBERT") for L in (1, 2, 6, 12)
+    }
+    assert sum(printed for *_, printed in cells) == pytest.approx(0.054 + 6.275, abs=1e-9)
+
+
+def test_numbers_are_attributed_to_the_expression_that_made_them():
+    """Runs of a known kind: tables of either expression are recognized from other runs."""
+    pytest.importorskip("jax")
+    from benchmarks.papers import recovery
+
+    rng = np.random.default_rng(1)
+
+    def run(kind):
+        differences = rng.normal(scale=0.1, size=200) + rng.normal(scale=0.01)
+        return kind(differences)
+
+    for kind, is_square in ((recovery.mean_square, True), (recovery.squared_mean, False)):
+        right = [
+            recovery.nearer(
+                np.mean([run(kind) for _ in range(5)]),
+                [run(recovery.mean_square) for _ in range(5)],
+                [run(recovery.squared_mean) for _ in range(5)],
+            )
+            == is_square
+            for _ in range(20)
+        ]
+        assert np.mean(right) > 0.9
+
+
+def test_the_authors_words_are_those_of_their_file():
+    pytest.importorskip("jax")
+    from benchmarks.papers import recovery
+
+    slalom = recovery.authors_slalom()
+    assert slalom.V == 16
+    assert slalom.s.mean() == pytest.approx(0, abs=1e-12)
+    assert slalom.v.min() == pytest.approx(-1.909, abs=1e-3)
+
+
+def test_a_small_run_says_what_it_left_out(tmp_path):
+    quick = {"name": "paper1_lime", "rows": [], "settings": {"reviews": 3, "samples": 5000}}
+    (tmp_path / "paper1_lime.json").write_text(json.dumps(quick), encoding="utf-8")
+    lines = reproduce.left_out(tmp_path)
+    full = json.loads((RESULTS / "paper1_lime.json").read_text(encoding="utf-8"))["settings"]
+    smaller = f"paper1_lime was smaller: reviews 3 instead of {full['reviews']}."
+    assert any(line.endswith(smaller) for line in lines)
+    assert any("minilm was not run" in line for line in lines)
+    assert any("BLOOM" in line or "13b" in line for line in lines)
+    for name in reproduce.MODULES:
+        assert not any(f"papers.{name} was not run" in line for line in lines)
+    assert len(reproduce.left_out(None)) < len(lines)

@@ -1,6 +1,7 @@
 """Verdicts and the papers' pages say what the registry and the result files say."""
 
 import json
+import re
 
 import pytest
 
@@ -11,11 +12,11 @@ from proofs_check.registry import statements
 
 
 def record(*rows):
+    fields = ("result", "case", "ours", "n", "of")
+    judged = {"absent": "tokens deleted", "measure": "MSE", "threshold": "the smallest"}
     return {
         "name": "some",
-        "rows": [
-            dict(zip(("result", "case", "ours", "n", "of"), row, strict=True)) for row in rows
-        ],
+        "rows": [{**dict(zip(fields, row, strict=True)), **judged} for row in rows],
     }
 
 
@@ -34,8 +35,8 @@ def decide(claim, *rows):
     return verdicts.verdict_of(claim, registry, [record(*rows)])
 
 
-def test_at_most_25_claims_each_with_a_source():
-    assert len(verdicts.CLAIMS) <= 25
+def test_some_thirty_claims_each_with_a_source():
+    assert len(verdicts.CLAIMS) <= 35
     known = {entry.key for entry in statements()}
     for claim in verdicts.CLAIMS:
         assert set(claim.proofs) <= known
@@ -119,12 +120,32 @@ def test_the_pages_in_the_repository_are_fresh():
         )
 
 
-def test_a_page_tells_what_changes_a_result_first(tmp_path):
+def test_a_page_sorts_the_claims_and_has_the_tables_behind(tmp_path):
     (tmp_path / "some.json").write_text(json.dumps(record()), encoding="utf-8")
-    for text in paper_pages.pages(tmp_path).values():
+    for file, text in paper_pages.pages(tmp_path).items():
         headings = [line for line in text.splitlines() if line.startswith("## ")]
-        assert headings[:2] == [
+        if file.name == "statements.md":
+            assert len(headings) == 2
+            continue
+        assert headings[-4:] == [
             "## What changes a result",
             "## What the authors' figures still show",
+            "## What the authors' repository answers",
+            "## Behind this page",
         ]
         assert "could not be tested" in text
+
+
+def test_pictures_and_code_of_the_pages_exist():
+    """Every link to a file of the repository leads somewhere, and no picture is shown twice."""
+    for file, text in paper_pages.pages().items():
+        links = re.findall(r"(!?)\[[^\]]*\]\((\.\./\.\./[^)]+)\)", text)
+        assert len(links) > 20
+        for _, target in links:
+            assert (file.parent / target).resolve().is_file(), target
+        pictures = [target for mark, target in links if mark]
+        assert len(pictures) == len(set(pictures))
+        if file.name != "statements.md":
+            assert len(pictures) >= 5
+    places = {claim.where for claim in verdicts.CLAIMS}
+    assert set(paper_pages.PICTURES) <= places

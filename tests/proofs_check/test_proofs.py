@@ -141,6 +141,38 @@ def test_only_takes_whole_words_first():
     assert registry.statements("P2", "no such thing") == []
 
 
+@pytest.mark.parametrize(
+    ("asked", "refs"),
+    [
+        ("Thm 4.1", ["Theorem 4.1"]),
+        ("thm. 4.1", ["Theorem 4.1"]),
+        ("Fig 4", ["Figure 4", "Fig. 4", "Fig. 4 (c, d), RMSE"]),
+        ("Figure 9", ["Fig. 9"]),
+        ("Proposition 5.2", ["Prop. 5.2"]),
+        ("Prop B.1", ["Proposition B.1 (Eq. 29)", "Proposition B.1 (Eq. 30)"]),
+        ("corollary 4.3", ["Cor. 4.3"]),
+        ("Eqn. 81", ["Eq. 81"]),
+        ("Equation 20", ["Eq. 20"]),
+        ("Alg 1", ["Algorithm 1"]),
+        ("Sec. 6 (ii)", ["Section 6 (ii), skip connections"]),
+    ],
+)
+def test_only_knows_the_short_forms(asked, refs):
+    assert [entry.ref for entry in registry.statements(only=asked)] == refs
+
+
+def test_the_list_has_every_name_and_runs_nothing(capsys, monkeypatch):
+    monkeypatch.setattr("proofs_check.__main__.run", None)
+    assert main(["--list"]) == 0
+    out = capsys.readouterr().out
+    for entry in ENTRIES:
+        assert f"  {entry.ref}  " in out
+    assert max(map(len, out.splitlines())) <= 100
+    assert main(["--list", "--only", "Thm 5.1", "--paper", "P1"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    assert main(["--list", "--only", "no such thing"]) == 2
+
+
 def test_command_line_table(capsys):
     assert main(["--paper", "P1", "--only", "Lemma D"]) == 0
     out = capsys.readouterr().out
