@@ -63,10 +63,12 @@ WAYS = (DELETED, UNK_WORDS, UNK_POSITIONS)
 FIRST = "first order, corrected"
 MEAN_FIELD = "mean field, corrected"
 EXACT = "exact limit under [UNK]"
-OURS = "our model, f = log-odds (paper: one of two logits); the norm scales with f, so see the relative error"
-CLOSE = (
-    0.1  # relative norm-2 error from which on we no longer call two explanations a very good match
+OURS = (
+    "our model, f = log-odds (paper: one of two logits); the norm scales with f, so see the "
+    "relative error"
 )
+# Relative norm-2 error from which on we no longer call two explanations a very good match.
+CLOSE = 0.1
 OF = "test reviews"
 BLOCK = 10  # reviews of one part
 
@@ -270,9 +272,10 @@ def without_noise(run: Run, found: list[dict[str, Any]]) -> None:
     case = "share of the attention on the review's own tokens"
     run.rows.append(mean_row(SECTION, case, held, None, note, OF))
     why = (
-        "the first order is the derivative at the whole review, for reviews that hold little of the attention; here "
-        f"they hold {np.mean(held):.0%}, LIME looks at half-empty ones, where a word that is left weighs "
-        f"{np.mean(slope):.2f} times as much, and the printed factor 3/2 is near that"
+        "the first order is the derivative at the whole review, for reviews that hold little of "
+        f"the attention; here they hold {np.mean(held):.0%}, LIME looks at half-empty ones, where "
+        f"a word that is left weighs {np.mean(slope):.2f} times as much, and the printed factor "
+        "3/2 is near that"
     )
     worse = [one[FIRST]["limit"] > one[PRINTED]["limit"] for one in found]
     text = (
@@ -287,7 +290,8 @@ def authors_rows(run: Run) -> None:
     """
     words, lime, printed = authors.figure_4()
     cells = authors.values()["P1"]["figure 4"]["cells"]
-    place = f"{authors.ATTENTION}, lime_meets_attention.ipynb, cells {cells['lime']} and {cells['printed']}"
+    pair = f"cells {cells['lime']} and {cells['printed']}"
+    place = f"{authors.ATTENTION}, lime_meets_attention.ipynb, {pair}"
     plain = printed / 1.5
     sequel = words.index("sequel")
     for case, value in (
@@ -302,7 +306,7 @@ def authors_rows(run: Run) -> None:
         run.rows.append(Row(STORED, case, value, None, place, n=len(words), of="words"))
     text = f"the printed theorem is within {FEW_PERCENT} of the mean of {RUNS} runs"
     holds = [errors(lime, printed)[1] <= CLOSE]
-    why = f"25 % on the paper's own review, from its own numbers: {place}"
+    why = f"{errors(lime, printed)[1]:.0%} on the paper's own review, by its own numbers: {place}"
     run.rows.append(claim(STORED, text, holds, place, why, "review"))
 
 

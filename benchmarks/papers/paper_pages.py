@@ -108,9 +108,12 @@ def page(paper: str, found: list[Verdict], rows: Rows) -> str:
             for v in some:
                 parts += claim_parts(v, shown)
     if paper == "P1":
-        parts += forms_of_theorem_5_1(rows) + growing_t_max(rows)
+        story = forms_of_theorem_5_1(rows) + growing_t_max(rows)
     else:
-        parts += expressions_of_tables_7_8(rows) + areas_of_table_11(rows)
+        story = expressions_of_tables_7_8(rows) + areas_of_table_11(rows)
+    # A claim has already shown some of the pictures.
+    again = tuple(f"figures/{name}.png)" for name in shown)
+    parts += [part for part in story if not part.endswith(again)]
     parts += [
         "## What changes a result",
         "Most corrections are notes for a second edition. The following change a conclusion of the "
@@ -169,7 +172,7 @@ def claim_parts(v: Verdict, shown: set[str]) -> list[str]:
         sentences.append(f"As a statement: {', '.join(dict.fromkeys(kinds))}.")
     terms = dict.fromkeys(side.terms for side in counted)
     for absent, sample, measure, threshold in list(terms)[:1]:
-        more = ", and others" if len(terms) > 1 else ""
+        more = ", and so on" if len(terms) > 1 else ""
         sentences.append(
             f"Judged on {escaped(sample)}; {absent}; {escaped(measure)}, against {threshold}{more}."
         )

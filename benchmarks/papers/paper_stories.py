@@ -116,9 +116,9 @@ def growing_t_max(rows: Rows) -> list[str]:
         "At T_max = 256 the words hold most of the attention. LIME looks at half-empty reviews, in "
         "which a word that is left weighs more: the factor, which the theorem takes from full "
         "reviews, is near 3/2 with LIME's kernel. That is why the printed 3/2 looks right in Fig. 4, "
-        "although the constant of the theorem is 1. The next order of the series does not help at "
-        "this size, because the series is in the share that the words hold; summed up, it is the "
-        "mean field.",
+        "although the constant of the theorem is 1. The next order of the series comes from the "
+        "softmax's denominator alone; it halves the error at this size and is not enough. Summed "
+        "up, the series is the mean field.",
         "![Errors by T_max and by length](../../benchmarks/figures/paper1_growth.png)",
     ]
 

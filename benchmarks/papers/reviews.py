@@ -198,8 +198,9 @@ def measure(
             one["fidelity"] = {
                 name: error.tolist() for name, error in zip(surrogates, errors, strict=True)
             }
-            slalom = (found[f"SLALOM-eff, {name}"].scores for name in ("v", "s"))
-            one["scatter"] = scatter(np.asarray(tokens), *slalom, the)
+            v = found["SLALOM-eff, v"].scores
+            s = found["SLALOM-eff, s"].scores
+            one["scatter"] = scatter(np.asarray(tokens), v, s, the)
         out.append(dict(one))
     return out
 

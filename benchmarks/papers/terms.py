@@ -145,7 +145,9 @@ TABLE: dict[tuple[str, str], Terms] = {
         KIND_OF_MODEL, "mean Spearman correlation with Naive Bayes scores", "that of importances"
     ),
     ("P2 Tables 1b, 10", "predict human attention best"): Terms(
-        KIND_OF_MODEL, "mean AU-ROC of the tokens that people chose", "the best of values and lin."
+        KIND_OF_MODEL,
+        "mean AU-ROC of the tokens that people chose",
+        "the best of values and linear scores",
     ),
     ("P2 Tables 1c, 11", "on par"): Terms(
         KIND_OF_MODEL, AREAS, "0.02 below the best of the others"

@@ -496,7 +496,8 @@ def _sides(places: tuple[Place, ...], records: list[Record]) -> list[Side]:
         ((absent, measure, threshold),) = terms
         good, n = (sum(numbers) for numbers in zip(*map(count, rows), strict=True))
         statement = rows[0]["case"].removeprefix("claim: ")
-        sample = f"{n:,} {rows[0].get('of', 'cases')} ({rows[0]['file']})"
+        files = " and ".join(dict.fromkeys(row["file"] for row in rows))
+        sample = f"{n:,} {rows[0].get('of', 'cases')} ({files})"
         outcome = f"{good:,} of {n:,}"
         name = place[2] if len(place) > 2 else ""
         out.append(Side(statement, absent, sample, measure, threshold, outcome, name))

@@ -99,8 +99,8 @@ def embeddings_per_head(perturb: float = 0.0) -> Outcome:
     error = m.relative_error(np.array(separate), np.array(together))
     gradient = m.gradient_eq_14(wide)
     for i in range(m.K):
-        one = m.Weights(*(a[i : i + 1] for a in wide[:4]), own[i], w.h)
-        one = one._replace(W_q=w.W_q[i : i + 1], W_k=w.W_k[i : i + 1], W_v=w.W_v[i : i + 1])
+        head = slice(i, i + 1)
+        one = m.Weights(w.W_q[head], w.W_k[head], w.W_v[head], w.W_l[head], own[i], w.h)
         mine = m.gradient_eq_14(one) / m.K
         columns = gradient[:, i * m.d_e : (i + 1) * m.d_e]
         error = max(error, m.relative_error((1 + perturb) * mine, columns))
@@ -186,7 +186,7 @@ def slides_distinct(perturb: float = 0.0) -> Outcome:
     counts = Counter(REVIEW.split())
     tokens = sum(counts.values())
     return Outcome(
-        abs(one_plus(perturb) * 71 - len(counts)) + abs(one_plus(perturb) * 99 - tokens),
+        float(abs(one_plus(perturb) * 71 - len(counts)) + abs(one_plus(perturb) * 99 - tokens)),
         EXACT,
         float(abs(99 - len(counts))),
         f"The review has {tokens} tokens and {len(counts)} distinct ones; 'it' occurs "
@@ -252,12 +252,15 @@ def histogram_task(perturb: float = 0.0) -> Outcome:
     letters = sorted(set(text))
     size = len(text)
     one_hot = [[Fraction(int(x == letter)) for letter in letters] for x in text]
-    average = [sum(row[j] for row in one_hot) / size for j in range(len(letters))]
-    positional = [size * sum(a * b for a, b in zip(row, average, strict=True)) for row in one_hot]
-    semantic = []
+    none = Fraction(0)
+    average = [sum((row[j] for row in one_hot), none) / size for j in range(len(letters))]
+    positional = [
+        size * sum((a * b for a, b in zip(row, average, strict=True)), none) for row in one_hot
+    ]
+    semantic: list[Fraction] = []
     for x in text:
         mass = [Fraction(int(x == y)) for y in text]
-        first = 1 / (1 + sum(mass, Fraction(0)))
+        first = 1 / (1 + sum(mass, none))
         semantic.append(1 / first - 1)
     scale = one_plus(perturb)
     differences = [
