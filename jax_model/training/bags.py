@@ -262,15 +262,22 @@ def fit_bags(
 
         validate = held_out_loss
 
+    # One logit is enough for two classes.
+    outputs = classes
+    if classes == 2:
+        outputs = 1
+    patience = None
+    if held_out is not None:
+        patience = config.patience
     fitted = fit(
         bag_loss,
-        start_params(ready[0].shape[1], 1 if classes == 2 else classes, config),
+        start_params(ready[0].shape[1], outputs, config),
         batch,
         steps,
         Optimizer(config.learning_rate, 0, config.weight_decay, config.ema, decay_biases=False),
         epochs=config.epochs,
         validate=validate,
-        patience=None if held_out is None else config.patience,
+        patience=patience,
     )
     return BagTraining(jax.device_get(fitted.params), mean, scale, fitted.history)
 

@@ -70,8 +70,11 @@ class Optimizer:
         [0.0, 0.5, 1.0, 0.51, 0.02]
         """
         warmup = min(self.warmup_steps, steps // 2)
-        descent = 0.02 + 0.49 * (1 + np.cos(np.pi * (step - warmup) / (steps - warmup)))
-        rate = self.learning_rate * (step / warmup if step < warmup else descent)
+        # A linear warmup, then half of a cosine from 1 down to 0.02.
+        share = 0.02 + 0.49 * (1 + np.cos(np.pi * (step - warmup) / (steps - warmup)))
+        if step < warmup:
+            share = step / warmup
+        rate = self.learning_rate * share
         # The average forgets faster at first; otherwise the random start would remain in it for
         # hundreds of steps.
         ema = min(self.ema, (1 + step) / (10 + step))

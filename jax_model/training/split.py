@@ -74,9 +74,9 @@ def split_stratified(data: Labelled, share: float = 0.1, seed: int = 0) -> Split
     rng = np.random.default_rng([seed, len(data.texts)])
     held_out, single = stratified(data.labels, len(data.classes), share, rng)
     if single:
-        shown = ", ".join(repr(data.classes[c][:40]) for c in single[:5]) + (
-            " and others" if len(single) > 5 else ""
-        )
+        shown = ", ".join(repr(data.classes[c][:40]) for c in single[:5])
+        if len(single) > 5:
+            shown += " and others"
         warnings.warn(
             f"only one text of class {shown}: it is used for training and not for the held-out "
             "scores",

@@ -134,15 +134,21 @@ def collapsed_forward(params: Params, ids: jax.Array, cls: Any = 0) -> jax.Array
     (2, 3)
     """
     K, C, _ = params.W_l.shape
-    few = K + params.W_e.shape[1] >= K * (1 + C)
-    return (_by_table if few else _by_embedding)(params, ids, cls)
+    # A table of all tokens has K (1 + C) columns to gather per token. An embedding has d_e columns,
+    # from which the K scores are computed.
+    if K + params.W_e.shape[1] >= K * (1 + C):
+        return _by_table(params, ids, cls)
+    return _by_embedding(params, ids, cls)
 
 
 def _directions(p: Params, cls: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Return the directions of keys (K, d_e) and values (K, C, d_e) of an embedding, and the
     constants.
     """
-    q = p.W_q @ (p.W_e[cls] if p.W_p is None else p.W_e[cls] + p.W_p[0]) + p.b_q
+    embedding = p.W_e[cls]
+    if p.W_p is not None:
+        embedding = embedding + p.W_p[0]
+    q = p.W_q @ embedding + p.b_q
     scale = p.W_k.shape[1] ** -0.5
     keys = jnp.einsum("kae,ka->ke", p.W_k, q) * scale
     values = jnp.einsum("kco,koe->kce", p.W_l, p.W_v)

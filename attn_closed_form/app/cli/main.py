@@ -134,13 +134,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A terminal that cannot show α shows ? instead of failing.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        argv = sys.argv[1:]
+    words = list(argv)
     if not words:
         print(
             f"{DESCRIPTION}\n{USES}  {PROG} --help  # the other commands: transformer, corpus, "
             "serve, ..."
         )
         return 0
+    # Unknown arguments are errors here and not in argparse, so that a similar name can be suggested.
     parser = make_parser(words[0])
     args, args_left = parser.parse_known_args(words)
     if args_left and not getattr(args, "passes_on", False):
@@ -148,6 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(args_left)}{hint}")
     args.passed_on = args_left
     try:
+        # Each warning is one line without Python's file and line number, which mean nothing to users.
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.showwarning = _show_warning
@@ -192,6 +196,8 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return visible(f"{error.filename}: {error.strerror}")
     if isinstance(error, OSError) and error.strerror:
-        return visible(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+        return visible(error.strerror)
     return visible(str(error) or type(error).__name__)

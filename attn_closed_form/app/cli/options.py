@@ -98,6 +98,7 @@ def method_names(value: str) -> list[str]:
         names = list(METHODS)
     else:
         names = [name.strip() for name in value.split(",") if name.strip()]
+    # Checked here and not by `as_methods`, so that the message is that of a wrong argument.
     methods = {name: find_method(name) for name in names}
     for name, method in methods.items():
         if method is None:
@@ -200,7 +201,9 @@ def read_text(args: argparse.Namespace) -> str:
             "text"
         )
     if args.file is not None or is_file(source):
-        path = source if args.file is None else args.file
+        path = source
+        if args.file is not None:
+            path = args.file
         return _decode(Path(path).read_bytes(), path)
     if source is None and sys.stdin.isatty():
         raise argparse.ArgumentTypeError("expected a TEXT, a FILE or - for standard input")

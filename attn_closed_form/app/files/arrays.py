@@ -410,6 +410,7 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
     # `AttentionBagClassifier.save` writes names of classes and options; other programs do not.
     outputs = _texts(content.get("outputs"))
     options = _json_object(name, _texts(content.get("options")))
+    # Training scripts nest dicts, such as {"model": {"state_dict": {...}}}, at most this deep.
     for _ in range(3):
         content = next(
             (content[key] for key in NESTED if isinstance(content.get(key), Mapping)), content
@@ -427,6 +428,7 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
         )
     with reading(name, "state dict"):
         check_names(numeric)
+    # What only training needs is left out, unless nothing else would remain.
     arrays = {key: value for key, value in numeric.items() if not key.startswith(TRAINING)}
     if not arrays or not any(all(key.startswith(prefix) for key in arrays) for prefix in PREFIXES):
         arrays = numeric

@@ -32,9 +32,9 @@ def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
             problem = "is not a regular file"
         else:
             problem = "no such file"
-        raise FileNotFoundError(
-            f"{path}: {problem}" + (f"; expected {expected}" if expected else "")
-        )
+        if expected:
+            problem += f"; expected {expected}"
+        raise FileNotFoundError(f"{path}: {problem}")
     return path
 
 
@@ -67,7 +67,9 @@ def first_line(error: BaseException) -> str:
     be huge.
     """
     texts = [text for text in error.args if type(text) is str and text.strip()]
-    return (texts[-1].strip() if texts else type(error).__name__).splitlines()[0][:400]
+    if not texts:
+        return type(error).__name__
+    return texts[-1].strip().splitlines()[0][:400]
 
 
 @contextmanager

@@ -101,16 +101,19 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
         content, attrs = read_hdf5(path, wanted, ATTRIBUTES)
     else:
         content = read_arrays(path, ARRAY_SUFFIXES)
-    if isinstance(content, Mapping):
-        named = content
-    else:
+    # A PyTorch file may have one tensor without a name.
+    named = content
+    if not isinstance(content, Mapping):
         named = {"features": content}
     arrays = {
         str(name): value
         for name, value in named.items()
         if value is None or isinstance(value, np.ndarray)
     }
-    numbers = _named(arrays, FEATURE_NAMES if features is None else (features,))
+    names_of_features: tuple[str, ...] = FEATURE_NAMES
+    if features is not None:
+        names_of_features = (features,)
+    numbers = _named(arrays, names_of_features)
     others = [
         array for key, array in arrays.items() if array is not None and key not in COORDINATE_NAMES
     ]
@@ -118,9 +121,8 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     if numbers is None and features is None and len(matrices) == 1:
         numbers = matrices[0]
     if numbers is None:
-        if features is None:
-            expected = f"called {' or '.join(FEATURE_NAMES[:2])}"
-        else:
+        expected = f"called {' or '.join(FEATURE_NAMES[:2])}"
+        if features is not None:
             expected = repr(features)
         raise ValueError(
             f"{path}: features: expected an array {expected}, got only {sorted(arrays)[:12]}"

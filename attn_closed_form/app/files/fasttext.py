@@ -34,6 +34,8 @@ WORD_ENTRIES = re.compile(r"[^ \n\r\t\v\f\0]+")
 SUPERVISED = 3
 # fastText's loss_name.
 LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
+# The losses with one logit per class, and their names in `Model.loss`; "ova" is one against all.
+LOSS_OF_MODEL = {"softmax": "softmax", "ova": "sigmoid"}
 MAX_WORD_BYTES = 32  # maximum length of an n-gram; a word has one for each position and length
 
 
@@ -117,7 +119,9 @@ def _read(data: bytes) -> MeanPooledText:
         nonlocal place
         numbers = struct.unpack_from(f"<{code}", data, place)
         place += struct.calcsize(f"<{code}")
-        return numbers if len(numbers) > 1 else numbers[0]
+        if len(numbers) == 1:
+            return numbers[0]
+        return numbers
 
     version, _, _, _, _, _, ngrams, loss_code, kind, bucket, minn, maxn, _, _ = take("13id")
     if kind != SUPERVISED:
@@ -128,7 +132,7 @@ def _read(data: bytes) -> MeanPooledText:
             "game"
         )
     loss = LOSSES.get(loss_code, "unknown")
-    if loss not in ("softmax", "ova"):
+    if loss not in LOSS_OF_MODEL:
         raise ValueError(
             f"it has loss {loss!r}: classes have no logits; train with loss 'softmax' or 'ova'"
         )
@@ -175,5 +179,5 @@ def _read(data: bytes) -> MeanPooledText:
         reader,
         tuple(name.decode("utf-8", "replace").removeprefix(LABEL) for name in names[words:]),
         reader.vectors(END_OF_LINE),
-        loss="sigmoid" if loss == "ova" else "softmax",
+        loss=LOSS_OF_MODEL[loss],
     )

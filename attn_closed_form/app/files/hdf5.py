@@ -159,11 +159,13 @@ def send_array(h5py: Any, name: str, data: Any) -> None:
     # A chunk is decoded as a whole, so blocks end where chunks end.
     whole = data.chunks[axis] if data.chunks else 1
     step = max(whole, READ_BYTES // row_bytes // whole * whole)
-    for start in range(0, rows, step) if data.size else ():
+    if not data.size:
+        return
+    for start in range(0, rows, step):
+        # The axes before this one have one entry. A number has no axis.
+        part = data[()]
         if data.shape:
             part = data[(*[0] * axis, slice(start, start + step))]
-        else:
-            part = data[()]
         sys.stdout.buffer.write(np.ascontiguousarray(part).tobytes())
 
 

@@ -173,10 +173,9 @@ def check_columns(
     """
     if missing := [name for name in wanted if name not in names]:
         shown = ", ".join(repr(name if len(name) <= 40 else name[:39] + "…") for name in names[:12])
+        more = ""
         if len(names) > 12:
             more = f" and {len(names) - 12} more"
-        else:
-            more = ""
         raise MissingColumn(
             f"{path}: expected a column {' and one '.join(map(repr, missing))}, got {shown}{more}"
         )
@@ -239,26 +238,30 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(max(csv.field_size_limit(), CELL_LIMIT))
     with _text_stream(path) as stream:
-        names = "".join(stream.readline().split('"')[::2])  # without quoted names
+        # A quoted name may contain delimiters, so only what is outside of quotes counts.
+        unquoted = "".join(stream.readline().split('"')[::2])
         stream.seek(0)
+        delimiter = max(",;\t", key=unquoted.count)
         if table_format(path) == "tsv":
             delimiter = "\t"
-        else:
-            delimiter = max(",;\t", key=names.count)
         reader = csv.reader(stream, delimiter=delimiter)
         header = [name.strip() for name in next(reader, [])]
         check_columns(path, header, columns or ())
         # Of columns with equal names, the first one is read.
         places = {name: i for i, name in reversed([*enumerate(header)])}
-        wanted = [(name, places[name]) for name in (header if columns is None else columns)]
+        if columns is None:
+            columns = header
+        wanted = [(name, places[name]) for name in columns]
         for cells in reader:
             if len(cells) > len(header):
                 raise ValueError(
                     f"{path}: line {reader.line_num}: expected {len(header)} cells, got "
                     f"{len(cells)}; a text with delimiters or line breaks must be in double quotes"
                 )
+            # A line may end early, and a blank line is no row.
             if cells:
-                yield {name: cells[i] if i < len(cells) else None for name, i in wanted}
+                padded = [*cells, *[None] * (len(header) - len(cells))]
+                yield {name: padded[i] for name, i in wanted}
 
 
 def _json_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
@@ -298,7 +301,9 @@ def _fasttext_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[s
             raise ValueError(
                 f"{path}: line {number}: expected {LABEL_PREFIX}NAME TEXT, got {words[0][:40]!r}"
             )
-        text = words[1] if len(words) > 1 else ""
+        text = ""
+        if len(words) > 1:
+            text = words[1]
         if text.startswith(LABEL_PREFIX):
             raise ValueError(f"{path}: line {number}: expected one label, got several")
         row = {"text": text, "label": words[0].removeprefix(LABEL_PREFIX)}
@@ -340,14 +345,18 @@ def _xlsx_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, 
         check_size(sum(part.file_size for part in archive.infolist()), path)
     workbook = load_workbook(path, read_only=True, data_only=True)
     try:
+        # In this mode openpyxl reads one row at a time from the archive.
         rows = workbook.worksheets[0].iter_rows(values_only=True)
         header = next(rows, ())
         names = ["" if name is None else str(name) for name in header]
         check_columns(path, names, columns or ())
+        # A column without a name is often a note beside the table.
         kept = [i for i, name in enumerate(names) if name and (columns is None or name in columns)]
         for row in rows:
+            # Rows that were cleared remain in a sheet, and cells at the end of a row may be missing.
             if any(cell is not None for cell in row):
-                yield {names[i]: row[i] if i < len(row) else None for i in kept}
+                padded = [*row, *[None] * (len(names) - len(row))]
+                yield {names[i]: padded[i] for i in kept}
     finally:
         workbook.close()
 
@@ -392,13 +401,11 @@ def read_labelled(
     Labelled(texts=['A fine film', 'Dull', 'Awful'], labels=array([1, 0, 0]), classes=('bad', 'good'))
     """
     if isinstance(paths, (str, os.PathLike)):
-        files = [Path(paths)]
-    else:
-        files = list(paths)
-    if len(files) == 1:
-        source = str(files[0])
-    else:
-        source = f"{files[0]} and {len(files) - 1} more"
+        paths = [Path(paths)]
+    files = list(paths)
+    source = str(files[0])
+    if len(files) > 1:
+        source += f" and {len(files) - 1} more"
     texts = []
     raw = []
     left_out = 0
@@ -450,7 +457,10 @@ def read_labelled(
                 f"{len(names):,} rows; is this the column of the labels?"
             )
         whole = all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in distinct)
-        classes = sorted(distinct, key=(lambda name: (int(name), name)) if whole else None)
+        classes = sorted(distinct)
+        # Grades from 1 to 10 are in the order of the numbers; "02" follows "2".
+        if whole:
+            classes = sorted(distinct, key=lambda name: (int(name), name))
     index = {name: i for i, name in enumerate(classes)}
     unknown = Counter(name for name in names if name not in index)
     if unknown:
@@ -477,9 +487,13 @@ def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
                 f"{source}: expected one label per row, got {str(label)[:40]!r}; several are not "
                 "supported"
             )
-    names = [
-        str(label).lower() if isinstance(label, bool) else str(label).strip() for label in labels
-    ]
+    names = []
+    for label in labels:
+        name = str(label).strip()
+        # As other programs write truth values, and not as Python does.
+        if isinstance(label, bool):
+            name = name.lower()
+        names.append(name)
     if any("." in name or "e" in name.lower() for name in names):
         try:
             numbers = [float(name) for name in set(names)]
