@@ -28,7 +28,7 @@ ANCHORED = {"FILE_LIKE", "FORMULA", "DENSE", "_ABBREVIATIONS", "_MAY_END", "_WOR
 
 def patterns() -> dict[str, re.Pattern[str]]:
     """The compiled patterns in the globals of all modules, by module and name."""
-    found = {"text._unicode()": text._unicode()}
+    found = {"text.any_token()": text.any_token()}
     for info in pkgutil.walk_packages(attn_closed_form.__path__, "attn_closed_form."):
         if info.name.endswith("__main__"):
             continue

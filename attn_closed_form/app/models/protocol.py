@@ -121,6 +121,7 @@ class Model:
 
     def logits(self, units: Units) -> Array:
         """Return the (C,) logits of the whole input."""
+        # Cached with the units and not with the model, which may be used by several threads.
         computed = units.computed
         if computed.logits is None:
             pooled = self.pooled(units).logits()
@@ -272,7 +273,7 @@ class Model:
         a single output.
         """
         scaled = np.asarray(logits, dtype=np.float64) / self.temperature
-        # Several labels at once.
+        # A sigmoid per label; of one logit with two names, a softmax with the logit 0 is the same.
         if self.loss == "sigmoid" and scaled.shape[-1] == len(self.outputs):
             return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))
         if len(self.outputs) == 1 or self.loss in PLAIN:

@@ -93,7 +93,7 @@ _LOWER = bytes(map(_lower_code, map(chr, range(128)))).ljust(256)
 
 
 @functools.cache
-def _unicode() -> re.Pattern[str]:
+def any_token() -> re.Pattern[str]:
     """Compile the pattern for any text; `_ASCII` finds the same tokens in ASCII several times
     faster.
     """
@@ -112,6 +112,13 @@ def _unicode() -> re.Pattern[str]:
     return re.compile(
         rf"({plain}|{_NO_TOKEN}|{_RATING}|{word}|[!?]|[{_SOLID}][{marks}]*|{flag}|{picture})"
     )
+
+
+def _pattern_for(text: str) -> re.Pattern[str]:
+    """Return the faster of the two patterns that find the tokens of a text."""
+    if text.isascii():
+        return _ASCII
+    return any_token()
 
 
 def check_text(text: Any) -> None:
@@ -174,7 +181,7 @@ def spelled(texts: Iterable[str]) -> Spelled:
         # Splitting returns the text between matches and the matches in turn, so the ends of these
         # pieces are the starts and ends of tokens. The number of pieces is odd, so one more keeps
         # the matches at odd positions over all texts.
-        found = (_ASCII if text.isascii() else _unicode()).split(text)
+        found = _pattern_for(text).split(text)
         found.append("")
         pieces += found
         counts.append(len(found) // 2)
@@ -188,8 +195,7 @@ def spelled(texts: Iterable[str]) -> Spelled:
 
 def words_of(text: str) -> list[str]:
     """Return the words of `tokenize(text)`, without the spans."""
-    pattern = _ASCII if text.isascii() else _unicode()
-    return list(filter(None, map(_FORMS.__getitem__, pattern.findall(text))))
+    return list(filter(None, map(_FORMS.__getitem__, _pattern_for(text).findall(text))))
 
 
 class _Remembered(dict[str, Any]):
@@ -360,14 +366,18 @@ class Vocabulary(tuple[str, ...]):
         for tag in _TAG.finditer(joined):
             start, end = tag.span()
             lower[start:end] = b" " * (end - start)
-        byte = np.frombuffer(lower, np.uint8)  # a view: changes in one are visible in the other
+        # A view of the same memory: what is set in `byte` is what `decode` reads below.
+        byte = np.frombuffer(lower, np.uint8)
         in_word = byte >= ord("0")
+        # An apostrophe belongs to a word if it is between two of its letters.
         apostrophe = np.flatnonzero(byte == ord("'"))
         inner = in_word[apostrophe - 1] & in_word[apostrophe + 1]
         in_word[apostrophe[inner]] = True
+        # The codes of ! and ? are the only ones between a blank and an apostrophe (`_LOWER`).
         mark = np.flatnonzero((byte < ord("'")) & (byte > ord(" ")))
         kind = byte[mark]
         byte[apostrophe[~inner]] = byte[mark] = ord(" ")
+        # Words begin and end where `in_word` changes; the text begins and ends with a blank.
         spans = (np.flatnonzero(in_word[1:] != in_word[:-1]) + 1).reshape(-1, 2)
         words = lower.decode("ascii").split()
         ids = self.encode_words(words)

@@ -134,6 +134,7 @@ class TextClassifier(TextModel):
 
     def read_many(self, raws: Sequence[Any]) -> list[Units | None]:
         """Read the tokens of many texts; None marks inputs that have no words or are not texts."""
+        # What is not a text has no words either; `read` says what is wrong with it.
         texts = [raw if isinstance(raw, str) else "" for raw in raws]
         read: list[Units | None] = [None] * len(texts)
         for places, ids, spans, counts in self._encoded(texts):
@@ -254,6 +255,7 @@ class TextClassifier(TextModel):
         order = stable_order(players)
         starts = np.cumsum(lengths) - lengths
         orders = np.split(order - np.repeat(starts, lengths), starts[1:])
+        # All logs and exponentials of the batch are computed in one pass; a game is a slice of them.
         scores = document_scores(self.weights, ids, lengths)
         deleted = target.absent == "deleted"
         games = scores.games(target.coefficients, players, order, labels, deleted)
