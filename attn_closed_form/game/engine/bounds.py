@@ -71,7 +71,8 @@ def term_sums(
     each = np.abs(T[:, 0])
     each += np.abs(T[:, 1])
     # One sum over (2 r) rows is twice as fast as two sums over r rows.
-    factor_sums = np.add.reduce(factor.reshape(2 * r, d), axis=1).reshape(r, 2)
+    rows = factor.reshape(2 * r, d)
+    factor_sums = np.add.reduce(rows, axis=1).reshape(r, 2)
     change = np.maximum(d - factor_sums, 0.0)
     return TermSums(
         weight=weight,
@@ -98,11 +99,20 @@ def complex_term_sums(
 ) -> TermSums:
     """Return the sums of complex terms."""
     change = 1 - factor
+    squares = change.real**2 + change.imag**2
     complex_sums = ComplexSums(
         first=np.add.reduce(change, axis=2).T,
-        second=np.add.reduce(change.real**2 + change.imag**2, axis=2).T,
+        second=np.add.reduce(squares, axis=2).T,
     )
-    moduli = term_sums(np.abs(weight), n_0, np.abs(factor), T, largest_change, players_light, share)
+    moduli = term_sums(
+        weight=np.abs(weight),
+        n_0=n_0,
+        factor=np.abs(factor),
+        T=T,
+        largest_change=largest_change,
+        players_light=players_light,
+        share=share,
+    )
     return moduli._replace(complex_sums=complex_sums)
 
 
@@ -124,25 +134,32 @@ def log_bound(
 
     With `differences` the smaller one that holds for Delta_j and I_ij, but not for E_p[f].
     """
-    middle = (interval.first + interval.last)[:, None] / 2
-    reach = (interval.last - interval.first)[:, None] / 2 * np.cosh(theta)
+    # Terms are the rows, and the ellipses are the columns.
+    first = interval.first[:, None]
+    last = interval.last[:, None]
+    largest_change = sums.largest_change[:, None]
+    middle = (first + last) / 2
+    half = (last - first) / 2
+    reach = half * np.cosh(theta)
     left = middle - reach
     right = middle + reach
     furthest = np.maximum(right, 1 - left)
     bracket = furthest * sums.players[:, None]
     bracket += sums.background[:, None]
     if differences:
-        bracket *= sums.largest_change[:, None]
+        bracket *= largest_change
         # Once would do: of the two players of I_ij the sum above holds b >= 1/2 of each. Twice is simpler to prove.
         bracket += 2 * sums.largest_player[:, None]
     bracket *= sums.weight[:, None]
-    log_M = np.log(np.maximum(bracket, TINY, out=bracket), out=bracket)
+    np.maximum(bracket, TINY, out=bracket)
+    log_M = np.log(bracket, out=bracket)
     if sums.complex_sums is not None:
-        omitted = PLAYERS_OMITTED * np.minimum(1.0, 2 * furthest * sums.largest_change[:, None])
-        half = (interval.last - interval.first)[:, None] / 2
+        omitted = PLAYERS_OMITTED * np.minimum(1.0, 2 * furthest * largest_change)
         H = _largest_on_ellipse(sums.complex_sums, middle, half, theta) + omitted
-        d = (sums.players_heavy + sums.players_light)[:, None]
-        return log_M + d / 2 * np.log1p(np.maximum(H / d, -1 + TINY))
+        players = sums.players_heavy + sums.players_light
+        d = players[:, None]
+        mean_growth = np.maximum(H / d, -1 + TINY)
+        return log_M + d / 2 * np.log1p(mean_growth)
     log_M += _log_product(sums.players_heavy, sums.heavy, -left)
     if sums.light.any():
         log_M += _log_product(sums.players_light, sums.light, right - 1)
@@ -152,7 +169,8 @@ def log_bound(
 def _log_product(n: Array, total: Array, reach: Array) -> Array:
     """Return the log of the largest product of |Y_k| of a group on ellipses that extend beyond [0, 1] by `reach`."""
     mean = total / np.maximum(n, 1.0)
-    return n[:, None] * np.log1p(np.maximum(reach, 0.0) * mean[:, None])
+    outside = np.maximum(reach, 0.0)
+    return n[:, None] * np.log1p(outside * mean[:, None])
 
 
 def _largest_on_ellipse(sums: ComplexSums, m: Array, c: Array, theta: Array) -> Array:
@@ -161,18 +179,25 @@ def _largest_on_ellipse(sums: ComplexSums, m: Array, c: Array, theta: Array) -> 
     On the ellipse p = m + a cos(phi) + i b sin(phi), and the sum is k_0 + k_1 cos(phi) + k_2 sin(phi) + k_3 cos(phi)^2,
     of which the last three are at most nu + k_3 + k_1^2 / (4 nu) + k_2^2 / (4 (nu + k_3)) for any nu > 0.
     """
+    # The sums of g and |g|^2 over the heavy group and over the light one.
     (G1, G2) = sums.first[:, :, None]
     (M1, M2) = sums.second[:, :, None]
+    M = M1 + M2
     a = c * np.cosh(theta)
     b = c * np.sinh(theta)
-    k_0 = m * m * M1 + (1 - m) ** 2 * M2 - 2 * (m * G1.real + (1 - m) * G2.real) + b * b * (M1 + M2)
-    k_1 = (2 * a) * (m * M1 - (1 - m) * M2 - G1.real + G2.real)
+    n = 1 - m
+    squares = m * m * M1 + n**2 * M2
+    means = m * G1.real + n * G2.real
+    k_0 = squares - 2 * means + b * b * M
+    slope = m * M1 - n * M2 - G1.real + G2.real
+    k_1 = (2 * a) * slope
     k_2 = (2 * b) * (G1.imag - G2.imag)
-    k_3 = c * c * (M1 + M2)
+    k_3 = c * c * M
     k_1_part = k_1 * k_1 / 4
     k_2_part = k_2 * k_2 / 4
     # The best nu makes the derivative zero: nu^2 = k_1_part + k_2_part (nu / (nu + k_3))^2.
     nu = np.sqrt(k_1_part + k_2_part) + TINY
     for _ in range(NU_STEPS):
-        nu = np.sqrt(k_1_part + k_2_part * (nu / (nu + k_3)) ** 2) + TINY
+        ratio = nu / (nu + k_3)
+        nu = np.sqrt(k_1_part + k_2_part * ratio**2) + TINY
     return k_0 + nu + k_3 + k_1_part / nu + k_2_part / (nu + k_3)

@@ -90,18 +90,22 @@ def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
     >>> bool(np.abs(error).max() < 1e-12), lam.size
     (True, 15)
     """
-    if not EPS_MIN <= eps <= EPS_MAX:
-        raise ValueError(
-            f"eps: expected a relative error between {EPS_MIN:g} and {EPS_MAX:g}, got {eps:g}"
-        )
-    if not 0 <= log_range <= 2 * LOG_RANGE_SEGMENT:
-        raise ValueError(
-            f"log_range: expected a number in [0, {2 * LOG_RANGE_SEGMENT:g}], got {log_range}"
-        )
+    _check_eps(eps)
+    longest = 2 * LOG_RANGE_SEGMENT
+    if not 0 <= log_range <= longest:
+        raise ValueError(f"log_range: expected a number in [0, {longest:g}], got {log_range}")
     key = short_sum_key(log_range, eps)
     if key is not None:
         return _short_sum(*key)
     return _trapezoid_plain(*rounded_arguments(log_range, eps))
+
+
+def _check_eps(eps: float) -> None:
+    """Raise an error unless there is a rule with this relative error for every range."""
+    if not EPS_MIN <= eps <= EPS_MAX:
+        raise ValueError(
+            f"eps: expected a relative error between {EPS_MIN:g} and {EPS_MAX:g}, got {eps:g}"
+        )
 
 
 class Segment(NamedTuple):
@@ -121,7 +125,7 @@ class Trapezoid(NamedTuple):
 
     def pick(self, which: Masks) -> Trapezoid:
         """Return some of the nodes."""
-        return Trapezoid(self.t[which], self.squeeze[which], self.h)
+        return self._replace(t=self.t[which], squeeze=self.squeeze[which])
 
     def log_lam(self) -> Array:
         """Return the logarithms of the nodes, rounded."""
@@ -129,12 +133,14 @@ class Trapezoid(NamedTuple):
 
     def log_weights(self) -> Array:
         """Return the logarithms of the weights h dlam/dt, rounded."""
-        return self.log_lam() + np.log(self.h * (1 + self.squeeze))
+        slope = 1 + self.squeeze
+        return self.log_lam() + np.log(self.h * slope)
 
     def segment(self, shift: float = 0.0) -> Segment:
         """Return nodes and weights to a few ulps, from two exponentials for any range."""
         lam = np.exp(self.t + shift) * np.exp(-self.squeeze)
-        w = self.h * lam * (1 + self.squeeze)
+        slope = 1 + self.squeeze
+        w = self.h * lam * slope
         lam.flags.writeable = False
         w.flags.writeable = False
         return Segment(shift, lam, w)
@@ -142,10 +148,11 @@ class Trapezoid(NamedTuple):
     def segments(self) -> list[Segment]:
         """Return the rule in segments of LOG_RANGE_SEGMENT, lam falling."""
         numbers = np.floor(-self.t / LOG_RANGE_SEGMENT)
-        return [
-            self.pick(numbers == k).segment(float(k * LOG_RANGE_SEGMENT))
-            for k in np.unique(numbers)
-        ]
+        segments = []
+        for number in np.unique(numbers):
+            nodes = self.pick(numbers == number)
+            segments.append(nodes.segment(float(number * LOG_RANGE_SEGMENT)))
+        return segments
 
 
 def lambda_segments(log_range: float, eps: float) -> list[Segment]:
@@ -164,17 +171,15 @@ def sector_segments(log_range: float, eps: float, angle: float) -> list[Segment]
     >>> bool(abs(z * (w * np.exp(-lam * z)).sum() - 1) < 1e-10)
     True
     """
-    if not EPS_MIN <= eps <= EPS_MAX:
-        raise ValueError(
-            f"eps: expected a relative error between {EPS_MIN:g} and {EPS_MAX:g}, got {eps:g}"
-        )
+    _check_eps(eps)
     short = _short_sector_sum(log_range, eps, angle)
     if short is not None:
         return [short]
     # The angle is rounded up, with its difference from pi/2 in steps of 3 percent.
-    log_rest = math.log(math.pi / 2 - angle)
-    rest = math.exp(math.floor(log_rest / SECTOR_STEP) * SECTOR_STEP)
-    return computed_sector_segments(*rounded_arguments(log_range, eps), math.pi / 2 - rest)
+    right_angle = math.pi / 2
+    steps = math.floor(math.log(right_angle - angle) / SECTOR_STEP)
+    rest = math.exp(steps * SECTOR_STEP)
+    return computed_sector_segments(*rounded_arguments(log_range, eps), right_angle - rest)
 
 
 def _short_sector_sum(log_range: float, eps: float, angle: float) -> Segment | None:
@@ -212,25 +217,34 @@ def computed_sector_segments(log_range: float, eps: float, angle: float) -> list
     cos = math.cos(angle)
     # The step: for the best line Im t = a, 2 N / (e^(2 pi a / h) - 1) is eps / 2.
     a = (math.pi / 2 - angle) * SECTOR_LINES
-    N = np.exp(math.exp(T0) * np.sin(a) / cos) / (np.cos(a) * np.cos(angle + a))
+    decay = np.cos(a) * np.cos(angle + a)
+    N = np.exp(math.exp(T0) * np.sin(a) / cos) / decay
     steps = 2 * math.pi * a / np.log1p(4 * N / eps)
     h = _exact_step(float(steps.max()))
     # The range from the underflow of lam to that of e^-lam.
     t0 = T0 - log_range
     reach = math.log(LOG_FLOAT_MAX)
-    t = h * np.arange(math.floor((t0 - reach) / h), math.ceil(reach / h) + 1.0)
-    nodes = Trapezoid(t, np.exp(-(t - t0)), h)
+    nodes = _equal_steps(h, t0 - reach, reach, t0)
     # |w| is at most Re w / cos. All terms up to a node that is dropped, or from it on, add up to less than the cut.
     cut = SECTOR_CUT * eps * cos
     log_w = nodes.log_weights()
-    from_left = np.cumsum(np.exp(log_w + log_range))
+    left_terms = np.exp(log_w + log_range)
     with np.errstate(over="ignore"):
-        terms = np.exp(log_w - np.exp(nodes.log_lam()))
-    from_right = np.cumsum(terms[::-1])[::-1]
+        right_terms = np.exp(log_w - np.exp(nodes.log_lam()))
+    from_left = np.cumsum(left_terms)
+    from_right = np.cumsum(right_terms[::-1])[::-1]
     nodes = nodes.pick((from_left > cut) & (from_right > cut))
     if log_range <= LOG_RANGE_SEGMENT:
         return [nodes.segment()]
     return nodes.segments()
+
+
+def _equal_steps(h: float, lowest: float, highest: float, t0: float) -> Trapezoid:
+    """Return the nodes at all multiples of h from just below `lowest` to just above `highest`."""
+    first = math.floor(lowest / h)
+    last = math.ceil(highest / h)
+    t = h * np.arange(first, last + 1.0)
+    return Trapezoid(t, np.exp(-(t - t0)), h)
 
 
 def _exact_step(h: float) -> float:
@@ -254,8 +268,7 @@ def trapezoid_of(log_range: float, eps: float) -> Trapezoid:
     t0 = T0 - log_range
     lowest = t0 - math.log(LARGEST_SQUEEZE + math.log(1 / eps))
     highest = math.log(largest) + 1.5  # t is log lam plus the squeeze, which is less there
-    t = h * np.arange(math.floor(lowest / h), math.ceil(highest / h) + 1.0)
-    nodes = Trapezoid(t, np.exp(-(t - t0)), h)
+    nodes = _equal_steps(h, lowest, highest, t0)
     keep = nodes.log_lam() <= math.log(largest)
     keep &= nodes.log_weights() + log_range >= math.log(eps / LEFT_CUT)
     return nodes.pick(keep)
@@ -277,7 +290,8 @@ def read_table(
     An entry is a bound and two arrays; the shortest ones are first.
     """
     with np.load(Path(__file__).parent / file, allow_pickle=False) as data:
-        stored = {name: data[name] for name in (*keys, "size", "bound", *columns)}
+        stored = {name: data[name] for name in data.files}
+    first, second = columns
     # The entries are stored one after the other; `size` has their lengths.
     stop = np.cumsum(stored["size"].astype(int))
     start = stop - stored["size"]
@@ -285,9 +299,10 @@ def read_table(
     for i, bound in enumerate(stored["bound"].tolist()):
         key = tuple(float(stored[name][i]) for name in keys)
         entry = slice(start[i], stop[i])
-        arrays = _frozen(*(stored[name][entry] for name in columns))
+        arrays = _frozen(stored[first][entry], stored[second][entry])
         table.setdefault(key, []).append((bound, *arrays))
-    return [np.unique(stored[name]).tolist() for name in keys], table
+    values = [np.unique(stored[name]).tolist() for name in keys]
+    return values, table
 
 
 def short_sum_key(log_range: float, eps: float) -> tuple[int, int] | None:
@@ -303,26 +318,35 @@ def short_sum_key(log_range: float, eps: float) -> tuple[int, int] | None:
 
 
 def _short_sum(i: int, k: int) -> tuple[Array, Array]:
+    """Return the nodes and weights of a key of `short_sum_key`."""
     (log_ranges,), table = read_table("exponential_sums.npz", "log_range")
-    return table[log_ranges[i],][k][1:]
+    sums = table[log_ranges[i],]
+    _, lam, w = sums[k]
+    return lam, w
 
 
 @lru_cache(maxsize=1024)
 def short_sums_together(keys: tuple[tuple[int, int], ...]) -> tuple[Array, Array, Ids]:
     """Return the concatenated nodes and weights of several sums of the table, and the sum of each, (L,) each."""
     sums = [_short_sum(*key) for key in keys]
-    lam, w = _frozen(*(np.concatenate(part) for part in zip(*sums, strict=True)))
-    return lam, w, np.repeat(np.arange(len(sums)), [lam.size for lam, _ in sums])
+    all_lam, all_w = zip(*sums, strict=True)
+    lam, w = _frozen(np.concatenate(all_lam), np.concatenate(all_w))
+    lengths = [nodes.size for nodes in all_lam]
+    return lam, w, np.repeat(np.arange(len(sums)), lengths)
 
 
 @lru_cache(maxsize=1)
 def _errors() -> tuple[list[float], list[list[float]]]:
     """Return the table's ln R, ascending, and the negated bounds of the sums of each, which makes them ascend."""
     (log_ranges,), table = read_table("exponential_sums.npz", "log_range")
-    return log_ranges, [[-error for error, _, _ in table[key,]] for key in log_ranges]
+    bounds = []
+    for key in log_ranges:
+        bounds.append([-bound for bound, _, _ in table[key,]])
+    return log_ranges, bounds
 
 
-def _frozen(*arrays: Array) -> tuple[Array, Array]:
-    for array in arrays:
-        array.flags.writeable = False
-    return arrays[0], arrays[1]
+def _frozen(lam: Array, w: Array) -> tuple[Array, Array]:
+    """Return both arrays, which became read-only."""
+    lam.flags.writeable = False
+    w.flags.writeable = False
+    return lam, w

@@ -42,14 +42,17 @@ def workspace(shape: tuple[int, ...]) -> tuple[Array, Array]:
     if arrays is None or arrays.shape[1] < size:
         arrays = np.empty((2, max(size, BATCH_ELEMENTS)))
         _memory.arrays = arrays
-    return arrays[0, :size].reshape(shape), arrays[1, :size].reshape(shape)
+    first, second = arrays[:, :size]
+    return first.reshape(shape), second.reshape(shape)
 
 
 def points_of(p: Array, r: int) -> Array:
     """Return p and 1 - p side by side, (r, m, 2), for nodes p (m, r) or (m, 1)."""
     points = np.empty((r, len(p), 2))
-    points[:, :, 0] = p.T
-    np.subtract(1.0, points[:, :, 0], out=points[:, :, 1])
+    present = points[:, :, 0]
+    absent = points[:, :, 1]
+    present[:] = p.T
+    np.subtract(1.0, present, out=absent)
     return points
 
 
@@ -58,11 +61,15 @@ def mix(points: Array, factor: Array, some_light: bool, out: Array, spare: Array
     if out.shape[2] <= MATRIX_PLAYERS:
         np.matmul(points, factor, out=out)
         return
-    np.multiply(points[:, :, :1], factor[:, :1], out=out)
+    p = points[:, :, :1]
+    q = points[:, :, 1:]
+    x = factor[:, :1]
+    y = factor[:, 1:]
+    np.multiply(p, x, out=out)
     if some_light:
-        out += np.multiply(points[:, :, 1:], factor[:, 1:], out=spare)
+        out += np.multiply(q, y, out=spare)
     else:  # y is 1
-        out += points[:, :, 1:]
+        out += q
 
 
 def product(Y: Array, spare: Array) -> Array:
@@ -76,12 +83,17 @@ def product(Y: Array, spare: Array) -> Array:
     if d > MATRIX_PLAYERS:
         return _product_by_halves(Y)
     pairs = d // 2
-    across = spare.reshape(-1)[: 2 * pairs * r * m].view(np.complex128).reshape(pairs, r * m)
-    rows = Y.reshape(r * m, d)
-    np.copyto(across, rows[:, : 2 * pairs].view(np.complex128).T)
+    columns = r * m
+    memory = spare.reshape(-1)[: 2 * pairs * columns]
+    across = memory.view(np.complex128).reshape(pairs, columns)
+    rows = Y.reshape(columns, d)
+    paired = rows[:, : 2 * pairs].view(np.complex128)
+    np.copyto(across, paired.T)
     # Read as real numbers again, the columns are the products over the players 0, 2, 4, ... and over 1, 3, 5, ...
-    both = np.multiply.reduce(across.view(np.float64).reshape(pairs, 2 * r * m), axis=0)
-    result = (both[0::2] * both[1::2]).reshape(r, m)
+    both = np.multiply.reduce(memory.reshape(pairs, 2 * columns), axis=0)
+    even = both[0::2]
+    odd = both[1::2]
+    result = (even * odd).reshape(r, m)
     if d % 2:
         result *= Y[:, :, -1]
     return result
@@ -92,8 +104,10 @@ def complex_product(Y: Array, spare: Array) -> Array:
     r, m, d = Y.shape
     if d > MATRIX_PLAYERS:
         return _product_by_halves(Y)
-    across = spare.reshape(-1).view(np.complex128).reshape(d, r * m)
-    np.copyto(across, Y.reshape(r * m, d).T)
+    memory = spare.reshape(-1).view(np.complex128)
+    across = memory.reshape(d, r * m)
+    rows = Y.reshape(r * m, d)
+    np.copyto(across, rows.T)
     return np.multiply.reduce(across, axis=0).reshape(r, m)
 
 
@@ -101,7 +115,9 @@ def _product_by_halves(Y: Array) -> Array:
     """Multiply over the last axis: the first half times the second one, until few are left."""
     while Y.shape[-1] > PRODUCT_AT_ONCE:
         half = Y.shape[-1] // 2
-        shorter = Y[..., :half] * Y[..., half : 2 * half]
+        first = Y[..., :half]
+        second = Y[..., half : 2 * half]
+        shorter = first * second
         if Y.shape[-1] % 2:
             shorter[..., 0] *= Y[..., -1]
         Y = shorter
@@ -110,9 +126,12 @@ def _product_by_halves(Y: Array) -> Array:
 
 def precise_product(points: Array, less: Array, some_light: bool, Y: Array) -> Array:
     """Multiply through log1p(Y - 1), whose rounding is relative to the logarithm, not to the number of players."""
-    change = points[:, :, :1] * less[:, :1]
+    p = points[:, :, :1]
+    q = points[:, :, 1:]
+    change = p * less[:, :1]
     if some_light:
-        change += points[:, :, 1:] * less[:, 1:]  # one of the two is 0
+        # One of the two is 0.
+        change += q * less[:, 1:]
     # A factor below 1/2 has all of its digits in Y itself.
     large = change < -0.5
     logs = np.log1p(change, out=change)
@@ -128,11 +147,14 @@ def contract(x: Array, y: Array, precise: bool) -> Array:
         return np.matmul(x, y.transpose(0, 2, 1))
     out = np.zeros((r, m, 2))
     for k in (0, 1):
-        if y[:, k].any():
-            if precise:
-                out[:, :, k] = np.add.reduce(x * y[:, k, None, :], axis=-1)
-            else:
-                out[:, :, k] = np.einsum("rmd,rd->rm", x, y[:, k])
+        of_state = y[:, k]
+        if not of_state.any():
+            continue
+        if precise:
+            products = x * of_state[:, None, :]
+            out[:, :, k] = np.add.reduce(products, axis=-1)
+        else:
+            out[:, :, k] = np.einsum("rmd,rd->rm", x, of_state)
     return out
 
 
@@ -140,7 +162,9 @@ def add_nodes(w: Array, x: Array) -> Array:
     """Compute the weighted sum over nodes: (m, r) with (m, r, d) -> (r, d)."""
     if x.shape[2] > MATRIX_PLAYERS:
         return np.einsum("mr,mrd->rd", w, x)
-    return np.matmul(w.T[:, None, :], x.transpose(1, 0, 2))[:, 0]
+    rows = w.T[:, None, :]
+    by_term = x.transpose(1, 0, 2)
+    return np.matmul(rows, by_term)[:, 0]
 
 
 def add_complex_nodes(w: Array, x: Array) -> Array:
@@ -149,12 +173,14 @@ def add_complex_nodes(w: Array, x: Array) -> Array:
     if d > MATRIX_PLAYERS:
         return np.einsum("mr,mrd->rd", w, x)
     step = max(1, COMPLEX_PRODUCT // d)
-    weights = w.T[:, None, :]
-    x = x.transpose(1, 0, 2)
-    total: Array = np.matmul(weights[:, :, :step], x[:, :step])[:, 0]
-    for start in range(step, m, step):
-        part = slice(start, start + step)
-        total += np.matmul(weights[:, :, part], x[:, part])[:, 0]
+    rows = w.T[:, None, :]
+    by_term = x.transpose(1, 0, 2)
+    total: Array | None = None
+    for start in range(0, m, step):
+        nodes = slice(start, start + step)
+        part: Array = np.matmul(rows[:, :, nodes], by_term[:, nodes])[:, 0]
+        total = part if total is None else total + part
+    assert total is not None  # there is a node
     return total
 
 
@@ -175,18 +201,23 @@ def products_of_others(Q: Array, R: Array) -> tuple[Array, Array]:
         neutral = np.ones_like(Q[..., :1])
         Q = np.concatenate([Q, neutral], axis=-1)
         R = np.concatenate([R, 0 * neutral], axis=-1)
-    even_Q = Q[..., 0::2]
-    odd_Q = Q[..., 1::2]
-    even_R = R[..., 0::2]
-    odd_R = R[..., 1::2]
-    pairs_Q, pairs_R = products_of_others(even_Q * odd_Q, even_Q * odd_R + even_R * odd_Q)
+    even = (Q[..., 0::2], R[..., 0::2])
+    odd = (Q[..., 1::2], R[..., 1::2])
+    pairs = products_of_others(*_pair_product(even, odd))
     others_Q = np.empty_like(Q)
     others_R = np.empty_like(R)
-    others_Q[..., 0::2] = pairs_Q * odd_Q
-    others_R[..., 0::2] = pairs_Q * odd_R + pairs_R * odd_Q
-    others_Q[..., 1::2] = pairs_Q * even_Q
-    others_R[..., 1::2] = pairs_Q * even_R + pairs_R * even_Q
+    for first, neighbor in ((0, odd), (1, even)):
+        of_others, numerator = _pair_product(pairs, neighbor)
+        others_Q[..., first::2] = of_others
+        others_R[..., first::2] = numerator
     return others_Q[..., :n], others_R[..., :n]
+
+
+def _pair_product(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Multiply two pairs (Q, R) of `products_of_others`."""
+    Q, R = first
+    other_Q, other_R = second
+    return Q * other_Q, Q * other_R + R * other_Q
 
 
 def sum_in_pairs(arrays: Iterable[Array], zero: Array) -> Array:
@@ -194,9 +225,8 @@ def sum_in_pairs(arrays: Iterable[Array], zero: Array) -> Array:
 
     As a binary counter: a sum of 2^k arrays waits for another one of the same size. Arrays are added in place.
     """
-    waiting: list[
-        tuple[int, Array]
-    ] = []  # numbers of arrays, falling powers of two, and their sums
+    # Numbers of arrays, falling powers of two, and their sums.
+    waiting: list[tuple[int, Array]] = []
     for array in arrays:
         count = 1
         total = array

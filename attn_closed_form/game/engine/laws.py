@@ -31,10 +31,6 @@ from .terms import Terms
 
 # Tuning: the share of a term's error for the part outside its interval; the rest is for the rule inside.
 OUTSIDE = 0.125
-# OUTSIDE as a logarithm.
-LOG_OUTSIDE = math.log(OUTSIDE)
-# The rest as a logarithm.
-LOG_INSIDE = math.log(1 - OUTSIDE)
 # Leaving a player out of a product costs at most a factor e next to e^(-X).
 LOG_OMITTED = PLAYERS_OMITTED + LOG_DECAY_ROOM
 # Tuning: an interval is shortened if a term decays by more than this multiple of tau; a hardly shorter one saves no
@@ -100,7 +96,8 @@ class Point:
 
     def batches(self, terms: Terms, allowed: float, differences: bool = True) -> list[Batch]:
         """Return one node, without error."""
-        return [Batch(slice(None), np.array([[self.p]]), np.ones((1, 1)))]
+        node = np.array([[self.p]])
+        return [Batch(terms=slice(None), p=node, weights=np.ones((1, 1)))]
 
 
 @dataclass(frozen=True)
@@ -127,23 +124,36 @@ class Density:
         """Of a rounded p and of powers of p and 1 - p, relative to the sum of the moduli of the powers' integrals."""
         if self.degree == 0:
             return 0.0
-        moduli = Density(tuple((abs(c), a, b) for c, a, b in self.powers)).empty_mass(0)
+        positive = tuple((abs(c), a, b) for c, a, b in self.powers)
+        moduli = Density(positive).empty_mass(0)
         return DENSITY_PER_DEGREE * (self.degree + DENSITY_FIXED_DEGREES) * moduli / self.total
 
     def empty_mass(self, n: int) -> float:
         """Compute int rho (1 - p)^n dp, from int p^a (1-p)^b dp = 1 / ((a + b + 1) C(a + b, a)) in integers."""
-        return math.fsum(c / ((a + b + n + 1) * math.comb(a + b + n, a)) for c, a, b in self.powers)
+        integrals = []
+        for c, a, b in self.powers:
+            degree = a + b + n
+            integrals.append(c / ((degree + 1) * math.comb(degree, a)))
+        return math.fsum(integrals)
+
+    def at(self, p: Array) -> Array | float:
+        """Return the density at nodes p."""
+        return sum(float(c) * p**a * (1 - p) ** b for c, a, b in self.powers)
 
     def batches(self, terms: Terms, allowed: float, differences: bool = True) -> list[Batch]:
         """Return Gauss-Legendre nodes on the interval of each term; see the module docstring."""
         sums = terms.sums
         size = sum(abs(c) for c, _, _ in self.powers)
-        players = int(np.maximum.reduce(sums.players_heavy + sums.players_light))
-        interval, counts = legendre_count(sums, players - differences, allowed / size, differences)
+        players = sums.players_heavy + sums.players_light
+        degree = int(np.maximum.reduce(players))
+        if differences:
+            degree -= 1
+        interval, counts = legendre_count(sums, degree, allowed / size, differences)
         length = interval.last - interval.first
+        matters = length > 0
         batches = []
-        for m in np.unique(counts[length > 0]).tolist():
-            chosen = np.flatnonzero((counts == m) & (length > 0))
+        for m in np.unique(counts[matters]).tolist():
+            chosen = np.flatnonzero((counts == m) & matters)
             which: Ids | slice = slice(None)
             if chosen.size < length.size:
                 which = chosen
@@ -152,7 +162,7 @@ class Density:
             p += interval.first[which]
             weights = length[which] * w[:, None]
             if self.degree:
-                weights *= sum(float(c) * p**a * (1 - p) ** b for c, a, b in self.powers)
+                weights *= self.at(p)
             for start in range(0, len(p), MOST_NODES):
                 part = slice(start, start + MOST_NODES)
                 batches.append(Batch(which, p[part], weights[part]))
@@ -176,41 +186,56 @@ def legendre_count(
     log_allowed = -math.inf
     if allowed > 0:
         log_allowed = math.log(allowed * sums.share / r)
-    interval = relevant_interval(sums, log_allowed + LOG_OUTSIDE)
+    interval = relevant_interval(sums, log_allowed + math.log(OUTSIDE))
     length = interval.last - interval.first
     log_inside = log_allowed
     if float(np.minimum.reduce(length)) < 1:
-        log_inside += LOG_INSIDE
+        log_inside += math.log(1 - OUTSIDE)
     # Nodes for every theta: log of M times the factor of the theorem, over the allowed error, divided by 2 theta.
     needed = log_bound(sums, interval, differences)
     needed += log_legendre_factor(THETA)
-    needed += (np.log(np.maximum(length, TINY)) - log_inside)[:, None]
+    log_length = np.log(np.maximum(length, TINY))
+    needed += (log_length - log_inside)[:, None]
     needed /= 2 * THETA
     best = needed.argmin(axis=1)
     least = needed[np.arange(r), best]
     exact = degree // 2 + 1
     if sums.complex_sums is not None:
-        counts = LINKED_COUNTS[
-            np.minimum(np.searchsorted(LINKED_COUNTS, least), LINKED_COUNTS.size - 1)
-        ]
-        return interval, np.minimum(np.where(least > counts, exact, counts), exact)
+        return interval, _linked_counts(least, exact)
+    rate = 2 * THETA[best]
+    return interval, np.full(r, _common_count(least, rate, exact))
+
+
+def _linked_counts(least: Array, exact: int) -> Ids:
+    """Return at least `least` nodes for each term (r,), rounded up to one of LINKED_COUNTS, and at most `exact`."""
+    place = np.searchsorted(LINKED_COUNTS, least)
+    counts = LINKED_COUNTS[np.minimum(place, LINKED_COUNTS.size - 1)]
+    counts = np.where(least > counts, exact, counts)
+    return np.minimum(counts, exact)
+
+
+def _common_count(least: Array, rate: Array, exact: int) -> int:
+    """Return the smallest m for all terms, each of which would need `least` nodes (r,) alone.
+
+    A term with m nodes makes e^(rate (least - m)) times its part: most make less, and others may make more.
+    """
+    r = least.size
     enough = min(float(np.maximum.reduce(least)), exact)
     m = int(min(max(math.ceil(enough), 1), exact))
-    # A term with m nodes makes e^(rate (least - m)) times its part: most make less, and others may make more.
-    rate = 2 * THETA[best]
     while m > 1:
-        fewer = np.exp(
-            np.minimum(rate * (least - (m - 1)), 50.0)
-        )  # beyond e^50, no sum is small enough
-        if np.add.reduce(fewer) > r:
+        # Beyond e^50, no sum is small enough.
+        exponent = np.minimum(rate * (least - (m - 1)), 50.0)
+        parts = np.exp(exponent)
+        if np.add.reduce(parts) > r:
             break
         m -= 1
-    return interval, np.full(r, m)
+    return m
 
 
 def log_legendre_factor(theta: Array) -> Array:
     """Compute the log of (32/15) / (1 - e^(-2 theta))."""
-    return np.log(32 / 15) - np.log(-np.expm1(-2 * theta))
+    log_rest = np.log(-np.expm1(-2 * theta))
+    return np.log(32 / 15) - log_rest
 
 
 def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
@@ -221,7 +246,8 @@ def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
     largest_light = float(np.maximum.reduce(sums.light))
     if max(largest_heavy, largest_light) <= SHORT_DECAY:
         return whole
-    log_size = np.log(np.maximum(sums.weight * (sums.background + sums.players), TINY))
+    size = sums.weight * (sums.background + sums.players)
+    log_size = np.log(np.maximum(size, TINY))
     tau = np.maximum(log_size + (LOG_OMITTED - log_allowed), 0.0)
     # X is sums.light at p = 0 and sums.heavy at p = 1; it crosses tau where X(p) = light + p (heavy - light).
     cut_last = sums.heavy > WORTH_CUTTING * tau

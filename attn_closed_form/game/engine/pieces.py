@@ -46,14 +46,18 @@ def exp_difference(s: Array, unit: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         high = s - unit
         size = np.abs(high)
+        if np.maximum.reduce(size, axis=None) < PLAIN_DIFFERENCE:
+            return np.exp(high)
         far = (size >= PLAIN_DIFFERENCE) & (high > -np.inf)
-        if np.maximum.reduce(size, axis=None) < PLAIN_DIFFERENCE or not far.any():
+        if not far.any():
             return np.exp(high)
         # The rounding of the difference, exactly (Knuth's two-sum).
         back = high - s
         low = (s - (high - back)) - (unit + back)
-    low = np.where(size < 2 * LOG_MASS_MAX, low, 0.0)  # beyond, e^high is 0 or capped
-    return np.exp(np.minimum(high, LOG_MASS_MAX)) * (1 + low)
+    # Beyond, e^high is 0 or capped.
+    low = np.where(size < 2 * LOG_MASS_MAX, low, 0.0)
+    capped = np.minimum(high, LOG_MASS_MAX)
+    return np.exp(capped) * (1 + low)
 
 
 # --- heads in units of their largest masses ------------------------------------------------------------------------
@@ -74,11 +78,12 @@ def head_masses(game: PooledGame) -> Masses:
     lighter = np.empty((len(a), 2, game.d))
     np.less_equal(excess, 0.0, out=lighter[:, 0])
     np.greater_equal(excess, 0.0, out=lighter[:, 1])
+    of_light_states = np.add.reduce(np.minimum(a, b), axis=1)
     return Masses(
         gap=np.abs(excess, out=excess),
         lighter=lighter,
         V=weighted[:, :-1].reshape(lighter.shape),
-        D_0=np.add.reduce(np.minimum(a, b), axis=1) + background,
+        D_0=of_light_states + background,
         n_0=weighted[:, -1],
         half_range=half_range,
     )
@@ -140,8 +145,9 @@ def _common_rule(ranges: Ranges, eps: float) -> tuple[Array, Array, Ids] | None:
             return None
         keys.append(key)
     lam, w, head_of = short_sums_together(tuple(keys))
-    factor = (1 / (ranges.least * (1 - RANGE_ROOM)))[head_of]
-    return lam * factor, w * factor, head_of
+    factor = 1 / (ranges.least * (1 - RANGE_ROOM))
+    of_node = factor[head_of]
+    return lam * of_node, w * of_node, head_of
 
 
 # --- tiers of a head with a long range ----------------------------------------------------------------------------
@@ -198,18 +204,22 @@ def masses_of(heads: Heads, which: list[int], units: Array) -> Masses:
     """Return the masses of some heads, each in units of its e^unit."""
     s = heads.s[which]
     s_absent = heads.s_absent[which]
+    s_background = heads.s_background[which]
     unit = units[:, None]
     present = exp_difference(s, unit)
     absent = exp_difference(s_absent, unit)
-    background = exp_difference(heads.s_background[which][:, None], unit)[:, 0]
+    background = exp_difference(s_background[:, None], unit)[:, 0]
     with np.errstate(over="ignore"):
         # Through expm1, so that the gap between nearly equal masses keeps its digits.
-        gap = np.maximum(present, absent) * -np.expm1(-np.abs(s - s_absent))
+        share = -np.expm1(-np.abs(s - s_absent))
+        gap = np.maximum(present, absent) * share
+    lighter = np.stack([s <= s_absent, s >= s_absent], axis=1)
+    of_light_states = np.add.reduce(np.minimum(present, absent), axis=1)
     return Masses(
         gap=gap,
-        lighter=np.stack([s <= s_absent, s >= s_absent], axis=1).astype(np.float64),
+        lighter=lighter.astype(np.float64),
         V=np.stack([present * heads.v[which], absent * heads.v_absent[which]], axis=1),
-        D_0=np.add.reduce(np.minimum(present, absent), axis=1) + background,
+        D_0=of_light_states + background,
         n_0=background * heads.v_background[which],
         half_range=heads.half_range[which],
     )
@@ -221,52 +231,77 @@ def scales_of(game: PooledGame, ranges: Ranges) -> list[Scale]:
     units = game.unit[game.half_range > 0]
     scales: list[Scale] = []
     for h, log_range in enumerate(ranges.log_range.tolist()):
-        if log_range <= TIER_GAP:
-            scales.append(Scale(h, float(units[h]), float(ranges.least[h]), log_range))
-        else:
+        if log_range > TIER_GAP:
             scales += _tiers(heads, h)
+            continue
+        unit = float(units[h])
+        least = float(ranges.least[h])
+        scales.append(Scale(h, unit, least, log_range))
     return scales
+
+
+class _SortedGaps(NamedTuple):
+    """The gaps of one head, ascending, as rounded logarithms; with D_0 in front, as player -1, if there is any."""
+
+    log_gap: Array
+    player: Ids
+    s_heavy: Array  # (d,) larger log-mass of each player
+    base: float  # log of the unit in which D_0 is computed
+
+
+def _sorted_gaps(heads: Heads, h: int) -> _SortedGaps:
+    """Return what D of a head consists of, lightest first."""
+    s_light = np.minimum(heads.s[h], heads.s_absent[h])
+    s_heavy = np.maximum(heads.s[h], heads.s_absent[h])
+    with np.errstate(over="ignore", divide="ignore"):
+        share = -np.expm1(s_light - s_heavy)
+        log_gap = s_heavy + np.log(share)
+    log_gap[s_light == s_heavy] = -np.inf
+    order = np.argsort(log_gap)
+    order = order[np.isfinite(log_gap[order])]
+    log_gap = log_gap[order]
+    if heads.can_be_empty:
+        return _SortedGaps(log_gap, order, s_heavy, 0.0)
+    base = max(float(s_light.max()), float(heads.s_background[h]))
+    masses = masses_of(heads, [h], np.array([base]))
+    log_D_0 = base + math.log(float(masses.D_0[0]))
+    # Gaps below D_0 come after it: the order within a tier does not matter.
+    return _SortedGaps(
+        log_gap=np.concatenate([[log_D_0], log_gap]),
+        player=np.concatenate([[-1], order]),
+        s_heavy=s_heavy,
+        base=base,
+    )
 
 
 def _tiers(heads: Heads, h: int) -> list[Scale]:
     """Return the tiers of one head, lightest first."""
     # Logarithms find the tiers; they may be rounded. The numbers that count are taken from masses afterwards.
-    s_light = np.minimum(heads.s[h], heads.s_absent[h])
-    s_heavy = np.maximum(heads.s[h], heads.s_absent[h])
-    with np.errstate(over="ignore", divide="ignore"):
-        log_gap = s_heavy + np.log(-np.expm1(s_light - s_heavy))
-    log_gap[s_light == s_heavy] = -np.inf
-    order = np.argsort(log_gap)
-    order = order[np.isfinite(log_gap[order])]
-    # The sorted gaps, and the player of each; the first entry is D_0, player -1, if there is any.
-    increments = log_gap[order]
-    members = order
-    base = 0.0
-    if not heads.can_be_empty:
-        base = max(float(s_light.max()), float(heads.s_background[h]))
-        log_D_0 = base + math.log(float(masses_of(heads, [h], np.array([base])).D_0[0]))
-        # Gaps below D_0 come after it: the order within a tier does not matter.
-        below = increments < log_D_0
-        increments = np.concatenate([[log_D_0], increments[below], increments[~below]])
-        members = np.concatenate([[-1], members[below], members[~below]])
-    so_far = np.logaddexp.accumulate(increments)
-    cuts = np.flatnonzero(increments[1:] - so_far[:-1] > TIER_GAP) + 1
+    gaps = _sorted_gaps(heads, h)
+    so_far = np.logaddexp.accumulate(gaps.log_gap)
+    jumps = gaps.log_gap[1:] - so_far[:-1]
+    cuts = np.flatnonzero(jumps > TIER_GAP) + 1
     tiers = []
-    for first, last in zip([0, *cuts], [*cuts, increments.size], strict=True):
-        player = int(members[first])
-        unit = base if player < 0 else float(s_heavy[player])
-        masses = masses_of(heads, [h], np.array([unit]))
-        if player < 0:
-            least = float(masses.D_0[0])
+    for first, last in zip([0, *cuts], [*cuts, so_far.size], strict=True):
+        player = int(gaps.player[first])
+        is_background = player < 0
+        if is_background:
+            unit = gaps.base
         else:
-            least = float(masses.gap[0, player])
-        log_range = float(so_far[last - 1] - increments[first])
+            unit = float(gaps.s_heavy[player])
+        masses = masses_of(heads, [h], np.array([unit]))
+        D_0 = float(masses.D_0[0])
+        gap = masses.gap[0]
+        least = D_0 if is_background else float(gap[player])
+        log_most = float(so_far[last - 1])
+        log_range = log_most - float(gaps.log_gap[first])
         if log_range < LOG_RANGE_EXACT:
-            inside = members[:last][members[:last] >= 0]
-            most = float(masses.D_0[0]) + float(np.add.reduce(masses.gap[0, inside]))
+            inside = gaps.player[:last]
+            inside = inside[inside >= 0]
+            most = D_0 + float(np.add.reduce(gap[inside]))
             log_range = math.log(most / least)
         else:
-            size = abs(float(so_far[last - 1])) + abs(unit)
+            size = abs(log_most) + abs(unit)
             log_range += LOG_RANGE_ROOM + LOG_RANGE_RELATIVE * size
         tiers.append(Scale(h, unit, least, log_range))
     return tiers

@@ -95,14 +95,16 @@ def sectors(z: Complex, low: float, high: float) -> Sectors:
     first = np.angle(low - z)
     last = np.angle(high - z)
     half_angle = np.abs(first - last) / 2
+    cos = np.cos(half_angle)
     to_low = np.abs(low - z)
     to_high = np.abs(high - z)
+    nearest_point = np.clip(z.real, low, high)
     return Sectors(
         turn=np.exp(-0.5j * (first + last)),
         half_angle=half_angle,
-        least=np.minimum(to_low, to_high) * np.cos(half_angle),
-        most=np.maximum(to_low, to_high) * np.cos(half_angle),
-        nearest=np.abs(np.clip(z.real, low, high) - z),
+        least=np.minimum(to_low, to_high) * cos,
+        most=np.maximum(to_low, to_high) * cos,
+        nearest=np.abs(nearest_point - z),
     )
 
 
@@ -144,8 +146,8 @@ class PoleGame:
     @cached_property
     def grand_means(self) -> Array:
         """The value of g for the grand coalition minus the constant, (1,)."""
-        everyone = np.ones(self.d, dtype=bool)
-        return np.array([float(self.linked.value(everyone)) - self.base])
+        grand = float(self.linked.value(np.ones(self.d, dtype=bool)))
+        return np.array([grand - self.base])
 
     @cached_property
     def half_range(self) -> Array:
@@ -182,19 +184,21 @@ class PoleGame:
             return 0.0
         arguments = self.linked.arguments
         values = arguments.values
-        hull = sectors(self.poles.z, float(values.min()), float(values.max()))
-        cos = np.cos(self.sectors.half_angle)
-        furthest = hull.most / np.cos(hull.half_angle)
+        lowest = float(values.min())
+        highest = float(values.max())
+        hull = sectors(self.poles.z, lowest, highest)
+        hull_cos = np.cos(hull.half_angle)
+        furthest = hull.most / hull_cos
         ratio: Array | float = 0.0
         if self.linked.game.some_replaced:
-            ratio = furthest / (hull.nearest * np.cos(hull.half_angle))
+            ratio = furthest / (hull.nearest * hull_cos)
+        cos = np.cos(self.sectors.half_angle)
         each = (POLE_FACTOR * self.d + POLE_REST) / cos
         each += POLE_EXPONENT * (1 + ratio) * furthest / (self.sectors.nearest * cos**2)
-        slope = self.linked.largest_slope
-        value_range = float(values.max() - values.min())
-        moved = slope * (arguments.rounding + MASSES * ULP * value_range)
-        poles = POLE_MODULI * ULP * float((self.half_range * each).sum())
-        return (poles + moved) / spread / ULP
+        of_poles = POLE_MODULI * ULP * float((self.half_range * each).sum())
+        of_values = arguments.rounding + MASSES * ULP * (highest - lowest)
+        moved = self.linked.largest_slope * of_values
+        return (of_poles + moved) / spread / ULP
 
     def pieces(self, eps: float) -> Iterator[Pieces]:
         """Yield for every tier of the inner game its poles as pieces; weights carry residue and turn of the pole."""
@@ -220,14 +224,14 @@ class PoleGame:
         factors = self.poles.residue * self.sectors.turn
         stretch = np.log(self.sectors.most / self.sectors.least)
         segments: dict[float, list[_Segment]] = {}
-        for m in range(self.poles.z.size):
-            least = scale.least * (1 - RANGE_ROOM) * float(self.sectors.least[m])
-            length = scale.log_range + LOG_ROOM + float(stretch[m])
-            angle = float(self.sectors.half_angle[m])
+        for pole in range(self.poles.z.size):
+            least = scale.least * (1 - RANGE_ROOM) * float(self.sectors.least[pole])
+            length = scale.log_range + LOG_ROOM + float(stretch[pole])
+            angle = float(self.sectors.half_angle[pole])
             for shift, lam, w in sector_segments(length, eps, angle):
                 factor = shift_rounding(scale.unit, shift) / least
-                segment = _Segment(m, lam * factor, w * (factor * factors[m]))
-                segments.setdefault(scale.unit + shift, []).append(segment)
+                of_unit = segments.setdefault(scale.unit + shift, [])
+                of_unit.append(_Segment(pole, lam * factor, w * (factor * factors[pole])))
         return segments
 
     def _masses(self, unit: float) -> PoleMasses:
@@ -239,18 +243,20 @@ class PoleGame:
         a, b, background = (part[0] for part in inner.split_states(states))
         values = self.linked.arguments.values[None]
         v, v_absent, v_background = (part[0] for part in inner.split_states(values))
+        # Q of every player in both states, and of the background.
         present = turn * (a * (v - z))
         absent = turn * (b * (v_absent - z))
+        of_background = turn * (background * (v_background - z))
         gap = present - absent
         heavy = gap.real > 0
         same = np.abs(gap) == 0
-        lighter = np.stack([~heavy | same, heavy | same], axis=1).astype(np.float64)
-        always = np.add.reduce(np.where(heavy, absent, present), axis=1)
+        lighter = np.stack([~heavy | same, heavy | same], axis=1)
+        of_light_states = np.add.reduce(np.where(heavy, absent, present), axis=1)
         return PoleMasses(
             gap=np.where(heavy, gap, -gap),
-            lighter=lighter,
+            lighter=lighter.astype(np.float64),
             V=np.broadcast_to(np.stack([a, b]), (z.size, 2, a.size)),
-            D_0=always + (turn * (background * (v_background - z)))[:, 0],
+            D_0=of_light_states + of_background[:, 0],
             n_0=np.full(z.size, background),
             half_range=self.half_range,
         )
@@ -281,17 +287,34 @@ class PoleMasses(Masses):
         n_0 = self.n_0[piece_of]
         exponent = self.gap[piece_of]
         exponent *= -lam[:, None]
-        factor = np.where(self.lighter[piece_of], 1.0, np.exp(exponent)[:, None])
-        T = self.V[piece_of]
-        S = self.second_numerator(T, factor)
-        T = T * factor
+        heavier = np.exp(exponent)
+        factor = np.where(self.lighter[piece_of], 1.0, heavier[:, None])
+        V = self.V[piece_of]
+        T = V * factor
         difference = factor[:, 0] - factor[:, 1]
         largest_change = np.maximum.reduce(np.abs(difference), axis=1)
         sums = complex_term_sums(
-            weight, n_0, factor, T, largest_change, self.players_light[piece_of], share
+            weight=weight,
+            n_0=n_0,
+            factor=factor,
+            T=T,
+            largest_change=largest_change,
+            players_light=self.players_light[piece_of],
+            share=share,
         )
         return ComplexTerms(
-            lam, weight, n_0, factor, None, T, S, difference, largest_change, sums, self, piece_of
+            lam=lam,
+            weight=weight,
+            n_0=n_0,
+            factor=factor,
+            less=None,
+            T=T,
+            S=self.second_numerator(V, factor),
+            difference=difference,
+            largest_change=largest_change,
+            sums=sums,
+            masses=self,
+            piece_of=piece_of,
         )
 
 
@@ -311,13 +334,16 @@ class ComplexTerms(Terms):
         points = points_of(p, r)
         numbers, spare = workspace((r, len(p), 2 * d))
         # Real and imaginary parts side by side: p is real, and numbers of one kind multiply several times as fast.
-        np.matmul(points, np.ascontiguousarray(self.factor).view(np.float64), out=numbers)
+        parts_of_factor = np.ascontiguousarray(self.factor).view(np.float64)
+        np.matmul(points, parts_of_factor, out=numbers)
         Y: Any = numbers.view(np.complex128)
         P = complex_product(Y, spare)
         P *= self.weight[:, None]
         # 1/Y is the conjugate of Y over |Y|^2, several times as fast as a complex division.
         np.multiply(numbers, numbers, out=spare)
-        squares = spare[:, :, 0::2] + spare[:, :, 1::2]
+        spare_real = spare[:, :, 0::2]
+        spare_imag = spare[:, :, 1::2]
+        squares = spare_real + spare_imag
         vanishing = None
         if np.minimum.reduce(squares, axis=None) < LEAST_FACTOR**2:
             left_out = self._nearly_cancel(points, Y, squares)
@@ -326,8 +352,8 @@ class ComplexTerms(Terms):
             squares[left_out] = 1.0
             vanishing = self._vanishing(p, left_out)
         np.divide(1.0, squares, out=squares)
-        spare[:, :, 0::2] = squares
-        np.negative(squares, out=spare[:, :, 1::2])
+        spare_real[:] = squares
+        np.negative(squares, out=spare_imag)
         numbers *= spare
         sums = np.matmul(Y, self.T.transpose(0, 2, 1))
         sums *= points
@@ -340,9 +366,11 @@ class ComplexTerms(Terms):
         left_out = np.minimum.reduce(squares, axis=2) < LEAST_FACTOR**2
         # Few nodes are left: now with the moduli of every player.
         term, node = np.nonzero(left_out)
-        moduli = (points[term, node, :, None] * np.abs(self.factor[term])).sum(axis=1)
+        share = points[term, node, :, None]
+        moduli = (share * np.abs(self.factor[term])).sum(axis=1)
         least = np.maximum(LEAST_FACTOR * moduli, LEAST_MODULUS)
-        left_out[term, node] = (np.abs(Y[term, node]) < least).any(axis=1)
+        is_small = np.abs(Y[term, node]) < least
+        left_out[term, node] = is_small.any(axis=1)
         return left_out
 
     def _vanishing(self, p: Array, left_out: Masks) -> Vanishing | None:
@@ -374,19 +402,25 @@ class Vanishing(NamedTuple):
 
     def weights_at(self, weights: Array, shape: tuple[int, ...]) -> Array:
         """Return the weights (..., n) of these nodes from those of all nodes and terms, (..., m, r) or (..., m, 1)."""
-        return np.broadcast_to(weights, (*weights.shape[:-2], *shape))[..., self.node, self.term]
+        every = np.broadcast_to(weights, (*weights.shape[:-2], *shape))
+        return every[..., self.node, self.term]
 
     def products(self) -> tuple[Array, Array]:
         """Compute P num (n,) and P [X_j num + Z_j] (n, d) from products of all other players, without division."""
-        share = np.stack([self.p, 1 - self.p], axis=1)[:, :, None]
-        Y = (share * self.factor).sum(axis=1)
-        T = (share * self.factor * self.V).sum(axis=1)
+        share = np.stack([self.p, 1 - self.p], axis=1)
+        mixed = share[:, :, None] * self.factor
+        Y = mixed.sum(axis=1)
+        T = (mixed * self.V).sum(axis=1)
+        # Q and Q num of the other players, for every player.
         Q, R = products_of_others(Y, T)
         R += Q * self.n_0[:, None]
         x = self.factor[:, 0]
         y = self.factor[:, 1]
-        first = (x - y) * R + (x * self.V[:, 0] - y * self.V[:, 1]) * Q
-        return self.weight * (R[:, 0] * Y[:, 0] + Q[:, 0] * T[:, 0]), self.weight[:, None] * first
+        numerator = x * self.V[:, 0] - y * self.V[:, 1]
+        first = (x - y) * R + numerator * Q
+        # The first player and all others.
+        product = R[:, 0] * Y[:, 0] + Q[:, 0] * T[:, 0]
+        return self.weight * product, self.weight[:, None] * first
 
     def second_differences(self, i: int) -> Array:
         """Compute P [num X_i X_j + X_i Z_j + Z_i X_j] (n, d), the change of first differences when i is present."""

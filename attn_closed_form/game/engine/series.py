@@ -33,7 +33,8 @@ def series_length(terms: Terms, p: Array) -> int:
     """Return J for these terms at nodes p (m, r) or (m, 1), or 0 if evaluating the nodes one by one is cheaper."""
     if terms.masses.some_light:
         return 0
-    q = float(np.max(np.max(p, axis=0) * terms.largest_change)) * SERIES_ROOM
+    largest_p = np.max(p, axis=0)
+    q = float(np.max(largest_p * terms.largest_change)) * SERIES_ROOM
     J = count_powers(q)
     if POWERS_PER_NODE * len(p) >= J:
         return J
@@ -65,14 +66,17 @@ def sums_by_series(
     P_num = P * num
     mean = np.zeros(0)
     if mean_weights is not None:
-        mean = np.add.reduce(np.add.reduce(mean_weights * P_num, axis=2), axis=1)
+        by_node = np.add.reduce(mean_weights * P_num, axis=2)
+        mean = np.add.reduce(by_node, axis=1)
     if first_weights is None:
         return mean, np.zeros(0)
     # (b, J, r) coefficients of the polynomials in g that X and Z are.
     by_X = np.einsum("bmr,jmr->bjr", first_weights * P_num, powers)
     by_Z = np.einsum("bmr,jmr->bjr", first_weights * P, powers)
-    by_Z = by_Z * np.arange(1.0, J + 1)[:, None]
-    first = np.empty((len(by_X), terms.factor.shape[2]), dtype=terms.factor.dtype)
+    of_square = np.arange(1.0, J + 1)
+    by_Z = by_Z * of_square[:, None]
+    d = terms.factor.shape[2]
+    first = np.empty((len(by_X), d), dtype=terms.factor.dtype)
     for block in _blocks(terms):
         g = -terms.difference[:, block]
         S = terms.S[:, block]
@@ -89,13 +93,16 @@ def sums_by_series(
 def _at_probability(terms: Terms, p: Array, J: int) -> tuple[Array, Array, Array]:
     """Compute P and num at nodes p (m, r) or (m, 1), (m, r) each, and the powers p^0, ..., p^(J-1), (J, m, r)."""
     r = len(terms.lam)
-    powers = np.ones((J, len(p), r))
-    np.multiply.accumulate(np.broadcast_to(p, (J - 1, len(p), r)), axis=0, out=powers[1:])
+    m = len(p)
+    powers = np.ones((J, m, r))
+    repeated = np.broadcast_to(p, (J - 1, m, r))
+    np.multiply.accumulate(repeated, axis=0, out=powers[1:])
     # Players present, and players absent unless they add nothing.
     states = 2 if terms.masses.some_absent_value else 1
     blocks = _blocks(terms)
     # One entry per block, so that they are added up in pairs: the sums G, then those with T.
-    sums = np.empty((1 + states, J, r, len(blocks)), dtype=terms.factor.dtype)
+    shape = (1 + states, J, r, len(blocks))
+    sums = np.empty(shape, dtype=terms.factor.dtype)
     for b, block in enumerate(blocks):
         g = -terms.difference[:, block]
         T = terms.T[:, :states, block]
@@ -109,20 +116,24 @@ def _at_probability(terms: Terms, p: Array, J: int) -> tuple[Array, Array, Array
             power *= g
     totals = np.add.reduce(sums, axis=3)
     G = totals[0]
-    log_product = np.einsum("jmr,jr->mr", powers[1:], G[1:] / np.arange(1.0, J)[:, None])
+    i = np.arange(1.0, J)
+    log_product = np.einsum("jmr,jr->mr", powers[1:], G[1:] / i[:, None])
     num = p * np.einsum("jmr,jr->mr", powers, totals[1])
     if states == 2:
         num += (1 - p) * np.einsum("jmr,jr->mr", powers, totals[2])
-    return terms.weight * np.exp(-log_product), num + terms.n_0, powers
+    num = num + terms.n_0
+    P = terms.weight * np.exp(-log_product)
+    return P, num, powers
 
 
 def _polynomial(coefficients: Array, g: Array) -> Array:
     """Compute sum_i c_i g^i by Horner's rule: (J, r) at (r, n)."""
-    out = np.multiply(g, coefficients[-1][:, None])
-    for c in coefficients[-2:0:-1]:
-        out += c[:, None]
+    columns = coefficients[:, :, None]
+    out = np.multiply(g, columns[-1])
+    for c in columns[-2:0:-1]:
+        out += c
         out *= g
-    out += coefficients[0][:, None]
+    out += columns[0]
     return out
 
 

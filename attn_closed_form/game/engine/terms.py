@@ -103,13 +103,14 @@ class Masses:
         exponent *= -lam[:, None]
         # e^(-lam gap) for the heavier state, 1 for the lighter one.
         factor = self.lighter[piece_of]
-        np.maximum(factor, np.exp(exponent)[:, None], out=factor)
+        heavier = np.exp(exponent)
+        np.maximum(factor, heavier[:, None], out=factor)
         less = None
         if precise:
-            less = np.expm1(exponent, out=exponent)[:, None] * (1 - self.lighter[piece_of])
-        T = self.V[piece_of]
-        S = self.second_numerator(T, factor)
-        T = T * factor
+            change = np.expm1(exponent, out=exponent)
+            less = change[:, None] * (1 - self.lighter[piece_of])
+        V = self.V[piece_of]
+        T = V * factor
         if less is None:
             difference = factor[:, 0] - factor[:, 1]
         else:
@@ -117,15 +118,33 @@ class Masses:
         largest_gap = np.maximum.reduce(self.gap, axis=1)[piece_of]
         largest_change = 1 - np.exp(-lam * largest_gap)
         sums = term_sums(
-            weight, n_0, factor, T, largest_change, self.players_light[piece_of], share
+            weight=weight,
+            n_0=n_0,
+            factor=factor,
+            T=T,
+            largest_change=largest_change,
+            players_light=self.players_light[piece_of],
+            share=share,
         )
         return Terms(
-            lam, weight, n_0, factor, less, T, S, difference, largest_change, sums, self, piece_of
+            lam=lam,
+            weight=weight,
+            n_0=n_0,
+            factor=factor,
+            less=less,
+            T=T,
+            S=self.second_numerator(V, factor),
+            difference=difference,
+            largest_change=largest_change,
+            sums=sums,
+            masses=self,
+            piece_of=piece_of,
         )
 
     def second_numerator(self, V: Array, factor: Array) -> Array:
         """Return S = x y (A - B), (r, d), for masses times values V (r, 2, d); y is 1 for players heavy when present."""
-        S = (V[:, 0] - V[:, 1]) * factor[:, 0]
+        change = V[:, 0] - V[:, 1]
+        S = change * factor[:, 0]
         if self.some_light:
             S *= factor[:, 1]
         return S
@@ -149,9 +168,8 @@ class Terms:
     weight: Array  # (r,) w e^(-lam D_0)
     n_0: Array  # (r,)
     factor: Array  # (r, 2, d) x and y
-    less: (
-        Array | None
-    )  # (r, 2, d) x - 1 and y - 1 with all of their digits, if the budget requires precision
+    # (r, 2, d) x - 1 and y - 1 with all of their digits, if the budget requires precision.
+    less: Array | None
     T: Array  # (r, 2, d)
     S: Array  # (r, d)
     difference: Array  # (r, d) x - y
