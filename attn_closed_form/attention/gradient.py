@@ -35,12 +35,13 @@ the same rules by automatic differentiation, and a test compares the two.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numpy.typing import NDArray
 
 from .._arrays import positive, softmax
 from .._legendre import legendre_rule
-from .._types import Array, Tokens
+from .._types import Array, Masks, Tokens
 from .predict import Output, Seen, as_output, as_tokens, scores
 from .weights import AttentionWeights
 
@@ -70,12 +71,15 @@ def _gradient(
     The coefficients are alpha, then alpha (u - f), both over K; the directions w_v, then w_k.
     """
     seen = scores(weights, tokens, output, stacklevel=5)
+    tables = weights.collapse
     alpha = softmax(seen.s)
     f = (alpha * seen.u).sum(axis=1, keepdims=True)
     alpha /= weights.K
-    w_v = np.einsum("kce,c->ke", weights.collapse.w_v, as_output(weights, output))
-    directions = np.concatenate([w_v, weights.collapse.w_k])
-    return np.concatenate([alpha, alpha * (seen.u - f)]).T, directions, seen
+    beta = alpha * (seen.u - f)
+    w_v = np.einsum("kce,c->ke", tables.w_v, as_output(weights, output))
+    coefficients = np.concatenate([alpha, beta]).T
+    directions = np.concatenate([w_v, tables.w_k])
+    return coefficients, directions, seen
 
 
 def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
@@ -103,9 +107,12 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> A
     coefficients, directions, seen = _gradient(weights, tokens, output)
     grad: Array = coefficients @ directions
     # beta sums to zero over positions, so the key bias drops out of the extra term.
-    mean_e = coefficients[:, weights.K :].T @ weights.embed(seen.ids)
-    mean_k = np.matmul(weights.W_k, mean_e[:, :, None])[:, :, 0] / np.sqrt(weights.d_att)
-    grad[0] += np.matmul(mean_k[:, None, :], weights.W_q)[:, 0].sum(axis=0)
+    beta = coefficients[:, weights.K :].T
+    mean_e = beta @ weights.embed(seen.ids)
+    mean_k = np.matmul(weights.W_k, mean_e[:, :, None])[:, :, 0]
+    mean_k = mean_k / np.sqrt(weights.d_att)
+    through_query = np.matmul(mean_k[:, None, :], weights.W_q)[:, 0]
+    grad[0] += through_query.sum(axis=0)
     return grad
 
 
@@ -121,7 +128,8 @@ def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: Output = 0)
     (2,)
     """
     coefficients, directions, _ = _gradient(weights, tokens, output)
-    return coefficients[1 : 1 + len(tokens)] @ directions.mean(axis=1)
+    of_document = coefficients[1 : 1 + len(tokens)]
+    return of_document @ directions.mean(axis=1)
 
 
 def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
@@ -136,7 +144,8 @@ def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -
     (2,)
     """
     coefficients, directions, _ = _gradient(weights, tokens, output)
-    return np.abs(coefficients[1 : 1 + len(tokens)] @ directions).sum(axis=1)
+    of_document = coefficients[1 : 1 + len(tokens)]
+    return np.abs(of_document @ directions).sum(axis=1)
 
 
 def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
@@ -152,11 +161,14 @@ def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -
     """
     coefficients, directions, _ = _gradient(weights, tokens, output)
     # |c W|^2 = |c R^T|^2 with W^T = Q R: as cheap as the Gram matrix, but without squaring the condition number.
-    r: Array = np.linalg.qr(directions.T)[1]
-    rows = coefficients[1 : 1 + len(tokens)] @ r.T
+    _, r = np.linalg.qr(directions.T)
+    of_document = coefficients[1 : 1 + len(tokens)]
+    rows = of_document @ r.T
     # Scaled by the largest entry, because the square of a gradient below 1e-154 is not a normal number.
-    largest = np.abs(rows).max(axis=1, initial=np.finfo(np.float64).tiny)
-    return np.linalg.norm(rows / largest[:, None], axis=1) * largest
+    smallest = np.finfo(np.float64).tiny
+    largest: Array = np.abs(rows).max(axis=1, initial=smallest)
+    scaled = rows / largest[:, None]
+    return np.linalg.norm(scaled, axis=1) * largest
 
 
 def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
@@ -193,9 +205,11 @@ def _relevance(
     """Return e_t . grad_t, (T,), with the parts through the values and the keys divided by `values` and `keys`."""
     (coefficients, _, seen) = _gradient(weights, tokens, output)
     tables = weights.collapse
-    e_w_v = seen.u - (tables.u_const @ as_output(weights, output))[:, None]
+    u_const = tables.u_const @ as_output(weights, output)
+    e_w_v = seen.u - u_const[:, None]
     e_w_k = seen.s - tables.s_const[:, None]
-    products = coefficients.T * np.concatenate([e_w_v / values, e_w_k / keys])
+    inputs = np.concatenate([e_w_v / values, e_w_k / keys])
+    products = coefficients.T * inputs
     return products.sum(axis=0)[1 : 1 + len(tokens)]
 
 
@@ -232,24 +246,7 @@ def integrated_gradients(
     ids = as_tokens(weights, tokens)
     _, s1, u1 = scores(weights, ids, output)
     _, s0, u0 = scores(weights, np.full_like(ids, weights.unk), output)
-    ds = s1 - s0
-    du = u1 - u0
-
-    def integrals(left: Array, width: Array, order: int) -> tuple[Array, Array]:
-        """Integrate the slope and its absolute value over each panel, both (panels, T)."""
-        x, w = legendre_rule(order)
-        nodes = left[:, None] + width[:, None] * x
-        tau = nodes[:, :, None, None]
-        alpha = softmax(s0 + tau * ds)
-        u = u0 + tau * du
-        f = (alpha * u).sum(axis=-1, keepdims=True)
-        slope_of_heads = alpha * (du + (u - f) * ds)
-        slope = slope_of_heads.sum(axis=2)[:, :, 1 : 1 + ids.size]
-        rule = np.multiply.outer(width, w)
-        integral = np.einsum("pnt,pn->pt", slope, rule)
-        variation = np.einsum("pnt,pn->pt", np.abs(slope), rule)
-        return integral, variation
-
+    path = _Path(s0, u0, s1 - s0, u1 - u0, slice(1, 1 + ids.size))
     size = max(np.abs(u0).max(), np.abs(u1).max(), np.finfo(float).tiny)
     total = np.zeros(ids.size)
     waiting = [(np.zeros(1), np.ones(1))]
@@ -262,15 +259,18 @@ def integrated_gradients(
             raise ValueError(
                 f"tol: {tol} was not reached with {MAX_PANELS} panels; use a larger tol"
             )
-        done = ~too_wide(s0, ds, left, width)
-        fine, variation = integrals(left[done], width[done], FINE)
-        coarse, _ = integrals(left[done], width[done], COARSE)
+        done = ~path.too_wide(left, width)
+        some_left = left[done]
+        some_width = width[done]
+        fine, variation = path.integrals(some_left, some_width, FINE)
+        coarse, _ = path.integrals(some_left, some_width, COARSE)
         gap = np.abs(fine - coarse).max(axis=1, initial=0.0)
         # The error is relative to f and, if a token takes over within a narrow panel, to its contribution.
-        allowed = tol * (size * width[done] * len(s0) + variation.max(axis=1, initial=0.0))
-        # The gap is the error of the coarse rule. The fine rule, which counts, is far better, so that ten times as
-        # much would do, too.
-        good = (gap <= allowed) | (width[done] < NARROWEST_PANEL)
+        largest_part = variation.max(axis=1, initial=0.0)
+        allowed = tol * (size * some_width * len(s0) + largest_part)
+        # The gap is the error of the coarse rule. The fine rule, which counts, is far better, so
+        # that ten times as much would do, too.
+        good = (gap <= allowed) | (some_width < NARROWEST_PANEL)
         total += fine[good].sum(axis=0)
         done[done] = good
         # The halves of the other panels, in blocks that keep the arrays of nodes small.
@@ -284,20 +284,48 @@ def integrated_gradients(
     return total / weights.K
 
 
-def too_wide(s0: Array, ds: Array, left: Array, width: Array) -> NDArray[np.bool_]:
-    """Return the (panels,) mask of panels on which a take-over of the attention could hide between the nodes.
+class _Path(NamedTuple):
+    """The straight line from the document of [UNK] tokens to a document, logits s0 + tau ds and values u0 + tau du."""
 
-    Logits are straight lines on the path. A token that is far below the leader of the left end, or that of the right
-    end, at both ends is far below it in between and cannot matter; only the movement of the others counts.
-    """
-    right = left + width
-    ends = (s0 + left[:, None, None] * ds, s0 + right[:, None, None] * ds)
-    negligible = np.zeros(ends[0].shape, dtype=bool)
-    for end in ends:
-        leader = end.argmax(axis=-1, keepdims=True)
-        lead = [np.take_along_axis(s, leader, axis=-1) - s for s in ends]
-        negligible |= np.minimum(*lead) > NEGLIGIBLE
-    slope = np.broadcast_to(ds, negligible.shape)
-    fastest = slope.max(axis=-1, where=~negligible, initial=-np.inf)
-    slowest = slope.min(axis=-1, where=~negligible, initial=np.inf)
-    return ((fastest - slowest) * width[:, None] > SWING).any(axis=1)
+    s0: Array  # (K, L)
+    u0: Array
+    ds: Array
+    du: Array
+    document: slice  # the tokens of the document among the L positions
+
+    def integrals(self, left: Array, width: Array, order: int) -> tuple[Array, Array]:
+        """Integrate the slope and its absolute value over each panel, both (panels, T)."""
+        x, w = legendre_rule(order)
+        nodes = left[:, None] + width[:, None] * x
+        tau = nodes[:, :, None, None]
+        alpha = softmax(self.s0 + tau * self.ds)
+        u = self.u0 + tau * self.du
+        f = (alpha * u).sum(axis=-1, keepdims=True)
+        slope_of_heads = alpha * (self.du + (u - f) * self.ds)
+        slope_of_all = slope_of_heads.sum(axis=2)
+        slope = slope_of_all[:, :, self.document]
+        rule = np.multiply.outer(width, w)
+        integral = np.einsum("pnt,pn->pt", slope, rule)
+        variation = np.einsum("pnt,pn->pt", np.abs(slope), rule)
+        return integral, variation
+
+    def too_wide(self, left: Array, width: Array) -> Masks:
+        """Return the (panels,) mask of panels on which a take-over of the attention could hide between the nodes.
+
+        Logits are straight lines on the path. A token that is far below the leader of the left end, or that of the
+        right end, at both ends is far below it in between and cannot matter; only the movement of the others counts.
+        """
+        right = left + width
+        s_left = self.s0 + left[:, None, None] * self.ds
+        s_right = self.s0 + right[:, None, None] * self.ds
+        negligible = np.zeros(s_left.shape, dtype=bool)
+        for end in (s_left, s_right):
+            leader = end.argmax(axis=-1, keepdims=True)
+            lead_left = np.take_along_axis(s_left, leader, axis=-1) - s_left
+            lead_right = np.take_along_axis(s_right, leader, axis=-1) - s_right
+            negligible |= np.minimum(lead_left, lead_right) > NEGLIGIBLE
+        slope = np.broadcast_to(self.ds, negligible.shape)
+        fastest = slope.max(axis=-1, where=~negligible, initial=-np.inf)
+        slowest = slope.min(axis=-1, where=~negligible, initial=np.inf)
+        swing = (fastest - slowest) * width[:, None]
+        return (swing > SWING).any(axis=1)

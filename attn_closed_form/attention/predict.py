@@ -47,8 +47,9 @@ def as_tokens(
         return np.zeros(0, dtype=np.intp)
     check(name, raw.dtype.kind in "iu", "integer ids", f"dtype {raw.dtype}")
     if np.minimum.reduce(raw) < 0 or np.maximum.reduce(raw) >= weights.D:
-        bad = int(np.argmax((raw < 0) | (raw >= weights.D)))
-        check(name, False, f"ids in 0..{weights.D - 1}", f"{raw[bad]} at position {bad}")
+        unknown = (raw < 0) | (raw >= weights.D)
+        first = int(np.argmax(unknown))
+        check(name, False, f"ids in 0..{weights.D - 1}", f"{raw[first]} at position {first}")
     if raw.size > weights.room:
         room = int(weights.room)
         warnings.warn(
@@ -65,7 +66,10 @@ def as_output(weights: AttentionWeights, output: Output) -> Array:
     """Return the (C,) coefficients of an output that is given by its index or as a combination of outputs."""
     if np.shape(output) == (weights.C,):
         return np.asarray(output, dtype=np.float64)
-    return np.eye(weights.C)[whole("output", output, 0, weights.C - 1)]
+    index = whole("output", output, 0, weights.C - 1)
+    coefficients = np.zeros(weights.C)
+    coefficients[index] = 1.0
+    return coefficients
 
 
 def pad(weights: AttentionWeights, documents: Iterable[Ids], length: int | None = None) -> Ids:
@@ -86,6 +90,12 @@ def pad(weights: AttentionWeights, documents: Iterable[Ids], length: int | None 
     return ids
 
 
+def padded(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3) -> Ids:
+    """Return the (L,) ids that the model reads for one document, which is checked."""
+    document = as_tokens(weights, tokens, stacklevel + 1)
+    return pad(weights, [document])[0]
+
+
 class Seen(NamedTuple):
     """A document as the model reads it: ids (L,), attention logits s and values u of one output, both (K, L)."""
 
@@ -96,7 +106,7 @@ class Seen(NamedTuple):
 
 def scores(weights: AttentionWeights, tokens: Tokens, output: Output, stacklevel: int = 4) -> Seen:
     """Return the scores of one document for one output, C-contiguous."""
-    ids = pad(weights, [as_tokens(weights, tokens, stacklevel)])[0]
+    ids = padded(weights, tokens, stacklevel)
     c = as_output(weights, output)
     tables = weights.collapse
     s = tables.s_tok[ids] + tables.s_pos
@@ -124,7 +134,8 @@ def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
     >>> predict(weights, [2, 3, 5]).shape
     (1,)
     """
-    return _predict_ids(weights, pad(weights, [as_tokens(weights, tokens)]))[0]
+    ids = padded(weights, tokens)
+    return _predict_ids(weights, ids[None])[0]
 
 
 def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -> Array:
@@ -155,7 +166,8 @@ def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -
         longest = weights.T_max or 1 + checked[order[start]].size
         documents_at_once = max(1, DOCUMENT_ELEMENTS // (longest * weights.K))
         block = order[start : start + documents_at_once]
-        out[block] = _predict_ids(weights, pad(weights, [checked[i] for i in block]))
+        ids = pad(weights, [checked[i] for i in block])
+        out[block] = _predict_ids(weights, ids)
         start += block.size
     return out
 
@@ -170,7 +182,8 @@ def _predict_ids(weights: AttentionWeights, ids: Ids) -> Array:
     out = np.empty((len(ids), weights.C))
     for c in range(weights.C):
         u = tables.u_tok[ids, :, c] + tables.u_pos[:, :, c]
-        out[:, c] = np.einsum("bkt,btk->b", alpha, u) / weights.K + weights.b_l[c]
+        mean_of_heads = np.einsum("bkt,btk->b", alpha, u) / weights.K
+        out[:, c] = mean_of_heads + weights.b_l[c]
     return out
 
 
@@ -215,10 +228,11 @@ def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
     >>> bool(np.allclose(attention_matrices(weights, [2, 3, 5])[:, 0], alpha(weights, [2, 3, 5])))
     True
     """
-    e = weights.embed(pad(weights, [as_tokens(weights, tokens)])[0])
+    e = weights.embed(padded(weights, tokens))
     q = e @ weights.W_q.transpose(0, 2, 1) + weights.b_q[:, None]
     k = e @ weights.W_k.transpose(0, 2, 1) + weights.b_k[:, None]
-    return softmax(q @ k.transpose(0, 2, 1) / np.sqrt(weights.d_att))
+    logits = q @ k.transpose(0, 2, 1) / np.sqrt(weights.d_att)
+    return softmax(logits)
 
 
 def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
@@ -238,7 +252,8 @@ def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
     >>> alpha_avg(random_weights(seed=0), [5, 7]).shape
     (2,)
     """
-    return alpha(weights, tokens)[:, 1 : 1 + len(tokens)].mean(axis=0)
+    of_document = alpha(weights, tokens)[:, 1 : 1 + len(tokens)]
+    return of_document.mean(axis=0)
 
 
 def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
@@ -258,7 +273,8 @@ def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
     >>> alpha_max(random_weights(seed=0), [5, 7]).shape
     (2,)
     """
-    return alpha(weights, tokens)[:, 1 : 1 + len(tokens)].max(axis=0)
+    of_document = alpha(weights, tokens)[:, 1 : 1 + len(tokens)]
+    return of_document.max(axis=0)
 
 
 def document_scores(
@@ -268,20 +284,35 @@ def document_scores(
 
     With `lengths`, `ids` contains several documents of these lengths, one after the other.
     """
-    head, output = np.divmod(np.arange(weights.K * weights.C), weights.C)
+    rows = np.arange(weights.K * weights.C)
+    head, output = np.divmod(rows, weights.C)
+    T = ids.size
+    starts = None
     if lengths is None:
-        s, v = _scores_at(weights, ids, slice(1, 1 + ids.size))
-        return PooledScores(s, v, weights.b_l, head, output, *_without(weights, ids.size))
-    starts = np.cumsum(lengths) - lengths
-    places = np.arange(1, 1 + ids.size) - np.repeat(starts, lengths)
+        places: Any = slice(1, 1 + T)
+        s_background, v_background = _background(weights, T)
+    else:
+        starts = np.cumsum(lengths) - lengths
+        places = np.arange(1, 1 + T) - np.repeat(starts, lengths)
+        # Without positions the background does not depend on the length of the document.
+        backgrounds = [_background(weights, T if weights.T_max else 1) for T in lengths.tolist()]
+        all_s, all_v = zip(*backgrounds, strict=True)
+        s_background = np.stack(all_s, axis=1)
+        v_background = np.stack(all_v, axis=1)
     s, v = _scores_at(weights, ids, places)
-    s_absent, v_absent = _absent_scores(weights, ids.size, places)
-    # Without positions the background does not depend on the length of the document.
-    backgrounds = [_without(weights, T if weights.T_max else 1) for T in lengths.tolist()]
-    s_background = np.stack([background[2] for background in backgrounds], axis=1)
-    v_background = np.stack([background[3] for background in backgrounds], axis=1)
-    parts = (s_absent, v_absent, s_background, v_background)
-    return PooledScores(s, v, weights.b_l, head, output, *parts, starts)
+    s_absent, v_absent = _absent_scores(weights, T, places)
+    return PooledScores(
+        s=s,
+        v=v,
+        bias=weights.b_l,
+        head=head,
+        output=output,
+        s_absent=s_absent,
+        v_absent=v_absent,
+        s_background=s_background,
+        v_background=v_background,
+        starts=starts,
+    )
 
 
 def _scores_at(weights: AttentionWeights, ids: Ids, places: Any) -> tuple[Array, Array]:
@@ -294,7 +325,8 @@ def _scores_at(weights: AttentionWeights, ids: Ids, places: Any) -> tuple[Array,
         places = slice(None)
     s = tables.s_tok[ids] + tables.s_pos[places]
     u = tables.u_tok[ids] + tables.u_pos[places]
-    return np.ascontiguousarray(s.T), np.ascontiguousarray(u.reshape(ids.size, -1).T) / weights.K
+    rows = u.reshape(ids.size, -1).T
+    return np.ascontiguousarray(s.T), np.ascontiguousarray(rows) / weights.K
 
 
 def _absent_scores(weights: AttentionWeights, n: int, places: Any) -> tuple[Array, Array]:
@@ -306,17 +338,15 @@ def _absent_scores(weights: AttentionWeights, n: int, places: Any) -> tuple[Arra
 
 
 @lru_cache(maxsize=512)
-def _without(weights: AttentionWeights, T: int) -> tuple[Array, Array, Array, Array]:
-    """Return the scores of T [UNK] tokens that replace a document, and those of the background.
-
-    The background is [CLS] and the padding after the document, merged to one token per head.
-    """
-    others = np.r_[0, 1 + T : weights.T_max or 0]
-    s, v = _scores_at(weights, np.where(others == 0, weights.cls, weights.unk), others)
-    s_background = merge_tokens(s, s)[0]
-    v_background = merge_tokens(np.repeat(s, weights.C, axis=0), v)[1]
-    s_absent, v_absent = _absent_scores(weights, T, slice(1, 1 + T))
-    return s_absent, v_absent, s_background, v_background
+def _background(weights: AttentionWeights, T: int) -> tuple[Array, Array]:
+    """Return the scores of the background of a document of T tokens: [CLS] and the padding, one token per head."""
+    places = np.r_[0, 1 + T : weights.T_max or 0]
+    ids = np.where(places == 0, weights.cls, weights.unk)
+    s, v = _scores_at(weights, ids, places)
+    s_of_rows = np.repeat(s, weights.C, axis=0)
+    s_background, _ = merge_tokens(s, s)
+    _, v_background = merge_tokens(s_of_rows, v)
+    return s_background, v_background
 
 
 def pooled_game(
@@ -362,16 +392,18 @@ def pooled_game(
     if labels is None:
         labels = ids.tolist()
     names = [str(label) for label in labels]
-    # The text of a document that was truncated has more words than players.
-    is_enough = len(names) >= ids.size
-    fits = is_enough if players == "words" else len(names) == ids.size
+    groups = None
+    if players == "words":
+        # The text of a document that was truncated has more words than players.
+        fits = len(names) >= ids.size
+    else:
+        fits = len(names) == ids.size
     check("labels", fits, f"{ids.size} names, one per token", len(names))
     if players == "words":
         groups, first = numbered(ids)
         names = [names[i] for i in first]
-    else:
-        groups = None
-    return document_scores(weights, ids).game(coefficients, groups, names, deleted)
+    scores_of_tokens = document_scores(weights, ids)
+    return scores_of_tokens.game(coefficients, groups, names, deleted)
 
 
 def is_deleted(weights: AttentionWeights, absent: str | None) -> bool:

@@ -149,7 +149,8 @@ class AttentionWeights:
         else:
             W_p = self.W_p
         with np.errstate(over="ignore", invalid="ignore"):
-            q = np.einsum("kae,e->ka", self.W_q, self.W_e[self.cls] + W_p[0]) + self.b_q
+            e_cls = self.W_e[self.cls] + W_p[0]
+            q = np.einsum("kae,e->ka", self.W_q, e_cls) + self.b_q
             scale = 1.0 / np.sqrt(self.d_att)
             w_k = np.einsum("kae,ka->ke", self.W_k, q) * scale
             w_v = np.einsum("koe,kco->kce", self.W_v, self.W_l)
@@ -159,11 +160,22 @@ class AttentionWeights:
             s_pos = W_p @ w_k.T + s_const
             w_v_columns = w_v.reshape(-1, self.d_e).T
             u_tok = (self.W_e @ w_v_columns).reshape(-1, self.K, self.C)
-            u_pos = (W_p @ w_v_columns).reshape(-1, self.K, self.C)
-            tables = Collapse(q, w_k, w_v, s_const, u_const, s_tok, s_pos, u_tok, u_pos + u_const)
+            u_pos = (W_p @ w_v_columns).reshape(-1, self.K, self.C) + u_const
+        tables = Collapse(
+            q=q,
+            w_k=w_k,
+            w_v=w_v,
+            s_const=s_const,
+            u_const=u_const,
+            s_tok=s_tok,
+            s_pos=s_pos,
+            u_tok=u_tok,
+            u_pos=u_pos,
+        )
+        # Two tables are added, so each may use half of the range of float64.
+        largest = np.finfo(np.float64).max / 2
         for name, table in zip(Collapse._fields, tables, strict=True):
-            # Two tables are added, so each may use half of the range of float64.
-            if not (np.abs(table) < np.finfo(np.float64).max / 2).all():
+            if not (np.abs(table) < largest).all():
                 raise ValueError(
                     f"weights: expected products within the range of float64, but {name} overflows"
                 )
