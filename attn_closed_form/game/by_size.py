@@ -82,8 +82,8 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
     chunks = terms_of(computation.engine, computation.budget)
     sums = sum_in_pairs(map(means, chunks), np.zeros(game.d + 1))
     out = computation.finish(sums, constant_mass=1.0)
-    grand_and_empty = np.stack([np.ones(game.d, dtype=bool), np.zeros(game.d, dtype=bool)])
-    out[[0, -1]] = game.value(grand_and_empty)
+    grand = np.ones(game.d, dtype=bool)
+    out[[0, -1]] = game.value(np.stack([grand, ~grand]))
     return out
 
 
@@ -93,13 +93,13 @@ def check_size_cost(game: EngineGame, goal: Budget) -> None:
     unit = RECURSION_SECONDS
     if not game.positive:
         unit = COMPLEX_RECURSION_SECONDS
-    pairs = float(game.d) ** 2
+    seconds_per_term = float(game.d) ** 2 * unit
     # Games whose cost is clear without counting: a game has some thousands of terms at most.
-    if pairs * unit * SURELY_ENOUGH_TERMS <= LONGEST_RECURSION:
+    if seconds_per_term * SURELY_ENOUGH_TERMS <= LONGEST_RECURSION:
         return
     for terms in terms_of(game, goal):
         number += terms.weight.size
-        seconds = number * pairs * unit
+        seconds = number * seconds_per_term
         if seconds > LONGEST_RECURSION:
             raise CostError(
                 f"game: the recursion over the sizes of coalitions of {game.d:,} players would take more than "
@@ -118,12 +118,14 @@ def centered_moments(game: EngineGame, weights: Array, goal: Budget) -> tuple[Ar
     def moments(terms: Terms) -> Array:
         factors = _factors(terms)
         states = list(_forward(factors))
+        by_size = terms.weight @ states[-1].N
         present = terms.weight @ _backward(factors, states, weights[0])
-        return np.concatenate([weights @ (terms.weight @ states[-1].N), present]).real
+        return np.concatenate([weights @ by_size, present]).real
 
+    n = len(weights)
     chunks = terms_of(game, goal, MOMENT_ELEMENTS // (game.d + 1))
-    sums = sum_in_pairs(map(moments, chunks), np.zeros(len(weights) + game.d))
-    return sums[: len(weights)], sums[len(weights) :]
+    sums = sum_in_pairs(map(moments, chunks), np.zeros(n + game.d))
+    return sums[:n], sums[n:]
 
 
 class _Factors(NamedTuple):
@@ -136,7 +138,7 @@ class _Factors(NamedTuple):
     n_0: Array
 
 
-class _State(NamedTuple):
+class _Means(NamedTuple):
     """P and N (r, k + 1) of the module docstring after k players."""
 
     P: Array
@@ -146,26 +148,33 @@ class _State(NamedTuple):
 def _factors(terms: Terms) -> _Factors:
     """Return the factors of the terms."""
     V = terms.masses.V[terms.piece_of]
-    return _Factors(terms.factor[:, 0], terms.factor[:, 1], V[:, 0], V[:, 1], terms.n_0)
+    return _Factors(
+        x=terms.factor[:, 0],
+        y=terms.factor[:, 1],
+        A=V[:, 0],
+        B=V[:, 1],
+        n_0=terms.n_0,
+    )
 
 
-def _forward(factors: _Factors) -> Iterator[_State]:
+def _forward(factors: _Factors) -> Iterator[_Means]:
     """Yield the states after k = 0..d players."""
     x, y, A, B, n_0 = factors
     P = np.ones((n_0.size, 1), dtype=x.dtype)
     N = n_0[:, None]
-    yield _State(P, N)
+    yield _Means(P, N)
     for k in range(1, x.shape[1] + 1):
         stay, leave = _shares(k)
-        present = x[:, k - 1, None] * stay
-        absent = y[:, k - 1, None] * leave
+        player = slice(k - 1, k)
+        present = x[:, player] * stay
+        absent = y[:, player] * leave
         P_present = P * present
         P_absent = P * absent
-        N_present = N * present + P_present * A[:, k - 1, None]
-        N_absent = N * absent + P_absent * B[:, k - 1, None]
+        N_present = N * present + P_present * A[:, player]
+        N_absent = N * absent + P_absent * B[:, player]
         P = _shifted_sum(P_present, P_absent)
         N = _shifted_sum(N_present, N_absent)
-        yield _State(P, N)
+        yield _Means(P, N)
 
 
 def _shifted_sum(present: Array, absent: Array) -> Array:
@@ -178,7 +187,7 @@ def _shifted_sum(present: Array, absent: Array) -> Array:
     return out
 
 
-def _backward(factors: _Factors, states: list[_State], q: Array) -> Array:
+def _backward(factors: _Factors, states: list[_Means], q: Array) -> Array:
     """Compute the (r, d) derivatives of sum_s q_s N_s with respect to a factor on x_j."""
     x, y, A, B, _ = factors
     r, d = x.shape
@@ -189,14 +198,16 @@ def _backward(factors: _Factors, states: list[_State], q: Array) -> Array:
     for k in range(d, 0, -1):
         stay, leave = _shares(k)
         P, N = states[k - 1]
-        present = x[:, k - 1, None] * stay
-        absent = y[:, k - 1, None] * leave
+        player = slice(k - 1, k)
+        present = x[:, player] * stay
+        absent = y[:, player] * leave
         dN_present = dN[:, :k] * present
         dN_absent = dN[:, 1:] * absent
-        dP_present = dP[:, :k] * present + dN_present * A[:, k - 1, None]
-        dP_absent = dP[:, 1:] * absent + dN_absent * B[:, k - 1, None]
+        dP_present = dP[:, :k] * present + dN_present * A[:, player]
+        dP_absent = dP[:, 1:] * absent + dN_absent * B[:, player]
         through_P = np.einsum("ls,ls->l", dP_present, P)
-        out[:, k - 1] = through_P + np.einsum("ls,ls->l", dN_present, N)
+        through_N = np.einsum("ls,ls->l", dN_present, N)
+        out[:, k - 1] = through_P + through_N
         dP = dP_present + dP_absent
         dN = dN_present + dN_absent
     return out

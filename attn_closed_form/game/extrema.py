@@ -74,7 +74,8 @@ def certified_minima(
         best = np.where(better, at.value, best)
         done |= (at.excess >= at.margin) | (theta <= least)
         # Dinkelbach's next theta is theta + excess, the value of the choice. A slightly smaller value can be proved.
-        lower = np.minimum(theta + at.excess - LOWERED * at.margin, np.nextafter(theta, -np.inf))
+        lower = theta + at.excess - LOWERED * at.margin
+        lower = np.minimum(lower, np.nextafter(theta, -np.inf))
         theta = np.where(done, theta, np.maximum(lower, least))
     return theta, best, choice
 
@@ -87,14 +88,18 @@ def smallest_mean(a: Array, v: Array, b: Array, v_absent: Array, c_0: float, v_0
     -0.5
     """
     theta = math.inf
-    numerator = (a * v).sum() + c_0 * v_0
-    denominator = a.sum() + c_0
-    while numerator / denominator < theta:
-        theta = float(numerator / denominator)
+    n_0 = c_0 * v_0
+    N = (a * v).sum() + n_0
+    D = a.sum() + c_0
+    value = N / D
+    while value < theta:
+        theta = float(value)
         present = a * (v - theta) < b * (v_absent - theta)
         mass = np.where(present, a, b)
-        numerator = (mass * np.where(present, v, v_absent)).sum() + c_0 * v_0
-        denominator = mass.sum() + c_0
+        value_of_player = np.where(present, v, v_absent)
+        N = (mass * value_of_player).sum() + n_0
+        D = mass.sum() + c_0
+        value = N / D
     return theta
 
 
@@ -129,9 +134,13 @@ def head_minima(
 
     def step(theta: Array) -> Minimizer:
         if limit is None:
-            return states.at(states.improving(*states.terms(theta)), theta, no_exchange)
+            x, y = states.terms(theta)
+            return states.at(states.improving(x, y), theta, no_exchange)
         gains = states.gains(theta)
-        chosen, log_slip = gains.exactly(limit) if exactly else gains.at_most(limit)
+        if exactly:
+            chosen, log_slip = gains.exactly(limit)
+        else:
+            chosen, log_slip = gains.at_most(limit)
         return states.at(chosen, theta, log_slip)
 
     bound, _, flipped = certified_minima(step, theta, least, best, nobody)
@@ -200,7 +209,8 @@ class States:
 
         If both sides are equal the lighter one is taken, so that a large mass cannot hide the other players.
         """
-        return np.asarray((x > y) | ((x == y) & (self.flip_mass < self.base_mass)))
+        lighter = self.flip_mass < self.base_mass
+        return np.asarray((x > y) | ((x == y) & lighter))
 
     def gains(self, theta: Array) -> Gains:
         """Return what the players gain if they change sides, at theta (H,), with its rounding."""
@@ -227,17 +237,22 @@ class States:
         with np.errstate(over="ignore"):
             slip = np.exp(log_slip - top)
         lost = EXTREMUM_LOST * np.abs(off).max(axis=-1)
-        margin = EXTREMUM_SUM * relative_error(flipped.shape[-1]) * size + lost + slip
-        margin = np.where(empty, 0.0, margin)
+        rounding = EXTREMUM_SUM * relative_error(flipped.shape[-1]) * size
+        margin = np.where(empty, 0.0, rounding + lost + slip)
         excess = terms.sum(axis=-1) / mass
-        value = np.where(empty, np.inf, theta + excess)
-        return Minimizer(flipped, value, excess, margin / mass)
+        return Minimizer(
+            choice=flipped,
+            value=np.where(empty, np.inf, theta + excess),
+            excess=excess,
+            margin=margin / mass,
+        )
 
     def plain(self) -> States | None:
         """Return the states with masses relative to each head's largest instead of logs, or None if they overflow."""
         logs = np.stack([self.base, self.flip])
         top = logs.max(axis=(0, 2), keepdims=True)
-        smallest = np.where(logs == -np.inf, np.inf, logs).min(axis=(0, 2), keepdims=True)
+        with_mass = np.where(logs == -np.inf, np.inf, logs)
+        smallest = with_mass.min(axis=(0, 2), keepdims=True)
         if (top - smallest).max() > LOG_RANGE_PLAIN:
             return None
         base, flip = np.exp(logs - top)
@@ -262,9 +277,11 @@ class Gains:
 
         The error is that of the sum of terms if rounding has exchanged players.
         """
+        least = np.maximum(self.gain - self.error, 0)
+        most = np.maximum(self.gain + self.error, 0)
         with np.errstate(divide="ignore"):
-            low = self.unit + np.log(np.maximum(self.gain - self.error, 0))
-            high = self.unit + np.log(np.maximum(self.gain + self.error, 0))
+            low = self.unit + np.log(least)
+            high = self.unit + np.log(most)
             log_gain = self.unit + np.log(np.abs(self.gain))
             log_error = self.unit + np.log(self.error)
         rank = np.where(self.positive, log_gain, -np.inf)
@@ -313,7 +330,8 @@ def log_exchange_error(
     with np.errstate(divide="ignore"):
         worst_rival = np.where(challengers, log_error, -np.inf).max(axis=-1)
         of_rivals = worst_rival + np.log(doubtful.sum(axis=-1))
-    of_doubtful = _log_sum(np.where(doubtful, log_error, -np.inf))
+    own_errors = np.where(doubtful, log_error, -np.inf)
+    of_doubtful = _log_sum(own_errors)
     return np.logaddexp(of_doubtful, of_rivals) + np.log(EXTREMUM_SLIP)
 
 
@@ -329,5 +347,6 @@ def _log_sum(logs: Array) -> Array:
     """Compute the log-sum-exp over the last axis, or -inf if it is empty."""
     top = logs.max(axis=-1)
     safe = np.where(top == -np.inf, 0.0, top)
+    total = np.exp(logs - safe[..., None]).sum(axis=-1)
     with np.errstate(divide="ignore"):
-        return np.log(np.exp(logs - safe[..., None]).sum(axis=-1)) + safe
+        return np.log(total) + safe

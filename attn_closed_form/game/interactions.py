@@ -97,7 +97,8 @@ def _singles(game: Game, index: str, pairs: Array, tol: float) -> Array:
     if index == "STII":
         return single_changes(game)
     if index == "FBII":
-        return evaluate(game, HALF, FIRST, tol, float(game.d)) - pairs.sum(axis=-1) / 2
+        banzhaf = evaluate(game, HALF, FIRST, tol, float(game.d))
+        return banzhaf - pairs.sum(axis=-1) / 2
     return evaluate(game, SINGLE_LAWS[index], FIRST, tol)
 
 
@@ -116,4 +117,6 @@ def constant_of(game: Game, index: str, table: Array, tol: float = 1e-10) -> flo
     if index != "FBII":
         return float(game.value(np.zeros(game.d, dtype=bool)))
     mean = float(evaluate(game, HALF, MEAN, tol, float(game.d)))
-    return mean - float(np.trace(table)) / 2 - float(np.triu(table, 1).sum()) / 4
+    singles = float(np.trace(table))
+    pairs = float(np.triu(table, 1).sum())
+    return mean - singles / 2 - pairs / 4

@@ -83,9 +83,14 @@ def _sigmoid_poles(low: float, high: float, error: float) -> Poles:
             f"the prediction ranges over [{low:.4g}, {high:.4g}]; exact values of its logistic function are computed up "
             f"to a modulus of {ranges[-1]:g}"
         )
-    choice = entries[ranges[i],]
-    bound, y, r = next((entry for entry in choice if entry[0] <= error), choice[-1])
-    return Poles(0.5, 1j * y, r + 0j, bound)
+    # The shortest is the first, and the last is the most accurate.
+    of_range = entries[ranges[i],]
+    accurate = [entry for entry in of_range if entry[0] <= error]
+    if accurate:
+        bound, y, r = accurate[0]
+    else:
+        bound, y, r = of_range[-1]
+    return Poles(constant=0.5, z=1j * y, residue=r + 0j, error=bound)
 
 
 class _Ring(NamedTuple):
@@ -102,12 +107,11 @@ def _exp_poles(low: float, high: float, error: float) -> Poles:
     middle = (low + high) / 2
     half = (high - low) / 2
     constant = float(np.exp(middle))
-    largest = max(abs(float(np.exp(low))), abs(float(np.exp(high))))
+    largest = float(np.exp(high))
     best: _Ring | None = None
     for radius in RADII * half:
         # On a circle |e^z| is largest at its right end.
-        G = max(abs(float(np.exp(middle + radius))), abs(float(np.exp(middle - radius))))
-        G += abs(constant)
+        G = float(np.exp(middle + radius)) + constant
         if best is not None and LARGEST_GROWTH * largest < G:
             break
         ring = _shortest_ring(middle, half, radius, G, error)
@@ -116,9 +120,11 @@ def _exp_poles(low: float, high: float, error: float) -> Poles:
     assert best is not None
     n = best.n
     # Every second pole: the others are their conjugates.
-    step = best.radius * np.exp(1j * np.pi * (2 * np.arange(n // 2) + 1) / n)
-    residue = -2 / n * (np.exp(middle + step) - constant) * step
-    return Poles(constant, middle + step, residue, best.bound)
+    odd = 2 * np.arange(n // 2) + 1
+    step = best.radius * np.exp(1j * np.pi * odd / n)
+    z = middle + step
+    residue = -2 / n * (np.exp(z) - constant) * step
+    return Poles(constant, z, residue, best.bound)
 
 
 def _shortest_ring(middle: float, half: float, radius: float, G: float, error: float) -> _Ring:
@@ -126,8 +132,10 @@ def _shortest_ring(middle: float, half: float, radius: float, G: float, error: f
     x = half / radius
     for n in range(4, 2 * MOST_POLES + 1, 2):
         # e^700 is the end of float64.
-        tail = math.exp(min(_log_exp_tail(middle, radius, n), 700.0))
-        bound = G * x**n / ((1 - x) * (1 - x**n)) + tail / (1 - x)
+        log_tail = min(_log_exp_tail(middle, radius, n), 700.0)
+        power = x**n
+        aliases = G * power / ((1 - x) * (1 - power))
+        bound = aliases + math.exp(log_tail) / (1 - x)
         if bound <= error:
             break
     return _Ring(bound > error, n, bound, radius)
@@ -137,7 +145,9 @@ def _log_exp_tail(c: float, radius: float, n: int) -> float:
     """Return the log of a bound on the sum of the powers of e^f from n on, on the ring."""
     if radius > n:
         return math.inf
-    return c + n * math.log(radius) - math.lgamma(n + 1) - math.log1p(-radius / (n + 1))
+    log_power = c + n * math.log(radius) - math.lgamma(n + 1)
+    log_geometric = math.log1p(-radius / (n + 1))
+    return log_power - log_geometric
 
 
 def _exp_slope(low: float, high: float) -> float:
@@ -149,7 +159,8 @@ def _x_tanh(x: Array) -> Array:
 
 
 def _log_cosh(x: Array) -> Array:
-    return np.abs(x) / 2 + np.log1p(np.exp(-np.abs(x)))
+    size = np.abs(x)
+    return size / 2 + np.log1p(np.exp(-size))
 
 
 def _x_erf(x: Array) -> Array:
@@ -157,7 +168,8 @@ def _x_erf(x: Array) -> Array:
 
 
 def _x_tanh_cubic(x: Array) -> Array:
-    return x * np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)) / 2
+    cubic = x + 0.044715 * x**3
+    return x * np.tanh(math.sqrt(2 / math.pi) * cubic) / 2
 
 
 # Even functions e with activation(x) = x / 2 + e(x): SiLU, softplus, GELU, and GELU's approximation by tanh.
@@ -184,7 +196,8 @@ class EvenEntry(NamedTuple):
     @property
     def error(self) -> float:
         """The bound plus a share of the rounding of the sum, which loses digits if its terms are large and cancel."""
-        return self.bound + CANCELLATION * float((np.abs(self.residue) / self.z.imag).sum())
+        sizes = np.abs(self.residue) / self.z.imag
+        return self.bound + CANCELLATION * float(sizes.sum())
 
 
 @lru_cache(maxsize=1)
@@ -200,9 +213,12 @@ def activation_table() -> dict[str, dict[float, list[EvenEntry]]]:
         residue = stored["residue"][start:end]
         z.flags.writeable = False
         residue.flags.writeable = False
-        entry = EvenEntry(float(stored["bound"][i]), float(stored["constant"][i]), z, residue)
+        bound = float(stored["bound"][i])
+        constant = float(stored["constant"][i])
+        R = float(stored["R"][i])
         of_kind = table.setdefault(str(stored["kind"][i]), {})
-        of_kind.setdefault(float(stored["R"][i]), []).append(entry)
+        of_range = of_kind.setdefault(R, [])
+        of_range.append(EvenEntry(bound, constant, z, residue))
         start = end
     return table
 
@@ -352,13 +368,15 @@ class LinkedGame:
     def arguments(self) -> Arguments:
         """The argument of g for every state of the inner game."""
         game = self.game
-        base = self.link.scale * game.base
-        values = base + self.link.scale * times_power(game.off_center[0], game.exponent)
+        scale = self.link.scale
+        base = scale * game.base
+        off_center = times_power(game.off_center[0], game.exponent)
+        values = base + scale * off_center
         if not np.isfinite(values).all():
             raise ToleranceError("the scaled predictions overflow float64")
         if game.without_mass is not None:
             values[game.without_mass[0]] = base
-        size = abs(self.link.scale) * abs(game.base) + float(np.abs(values).max())
+        size = abs(scale) * abs(game.base) + float(np.abs(values).max())
         return Arguments(values, LINK_ARGUMENT * ULP * size)
 
     @cached_property
@@ -372,15 +390,16 @@ class LinkedGame:
         high = float(values[with_mass].max())
         room = LINK_RANGE_ROOM * (high - low) + rounding
         masses = self.game.split_states(self.game.relative_masses)
-        a, b, c_0 = (part[0] for part in masses)
-        least = float(np.minimum(a, b).sum() + c_0)
-        most = float(np.maximum(a, b).sum() + c_0)
+        a, b, background = (part[0] for part in masses)
+        c_0 = float(background)
+        least = float(np.minimum(a, b).sum() + background)
+        most = float(np.maximum(a, b).sum() + background)
         if least * LARGEST_RATIO > most:
             v = values[: self.d]
             v_absent = values[self.d : -1]
             v_0 = float(values[-1])
-            low = smallest_mean(a, v, b, v_absent, float(c_0), v_0)
-            high = -smallest_mean(a, -v, b, -v_absent, float(c_0), -v_0)
+            low = smallest_mean(a, v, b, v_absent, c_0, v_0)
+            high = -smallest_mean(a, -v, b, -v_absent, c_0, -v_0)
         return low - room, high + room
 
     @property
@@ -391,7 +410,8 @@ class LinkedGame:
     @cached_property
     def scale(self) -> float:
         """A lower bound of max|g| over all coalitions: the largest of a few, minus a bound of its rounding."""
-        largest = float(np.abs(self.value(self.game.extreme_coalitions())).max())
+        values = self.value(self.game.extreme_coalitions())
+        largest = float(np.abs(values).max())
         half_range = math.ldexp(float(self.game.half_range.sum()), self.game.exponent)
         spread = abs(self.link.scale) * half_range
         f_rounding = VALUE_PER_PLAYER * ULP * (self.d + VALUE_FIXED_PLAYERS) * spread
@@ -416,7 +436,8 @@ class LinkedGame:
         function = self.link.function
         if not (self.game.half_range > 0).any():
             constant = float(function.function(self.arguments.values[0]))
-            return Poles(constant, np.zeros(0, dtype=complex), np.zeros(0, dtype=complex), 0.0)
+            none = np.zeros(0, dtype=complex)
+            return Poles(constant, z=none, residue=none, error=0.0)
         if self.link.name == "exp":
             # The bound of a wider range holds, too.
             least_width = LEAST_RANGE * float(np.ptp(self.arguments.values))

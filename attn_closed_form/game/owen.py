@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import allow_underflow
+from .._arrays import allow_underflow, check
 from .._legendre import legendre_rule
 from .._types import Array, Ids
 from .engine.budget import Computation
@@ -85,10 +85,12 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
             inner = _members_alone(terms, group, Q[:, g], R[:, g])
             batches = UNIFORM.batches(inner, goal.p_error)
             parts = (weighted_first_differences(inner, batch, goal.precise) for batch in batches)
-            out[group] = sum_in_pairs(parts, np.zeros(group.size)).real
+            of_members = sum_in_pairs(parts, np.zeros(group.size))
+            out[group] = of_members.real
         return out
 
-    sums = sum_in_pairs(map(sums_of, terms_of(computation.engine, goal)), np.zeros(game.d))
+    chunks = terms_of(computation.engine, goal)
+    sums = sum_in_pairs(map(sums_of, chunks), np.zeros(game.d))
     # The probability of coming first: of M groups, then of the members of the group.
     first = np.empty(game.d)
     for group in members:
@@ -101,18 +103,16 @@ def as_groups(groups: Sequence[Sequence[int]] | ArrayLike, d: int) -> list[Ids]:
     given: list[Any] = list(groups)  # type: ignore[arg-type]
     if given and all(np.ndim(entry) == 0 for entry in given):
         numbers = np.asarray(given)
-        if numbers.shape != (d,) or numbers.dtype.kind not in "iu":
-            raise ValueError(
-                f"groups: expected {d} group numbers, one per player, got {len(given)} of {numbers.dtype}"
-            )
+        fits = numbers.shape == (d,) and numbers.dtype.kind in "iu"
+        received = f"{len(given)} of {numbers.dtype}"
+        check("groups", fits, f"{d} group numbers, one per player", received)
         return [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
     members = [np.asarray(entry, dtype=np.intp).reshape(-1) for entry in given]
-    listed = np.sort(np.concatenate(members)) if members else np.zeros(0)
-    if not np.array_equal(listed, np.arange(d)) or not all(group.size for group in members):
-        shown = [group.tolist() for group in members]
-        raise ValueError(
-            f"groups: expected each player 0..{d - 1} in exactly one group, got {str(shown)[:200]}"
-        )
+    lists = [group.tolist() for group in members]
+    listed = sorted(player for group in lists for player in group)
+    is_partition = listed == list(range(d)) and all(lists)
+    shown = str(lists)[:200]
+    check("groups", is_partition, f"each player 0..{d - 1} in exactly one group", shown)
     return members
 
 
@@ -128,8 +128,10 @@ def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
     step = max(1, ELEMENTS // (p.size * M))
     for start in range(0, len(a), step):
         part = slice(start, start + step)
-        Y = p * a[part] + (1 - p) * b[part]
-        n = p * (a[part] * alpha[part]) + (1 - p) * (b[part] * beta[part])
+        present = a[part]
+        absent = b[part]
+        Y = p * present + (1 - p) * absent
+        n = p * (present * alpha[part]) + (1 - p) * (absent * beta[part])
         products, sums = products_of_others(Y, n)
         Q[part] = np.einsum("m,mrg->rg", weights, products)
         R[part] = np.einsum("m,mrg->rg", weights, sums)
@@ -139,10 +141,13 @@ def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
 def _whole_groups(terms: Terms, order: Ids, starts: Ids, state: int) -> tuple[Array, Array]:
     """Return the factor and numerator (r, M) of every group as a whole: present (state 0) or absent (state 1)."""
     masses = terms.masses
-    gap = masses.gap[:, None] * (1 - masses.lighter)
-    excess = np.add.reduceat(gap[:, state, order], starts[:-1], axis=1)[terms.piece_of]
-    V = np.add.reduceat(masses.V[:, state, order], starts[:-1], axis=1)[terms.piece_of]
-    return np.exp(-terms.lam[:, None] * excess), V
+    gap = masses.gap * (1 - masses.lighter[:, state])
+    V = masses.V[:, state]
+    first_members = starts[:-1]
+    group_gap = np.add.reduceat(gap[:, order], first_members, axis=1)
+    group_V = np.add.reduceat(V[:, order], first_members, axis=1)
+    exponent = -terms.lam[:, None] * group_gap[terms.piece_of]
+    return np.exp(exponent), group_V[terms.piece_of]
 
 
 def _members_alone(terms: Terms, group: Ids, Q: Array, R: Array) -> Terms:

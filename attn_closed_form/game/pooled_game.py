@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import check, real, run_lengths
+from .._arrays import check, not_negative, real, run_lengths
 from .._shapes import cached_arrays, checked_arrays, set_fields
 from .._types import Array, Ids, Masks
 from .engine.budget import finite, in_units, times_power
@@ -166,6 +166,10 @@ class PooledGame:
             if given is not None and needed is None:
                 raise ValueError(f"{name}: given without {name.replace('v_', 's_')}")
         H, d = s2.shape
+        if labels is None:
+            names = [str(player) for player in range(d)]
+        else:
+            names = [str(label) for label in labels]
         return cls(
             s=s2,
             v=v2,
@@ -175,7 +179,7 @@ class PooledGame:
             v_background=_broadcast("v_background", v_background, 0.0, (H,)),
             bias=float(real("bias", bias)),
             empty_value=float(real("empty_value", empty_value)),
-            labels=tuple(map(str, range(d))) if labels is None else tuple(map(str, labels)),
+            labels=tuple(names),
         )
 
     @classmethod
@@ -202,14 +206,11 @@ class PooledGame:
         [-0.0556, -0.5556, 2.1111]
         """
         w = real("weights", weights).astype(np.float64)
-        if w.ndim != 1 or not (np.isfinite(w) & (w > 0)).all():
-            raise ValueError(
-                "weights: expected (d,) finite numbers above 0; omit players without weight"
-            )
-        if not 0 <= background_weight < np.inf:
-            raise ValueError(
-                f"background_weight: expected a finite number of at least 0, got {background_weight}"
-            )
+        check("weights", w.ndim == 1, "(d,) numbers", f"shape {w.shape}")
+        have_mass = (np.isfinite(w) & (w > 0)).all()
+        expected = "finite numbers above 0 (omit players without weight)"
+        check("weights", have_mass, expected, w)
+        not_negative("background_weight", background_weight)
         background: dict[str, float] = {}
         if background_weight:
             background["s_background"] = math.log(background_weight)
@@ -238,17 +239,18 @@ class PooledGame:
     def value(self, present: ArrayLike) -> Array:
         """Compute the values (...) of coalitions, (..., d) bool, True for present players."""
         raw = np.asarray(present)
-        if raw.dtype.kind not in "biuf" or raw.ndim == 0 or raw.shape[-1] != self.d:
+        if raw.dtype.kind not in "biuf" or raw.shape[-1:] != (self.d,):
             raise ValueError(
                 f"present: expected a boolean mask of shape (..., {self.d}), got {raw.dtype} {raw.shape}"
             )
         if raw.dtype.kind != "b" and not np.isin(raw, (0, 1)).all():
             raise ValueError("present: expected a boolean mask, got numbers other than 0 and 1")
-        mask = raw.astype(bool).reshape(-1, self.d)
-        out = np.empty(len(mask))
-        block = max(1, BLOCK_ELEMENTS // self.d)
-        for start in range(0, len(mask), block):
-            out[start : start + block] = self._values_of(mask[start : start + block])
+        masks = raw.astype(bool).reshape(-1, self.d)
+        out = np.empty(len(masks))
+        masks_at_once = max(1, BLOCK_ELEMENTS // self.d)
+        for start in range(0, len(masks), masks_at_once):
+            block = slice(start, start + masks_at_once)
+            out[block] = self._values_of(masks[block])
         return out.reshape(raw.shape[:-1])[()]
 
     def _values_of(self, mask: Masks) -> Array:
@@ -258,8 +260,11 @@ class PooledGame:
             # Numerators and denominators of all heads in two matrix products; sums of positive masses lose no digit.
             present, absent, background = self.linear
             ones = mask.astype(np.float64)
-            return self.pooled(ones @ present + (1 - ones) @ absent + background, empty)
+            of_players = ones @ present + (1 - ones) @ absent
+            return self.pooled(of_players + background, empty)
         sums = np.empty((len(mask), 2 * self.H))
+        D = sums[:, : self.H]
+        N = sums[:, self.H :]
         v, v_absent, v_background = self.centered
         for h in range(self.H):
             log_mass = np.where(mask, self.s[h], self.s_absent[h])
@@ -267,17 +272,20 @@ class PooledGame:
             top[np.isneginf(top)] = 0.0
             with np.errstate(over="ignore", under="ignore"):
                 mass = np.exp(log_mass - top[:, None])
-                base = np.exp(self.s_background[h] - top)
+                c_0 = np.exp(self.s_background[h] - top)
             values = np.where(mask, v[h], v_absent[h])
-            sums[:, h] = mass.sum(axis=1) + base
-            sums[:, self.H + h] = (mass * values).sum(axis=1) + base * v_background[h]
+            D[:, h] = mass.sum(axis=1) + c_0
+            N[:, h] = (mass * values).sum(axis=1) + c_0 * v_background[h]
         return self.pooled(sums, empty)
 
     def pooled(self, sums: Array, empty: Any) -> Array:
         """Return values (n,) from sums (n, 2H) of masses and of masses times centered values; `empty` flags no mass."""
+        D = sums[:, : self.H]
+        N = sums[:, self.H :]
         with np.errstate(invalid="ignore", over="ignore"):
-            total = (sums[:, self.H :] / sums[:, : self.H]).sum(axis=1)
-            out = finite(self.base + np.ldexp(total, self.exponent), nan=self.can_be_empty)
+            total = (N / D).sum(axis=1)
+            values = self.base + np.ldexp(total, self.exponent)
+            out = finite(values, nan=self.can_be_empty)
         if self.can_be_empty:
             out[empty] = self.empty_value
         return out
@@ -311,14 +319,16 @@ class PooledGame:
         By default a group has the label of its first member.
         """
         members = [list(group) for group in groups]
-        if sorted(j for group in members for j in group) != list(range(self.d)) or not all(members):
-            raise ValueError(
-                f"groups: expected each player 0..{self.d - 1} in exactly one group, got {members}"
-            )
+        listed = sorted(j for group in members for j in group)
+        is_partition = listed == list(range(self.d)) and all(members)
+        check("groups", is_partition, f"each player 0..{self.d - 1} in exactly one group", members)
         order = np.concatenate([np.asarray(group) for group in members])
-        starts = np.cumsum([0, *map(len, members)])[:-1]
-        s, v = merge_runs(self.s[:, order], self.v[:, order], starts)
-        s_absent, v_absent = merge_runs(self.s_absent[:, order], self.v_absent[:, order], starts)
+        lengths = [len(group) for group in members]
+        starts = np.cumsum([0, *lengths])[:-1]
+        present = (self.s[:, order], self.v[:, order])
+        absent = (self.s_absent[:, order], self.v_absent[:, order])
+        s, v = merge_runs(*present, starts)
+        s_absent, v_absent = merge_runs(*absent, starts)
         if labels is not None:
             names = tuple(labels)
         else:
@@ -354,13 +364,15 @@ class PooledGame:
         D = c_0[:, None] + _sums_of_others(a) + b
         N = n_0 + _sums_of_others(a * v) + b * v_absent
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            out = np.ldexp((self.grand_means[:, None] - N / D).sum(axis=0), self.exponent)
+            changes = self.grand_means[:, None] - N / D
+            out = np.ldexp(changes.sum(axis=0), self.exponent)
         # If a player has nearly all of the mass of a head, the others are too light for these units of mass.
         dominating = np.flatnonzero((D < LEAST_MASS).any(axis=0))
         if dominating.size:
             without = np.ones((dominating.size, self.d), dtype=bool)
             without[np.arange(dominating.size), dominating] = False
-            out[dominating] = self.value(np.ones(self.d, dtype=bool)) - self.value(without)
+            grand = self.value(np.ones(self.d, dtype=bool))
+            out[dominating] = grand - self.value(without)
         return finite(out)
 
     # --- the game in the units of the engine (`EngineGame`) --------------------------------------------------------
@@ -420,7 +432,9 @@ class PooledGame:
     def split_states(self, states: Array) -> tuple[Array, Array, Array]:
         """Split an array like `states` into players present (H, d), absent (H, d), and the background (H,)."""
         d = states.shape[1] // 2
-        return states[:, :d], states[:, d:-1], states[:, -1]
+        present = states[:, :d]
+        absent = states[:, d:-1]
+        return present, absent, states[:, -1]
 
     @cached_arrays
     def without_mass(self) -> Masks | None:
@@ -433,13 +447,17 @@ class PooledGame:
     @cached_property
     def some_replaced(self) -> bool:
         """Whether some player has a mass when it is absent, in the first head."""
-        return self.without_mass is None or not self.without_mass[0, self.d : -1].all()
+        if self.without_mass is None:
+            return True
+        absent = self.without_mass[0, self.d : -1]
+        return not absent.all()
 
     @cached_arrays
     def _head_can_be_empty(self) -> Masks:
         if self.without_mass is None:
             return np.zeros(len(self.s), dtype=bool)
-        return np.logical_and.reduce(self.without_mass[:, self.s.shape[1] :], axis=1)
+        absent_and_background = self.without_mass[:, self.d :]
+        return np.logical_and.reduce(absent_and_background, axis=1)
 
     @cached_property
     def can_be_empty(self) -> bool:
@@ -471,7 +489,9 @@ class PooledGame:
     def exponent(self) -> int:
         """The k for which 2^k is just above every |value| that has a mass: values are computed in units of 2^k."""
         least, most = self._value_range
-        return math.frexp(max(-min(least.tolist()), max(most.tolist())))[1]
+        largest = max(-min(least.tolist()), max(most.tolist()))
+        _, exponent = math.frexp(largest)
+        return exponent
 
     @cached_arrays
     def _value_range(self) -> tuple[Array, Array]:
@@ -493,7 +513,9 @@ class PooledGame:
     def half_range(self) -> Array:
         """The (H,) upper bounds, in units of 2^exponent, on the distance of a head's value from its center."""
         off = self.off_center
-        return np.maximum(np.maximum.reduce(off, axis=1), -np.minimum.reduce(off, axis=1))
+        above = np.maximum.reduce(off, axis=1)
+        below = -np.minimum.reduce(off, axis=1)
+        return np.maximum(above, below)
 
     @cached_property
     def base(self) -> float:
@@ -517,10 +539,11 @@ class PooledGame:
         top = np.maximum(self.s.max(axis=1), self.s_background)
         with np.errstate(over="ignore", under="ignore"):
             mass = np.exp(self.s - top[:, None])
-            always = np.exp(self.s_background - top)
+            c_0 = np.exp(self.s_background - top)
         v, _, v_background = self.centered
-        numerator = (mass * v).sum(axis=1) + always * v_background
-        means: Array = numerator / (mass.sum(axis=1) + always)
+        N = (mass * v).sum(axis=1) + c_0 * v_background
+        D = mass.sum(axis=1) + c_0
+        means: Array = N / D
         return means
 
     @cached_arrays
@@ -579,8 +602,9 @@ def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
     >>> float(np.exp(s)), float(v)
     (2.0, 2.0)
     """
+    shape = s.shape[:-1]
     if s.shape[-1] == 0:
-        return np.full(s.shape[:-1], -np.inf), np.zeros(s.shape[:-1])
+        return np.full(shape, -np.inf), np.zeros(shape)
     s, v = merge_runs(s, v, np.zeros(1, dtype=np.intp))
     return s[..., 0], v[..., 0]
 
@@ -594,11 +618,13 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
     total = np.add.reduceat(mass, starts, axis=-1)
     with np.errstate(divide="ignore"):
         log_mass = np.log(total) + shift
-    mean = np.add.reduceat(mass * v, starts, axis=-1) / np.where(total == 0, 1.0, total)
+    empty = total == 0
+    mean = np.add.reduceat(mass * v, starts, axis=-1) / np.where(empty, 1.0, total)
     # Rounding must not push the mean outside the values, or a constant model would seem to vary.
     least = np.minimum.reduceat(v, starts, axis=-1)
     most = np.maximum.reduceat(v, starts, axis=-1)
-    return log_mass, np.where(total == 0, 0.0, np.clip(mean, least, most))
+    mean = np.clip(mean, least, most)
+    return log_mass, np.where(empty, 0.0, mean)
 
 
 def _exact_sum(terms: list[float]) -> float:
@@ -606,16 +632,20 @@ def _exact_sum(terms: list[float]) -> float:
     try:
         return math.fsum(terms)
     except OverflowError:
+        total = math.fsum(math.ldexp(x, -16) for x in terms)
         with np.errstate(over="ignore"):
-            total = np.ldexp(np.asarray(math.fsum(math.ldexp(x, -16) for x in terms)), 16)
-        return float(finite(total))
+            in_ones = np.ldexp(np.asarray(total), 16)
+        return float(finite(in_ones))
 
 
 def _sums_of_others(x: Array) -> Array:
     """Sum over all players except j, (H, d)."""
     zero = np.zeros((x.shape[0], 1))
-    before = np.concatenate([zero, np.cumsum(x, axis=1)[:, :-1]], axis=1)
-    after = np.concatenate([np.cumsum(x[:, ::-1], axis=1)[:, -2::-1], zero], axis=1)
+    up_to = np.cumsum(x, axis=1)
+    reversed_x = x[:, ::-1]
+    from_there = np.cumsum(reversed_x, axis=1)[:, ::-1]
+    before = np.concatenate([zero, up_to[:, :-1]], axis=1)
+    after = np.concatenate([from_there[:, 1:], zero], axis=1)
     return before + after
 
 

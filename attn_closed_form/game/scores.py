@@ -88,16 +88,22 @@ class PooledScores:
         axes = AXES
         if self.starts is not None:
             axes = {**AXES, **AXES_OF_SEVERAL_INPUTS}
-        given = {name: getattr(self, name) for name in axes}
-        sizes = axis_sizes({name: a for name, a in given.items() if a is not None}, axes)
+        given = {}
+        for name in axes:
+            array = getattr(self, name)
+            if array is not None:
+                given[name] = array
+        sizes = axis_sizes(given, axes)
+        s_background = [sizes[axis] for axis in axes["s_background"]]
+        v_background = [sizes[axis] for axis in axes["v_background"]]
         defaults = {
             "head": np.zeros(sizes["R"], dtype=np.intp),
             "output": np.arange(sizes["R"]),
-            "s_background": np.full([sizes[axis] for axis in axes["s_background"]], -np.inf),
-            "v_background": np.zeros([sizes[axis] for axis in axes["v_background"]]),
+            "s_background": np.full(s_background, -np.inf),
+            "v_background": np.zeros(v_background),
         }
         for name, default in defaults.items():
-            if given[name] is None:
+            if name not in given:
                 object.__setattr__(self, name, default)
         both = (self.s_absent is None) == (self.v_absent is None)
         check("s_absent, v_absent", both, "both or neither", "one of them")
@@ -108,29 +114,39 @@ class PooledScores:
         """Return the (h,) heads and (r,) value rows of `coefficients @ logits`, and the (h, r) weights of the rows."""
         weight = np.asarray(coefficients, dtype=np.float64)[self.output]
         rows = np.flatnonzero(weight)
-        heads = np.flatnonzero(np.bincount(self.head[rows]))
-        return heads, rows, np.where(self.head[rows] == heads[:, None], weight[rows], 0.0)
+        head_of = self.head[rows]
+        heads = np.flatnonzero(np.bincount(head_of))
+        belongs = head_of == heads[:, None]
+        return heads, rows, np.where(belongs, weight[rows], 0.0)
 
     def shares(self) -> tuple[Array, Array]:
         """Return the share of each unit (H, n) and of the background (H,) or (H, B) in the softmax of each head."""
         mass, background, total, lengths = self._masses()
-        share = background / total
-        return mass / np.repeat(
-            total, lengths, axis=1
-        ), share if self.starts is not None else share[:, 0]
+        of_units = mass / np.repeat(total, lengths, axis=1)
+        of_background = background / total
+        if self.starts is None:
+            of_background = of_background[:, 0]
+        return of_units, of_background
 
     def _masses(self) -> tuple[Array, Array, Array, Ids]:
         """Return relative masses of units (H, n), background and total (H, B), and units per input (B,)."""
-        if self.starts is None:
-            starts = ONE_INPUT
-        else:
-            starts = self.starts
-        s_background = self.s_background.reshape(len(self.s), -1)
-        lengths = run_lengths(starts, self.s.shape[1])
-        top = np.maximum(np.maximum.reduceat(self.s, starts, axis=1), s_background)
+        starts = self._first_units
+        H, n = self.s.shape
+        s_background = self.s_background.reshape(H, -1)
+        lengths = run_lengths(starts, n)
+        largest = np.maximum.reduceat(self.s, starts, axis=1)
+        top = np.maximum(largest, s_background)
         mass = np.exp(self.s - np.repeat(top, lengths, axis=1))
         background = np.exp(s_background - top)
-        return mass, background, np.add.reduceat(mass, starts, axis=1) + background, lengths
+        total = np.add.reduceat(mass, starts, axis=1) + background
+        return mass, background, total, lengths
+
+    @property
+    def _first_units(self) -> Ids:
+        """The first unit of each input, (B,)."""
+        if self.starts is None:
+            return ONE_INPUT
+        return self.starts
 
     def attention(self, coefficients: Sequence[float] | Array | None = None) -> Array:
         """Return the (h, n) attention of the heads that a combination of the outputs needs, by default of all heads."""
@@ -142,17 +158,13 @@ class PooledScores:
     def logits(self) -> Array:
         """Return the (C,) logits with every unit present, or (B, C) for several inputs."""
         mass, background, total, _ = self._masses()
-        if self.starts is None:
-            starts = ONE_INPUT
-        else:
-            starts = self.starts
+        starts = self._first_units
         v_background = self.v_background.reshape(len(self.v), -1)
-        sums = (
-            np.add.reduceat(mass[self.head] * self.v, starts, axis=1)
-            + background[self.head] * v_background
-        )
+        of_units = np.add.reduceat(mass[self.head] * self.v, starts, axis=1)
+        of_background = background[self.head] * v_background
+        means = (of_units + of_background) / total[self.head]
         logits = np.repeat(self.bias[None], starts.size, axis=0)
-        for mean, output in zip(sums / total[self.head], self.output.tolist(), strict=True):
+        for mean, output in zip(means, self.output.tolist(), strict=True):
             logits[:, output] += mean
         if self.starts is not None:
             return logits
@@ -173,14 +185,16 @@ class PooledScores:
         labels : names of the players
         deleted : delete absent units even if the model has replacements for them
         """
-        n = self.s.shape[1]
         if groups is None:
-            players = np.arange(n)
+            players = np.arange(self.s.shape[1])
         else:
             players = groups
-        d = n if groups is None else int(groups.max()) + 1
-        names = tuple(map(str, range(d) if labels is None else labels))
-        return self.games(coefficients, players, stable_order(players), [names], deleted)[0]
+        if labels is None:
+            names = [str(player) for player in range(int(players.max()) + 1)]
+        else:
+            names = [str(label) for label in labels]
+        order = stable_order(players)
+        return self.games(coefficients, players, order, [tuple(names)], deleted)[0]
 
     def by_player(self, groups: Ids, deleted: bool = False) -> PooledScores:
         """Return the scores of one input with one unit per player, whose units are merged.
@@ -201,10 +215,13 @@ class PooledScores:
         starts = np.cumsum(counts) - counts
 
         def merged(s: Array, v: Array) -> tuple[Array, Array]:
-            of_rows = np.ascontiguousarray(s[self.head][:, order])
-            values = merge_runs(of_rows, np.ascontiguousarray(v[:, order]), starts)[1]
             sorted_s = np.ascontiguousarray(s[:, order])
-            return merge_runs(sorted_s, np.zeros_like(sorted_s), starts)[0], values
+            sorted_v = np.ascontiguousarray(v[:, order])
+            # A row of values has the log-masses of its head.
+            s_of_rows = np.ascontiguousarray(sorted_s[self.head])
+            _, merged_v = merge_runs(s_of_rows, sorted_v, starts)
+            merged_s, _ = merge_runs(sorted_s, np.zeros_like(sorted_s), starts)
+            return merged_s, merged_v
 
         s, v = merged(self.s, self.v)
         s_absent = None
@@ -242,14 +259,16 @@ class PooledScores:
         heads, rows, mixture = self.heads(coefficients)
 
         def chosen(s: Array, v: Array) -> tuple[Array, Array]:
+            """Return the log-masses and values of the heads that the output needs."""
             return s[heads], mixture @ v[rows]
 
         def of_players(s: Array, v: Array) -> tuple[Array, Array]:
+            """Merge the units of every player."""
             if order.size == d:
                 return s, v
-            return merge_runs(
-                np.ascontiguousarray(s[:, order]), np.ascontiguousarray(v[:, order]), runs
-            )
+            sorted_s = np.ascontiguousarray(s[:, order])
+            sorted_v = np.ascontiguousarray(v[:, order])
+            return merge_runs(sorted_s, sorted_v, runs)
 
         ends = np.cumsum([len(names) for names in labels])
         d = int(ends[-1])
@@ -258,19 +277,15 @@ class PooledScores:
         runs = np.cumsum(counts) - counts
         present = of_players(*chosen(self.s, self.v))
         if deleted or self.s_absent is None or self.v_absent is None:
-            absent = np.full((heads.size, d), -np.inf), np.zeros((heads.size, d))
+            shape = (heads.size, d)
+            absent = np.full(shape, -np.inf), np.zeros(shape)
         else:
             absent = of_players(*chosen(self.s_absent, self.v_absent))
         background = chosen(self.s_background.reshape(-1, B), self.v_background.reshape(-1, B))
         bias = float(np.dot(coefficients, self.bias))
-        # The checks of `PooledGame`, once for all inputs; if one fails, the constructor raises the error.
-        finite = (
-            all(np.isfinite(s).all() for s in (present[0], background[0]))
-            and (absent[0] < np.inf).all()
-        )
-        values = (present[1], absent[1], background[1], np.array(bias))
-        small = all((np.abs(v) <= LARGEST_VALUE).all() for v in values)
-        make: Callable[..., PooledGame] = PooledGame.unchecked if finite and small else PooledGame
+        make: Callable[..., PooledGame] = PooledGame
+        if _is_valid(present, absent, background, bias):
+            make = PooledGame.unchecked
         by_input = [np.ascontiguousarray(array.T) for array in background]
         for array in (*present, *absent, *by_input):
             array.flags.writeable = False
@@ -300,6 +315,24 @@ class PooledScores:
         return games
 
 
+def _is_valid(
+    present: tuple[Array, Array],
+    absent: tuple[Array, Array],
+    background: tuple[Array, Array],
+    bias: float,
+) -> bool:
+    """Make the checks of `PooledGame` once for all inputs; if one fails, the constructor raises the error."""
+    s, v = present
+    s_absent, v_absent = absent
+    s_background, v_background = background
+    if not (np.isfinite(s).all() and np.isfinite(s_background).all()):
+        return False
+    if not (s_absent < np.inf).all():
+        return False
+    values = (v, v_absent, v_background, np.array(bias))
+    return all((np.abs(array) <= LARGEST_VALUE).all() for array in values)
+
+
 def _check_numbers(name: str, numbers: Ids, count: int) -> None:
     """Raise an error unless every number of a head or an output is below their count."""
     fits = numbers.min() >= 0 and numbers.max() < count
@@ -308,7 +341,8 @@ def _check_numbers(name: str, numbers: Ids, count: int) -> None:
 
 def stable_order(numbers: Ids) -> Ids:
     """Return `np.argsort(numbers, kind="stable")` of nonnegative numbers, several times faster if they are small."""
-    small = (
-        numbers.size and numbers.max() <= np.iinfo(np.uint16).max
-    )  # NumPy sorts 16 bits by radix
-    return np.argsort(numbers.astype(np.uint16) if small else numbers, kind="stable")
+    # NumPy sorts 16 bits by radix.
+    largest = np.iinfo(np.uint16).max
+    if numbers.size and numbers.max() <= largest:
+        return np.argsort(numbers.astype(np.uint16), kind="stable")
+    return np.argsort(numbers, kind="stable")

@@ -27,7 +27,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import number, real
+from .._arrays import check, number, real
 from .._types import Array
 from .by_size import centered_moments, check_size_cost
 from .engine.budget import Computation, finite
@@ -143,7 +143,9 @@ def beta_shapley(game: Game | GameSum, alpha: int = 1, beta: int = 1, tol: float
     b = int(alpha) - 1
     if a + b + 2 > LARGEST_SUM:
         raise ValueError(f"alpha, beta: expected a sum of at most {LARGEST_SUM}, got {a + b + 2}")
-    return evaluate(game, Density((((a + b + 1) * math.comb(a + b, a), a, b),)), FIRST, tol)
+    # One over the integral of p^a (1 - p)^b.
+    factor = (a + b + 1) * math.comb(a + b, a)
+    return evaluate(game, Density(((factor, a, b),)), FIRST, tol)
 
 
 def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
@@ -169,26 +171,27 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     """
     d = game.d
     q = real("weights", weights).astype(np.float64)
-    if q.shape != (d,) or not np.isfinite(q).all():
-        raise ValueError(
-            f"weights: expected {d} finite numbers, for 0..{d - 1} other players present, got shape {q.shape}"
-        )
+    fits = q.shape == (d,) and bool(np.isfinite(q).all())
+    expected = f"{d} finite numbers, for 0..{d - 1} other players present"
+    check("weights", fits, expected, f"shape {q.shape}")
     size = float(np.abs(q).sum())
     if size == 0:
         return np.zeros(d)
     s = np.arange(d)
+    share = q / size * d
     joined = np.zeros(d + 1)
     before = np.zeros(d + 1)
-    joined[d - 1 - s] = q / size * d / (s + 1)
-    before[d - s] = q / size * d / (d - s)
+    joined[d - 1 - s] = share / (s + 1)
+    before[d - s] = share / (d - s)
     # M_j(a) carries the probability that j is present, so only the difference M - M_j is multiplied up in the end.
     amplification = 1 + float(np.abs(before).sum())
     computation = Computation(game, tol, amplification, plain=True)
     sizes = np.stack([joined + before, before])
     check_size_cost(computation.engine, computation.budget)
     mean, present = centered_moments(computation.engine, sizes, computation.budget)
+    changes = computation.finish(present - mean[1], -before[-1])
     with np.errstate(over="ignore", invalid="ignore"):
-        return finite(size * computation.finish(present - mean[1], -before[-1]))
+        return finite(size * changes)
 
 
 def single_changes(game: Game) -> Array:
