@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import number
+from .._arrays import check, number
 from .._types import Array
 
 Features = Sequence[int] | NDArray[np.intp]
@@ -65,10 +65,9 @@ def check_settings(kernel_width: Any, ridge: Any, num_samples: Any) -> Settings:
     penalty = number("ridge", ridge, "a finite number >= 0", lambda x: 0 <= x < math.inf)
     if num_samples is None:
         return Settings(width, penalty, None)
-    if not isinstance(num_samples, Integral) or isinstance(num_samples, bool) or num_samples < 2:
-        raise ValueError(
-            f"num_samples: expected an integer of at least 2, or None, got {num_samples!r}"
-        )
+    is_integer = isinstance(num_samples, Integral) and not isinstance(num_samples, bool)
+    is_enough = is_integer and num_samples >= 2
+    check("num_samples", is_enough, "an integer of at least 2, or None", repr(num_samples))
     return Settings(width, penalty, int(num_samples))
 
 
@@ -77,12 +76,16 @@ def as_features(features: Features | None, d: int) -> NDArray[np.intp]:
     if features is None:
         return np.arange(d)
     raw: NDArray[Any] = np.asarray(features)
-    if raw.ndim != 1 or raw.size == 0 or raw.dtype.kind not in "iu":
-        raise ValueError(
-            f"features: expected a nonempty sequence of indices of players, got {features!r}"
-        )
-    if raw.min() < 0 or raw.max() >= d or np.unique(raw).size != raw.size:
-        raise ValueError(f"features: expected distinct indices in 0..{d - 1}, got {raw.tolist()}")
+    is_list = raw.ndim == 1 and raw.size > 0 and raw.dtype.kind in "iu"
+    check("features", is_list, "a nonempty sequence of indices of players", repr(features))
+    are_players = raw.min() >= 0 and raw.max() < d
+    are_distinct = np.unique(raw).size == raw.size
+    check(
+        "features",
+        are_players and are_distinct,
+        f"distinct indices in 0..{d - 1}",
+        raw.tolist(),
+    )
     return raw.astype(np.intp)
 
 
@@ -114,8 +117,12 @@ def log_kernel(d: int, kernel_width: float) -> tuple[int, ...]:
     # D^2 / (2 width^2) = 100^2 / 2 (1 - sqrt(1 - s/d))^2 / (top / bottom)^2.
     factor = 5000 * bottom**2
     divisor = top**2 << LOG_BITS
-    roots = (math.isqrt((present << 2 * LOG_BITS) // d) for present in range(d, -1, -1))
-    return tuple(-((one - root) ** 2 * factor // divisor) for root in roots)
+    logs = []
+    for present in range(d, -1, -1):
+        # The root of the share of the features that are present.
+        root = math.isqrt((present << 2 * LOG_BITS) // d)
+        logs.append(-((one - root) ** 2 * factor // divisor))
+    return tuple(logs)
 
 
 def exponential(logs: Sequence[int]) -> Array:
@@ -130,12 +137,17 @@ def exponential(logs: Sequence[int]) -> Array:
     # h in steps of 1/32, and the rest r.
     steps, index = np.unique([log >> shift for log in clipped], return_inverse=True)
     low_bits = (1 << shift) - 1
-    low = np.array([(log & low_bits) / (1 << LOG_BITS) for log in clipped])
+    one = 1 << LOG_BITS
+    low = np.array([(log & low_bits) / one for log in clipped])
+    # e^h as a float, and what e^h has beyond it.
+    rounded = np.empty(steps.size)
+    beyond = np.empty(steps.size)
     with localcontext(WIDE):
-        exact = [(Decimal(step) / (1 << TABLE_BITS)).exp() for step in steps.tolist()]
-        rounded = [float(power) for power in exact]
-        # What e^h has beyond its float.
-        beyond = [float(power - Decimal(x)) for power, x in zip(exact, rounded, strict=True)]
-    high = np.array(rounded)[index]
-    remainder = np.array(beyond)[index]
-    return np.asarray(high + (high * np.expm1(low) + remainder))
+        for i, step in enumerate(steps.tolist()):
+            h = Decimal(step) / (1 << TABLE_BITS)
+            power = h.exp()
+            rounded[i] = float(power)
+            beyond[i] = float(power - Decimal(float(power)))
+    high = rounded[index]
+    correction = high * np.expm1(low) + beyond[index]
+    return np.asarray(high + correction)

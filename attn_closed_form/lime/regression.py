@@ -99,7 +99,10 @@ class Regression(NamedTuple):
 
         `weights` (d+1,) are the weights of the sizes in the sums, by default `drawn`.
         """
-        q = self.drawn if weights is None else weights
+        if weights is None:
+            q = self.drawn
+        else:
+            q = weights
         absent = np.arange(self.d + 1) / self.d
         # E|W_j - W_bar| given s, and E|mean of the chosen W - w|, or a bound of it.
         individual = 2 * absent * (1 - absent) * self.d / max(self.d - 1, 1)
@@ -115,22 +118,19 @@ class Regression(NamedTuple):
         `factor` is what `budget` multiplies errors of values by, and `at_all` the weight of f(all) that is in the
         sums over f and has to be taken off.
         """
-        off = abs(self.absent_share * at_all - self.balance) / self.shared_denominator
-        shift = self._propagated(
-            self.total + at_all + self.level, off
-        )  # f(all) is in the intercept itself, too
-        middle = self._propagated(
-            0.0, self.offset * self.level / self.total / self.shared_denominator
-        )
-        return LIME_SUMS + (LIME_GRAND * shift + LIME_MEAN_SIZE * middle) / factor
+        slope = abs(self.absent_share * at_all - self.balance) / self.shared_denominator
+        # f(all) is in the intercept itself, too.
+        mean = self.total + at_all + self.level
+        of_grand = self._propagated(mean, slope)
+        slope_of_size = self.offset * self.level / self.total / self.shared_denominator
+        of_mean_size = self._propagated(0.0, slope_of_size)
+        return LIME_SUMS + (LIME_GRAND * of_grand + LIME_MEAN_SIZE * of_mean_size) / factor
 
     def nobody_factor(self) -> float:
         """Return the largest factor from a change of f(empty) to one of a coefficient or the intercept."""
-        share = float(self.drawn[-1]) / self.total
-        slope = (
-            float(self.drawn[-1]) * float(self.deviation[-1]) + self.offset * share
-        ) / self.shared_denominator
-        return self._propagated(float(self.drawn[-1]), slope)
+        weight = float(self.drawn[-1])
+        moment = weight * float(self.deviation[-1]) + self.offset * (weight / self.total)
+        return self._propagated(weight, moment / self.shared_denominator)
 
     def moment_factor(self) -> float:
         """Return the factor from independent errors of E[pi f'] and every E[pi (1 - W_j) f'] to those of the result."""

@@ -89,9 +89,11 @@ class Ladder(NamedTuple):
         `log_bound` (r, len(THETA)) is that of `game/engine/bounds.py`, and `B` (r,) bounds the terms on [0, 1].
         """
         # The thetas are the first axis here: a minimum over a short last axis takes five times as long.
-        log_M = np.ascontiguousarray((log_bound + LOG_PRESENT).T)[:, :, None]
+        by_theta = np.ascontiguousarray((log_bound + LOG_PRESENT).T)
+        log_M = by_theta[:, :, None]
         truncation = _exp((self.log_error + log_M).min(axis=0))
-        errors = truncation + np.multiply.outer(B, self.rounding)
+        rounding = np.multiply.outer(B, self.rounding)
+        errors = truncation + rounding
         no_rule = (errors > allowed).all(axis=1)
         bad = np.flatnonzero(no_rule)
         if bad.size:
@@ -102,9 +104,8 @@ class Ladder(NamedTuple):
                 smooth = _exp((self.log_smooth + log_M).min(axis=0))
                 smooth += np.multiply.outer(B[bad], self.remainder)
                 truncation = np.minimum(truncation, smooth)
-            rounding = _exp((self.log_rounding + log_M).min(axis=0))
-            rounding = np.minimum(rounding, np.multiply.outer(B[bad], self.rounding))
-            errors[bad] = truncation + rounding
+            by_ellipse = _exp((self.log_rounding + log_M).min(axis=0))
+            errors[bad] = truncation + np.minimum(by_ellipse, rounding[bad])
         good = errors <= allowed
         shortest = good.argmax(axis=1)
         best = errors.argmin(axis=1)
@@ -118,8 +119,8 @@ def rule_errors(rule: SizeRule, log_bound: Array, B: Array) -> Array:
     log_M = log_bound + LOG_PRESENT
     truncation = _exp((rule.log_error + log_M).min(axis=1))
     if rule.p.size >= LONG_RULE:
-        smooth = _exp((rule.log_smooth + log_M).min(axis=1)) + B * rule.remainder
-        truncation = np.minimum(truncation, smooth)
+        smooth = _exp((rule.log_smooth + log_M).min(axis=1))
+        truncation = np.minimum(truncation, smooth + B * rule.remainder)
     rounding = _exp((rule.log_rounding + log_M).min(axis=1))
     return truncation + np.minimum(B * rule.rounding, rounding)
 
@@ -162,36 +163,25 @@ def longest_of(counts: tuple[int, ...]) -> int:
 
 
 def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
-    """Build a rule with m nodes: the Gauss rule if it exists, otherwise one with Gauss-Legendre nodes."""
-    nu = moments.rounded
-    p = None
-    if 2 * m < nu.size:
-        p = gauss_nodes(nu, m)
-    if p is not None and p[0] > 0 and p[-1] < 1:
-        exact = 2 * m
-        p = _polished_nodes(moments, p)
-    else:
-        exact = m
-        p = legendre_rule(m)[0].copy()
-    P = legendre_values(p, nu.size)
+    """Build a rule with m nodes, and the bounds of its error."""
+    p, exact = _nodes_of(moments, m)
+    P = legendre_values(p, moments.rounded.size)
     weights = _weights_at(moments, P[:, :exact])
     size = float(np.abs(weights).sum())
-    # delta_n, as an upper bound, times sqrt(2n+1).
-    degrees = np.arange(nu.size)
-    missing = moments.nu - whole(weights, WEIGHT_BITS) @ P
-    delta = np.abs(as_floats(missing, MOMENT_BITS))
-    delta += LIME_MOMENT * (size + float(nu[0]))
-    delta *= np.sqrt(2 * degrees + 1)
+    delta = _moment_errors(moments, weights, P)
     # The logs of sum c_n delta_n / M, for the degrees that the rule has, then for the others up to the last moment.
-    decay = np.exp(-np.outer(THETA, degrees))
+    decay = np.exp(-np.outer(THETA, np.arange(delta.size)))
     parts = decay * delta
+    of_exact = parts[:, :exact].sum(axis=1)
+    of_others = parts[:, exact:].sum(axis=1)
     log_factor = np.log(2) / 2 - np.log(-np.expm1(-2 * THETA))
     with np.errstate(divide="ignore"):
-        log_rounding = np.log(parts[:, :exact].sum(axis=1)) + log_factor
-        log_truncation = np.log(parts[:, exact:].sum(axis=1)) + log_factor
+        log_rounding = np.log(of_exact) + log_factor
+        log_truncation = np.log(of_others) + log_factor
     # Beyond the last moment there are the rule and the remainder of the kernel.
-    log_rule_beyond = np.log(size) + moments.log_beyond[0]
-    log_beyond = np.logaddexp(log_rule_beyond, moments.log_beyond[1])
+    log_rule_weights, log_remainder = moments.log_beyond
+    log_rule_beyond = np.log(size) + log_rule_weights
+    log_beyond = np.logaddexp(log_rule_beyond, log_remainder)
     log_error = np.logaddexp(log_truncation, log_beyond + log_factor)
     log_smooth = np.logaddexp(log_truncation, log_rule_beyond + log_factor)
     if not moduli_are_counted(moments.kernel, p, weights):
@@ -238,6 +228,30 @@ def moduli_are_counted(q: Array, p: Array, weights: Array) -> bool:
     return min(level, square) >= 0 and level * square >= first**2
 
 
+def _nodes_of(moments: SizeMoments, m: int) -> tuple[Array, int]:
+    """Return the m nodes of a rule, and the number of moments that its weights are made for.
+
+    They are those of the Gauss rule if it exists, which has 2m moments, otherwise Gauss-Legendre nodes.
+    """
+    nu = moments.rounded
+    if 2 * m < nu.size:
+        p = gauss_nodes(nu, m)
+        if p is not None and p[0] > 0 and p[-1] < 1:
+            return _polished_nodes(moments, p), 2 * m
+    nodes, _ = legendre_rule(m)
+    return nodes.copy(), m
+
+
+def _moment_errors(moments: SizeMoments, weights: Array, P: Whole) -> Array:
+    """Return upper bounds on delta_n, times sqrt(2n+1), for every moment."""
+    size = float(np.abs(weights).sum())
+    missing = moments.nu - whole(weights, WEIGHT_BITS) @ P
+    delta = np.abs(as_floats(missing, MOMENT_BITS))
+    delta += LIME_MOMENT * (size + float(moments.rounded[0]))
+    delta *= np.sqrt(2 * np.arange(delta.size) + 1)
+    return delta
+
+
 def _weights_at(moments: SizeMoments, P: Whole) -> Array:
     """Return weights (m,) with the first moments, given the Legendre polynomials (m, exact) at the nodes.
 
@@ -259,14 +273,17 @@ def _polished_nodes(moments: SizeMoments, p: Array) -> Array:
     exact = 2 * m
     P = legendre_values(p, exact + 1)
     values = as_floats(P, LEGENDRE_BITS)
-    weights = _least_squares(values[:, :-1], moments.rounded[:exact])
+    current = values[:, :-1]
+    following = values[:, 1:]
+    weights = _least_squares(current, moments.rounded[:exact])
     missing = moments.nu[:exact] - whole(weights, WEIGHT_BITS) @ P[:, :-1]
     residual = as_floats(missing, MOMENT_BITS)
-    x = (1 - 2 * p)[:, None]
-    slope = np.arange(1, exact + 1) * (values[:, 1:] - x * values[:, :-1])
-    by_weight = values[:, :-1]
-    by_node = slope * (weights / (2 * p * (1 - p)))[:, None]
-    step = _least_squares(np.concatenate([by_weight, by_node]), residual)
+    x = 1 - 2 * p
+    n = np.arange(exact)
+    slope = (n + 1) * (following - x[:, None] * current)
+    factor = weights / (2 * p * (1 - p))
+    by_node = slope * factor[:, None]
+    step = _least_squares(np.concatenate([current, by_node]), residual)
     moved: Array = np.clip(p + step[m:], 0.0, 1.0)
     return moved
 
@@ -288,26 +305,29 @@ def gauss_nodes(nu: Array, m: int) -> Array | None:
     array([0.211325, 0.788675])
     """
     # Legendre's recurrence in p: up P_{n+1} = (up + down - p) P_n - down P_{n-1}.
-    n = np.arange(2.0 * m)
-    up = (n + 1) * (n + 1) / ((2 * n + 1) * (2 * n + 2))
-    down = n * n / (np.maximum(2 * n, 1.0) * (2 * n + 1))
+    count = 2 * m
+    n = np.arange(float(count))
+    odd = 2 * n + 1
+    up = (n + 1) * (n + 1) / (odd * (2 * n + 2))
+    down = n * n / (np.maximum(2 * n, 1.0) * odd)
     # Monic polynomials pi_{k+1} = (p - center_k) pi_k - product_k pi_{k-1} have the same moments but for factors.
     center = up + down
     product = np.concatenate([[0.0], up[:-1] * down[1:]])
-    leading = np.concatenate([[1.0], np.cumprod(-up[: 2 * m - 1])])
-    before = np.zeros(2 * m)
-    current = nu[: 2 * m] * leading
+    leading = np.concatenate([[1.0], np.cumprod(-up[:-1])])
+    before = np.zeros(count)
+    current = nu[:count] * leading
     if not current[0] > 0:
         return None
     # The matrix of the recurrence: its diagonal, and the squares beside it.
     diagonal = [center[0] + current[1] / current[0]]
     squares = [current[0]]
     for i in range(1, m):
-        k = np.arange(i, 2 * m - i)
-        shifted = np.append(current, 0.0)[k + 1]
-        following = np.zeros(2 * m)
-        following[k] = shifted - (diagonal[-1] - center[k]) * current[k] - squares[-1] * before[k]
-        following[k] += product[k] * current[k - 1]
+        k = slice(i, count - i)
+        shifted = np.append(current, 0.0)[i + 1 : count - i + 1]
+        following = np.zeros(count)
+        moved = (diagonal[-1] - center[k]) * current[k]
+        following[k] = shifted - moved - squares[-1] * before[k]
+        following[k] += product[k] * current[i - 1 : count - i - 1]
         if not following[i] > 0:
             return None
         ratio = following[i + 1] / following[i]

@@ -85,22 +85,28 @@ def _size_moments(d: int, kernel_width: float, N: int) -> SizeMoments:
     folded = [q[:half] + mirrored, q[:half] - mirrored]
     slope = np.array([d - 2 * m for m in range(half)], dtype=object)
     steps = [(n * (d + n + 1), (n + 1) * (d - n)) for n in range(N)]
-    hahn = polynomials(slope, 0, steps, HAHN_BITS)
-    nu = [int(folded[n % 2] @ Q) for n, Q in enumerate(hahn)]
+    nu = []
+    for n, Q in enumerate(polynomials(slope, 0, steps, HAHN_BITS)):
+        nu.append(int(folded[n % 2] @ Q))
     residual = _remainder(q, nu, d)
     # What no moment shows: sums over the degrees from N + 1 to d, as logarithms.
     degrees = np.arange(N + 1, d + 1)
-    decay = np.log(2 * degrees + 1)[:, None] / 2 - np.outer(degrees, THETA)
+    log_root = np.log(2 * degrees + 1) / 2
+    decay = log_root[:, None] - np.outer(degrees, THETA)
     with_norm = decay + log_norm[degrees, None]
     log_rule = np.logaddexp.reduce(decay, axis=0, initial=-np.inf)
     log_kernel = np.logaddexp.reduce(with_norm, axis=0, initial=-np.inf)
-    log_beyond = np.stack([log_rule, np.log(residual) + log_kernel])
     # From units of Hahn polynomials to those of Legendre polynomials.
     excess_bits = HAHN_BITS - LEGENDRE_BITS
     whole_nu = np.array([moment >> excess_bits for moment in nu], dtype=object)
-    rounded = as_floats(whole_nu, MOMENT_BITS)
-    remainder = float(np.sqrt(d + 1)) * residual * (1 + 1e-12)
-    return SizeMoments(kernel, whole_nu, rounded, residual, remainder, log_beyond)
+    return SizeMoments(
+        kernel=kernel,
+        nu=whole_nu,
+        rounded=as_floats(whole_nu, MOMENT_BITS),
+        residual=residual,
+        remainder=float(np.sqrt(d + 1)) * residual * (1 + 1e-12),
+        log_beyond=np.stack([log_rule, np.log(residual) + log_kernel]),
+    )
 
 
 @lru_cache(maxsize=512)
@@ -110,16 +116,20 @@ def last_degree(d: int, longest: int) -> int:
     >>> last_degree(5, 440), last_degree(200, 440)
     (5, 126)
     """
-    within_digits = int(np.searchsorted(_log_norms(d) > LARGEST_LOG_NORM, True)) - 1
+    too_large = _log_norms(d) > LARGEST_LOG_NORM
+    within_digits = int(np.searchsorted(too_large, True)) - 1
     # A Gauss rule is exact below twice the number of its nodes; a few more moments show how it continues.
     return min(d, 2 * longest + 4, MOST_MOMENTS, within_digits)
 
 
 def _log_norms(d: int) -> Array:
     """Return the (d+1,) logs of |Q_n|; |Q_n|^2 = (d+1)/(2n+1) prod_{k<=n} (d+1+k)/(d+1-k)."""
-    k = np.arange(1, d + 1)
-    log_norm = np.concatenate([[0.0], np.cumsum(np.log((d + 1 + k) / (d + 1 - k)))]) / 2
-    log_norm += np.log((d + 1) / (2 * np.arange(d + 1) + 1)) / 2
+    n = np.arange(d + 1)
+    k = n[1:]
+    log_ratios = np.log((d + 1 + k) / (d + 1 - k))
+    log_products = np.concatenate([[0.0], np.cumsum(log_ratios)])
+    log_norm = log_products / 2
+    log_norm += np.log((d + 1) / (2 * n + 1)) / 2
     return log_norm
 
 
@@ -132,7 +142,9 @@ def _remainder(q: Whole, nu: Sequence[int], d: int) -> float:
     inverse = (1 << 2 * HAHN_BITS) // (d + 1)  # 1 / |Q_n|^2
     for n, moment in enumerate(nu):
         if n:
-            inverse = inverse * (2 * n + 1) * (d + 1 - n) // ((2 * n - 1) * (d + 1 + n))
+            rise = (2 * n + 1) * (d + 1 - n)
+            fall = (2 * n - 1) * (d + 1 + n)
+            inverse = inverse * rise // fall
         square -= moment * moment * inverse >> 2 * HAHN_BITS
     room = sum(q.tolist()) ** 2 << REMAINDER_ROOM_BITS
     return isqrt(max(square, 0) + room) / (1 << WEIGHT_BITS + HAHN_BITS)
@@ -150,18 +162,20 @@ def polynomials(
     error_before = 0.0
     error = 0.0
     for b, c in steps:
-        next_error = (b / c + 1) * error + b / c * error_before + UNITS_PER_STEP
+        ratio = b / c
+        next_error = (ratio + 1) * error + ratio * error_before + UNITS_PER_STEP
         error_before = error
         error = next_error
     spare = ceil(log2(error + 1))
     before = 0 * slope
-    current = 0 * slope + (1 << bits + spare)
+    current = before + (1 << bits + spare)
     yield current >> spare
     for n, (b, c) in enumerate(steps):
         product = slope * current
         if shift:
             product = product >> shift
-        following = ((2 * n + 1) * product - b * before) // c
+        numerator = (2 * n + 1) * product - b * before
+        following = numerator // c
         before = current
         current = following
         yield current >> spare
@@ -171,12 +185,14 @@ def legendre_values(p: Array, count: int) -> Whole:
     """Compute the (m, count) values P_n(1 - 2p) for n < count in units of 2^-LEGENDRE_BITS."""
     slope = (1 << LEGENDRE_BITS) - 2 * whole(p, LEGENDRE_BITS)
     steps = [(n, n + 1) for n in range(count - 1)]
-    return np.stack(list(polynomials(slope, LEGENDRE_BITS, steps, LEGENDRE_BITS)), axis=1)
+    columns = list(polynomials(slope, LEGENDRE_BITS, steps, LEGENDRE_BITS))
+    return np.stack(columns, axis=1)
 
 
 def whole(x: Array, bits: int) -> Whole:
     """Round to integers in units of 2^-bits."""
-    return np.array([int(y) for y in np.ldexp(x, bits).tolist()], dtype=object)
+    in_units = np.ldexp(x, bits)
+    return np.array([int(y) for y in in_units.tolist()], dtype=object)
 
 
 def as_floats(x: Whole, bits: int) -> Array:

@@ -81,7 +81,9 @@ def lime_theorem_5_1(game: PooledGame) -> Array:
     True
     """
     t = _totals(game)
-    return 1.5 * (t.gv / t.A[:, None] - t.gv_h / t.B[:, None]).sum(axis=0)
+    alpha_v = t.gv / t.A[:, None]
+    alpha_h_v_h = t.gv_h / t.B[:, None]
+    return 1.5 * (alpha_v - alpha_h_v_h).sum(axis=0)
 
 
 def lime_first_order(game: PooledGame) -> Array:
@@ -106,8 +108,11 @@ def lime_first_order(game: PooledGame) -> Array:
     (array([0.0065, 0.0198]), array([0.0067, 0.0201]))
     """
     t = _totals(game)
-    F = (t.N_A / t.A)[:, None]
-    return (((t.gv - F * t.g) - (t.gv_h - F * t.g_h)) / t.A[:, None]).sum(axis=0)
+    A = t.A[:, None]
+    F = t.N_A[:, None] / A
+    present = t.gv - F * t.g
+    absent = t.gv_h - F * t.g_h
+    return ((present - absent) / A).sum(axis=0)
 
 
 def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
@@ -140,19 +145,22 @@ def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
     """
     kernel_width = check_settings(kernel_width, 0.0, None).kernel_width
     t = _totals(game)
+    dN = t.N_B - t.N_A
     if np.isinf(kernel_width):
         I_1, J_2, J_3 = integrals_of(t.B / t.A - 1)
         c_1 = 6 * I_1 / t.A
-        c_2 = 6 * (t.N_A * J_2 + (t.N_B - t.N_A) * J_3) / t.A**2
+        c_2 = 6 * (t.N_A * J_2 + dN * J_3) / t.A**2
         return _combine(t, c_1, c_2)
     y, w = legendre_rule(KERNEL_NODES)
     p = 1 - y**2
     # k(p) dp at the nodes, as weights that add up to 1.
     distance = 100 * (1 - y)
-    k = 2 * y * w * np.exp(-((distance / kernel_width) ** 2) / 2)
+    kernel = np.exp(-((distance / kernel_width) ** 2) / 2)
+    k = 2 * y * w * kernel
     k /= k.sum()
-    D = t.A[:, None] + p * (t.B - t.A)[:, None]
-    N = t.N_A[:, None] + p * (t.N_B - t.N_A)[:, None]
+    dD = t.B - t.A
+    D = t.A[:, None] + p * dD[:, None]
+    N = t.N_A[:, None] + p * dN[:, None]
     # Differences between players have the weights k p (1 - p).
     variance = p * (1 - p)
     apart = k * p * (1 - p) / (k @ variance)
@@ -166,7 +174,10 @@ def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
 
 
 def _combine(t: _Totals, c_1: Array, c_2: Array) -> Array:
-    return (c_1[:, None] * (t.gv - t.gv_h) - c_2[:, None] * (t.g - t.g_h)).sum(axis=0)
+    """Return the sum over heads of c_1 (g v - g_h v_h) - c_2 (g - g_h)."""
+    of_numerators = c_1[:, None] * (t.gv - t.gv_h)
+    of_masses = c_2[:, None] * (t.g - t.g_h)
+    return (of_numerators - of_masses).sum(axis=0)
 
 
 def _totals(game: PooledGame) -> _Totals:
@@ -174,31 +185,52 @@ def _totals(game: PooledGame) -> _Totals:
     n_0 = c_0 * game.v_background
     gv = g * game.v
     gv_h = g_h * game.v_absent
-    A = c_0 + g.sum(axis=1)
     B = c_0 + g_h.sum(axis=1)
     if not (B > 0).all():
         raise ValueError(
             "game: expected some mass when every player is absent (a background, or [UNK] in the players' place), "
             "got none; the theorem divides by it. `lime_limit` does not need it"
         )
-    return _Totals(g, gv, g_h, gv_h, A, B, n_0 + gv.sum(axis=1), n_0 + gv_h.sum(axis=1))
+    return _Totals(
+        g=g,
+        gv=gv,
+        g_h=g_h,
+        gv_h=gv_h,
+        A=c_0 + g.sum(axis=1),
+        B=B,
+        N_A=n_0 + gv.sum(axis=1),
+        N_B=n_0 + gv_h.sum(axis=1),
+    )
 
 
 def integrals_of(r: Array) -> tuple[Array, Array, Array]:
     """Integrate over p in [0, 1] for I_1, J_2, J_3: p (1-p) / (1+rp), p (1-p) / (1+rp)^2, p^2 (1-p) / (1+rp)^2."""
-    k = np.arange(SERIES_TERMS)
     with np.errstate(divide="ignore", invalid="ignore"):
-        log = np.log1p(r)
-        closed_I_1 = (r**2 / 2 + r - (1 + r) * log) / r**3
-        closed_J_2 = ((r + 2) * log - 2 * r) / r**3
-        closed_J_3 = (r**2 + 6 * r - (4 * r + 6) * log) / (2 * r**4)
+        closed = _closed_integrals(r)
     is_small = np.abs(r) <= SERIES_BELOW
-    small = np.where(is_small, r, 0.0)
-    powers = (-small[..., None]) ** k
-    series_I_1 = powers @ (1 / ((k + 2) * (k + 3)))
-    series_J_2 = powers @ ((k + 1) / ((k + 2) * (k + 3)))
-    series_J_3 = powers @ ((k + 1) / ((k + 3) * (k + 4)))
-    I_1 = np.where(is_small, series_I_1, closed_I_1)
-    J_2 = np.where(is_small, series_J_2, closed_J_2)
-    J_3 = np.where(is_small, series_J_3, closed_J_3)
+    series = _series_integrals(np.where(is_small, r, 0.0))
+    I_1, J_2, J_3 = (np.where(is_small, *both) for both in zip(series, closed, strict=True))
+    return I_1, J_2, J_3
+
+
+def _closed_integrals(r: Array) -> tuple[Array, Array, Array]:
+    """Return the integrals in closed form, which cancels for small r."""
+    log = np.log1p(r)
+    square = r**2
+    cube = r**3
+    I_1 = (square / 2 + r - (1 + r) * log) / cube
+    J_2 = ((r + 2) * log - 2 * r) / cube
+    J_3 = (square + 6 * r - (4 * r + 6) * log) / (2 * r**4)
+    return I_1, J_2, J_3
+
+
+def _series_integrals(r: Array) -> tuple[Array, Array, Array]:
+    """Return the integrals as power series in r, which converge for small r."""
+    k = np.arange(SERIES_TERMS)
+    powers = (-r[..., None]) ** k
+    first = (k + 2) * (k + 3)
+    second = (k + 3) * (k + 4)
+    I_1 = powers @ (1 / first)
+    J_2 = powers @ ((k + 1) / first)
+    J_3 = powers @ ((k + 1) / second)
     return I_1, J_2, J_3
