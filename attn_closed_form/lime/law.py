@@ -171,6 +171,7 @@ def largest_on_reals(terms: Terms) -> Array:
     absent = absent_of_piece[terms.piece_of]
     present = np.maximum(sums.players - absent, 0.0)
     # e^2 / G, where G = 0 makes it irrelevant.
-    decay = math.exp(2) / np.maximum(sums.heavy, LEAST_DECAY)
-    moving = present * np.minimum(1.0, decay)
-    return sums.weight * (sums.background + absent + moving)
+    G = np.maximum(sums.heavy, LEAST_DECAY)
+    decay = np.minimum(1.0, math.exp(2) / G)
+    numerator = sums.background + absent + present * decay
+    return sums.weight * numerator

@@ -126,20 +126,27 @@ def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
     game = linked.engine_game(2 * tol / factor)
     goal = recursion_budget(game, fit, tol)
     known = known_of(game)
-    mean, present = (
-        np.ldexp(x, game.exponent - known.exponent) for x in centered_moments(game, weights, goal)
-    )
-    mean += weights[:, -1] * known.nobody - np.array([fit.level, fit.balance]) * known.above
+    shift = game.exponent - known.exponent
+    mean, present = (np.ldexp(x, shift) for x in centered_moments(game, weights, goal))
+    of_nobody = weights[:, -1] * known.nobody
+    of_everybody = np.array([fit.level, fit.balance]) * known.above
+    mean += of_nobody - of_everybody
     # E[pi W_j f] = E[pi f] - E[pi Z_j f], and the common part of all players drops out of `individual`.
-    return Moments(float(mean[0]), float(mean[1]), present.mean() - present, known)
+    return Moments(
+        mean=float(mean[0]),
+        shared=float(mean[1]),
+        individual=present.mean() - present,
+        known=known,
+    )
 
 
 def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) -> Array:
     """Return (2 + d,) sums over nodes for `moments_of_sums`: of E_p[f] with two weights, and of every Delta_j(p)."""
     _, p, weights = batch
-    mean_weights = np.stack([weights, weights * (1 - p - absent_share)])
-    first_weights = (weights * p * (1 - p))[None]
-    mean, first = weighted_sums(terms, batch, precise, mean_weights, first_weights)
+    off_center = weights * (1 - p - absent_share)
+    mean_weights = np.stack([weights, off_center])
+    first_weights = weights * p * (1 - p)
+    mean, first = weighted_sums(terms, batch, precise, mean_weights, first_weights[None])
     return np.concatenate([mean, first[0]])
 
 
@@ -150,10 +157,11 @@ def moments_of_sums(fit: Regression, total: Array, delta: Array, known: Known) -
     """
     nobody = float(fit.drawn[-1]) * known.nobody
     middle = float(delta.mean())
+    of_mean, of_shared = total.tolist()
     off = fit.absent_share * fit.at_all - fit.balance
     return Moments(
-        mean=float(total[0]) + nobody - known.above * (fit.at_all + fit.level),
-        shared=float(total[1]) - middle + (1 - fit.absent_share) * nobody + known.above * off,
+        mean=of_mean + nobody - known.above * (fit.at_all + fit.level),
+        shared=of_shared - middle + (1 - fit.absent_share) * nobody + known.above * off,
         individual=middle - delta,
         known=known,
     )
@@ -186,11 +194,11 @@ def rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
     s = np.arange(d + 1)
     # Nodes p with the rule's weights spread about the sizes; |1 - p - w| has the mean square of |s/d - w| at most.
     level = float(q.sum())
-    difference = 2 * float((q * s * (d - s)).sum()) / (d * max(d - 1, 1))
+    pairs = float((q * s * (d - s)).sum())
+    difference = 2 * pairs / (d * max(d - 1, 1))
     spread = math.sqrt(level * float(q @ fit.deviation**2))
-    return fit.value_factor(q), LIME_MIXED_SIGNS * fit.rounding_factor(
-        level, spread + difference, 2 * difference
-    )
+    of_sums = fit.rounding_factor(level, spread + difference, 2 * difference)
+    return fit.value_factor(q), LIME_MIXED_SIGNS * of_sums
 
 
 def allowed_error(goal: Budget, fit: Regression) -> float:
@@ -204,7 +212,8 @@ def allowed_error(goal: Budget, fit: Regression) -> float:
 def recursion_factor(fit: Regression) -> float:
     """Return the factor by which errors of f are multiplied in sums over sizes."""
     off_center = float(np.abs(fit.drawn * fit.deviation).sum())
-    return max(fit.value_factor(), fit.rounding_factor(fit.level, off_center, 2 * fit.level))
+    of_sums = fit.rounding_factor(fit.level, off_center, 2 * fit.level)
+    return max(fit.value_factor(), of_sums)
 
 
 def recursion_budget(game: EngineGame, fit: Regression, tol: float) -> Budget:
@@ -223,15 +232,16 @@ def rule_budget(
     If rounding needs little, more of the error is left for 1/D than `rule_factor` alone would give it.
     """
     values, sums = rule_factors(fit.d, settings, fit.k)
-    if sums > values:
-        goal = budget_of_fit(game, fit, tol, values, fit.at_all)
-        if isinstance(goal, Budget):
-            product = 0.0 if goal.precise else FACTOR * game.d
-            rounding = ULP * (PRECISE + product + game.extra_ulps)
-            eps = goal.eps - (sums / values - 1) * rounding
-            if eps > max(goal.eps / 2, EPS_MIN) and goal.spread > 0:
-                return goal._replace(eps=eps)
-    return budget_of_fit(game, fit, tol, max(values, sums), fit.at_all)
+    if sums <= values:
+        return budget_of_fit(game, fit, tol, values, fit.at_all)
+    goal = budget_of_fit(game, fit, tol, values, fit.at_all)
+    if isinstance(goal, Budget) and goal.spread > 0:
+        product = 0.0 if goal.precise else FACTOR * game.d
+        rounding = ULP * (PRECISE + product + game.extra_ulps)
+        eps = goal.eps - (sums / values - 1) * rounding
+        if eps > max(goal.eps / 2, EPS_MIN):
+            return goal._replace(eps=eps)
+    return budget_of_fit(game, fit, tol, sums, fit.at_all)
 
 
 def budget_of_fit(

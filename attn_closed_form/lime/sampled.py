@@ -27,8 +27,8 @@ from .._types import Array, Ids
 from ..game.engine.engine_game import Game
 from ..game.sampled import Playable
 from .kernel import Features, as_features, check_settings, kernel
-from .limit import lime_limit
-from .regression import regression
+from .limit import LimeCoefficients, lime_limit
+from .regression import Regression, regression
 
 # Tuning: elements of a block of samples as float64, 16 MB.
 SAMPLE_ELEMENTS = 1 << 21
@@ -94,13 +94,14 @@ def lime_sample(
     total = weights.sum()
     f_bar = float(weights @ f / total)
     x_bar = weights @ X / total
+    f_centered = f - f_bar
     gram = np.diag(np.full(chosen.size, float(ridge)))
     moment = np.zeros(chosen.size)
     for rows in _blocks(X):
-        Xc = X[rows] - x_bar
-        weighted = Xc * weights[rows, None]
-        gram += weighted.T @ Xc
-        moment += weighted.T @ (f[rows] - f_bar)
+        X_centered = X[rows] - x_bar
+        weighted = X_centered * weights[rows, None]
+        gram += weighted.T @ X_centered
+        moment += weighted.T @ f_centered[rows]
     if ridge > 0:
         beta = np.linalg.solve(gram, moment)
     else:
@@ -110,7 +111,7 @@ def lime_sample(
     intercept = f_bar - float(x_bar @ beta)
     residual = f - intercept - X @ beta
     unexplained = float(weights @ residual**2)
-    variation = float(weights @ (f - f_bar) ** 2)
+    variation = float(weights @ f_centered**2)
     if variation:
         score = 1 - unexplained / variation
     else:
@@ -131,8 +132,10 @@ def standard_errors(
         scores = (X[rows] - x_bar) * pull[rows, None]
         middle += scores.T @ scores
     inverse = np.linalg.pinv(gram, hermitian=True)
+    sandwich = np.diag(inverse @ middle @ inverse)
     n = len(X)
-    variance = np.diag(inverse @ middle @ inverse) * n / max(1, n - chosen.size - 1)
+    degrees_of_freedom = max(1, n - chosen.size - 1)
+    variance = sandwich * n / degrees_of_freedom
     error = np.zeros(d)
     error[chosen] = np.sqrt(np.maximum(variance, 0.0))
     return error
@@ -179,27 +182,40 @@ def lime_samples_needed(
     largest = float(np.abs(limit.coef).max())
     if largest == 0:
         return 2
+    fit = regression(game.d, check_settings(kernel_width, ridge, None), game.d)
+    V = _sandwich(game, fit, limit, rng)
+    values, vectors = np.linalg.eigh(V)
+    deviations = np.sqrt(np.maximum(values, 0.0))
+    root = deviations[:, None] * vectors.T  # V = root^T root
+    draws = rng.normal(size=(GAUSSIAN_DRAWS, game.d)) @ root
+    largest_error = np.abs(draws).max(axis=1)
+    samples = (largest_error.mean() / (accuracy * largest)) ** 2
+    return max(2, int(np.ceil(samples)))
+
+
+def _sandwich(
+    game: Game, fit: Regression, limit: LimeCoefficients, rng: np.random.Generator
+) -> Array:
+    """Estimate V of the module docstring, (d, d), from a pilot sample."""
     d = game.d
-    fit = regression(d, check_settings(kernel_width, ridge, None), d)
     pilot_samples = max(PILOT_SAMPLES, PILOT_SAMPLES_PER_PLAYER * d)
     masks, sizes = draw_samples(rng, pilot_samples, d)
+    # No row for the document: its share vanishes.
     masks = masks[1:]
-    sizes = sizes[1:]  # no row for the document: its share vanishes
+    sizes = sizes[1:]
     residual = game.value(masks) - limit.intercept - masks @ limit.coef
     pull = d * fit.drawn[sizes] * residual
-    middle = np.zeros((d, d))
+    z_bar = 1 - fit.absent_share
+    total = np.zeros((d, d))
     for rows in _blocks(masks):
-        scores = (masks[rows] - (1 - fit.absent_share)) * pull[rows, None]
+        scores = (masks[rows] - z_bar) * pull[rows, None]
         # S has one eigenvalue for the common part of all players, and one for the rest.
-        mean = scores.mean(axis=1, keepdims=True)
-        influence = (scores - mean) / fit.individual_denominator + mean / fit.shared_denominator
-        middle += influence.T @ influence
-    values, vectors = np.linalg.eigh(middle / len(masks))
-    root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T  # V = root^T root
-    draws = rng.normal(size=(GAUSSIAN_DRAWS, d)) @ root
-    deviations = np.abs(draws).max(axis=1)
-    samples = (deviations.mean() / (accuracy * largest)) ** 2
-    return max(2, int(np.ceil(samples)))
+        common = scores.mean(axis=1, keepdims=True)
+        individual = (scores - common) / fit.individual_denominator
+        influence = individual + common / fit.shared_denominator
+        total += influence.T @ influence
+    V: Array = total / len(masks)
+    return V
 
 
 def draw_samples(
@@ -213,7 +229,8 @@ def draw_samples(
         part = slice(start, min(n, start + rows))
         # The s smallest of d random numbers are a uniform subset of size s.
         u = rng.random((part.stop - start, d))
-        largest_absent = np.take_along_axis(np.sort(u, axis=1), sizes[part, None] - 1, axis=1)
+        last_absent = sizes[part, None] - 1
+        largest_absent = np.take_along_axis(np.sort(u, axis=1), last_absent, axis=1)
         masks[part] = u > largest_absent
     return masks, sizes
 
