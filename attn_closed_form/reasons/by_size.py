@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import real
+from .._arrays import check, real
 from .._types import Array, Ids, Masks
 from ..game.engine.rounding import EXTREMUM_SLIP, EXTREMUM_SUM
 from ..game.extrema import (
@@ -88,8 +88,9 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
             absent = np.linspace(0, game.d, EQUAL_STEPS + 1).round()
     given = real("absent", absent)
     sizes = given.astype(np.intp)
-    if sizes.ndim != 1 or not ((sizes >= 0) & (sizes <= game.d)).all() or (sizes != given).any():
-        raise ValueError(f"absent: expected integers in 0..{game.d}, got {absent}")
+    are_sizes = (sizes == given) & (sizes >= 0) & (sizes <= game.d)
+    fits = sizes.ndim == 1 and bool(are_sizes.all())
+    check("absent", fits, f"integers in 0..{game.d}", absent)
     attained_min, proved_min = _minima(game, sizes)
     attained_max, proved_max = _minima(mirrored(game), sizes)
     # Subtracted from 0.0, because the negative of 0.0 would be printed as -0.0.
@@ -130,14 +131,16 @@ class HeadsBySize:
         self.v_absent = states.v_flip[:, :-1]
         self.back = states.base[:, -1]
         self.v_back = states.v_base[:, -1]
-        masses = np.hstack([states.base, self.b])
+        has_mass = np.hstack([states.base, self.b]) > 0
         values = np.hstack([states.v_base, self.v_absent])
-        self.least = np.where(masses > 0, values, np.inf).min(axis=1)
-        self.range = np.where(masses > 0, values, -np.inf).max(axis=1) - self.least
+        self.least = np.where(has_mass, values, np.inf).min(axis=1)
+        largest = np.where(has_mass, values, -np.inf).max(axis=1)
+        self.range = largest - self.least
         self.av = self.a * self.v
         self.bv = self.b * self.v_absent
-        numerator = self.av.sum(axis=1) + self.back * self.v_back
-        self.theta = numerator / (self.a.sum(axis=1) + self.back)
+        N = self.av.sum(axis=1) + self.back * self.v_back
+        D = self.a.sum(axis=1) + self.back
+        self.theta = N / D
 
     def minima(self, k: int) -> HeadMinima:
         """Return the certified minima of the heads with k players absent, and their coalitions."""
@@ -166,7 +169,9 @@ class HeadsBySize:
             best = np.where(better, at.value, best)
             present = np.where(better[:, None], at.choice, present)
             below = np.where(done, below, at.value - LOWERED * at.margin)
-            done |= (-CLOSE_TO_MINIMUM * self.range <= at.excess) & (at.excess <= 4 * at.margin)
+            not_far_below = at.excess >= -CLOSE_TO_MINIMUM * self.range
+            not_far_above = at.excess <= 4 * at.margin
+            done |= not_far_below & not_far_above
             if done.all():
                 break
             theta = np.where(done, theta, at.value)
@@ -180,7 +185,8 @@ class HeadsBySize:
         absent = np.array([_largest(row, k) for row in gain])
         always = self.back * (self.v_back - theta)
         terms = np.where(absent, y, x)
-        mass = np.where(absent, self.b, self.a).sum(axis=1) + self.back
+        masses = np.where(absent, self.b, self.a)
+        mass = masses.sum(axis=1) + self.back
         size = np.abs(terms).sum(axis=1) + np.abs(always)
         margin = EXTREMUM_SUM * relative_error(self.game.d) * size
         if certify:
@@ -188,7 +194,7 @@ class HeadsBySize:
             exchanged = [exchange_error(*rows) for rows in zip(gain, error, absent, strict=True)]
             margin = margin + exchanged
         excess = (terms.sum(axis=1) + always) / mass
-        return Minimizer(~absent, theta + excess, excess, margin / mass)
+        return Minimizer(choice=~absent, value=theta + excess, excess=excess, margin=margin / mass)
 
     def descend(self, starts: Masks, k: int) -> Masks:
         """Return a (d,) coalition with k players absent, by steps that linearize f at the last coalition.
@@ -221,7 +227,8 @@ class HeadsBySize:
         there = present.astype(np.float64)
         gone = 1 - there
         D = self.a @ there + self.b @ gone + self.back
-        theta = (self.av @ there + self.bv @ gone + self.back * self.v_back) / D
+        N = self.av @ there + self.bv @ gone + self.back * self.v_back
+        theta = N / D
         of_numerators = (1 / D) @ (self.av - self.bv)
         of_masses = (theta / D) @ (self.a - self.b)
         return float(theta.sum()), of_numerators - of_masses
@@ -231,9 +238,13 @@ def _largest(gain: Array, k: int) -> Masks:
     """Return whether each player is among the k with the largest gains; a partition, because d may be large."""
     if k in (0, gain.size):
         return np.full(gain.size, k > 0)
-    least = np.partition(gain, gain.size - k)[gain.size - k]
+    place = gain.size - k
+    least = np.partition(gain, place)[place]
     chosen = gain > least
-    chosen[np.flatnonzero(gain == least)[: k - np.count_nonzero(chosen)]] = True
+    # Ties go to the first.
+    ties = np.flatnonzero(gain == least)
+    missing = k - np.count_nonzero(chosen)
+    chosen[ties[:missing]] = True
     return chosen
 
 

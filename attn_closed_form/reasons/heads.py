@@ -55,7 +55,8 @@ def value_error(game: PooledGame) -> float:
     largest = np.maximum(np.abs(game.v).max(axis=1), np.abs(game.v_absent).max(axis=1))
     largest = np.maximum(largest, np.abs(game.v_background))
     of_heads = EXTREMUM_SUM * relative_error(game.d) * largest.sum()
-    return float(of_heads + VALUE_BIAS * ULP * abs(game.bias))
+    of_bias = VALUE_BIAS * ULP * abs(game.bias)
+    return float(of_heads + of_bias)
 
 
 def total(game: PooledGame, bound: Array) -> float:
@@ -72,18 +73,22 @@ def slopes(game: PooledGame, present: Masks, theta: Array | None = None) -> Arra
     """
     log_mass = np.where(present, game.s, game.s_absent)
     top = np.maximum(log_mass.max(axis=1), game.s_background)
-    top = np.where(top == -np.inf, np.maximum(game.s.max(axis=1), game.s_background), top)
-    mass = np.exp(log_mass - top[:, None])
-    back = np.exp(game.s_background - top)
-    D = mass.sum(axis=1) + back
+    of_all = np.maximum(game.s.max(axis=1), game.s_background)
+    top = np.where(top == -np.inf, of_all, top)
+    unit = top[:, None]
+    mass = np.exp(log_mass - unit)
+    c_0 = np.exp(game.s_background - top)
+    D = mass.sum(axis=1) + c_0
     D = np.where(D == 0, 1.0, D)
     if theta is None:
-        numerator = (mass * np.where(present, game.v, game.v_absent)).sum(axis=1)
-        theta = (numerator + back * game.v_background) / D
-    a = np.exp(np.minimum(game.s - top[:, None], LARGEST_LOG_SLOPE))
-    b = np.exp(np.minimum(game.s_absent - top[:, None], LARGEST_LOG_SLOPE))
-    change = a * (game.v - theta[:, None]) - b * (game.v_absent - theta[:, None])
-    return change / D[:, None]
+        values = np.where(present, game.v, game.v_absent)
+        N = (mass * values).sum(axis=1) + c_0 * game.v_background
+        theta = N / D
+    a = np.exp(np.minimum(game.s - unit, LARGEST_LOG_SLOPE))
+    b = np.exp(np.minimum(game.s_absent - unit, LARGEST_LOG_SLOPE))
+    as_present = a * (game.v - theta[:, None])
+    as_absent = b * (game.v_absent - theta[:, None])
+    return (as_present - as_absent) / D[:, None]
 
 
 def proved_above(
@@ -116,16 +121,19 @@ def proved_above(
     # Step 2: the largest masses D_h under that condition, by the dual with the best of a few multipliers.
     mass = np.stack([states.base, states.flip])
     x = np.stack([states.v_base, states.v_flip]) - theta[:, None]
-    mu = MU[:, None] / np.maximum(np.abs(x[0, :, :-1]).max(axis=1), 1e-300)
-    above_highest = (x - highest[:, None])[:, None]
-    lagrangian = mass[:, None] * (mu[..., None] * above_highest - 1)
+    of_players = np.abs(x[0, :, :-1])
+    spread = np.maximum(of_players.max(axis=1), 1e-300)
+    mu = MU[:, None] / spread
+    above_highest = x - highest[:, None]
+    lagrangian = mass[:, None] * (mu[..., None] * above_highest[:, None] - 1)
     U = -_least_sum(lagrangian, limit).max(axis=0)
     if (U <= 0).any():
         return True
     # Step 3: a lower bound of the sum of the ratios that is linear in the coalition.
     terms = mass * (x - rho[:, None]) / U[:, None]
     moduli = np.abs(terms).sum(axis=1)
-    return bool(_least_sum(terms.sum(axis=1), limit, moduli) + rho.sum() >= blur)
+    least = _least_sum(terms.sum(axis=1), limit, moduli)
+    return bool(least + rho.sum() >= blur)
 
 
 def ratio_ranges(bound: Array, theta: Array) -> tuple[Array, Array, float]:
@@ -134,7 +142,8 @@ def ratio_ranges(bound: Array, theta: Array) -> tuple[Array, Array, float]:
     A head's ratio is at least its minimum minus theta_h. The ratios of a coalition below the goal have a negative sum,
     so each one is at most minus the sum of the lower bounds of the others, which are negative here.
     """
-    blur = JOINT_RATIOS * ULP * float(np.abs(theta).sum() + np.abs(bound).sum())
+    size = float(np.abs(theta).sum() + np.abs(bound).sum())
+    blur = JOINT_RATIOS * ULP * size
     rho = bound - theta - blur
     highest = rho - rho.sum() + blur
     return rho, highest, blur

@@ -68,8 +68,8 @@ class Covering(NamedTuple):
             theta = search.theta - search.game.bias
             x = states.base[0] * (states.v_base[0] - theta)
             y = states.flip[0] * (states.v_flip[0] - theta)
-            gain = np.maximum(x - y, 0.0)[:-1]
             # The background, which is the last entry, has two equal states.
+            gain = np.maximum(x - y, 0.0)[:-1]
             need = -np.minimum(x, y).sum()
             # Every term has the relative error of an exponential, and every sum that of d terms.
             error = 2 * relative_error(x.size) * (np.abs(x) + np.abs(y)).sum()
@@ -95,15 +95,18 @@ class Covering(NamedTuple):
         weights = np.full(n, 1 / n)
         best = np.ones(d, dtype=bool)
         # The bound of every single game.
-        largest = np.cumsum(-np.sort(-gain, axis=1), axis=1)
-        lower = int((largest <= possibly[:, None]).sum(axis=1).max()) + 1
+        descending = -np.sort(-gain, axis=1)
+        too_few = np.cumsum(descending, axis=1) <= possibly[:, None]
+        lower = int(too_few.sum(axis=1).max()) + 1
         for _ in range(WEIGHT_CHANGES):
-            order = np.argsort(-(weights @ gain), kind="stable")
+            weighted = weights @ gain
+            order = np.argsort(-weighted, kind="stable")
             covered = np.cumsum(gain[:, order], axis=1)
             enough = (covered > surely[:, None]).all(axis=0)
             if enough.any():
+                count = int(enough.argmax()) + 1
                 players = np.zeros(d, dtype=bool)
-                players[order[: int(enough.argmax()) + 1]] = True
+                players[order[:count]] = True
                 players = self._without_spare(players, gain, surely)
                 if players.sum() < best.sum():
                     best = players
@@ -114,14 +117,17 @@ class Covering(NamedTuple):
             if best.sum() <= lower:
                 break
             shortage = surely - covered[:, needed - 1]
-            weights = weights * np.exp(WEIGHT_STEP * shortage / max(np.abs(shortage).max(), 1e-300))
+            largest_shortage = max(np.abs(shortage).max(), 1e-300)
+            weights = weights * np.exp(WEIGHT_STEP * shortage / largest_shortage)
             weights = weights / weights.sum()
         return best, lower
 
     def _without_spare(self, players: Masks, gain: Array, surely: Array) -> Masks:
         """Remove the players that the others make unnecessary."""
         spare = gain[:, players].sum(axis=1) - surely
-        for j in np.flatnonzero(players)[np.argsort(gain[:, players].max(axis=0))].tolist():
+        largest_gain = gain[:, players].max(axis=0)
+        order = np.flatnonzero(players)[np.argsort(largest_gain)]
+        for j in order.tolist():
             if (spare > gain[:, j]).all():
                 players = players.copy()
                 players[j] = False
@@ -172,15 +178,12 @@ class JointSearch:
             if best is not None and self.d > ENUMERATED and search.impossible(size - 1):
                 continue  # no set of this game is smaller
             found = search.smallest()
-            lower_bound = min(lower_bound, found.lower_bound, search.size(found.players))
-            smaller = search.size(found.players) < size
-            if (
-                best is None
-                or smaller
-                or (search.size(found.players) == size and found.value < best.value)
-            ):
+            found_size = search.size(found.players)
+            lower_bound = min(lower_bound, found.lower_bound, found_size)
+            # Of sets of one size, the one that takes a game further below.
+            if best is None or (found_size, found.value) < (size, best.value):
                 best = found
-                size = search.size(found.players)
+                size = found_size
                 rival = i
         assert best is not None
         if best.players is None:
@@ -210,20 +213,18 @@ class JointSearch:
     def _by_enumeration(self) -> Joint:
         """Find the smallest set by enumeration, and of several the one whose nearest game is furthest away."""
         minima = []
-        possible = []
+        possible = np.ones(2**self.d, dtype=bool)
         for search in self.searches:
             values, may_suffice = search.superset_minima()
             minima.append(values)
-            possible.append(may_suffice)
+            possible &= may_suffice
         least = np.min(minima, axis=0)
-        certain = least > self.searches[0].theta
-        found = self.searches[0].smallest_of_all(
-            least, certain, np.logical_and.reduce(possible), direction=1.0
-        )
+        first = self.searches[0]
+        found = first.smallest_of_all(least, least > first.theta, possible, direction=1.0)
         assert found.players is not None  # all players suffice
         row = int(found.players @ (1 << np.arange(self.d)))
-        rival = int(np.argmin([values[row] for values in minima]))
-        return Joint(found.players, found.value, rival, found.lower_bound)
+        of_games = [values[row] for values in minima]
+        return Joint(found.players, found.value, int(np.argmin(of_games)), found.lower_bound)
 
     def _certified(self, players: Masks, lower_bound: int) -> Joint:
         """Return the set with the smallest value that is guaranteed in any game."""

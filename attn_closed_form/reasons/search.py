@@ -69,10 +69,9 @@ class Search:
             raise UndecidedError(
                 f"threshold: the prediction equals {prediction:g}, so it is on neither side"
             )
-        sign = 1.0 if prediction > threshold else -1.0
-        return cls(
-            game if sign > 0 else mirrored(game), sign * float(threshold), sign, sign * prediction
-        )
+        if prediction > threshold:
+            return cls(game, float(threshold), 1.0, prediction)
+        return cls(mirrored(game), -float(threshold), -1.0, -prediction)
 
     def smallest(self) -> Smallest:
         """Return the smallest set that the search finds."""
@@ -98,7 +97,8 @@ class Search:
         """Return the values of all coalitions, and their rounding errors."""
         values = self.game.value(all_coalitions(self.game.d))
         error = np.full(len(values), self.error)
-        if self.game.can_be_empty:  # the value of the empty coalition is a given number
+        if self.game.can_be_empty:
+            # The value of the empty coalition is a given number.
             error[0] = 0.0
         return values, error
 
@@ -112,8 +112,9 @@ class Search:
         if not certain.any():
             return Smallest(None, float(value.min()), lower)
         smallest = certain & (size == size[certain].min())
-        k = int(np.argmax(np.where(smallest, direction * value, -np.inf)))
-        return Smallest(masks[k], float(value[k]), lower)
+        distance = np.where(smallest, direction * value, -np.inf)
+        furthest = int(np.argmax(distance))
+        return Smallest(masks[furthest], float(value[furthest]), lower)
 
     def lower_bound(self, impossible: Callable[[int], bool], upper: int) -> int:
         """Return the smallest size that is not proved impossible, at most `upper`."""
@@ -128,7 +129,8 @@ class Search:
         longest = min(order.size, below - 1)
         if longest <= 0 or not holds(rank < longest):
             return None
-        return rank < _bisected(0, longest, lambda size: holds(rank < size))
+        shortest = _bisected(0, longest, lambda size: holds(rank < size))
+        return rank < shortest
 
 
 def _bisected(low: int, high: int, holds: Callable[[int], bool]) -> int:
@@ -136,9 +138,9 @@ def _bisected(low: int, high: int, holds: Callable[[int], bool]) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         if holds(middle):
-            low, high = (low, middle)
+            high = middle
         else:
-            low, high = (middle, high)
+            low = middle
     return high
 
 
@@ -157,8 +159,10 @@ class SufficientSearch(Search):
             return Smallest(nobody, self.guaranteed(nobody), 0)
         best = self.all
         for _ in range(REORDERINGS):
-            gain = self.effects(nobody if best.all() else best).sum(axis=0)
-            shorter = self.first(np.argsort(-gain, kind="stable"), self.suffices, self.size(best))
+            start = nobody if best.all() else best
+            gain = self.effects(start).sum(axis=0)
+            order = np.argsort(-gain, kind="stable")
+            shorter = self.first(order, self.suffices, self.size(best))
             if shorter is None:
                 break
             best = shorter
@@ -170,7 +174,7 @@ class SufficientSearch(Search):
     def _by_enumeration(self) -> Smallest:
         """Find the smallest set by enumeration, from one pass over the players that checks all supersets."""
         least, possible = self.superset_minima()
-        return self.smallest_of_all(least, least > self.theta, possible, 1.0)
+        return self.smallest_of_all(least, least > self.theta, possible, direction=1.0)
 
     def superset_minima(self) -> tuple[Array, Masks]:
         """Return a lower bound on the supersets of every coalition, and whether all may be above the threshold."""
@@ -180,13 +184,15 @@ class SufficientSearch(Search):
         index = np.arange(len(value))
         for j in range(self.game.d):
             without = index[index >> j & 1 == 0]
-            least[without] = np.minimum(least[without], least[without | (1 << j)])
-            possible[without] &= possible[without | (1 << j)]
+            joined = without | (1 << j)
+            least[without] = np.minimum(least[without], least[joined])
+            possible[without] &= possible[joined]
         return least, possible
 
     def heads(self, chosen: Masks) -> HeadMinima:
         """Return the heads' minima over the coalitions that contain the set, computed once per set."""
-        if (key := chosen.tobytes()) not in self.known:
+        key = chosen.tobytes()
+        if key not in self.known:
             self.known[key] = head_minima(self.game, self.all, ~chosen)
         return self.known[key]
 
@@ -211,8 +217,10 @@ class SufficientSearch(Search):
 
     def extended(self, chosen: Masks) -> Masks:
         """Add the players with the largest effects until the set suffices."""
-        gain = np.where(chosen, -np.inf, self.effects(chosen).sum(axis=0))
-        order = np.argsort(-gain, kind="stable")[: self.game.d - int(chosen.sum())]
+        effect = self.effects(chosen).sum(axis=0)
+        gain = np.where(chosen, -np.inf, effect)
+        others = self.game.d - int(chosen.sum())
+        order = np.argsort(-gain, kind="stable")[:others]
         added = self.first(order, lambda more: self.suffices(chosen | more), self.game.d + 1)
         if added is None:
             return self.all
@@ -221,7 +229,8 @@ class SufficientSearch(Search):
     def effects(self, chosen: Masks) -> Array:
         """Return the (H, d) effects of the players at the heads' worst coalitions with the set, at the threshold."""
         heads = self.heads(chosen)
-        theta = heads.bound + (self.theta - self.game.bias - heads.bound.sum()) / self.game.H
+        missing = self.theta - self.game.bias - heads.bound.sum()
+        theta = heads.bound + missing / self.game.H
         return slopes(self.game, heads.present, theta)
 
     def guaranteed(self, chosen: Masks) -> float:
@@ -231,10 +240,9 @@ class SufficientSearch(Search):
         attained = heads.present | chosen
         if self.game.can_be_empty:
             attained = attained[attained.any(axis=1)]
+        high = self.prediction
         if attained.size:
-            high = min(self.prediction, float(self.game.value(attained).min()))
-        else:
-            high = self.prediction
+            high = min(high, float(self.game.value(attained).min()))
         if self.game.can_be_empty and not chosen.any():
             high = min(high, self.game.empty_value)
         bisections = GUARANTEES if self.game.H > 1 else 0
@@ -244,12 +252,12 @@ class SufficientSearch(Search):
         """Return whether it is proved, by f(`base` + R) <= theta, that no set R of at most K players suffices."""
         if K < 0:
             return True
-        if (
-            K == 0
-            and self.game.can_be_empty
-            and (self.game.empty_value <= self.theta or not base.any())
-        ):
-            return self.game.empty_value <= self.theta
+        if K == 0 and self.game.can_be_empty:
+            # Nobody suffices only if the empty coalition, whose value is given, is above.
+            if self.game.empty_value <= self.theta:
+                return True
+            if not base.any():
+                return False
         return proved_above(mirrored(self.game), base, ~base, -self.theta, K)
 
 
@@ -261,7 +269,9 @@ class ContrastiveSearch(Search):
         if self.game.d <= ENUMERATED:
             return self._by_enumeration()
         _, low = lowest(self.game)
-        best = ~low if self.flips(~low) else None
+        best: Masks | None = None
+        if self.flips(~low):
+            best = ~low
         present = self.all
         for _ in range(REORDERINGS):
             shorter = self._flip_from(present, self.size(best))
@@ -269,16 +279,17 @@ class ContrastiveSearch(Search):
                 break
             best = shorter
             present = ~shorter
-        value = float(self.game.value(low if best is None else ~best))
+        remaining = low if best is None else ~best
+        value = float(self.game.value(remaining))
         return Smallest(best, value, self.lower_bound(self.impossible, self.size(best)))
 
     def _by_enumeration(self) -> Smallest:
-        value, error = (
-            numbers[::-1] for numbers in self.enumerated()
-        )  # row k: without the players of row k
-        return self.smallest_of_all(
-            value, value + error < self.theta, value - error < self.theta, -1.0
-        )
+        """Find the smallest set by enumeration."""
+        # Reversed, row k has the value without the players of row k.
+        value, error = (numbers[::-1] for numbers in self.enumerated())
+        certain = value + error < self.theta
+        possible = value - error < self.theta
+        return self.smallest_of_all(value, certain, possible, direction=-1.0)
 
     def flips(self, removed: Masks) -> bool:
         """Return whether the removal is proved to flip the prediction."""
@@ -286,13 +297,13 @@ class ContrastiveSearch(Search):
 
     def _flip_from(self, present: Masks, below: int) -> Masks | None:
         """Return the shortest removal of fewer than `below` players in the order of the effects at a coalition."""
+        theta = None
         if self.game.H == 1:
             theta = np.array([self.theta - self.game.bias])
-        else:
-            theta = None
         effect = slopes(self.game, present, theta).sum(axis=0)
         order = np.argsort(-effect, kind="stable")
-        return self.first(order[effect[order] > 0], self.flips, below)
+        supporting = order[effect[order] > 0]
+        return self.first(supporting, self.flips, below)
 
     def impossible(self, K: int) -> bool:
         """Return whether it is proved that no removal of at most K players flips the prediction."""
