@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import choice, number, whole
+from .._arrays import check, choice, number, whole
 from .._types import Array, Ids, Masks
 
 DESIGNS = ("balanced", "uniform")  # balanced rounds, or independent draws as printed in P2
@@ -111,25 +111,23 @@ class Deletions:
         whole("max_deletions", self.max_deletions)
         number("any_size", self.any_size, "a weight from 0 to 1", lambda x: 0 <= x <= 1)
         choice("design", self.design, DESIGNS)
-        id_or_none = isinstance(self.replacement, int | np.integer | None)
-        if isinstance(self.replacement, bool) or not id_or_none:
-            raise ValueError(
-                f"replacement: expected the id of a token or None, got {self.replacement!r}"
-            )
+        is_id = isinstance(self.replacement, int | np.integer)
+        is_bool = isinstance(self.replacement, bool)
+        fits = self.replacement is None or (is_id and not is_bool)
+        check("replacement", fits, "the id of a token or None", repr(self.replacement))
 
     def draw(self, document: Ids, num_samples: int, rng: np.random.Generator) -> Samples:
         """Draw the sequences for a document."""
         T = document.size
         num_held_out = num_samples // HELD_OUT_ONE_IN
         num_fitted = num_samples - num_held_out
-        num_near = num_fitted
-        if self.any_size > 0:
-            enough = max(ENOUGH * np.unique(document).size, num_fitted - num_fitted // 2)
-            num_near = min(enough, num_fitted - num_fitted // 5)
+        num_near = self._num_deletions(document, num_fitted)
         num_far = num_fitted - num_near
         near = deletions(T, num_near, self.max_deletions, self.design, rng)
         far = any_size(T, num_far, rng)
-        num_held_out_far = num_held_out // 2 if self.any_size > 0 else 0
+        num_held_out_far = 0
+        if self.any_size > 0:
+            num_held_out_far = num_held_out // 2
         held_out_far = any_size(T, num_held_out_far, rng)
         num_held_out_near = num_held_out - num_held_out_far
         held_out_near = deletions(T, num_held_out_near, self.max_deletions, "uniform", rng)
@@ -138,12 +136,14 @@ class Deletions:
         near_weight = np.full(num_near, (1 - share) / num_near)
         far_weight = np.full(num_far, share / max(num_far, 1))
         # Both kinds are spread evenly, so that every stretch of the samples has its share of each.
-        near_place = (np.arange(num_near) + 0.5) / num_near
-        far_place = (np.arange(num_far) + 0.5) / max(num_far, 1)
-        order = np.argsort(np.r_[near_place, far_place])
-        ids = document if self.replacement is None else np.r_[document, self.replacement]
+        order = np.argsort(np.r_[_even_places(num_near), _even_places(num_far)])
+        fitted = np.concatenate([near, far])[order]
+        if self.replacement is None:
+            ids = document
+        else:
+            ids = np.r_[document, self.replacement]
         return Samples(
-            fitted=self._sequences(document, np.concatenate([near, far])[order]),
+            fitted=self._sequences(document, fitted),
             weight=np.r_[near_weight, far_weight][order],
             held_out=self._sequences(document, held_out_near),
             held_out_any_size=self._sequences(document, held_out_far),
@@ -151,11 +151,24 @@ class Deletions:
             one_length=self.replacement is not None,
         )
 
+    def _num_deletions(self, document: Ids, num_fitted: int) -> int:
+        """Return how many of the samples to fit are deletions; the others are subsets of any size."""
+        if self.any_size == 0:
+            return num_fitted
+        half = num_fitted - num_fitted // 2
+        enough = max(ENOUGH * np.unique(document).size, half)
+        return min(enough, num_fitted - num_fitted // 5)
+
     def _sequences(self, document: Ids, present: Masks) -> list[Ids]:
         """Return the document with the absent positions deleted or replaced."""
         if self.replacement is None:
             return [document[row] for row in present]
         return list(np.where(present, document, self.replacement))
+
+
+def _even_places(n: int) -> Array:
+    """Return the middles of n equal parts of [0, 1]."""
+    return (np.arange(n) + 0.5) / max(n, 1)
 
 
 def short_sequences(
@@ -169,16 +182,22 @@ def short_sequences(
     population = V ** (length - 1)
     if population <= LISTED_SHIFTS:
         # A shift vector is a number in base V: 0 repeats a token, 1 joins neighbors, the others come in any order.
-        codes = np.r_[0:2, 2 + rng.permutation(max(population - 2, 0))]
+        others = rng.permutation(max(population - 2, 0))
+        codes = np.r_[0:2, 2 + others]
         codes = codes[: min(rounds, population)]
+        powers = V ** np.arange(length - 1)
+        digits = codes[:, None] // powers % V
         shifts = np.zeros((len(codes), length), dtype=np.intp)
-        shifts[:, 1:] = codes[:, None] // V ** np.arange(length - 1) % V
+        shifts[:, 1:] = digits
     else:
-        shifts[2:, 1:] = rng.integers(V, size=(max(rounds - 2, 0), length - 1))
+        drawn = max(rounds - 2, 0)
+        shifts[2:, 1:] = rng.integers(V, size=(drawn, length - 1))
         shifts[1:2, 1] = 1
     circle = rng.permutation(V)
-    places = (np.arange(V)[:, None] + shifts[:, None, :]) % V
-    return circle[places].reshape(-1, length)[:num_samples]
+    starts = np.arange(V)
+    places = (starts[:, None] + shifts[:, None, :]) % V
+    sequences = circle[places].reshape(-1, length)
+    return sequences[:num_samples]
 
 
 def deletions(
@@ -214,9 +233,8 @@ def deletions(
 
 def any_size(T: int, num_samples: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Draw subsets of uniform size: (num_samples, T) masks with 1 to T - 1 kept positions (one if T is 1)."""
-    kept = 1 + np.floor(
-        rng.permutation(np.arange(num_samples)) * max(T - 1, 1) / max(num_samples, 1)
-    )
+    numbers = rng.permutation(np.arange(num_samples))
+    kept = 1 + np.floor(numbers * max(T - 1, 1) / max(num_samples, 1))
     order = rng.random((num_samples, T)).argsort(axis=1).argsort(axis=1)
     mask: NDArray[np.bool_] = order < kept[:, None]
     return mask
@@ -229,10 +247,13 @@ def counts(ids: Ids, sequences: Sequence[Ids]) -> Array:
     array([[1., 2.],
            [1., 0.]])
     """
-    rows = np.repeat(np.arange(len(sequences)), [len(sequence) for sequence in sequences])
-    cells = rows * ids.size + np.searchsorted(ids, np.concatenate(list(sequences)))
-    table = np.bincount(cells, minlength=len(sequences) * ids.size)
-    return table.reshape(-1, ids.size).astype(np.float64)
+    n = len(sequences)
+    V = ids.size
+    lengths = [len(sequence) for sequence in sequences]
+    rows = np.repeat(np.arange(n), lengths)
+    columns = np.searchsorted(ids, np.concatenate(list(sequences)))
+    table = np.bincount(rows * V + columns, minlength=n * V)
+    return table.reshape(-1, V).astype(np.float64)
 
 
 def distinct(sequences: list[Ids]) -> tuple[list[Ids], NDArray[np.intp]]:
@@ -244,5 +265,5 @@ def distinct(sequences: list[Ids]) -> tuple[list[Ids], NDArray[np.intp]]:
     seen: dict[bytes, int] = {}
     numbers = [seen.setdefault(sequence.tobytes(), len(seen)) for sequence in sequences]
     which = np.array(numbers, dtype=np.intp)
-    first = np.unique(which, return_index=True)[1]
+    _, first = np.unique(which, return_index=True)
     return [sequences[i] for i in first], which

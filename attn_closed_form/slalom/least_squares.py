@@ -45,6 +45,12 @@ DAMPING_FALL = 16.0  # as above
 LARGEST_DAMPING = 1e10
 # Less damping than this is lost next to the curvature in float64.
 LEAST_DAMPING = 1e-15
+# Added to the diagonals of matrices that are scaled to ones, so that they can be inverted where columns are equal: a
+# few hundred ulps for the values, which are corrected twice, fewer for columns, and the least for the start, whose
+# null vector is what counts.
+VALUE_JITTER = 1e-13
+COLUMN_JITTER = 1e-14  # as above
+START_JITTER = 1e-15  # as above
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,18 +101,20 @@ class Problem:
 
     def cost(self, s: Array, v: Array, r: Array) -> float:
         """Return the MSE plus the penalty, from the residuals r (n, C)."""
-        spread = self.stiffness * self.V * float(s[: self.V].var())
-        return self.mse(r) + self.ridge * float(((v - self.center) ** 2).sum()) + spread
+        of_importances = self.stiffness * self.V * float(s[: self.V].var())
+        distances = (v - self.center) ** 2
+        of_values = self.ridge * float(distances.sum())
+        return self.mse(r) + of_values + of_importances
 
     def alpha(self, s: Array) -> Array:
         """Compute the (n, V) softmax weights. Rows whose tokens all have tiny masses get a separate shift."""
         mass = self.counts * np.exp(s - s.max())
         total = mass.sum(axis=1)
         if (total < 1e-200).any():
-            shift = np.where(self.counts > 0, s, -np.inf).max(axis=1)
-            mass = np.where(
-                self.counts > 0, self.counts * np.exp(np.minimum(s - shift[:, None], 0.0)), 0.0
-            )
+            occurs = self.counts > 0
+            shift = np.where(occurs, s, -np.inf).max(axis=1)
+            off = np.minimum(s - shift[:, None], 0.0)
+            mass = np.where(occurs, self.counts * np.exp(off), 0.0)
             total = mass.sum(axis=1)
         return mass / total[:, None]
 
@@ -122,14 +130,15 @@ class Problem:
         alpha = self.alpha(s)
         weighted = alpha * self.root
         H = weighted.T @ weighted
-        scale = _positive_roots(np.diag(H))[:, None]
-        H = H / scale / scale.T
-        H.flat[:: len(H) + 1] += 1e-13 + self.ridge / scale[:, 0] ** 2
+        scale = _positive_roots(np.diag(H))
+        column = scale[:, None]
+        H = H / column / scale
+        _add_to_diagonal(H, VALUE_JITTER + self.ridge / scale**2)
         v = np.broadcast_to(near, (len(H), self.f.shape[1]))
         r = self.f - alpha @ v
         for _ in range(2):
             rhs = weighted.T @ (r * self.root) + self.ridge * (self.center - v)
-            change = np.linalg.solve(H, rhs / scale) / scale
+            change = np.linalg.solve(H, rhs / column) / column
             v = v + change
             r = r - alpha @ change
         return v, r
@@ -151,9 +160,8 @@ class Problem:
 
     def with_background(self) -> Problem:
         """Return the problem with one more token, which occurs once in each sample."""
-        return replace(
-            self, counts=np.column_stack([self.counts, np.ones(len(self.f))]), background=True
-        )
+        once = np.ones(len(self.f))
+        return replace(self, counts=np.column_stack([self.counts, once]), background=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,8 +192,10 @@ class Solution:
         if problem.penalty == 0 or problem.fixed is not None:
             return np.zeros(problem.V, dtype=bool)
         S, _ = _schur(problem, self.s, self.v, self.r)
-        S += np.trace(S) / len(S) ** 2  # the freedom to add a constant to s
-        flags: Masks = problem.stiffness * np.diag(np.linalg.pinv(S))[: problem.V] > UNDETERMINED
+        # The freedom to add a constant to s.
+        S += np.trace(S) / len(S) ** 2
+        variance = np.diag(np.linalg.pinv(S))[: problem.V]
+        flags: Masks = problem.stiffness * variance > UNDETERMINED
         return flags
 
 
@@ -199,19 +209,27 @@ def _eliminated(
     """
     square = x * x
     norm = _positive_roots(square.sum(axis=0))
-    H_vv = x.T @ x / norm / norm[:, None]
-    H_vv.flat[:: len(norm) + 1] += 1e-14 + ridge / norm**2
+    column = norm[:, None]
+    H_vv = x.T @ x / norm / column
+    _add_to_diagonal(H_vv, COLUMN_JITTER + ridge / norm**2)
     S = np.zeros(H_vv.shape)
     g = np.zeros(norm.shape)
     for c, rate in enumerate(rates):
-        center = (square * rate).sum(axis=0) / norm**2  # frees the column of s from that of v
+        # The center frees the column of s from that of v.
+        center = (square * rate).sum(axis=0) / norm**2
         y = x * (rate - center)
-        H_vs = x.T @ y / norm[:, None] - np.diag(ridge * center / norm)
-        S += y.T @ y + np.diag(ridge * center**2) - H_vs.T @ np.linalg.solve(H_vv, H_vs)
+        H_ss = y.T @ y + np.diag(ridge * center**2)
+        H_vs = x.T @ y / column - np.diag(ridge * center / norm)
+        S += H_ss - H_vs.T @ np.linalg.solve(H_vv, H_vs)
         g += r[:, c] @ y
         if pull is not None:
             g -= ridge * center * pull[:, c]
     return S, g
+
+
+def _add_to_diagonal(matrix: Array, numbers: Array) -> None:
+    """Add numbers (n,) to the diagonal of a matrix (n, n), in place."""
+    matrix.flat[:: len(matrix) + 1] += numbers
 
 
 def _positive_roots(squares: Array) -> Array:
@@ -222,13 +240,17 @@ def _positive_roots(squares: Array) -> Array:
 
 def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array]:
     """Return the Hessian (V, V) of half the cost in s, with the best v, and minus the gradient (V,)."""
-    tokens = slice(0, problem.V)
+    V = problem.V
+    tokens = slice(0, V)
     F = problem.f - r
     rates = [v[:, c] - F[:, c : c + 1] for c in range(v.shape[1])]
     x = problem.alpha(s) * problem.root
     S, g = _eliminated(x, rates, r * problem.root, problem.ridge, problem.center - v)
-    S[tokens, tokens] += problem.stiffness * (np.eye(problem.V) - 1.0 / problem.V)
-    g[tokens] -= problem.stiffness * (s[tokens] - s[tokens].mean())
+    # The penalty on the deviations from the mean of all tokens.
+    centering = np.eye(V) - 1.0 / V
+    deviation = s[tokens] - s[tokens].mean()
+    S[tokens, tokens] += problem.stiffness * centering
+    g[tokens] -= problem.stiffness * deviation
     return S, g
 
 
@@ -238,15 +260,20 @@ def linear_start(problem: Problem) -> Array:
     The smallest singular vector comes from inverse iteration on the normal equations.
     """
     n = problem.counts * problem.root
-    S, _ = _eliminated(n, [-column[:, None] for column in problem.f.T], problem.f)
-    S = S / (np.abs(np.diag(S)).mean() or 1.0) + 1e-15 * np.eye(len(S))
+    rates = [-column[:, None] for column in problem.f.T]
+    S, _ = _eliminated(n, rates, problem.f)
+    size = np.abs(np.diag(S)).mean()
+    if size == 0:
+        size = 1.0
+    S = S / size + START_JITTER * np.eye(len(S))
     a = np.ones(len(S))
     for _ in range(3):
         a = np.linalg.solve(S, a / np.abs(a).max()).astype(np.float64, copy=False)
     a = a * np.sign(a.sum())
-    if a.max() <= 0:
+    largest = a.max()
+    if largest <= 0:
         return np.zeros(len(S))
-    s = np.log(np.where(a > 1e-12 * a.max(), a, START_FLOOR * a.max()))
+    s = np.log(np.where(a > 1e-12 * largest, a, START_FLOOR * largest))
     return s - s.mean()
 
 
@@ -284,12 +311,15 @@ class Limits:
         if self.problem.fixed is not None:
             return s
         V = self.problem.V
-        return self.centered(np.r_[np.clip(s[:V], -self.bound, self.bound), s[V:]])
+        tokens = np.clip(s[:V], -self.bound, self.bound)
+        return self.centered(np.r_[tokens, s[V:]])
 
     def held(self, s: Array, g: Array) -> Masks:
         """Return the importances that must not move: fixed ones, and those at a bound that a step would leave."""
         edge = self.bound * (1 - 1e-12)
-        held = ((s >= edge) & (g > 0)) | ((s <= -edge) & (g < 0))
+        at_top = (s >= edge) & (g > 0)
+        at_bottom = (s <= -edge) & (g < 0)
+        held = at_top | at_bottom
         held[self.problem.V :] = False
         if self.problem.fixed is not None:
             held[: self.problem.V] = True

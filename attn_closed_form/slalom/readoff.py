@@ -114,8 +114,6 @@ def slalom_from_weights(
         )
     tables = weights.collapse
     by_position = not (_constant(tables.s_pos[1:]) and _constant(tables.u_pos[1:]))
-    # Any position but that of [CLS], if the model has positions.
-    other = min(1, len(tables.s_pos) - 1)
     ids = None
     if tokens is not None:
         ids = as_tokens(weights, tokens)
@@ -130,14 +128,17 @@ def slalom_from_weights(
         s = tables.s_tok[seen] + tables.s_pos
         u = tables.u_tok[seen] + tables.u_pos
     else:
+        # Any position but that of [CLS], if the model has positions.
+        other = min(1, len(tables.s_pos) - 1)
         s = tables.s_tok + tables.s_pos[other]
         u = tables.u_tok + tables.u_pos[other]
-        s[weights.cls] += tables.s_pos[0] - tables.s_pos[other]  # [CLS] is always at position 0
+        # [CLS] is always at position 0.
+        s[weights.cls] += tables.s_pos[0] - tables.s_pos[other]
         u[weights.cls] += tables.u_pos[0] - tables.u_pos[other]
-    heads = tuple(
-        Slalom(np.arange(len(s)), s[:, i], _squeeze(u[:, i] + weights.b_l), gamma)
-        for i in range(weights.K)
-    )
+    heads = []
+    for i in range(weights.K):
+        values = _squeeze(u[:, i] + weights.b_l)
+        heads.append(Slalom(np.arange(len(s)), s[:, i], values, gamma))
     exact = weights.K == 1 and not by_position
     slalom = None
     mse = np.nan
@@ -148,7 +149,15 @@ def slalom_from_weights(
         r2 = 1.0
     elif ids is not None:
         slalom, mse, r2 = _best(weights, ids, gamma, num_samples, seed)
-    return SlalomReadoff(slalom, heads, exact, by_position, mse, r2, weights)
+    return SlalomReadoff(
+        slalom=slalom,
+        heads=tuple(heads),
+        exact=exact,
+        by_position=by_position,
+        mse=mse,
+        r2=r2,
+        weights=weights,
+    )
 
 
 def _constant(table: Array) -> bool:
@@ -172,12 +181,18 @@ def _best(
     held_out = deletions(ids.size, FIDELITY_SAMPLES, FIDELITY_DELETIONS, "uniform", rng)
     fresh = list(np.where(held_out, ids, weights.unk))
     f = predict_many(weights, fresh)
-    fitted = fit.slalom.predict_many(list(pad(weights, fresh)[:, 1:])).reshape(f.shape)
-    mse = float(((f - fitted) ** 2).sum(axis=1).mean())
-    variance = float(((f - f.mean(axis=0)) ** 2).sum(axis=1).mean())
+    fresh_seen = list(pad(weights, fresh)[:, 1:])
+    fitted = fit.slalom.predict_many(fresh_seen).reshape(f.shape)
+    mse = _mean_square(f - fitted)
+    variance = _mean_square(f - f.mean(axis=0))
     if variance == 0:
         return fit.slalom, mse, float(mse == 0)
     return fit.slalom, mse, 1.0 - mse / variance
+
+
+def _mean_square(residuals: Array) -> float:
+    """Return the mean square of residuals (n, C), summed over classes."""
+    return float((residuals**2).sum(axis=1).mean())
 
 
 def _squeeze(f: Array) -> Array:
@@ -233,13 +248,18 @@ def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) 
     W_e[slalom.ids] = np.column_stack([slalom.s, v])
     if slalom.s_background > -np.inf:
         W_e[cls] = np.r_[slalom.s_background, np.atleast_1d(slalom.v_background)]
+    d_e = 1 + C
+    W_p = None
+    if T_max is not None:
+        W_p = np.zeros((T_max, d_e))
     first = np.eye(d_att)[:1]
+    first_coordinate = np.eye(d_e)[0]
     return AttentionWeights(
         W_e=W_e,
-        W_p=None if T_max is None else np.zeros((T_max, 1 + C)),
-        W_q=np.zeros((1, d_att, 1 + C)),
-        W_k=first[:, :, None] * np.eye(1 + C)[0],
-        W_v=np.eye(C, 1 + C, k=1)[None],
+        W_p=W_p,
+        W_q=np.zeros((1, d_att, d_e)),
+        W_k=first[:, :, None] * first_coordinate,
+        W_v=np.eye(C, d_e, k=1)[None],
         W_l=np.eye(C)[None],
         b_q=np.sqrt(d_att) * first,
         cls=cls,

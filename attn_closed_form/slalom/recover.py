@@ -87,15 +87,18 @@ def recover(
     that is not between those of its tokens is an error. If all values are equal, importances are zero.
     """
     n = ids.size
-    values = ask(f, [ids[i : i + 1] for i in range(n)], batch_size)
+    singles = [ids[i : i + 1] for i in range(n)]
+    values = ask(f, singles, batch_size)
     v = values.reshape(n, -1)
-    first = int(((v - v.mean(axis=0)) ** 2).sum(axis=1).argmax())
-    from_first = ((v - v[first]) ** 2).sum(axis=1)
+    # The two references: the value furthest from the mean, and the one furthest from that.
+    first = int(_squared_distances(v, v.mean(axis=0)).argmax())
+    from_first = _squared_distances(v, v[first])
     second = int(from_first.argmax())
+    from_second = _squared_distances(v, v[second])
     s = np.zeros(n)
     if from_first[second] == 0:
         return s, values, n
-    partner = np.where(from_first >= ((v - v[second]) ** 2).sum(axis=1), first, second)
+    partner = np.where(from_first >= from_second, first, second)
     partner[second] = first
 
     pairs = Pairs(f, ids, v, batch_size, strict)
@@ -121,6 +124,11 @@ def recover(
     return s, values, queries
 
 
+def _squared_distances(v: Array, center: Array) -> Array:
+    """Return the (n,) squared distances of values (n, C) from one of them."""
+    return ((v - center) ** 2).sum(axis=1)
+
+
 class Pairs(NamedTuple):
     """A black box that is asked for pairs of tokens, whose values v (n, C) are known."""
 
@@ -135,11 +143,13 @@ class Pairs(NamedTuple):
         v = self.v
         sequences = [self.ids[[i, j]] for i, j in zip(rows, partners, strict=True)]
         outputs = ask(self.f, sequences, self.batch_size).reshape(rows.size, -1)
-        apart = v[rows] - v[partners]
+        own = v[rows]
+        of_partner = v[partners]
+        apart = own - of_partner
         size = np.maximum((apart**2).sum(axis=1), 1e-300)
         # Least squares over the classes. Both shares are computed from differences of outputs, which keep their digits.
-        share = ((outputs - v[partners]) * apart).sum(axis=1) / size
-        partner_share = ((v[rows] - outputs) * apart).sum(axis=1) / size
+        share = ((outputs - of_partner) * apart).sum(axis=1) / size
+        partner_share = ((own - outputs) * apart).sum(axis=1) / size
         outside = np.flatnonzero(~((share > 0) & (partner_share > 0)))
         if self.strict and outside.size:
             i = rows[outside[0]]
@@ -149,17 +159,19 @@ class Pairs(NamedTuple):
                 f"tokens, {v[i]} and {v[j]}, got {outputs[outside[0]]}: not a SLALOM, or importances too far apart"
             )
         # A share that rounding made zero or negative counts as the smallest one.
-        of_row = np.log(np.maximum(share, LEAST_SHARE))
-        of_partner = np.log(np.maximum(partner_share, LEAST_SHARE))
-        return of_row - of_partner, np.minimum(share, partner_share) > CLEAR_SHARE
+        log_share = np.log(np.maximum(share, LEAST_SHARE))
+        log_partner_share = np.log(np.maximum(partner_share, LEAST_SHARE))
+        clear = np.minimum(share, partner_share) > CLEAR_SHARE
+        return log_share - log_partner_share, clear
 
     def best_partner(self, i: int, candidates: Ids, s: Array) -> int:
         """Return the candidate whose pair with token i shows the importance best.
 
         The output changes with the importance by |v_i - v_j| share (1 - share).
         """
-        share = 1 / (1 + np.exp(np.clip(s[candidates] - s[i], -700, 700)))
-        distance = np.sqrt(((self.v[candidates] - self.v[i]) ** 2).sum(axis=1))
+        log_odds = np.clip(s[candidates] - s[i], -700, 700)
+        share = 1 / (1 + np.exp(log_odds))
+        distance = np.sqrt(_squared_distances(self.v[candidates], self.v[i]))
         signal = distance * share * (1 - share)
         return int(candidates[int(signal.argmax())])
 
@@ -167,9 +179,13 @@ class Pairs(NamedTuple):
 def remembered(known: dict[bytes, Array], f: BlackBox, sequences: Sequence[Ids]) -> Array:
     """Return outputs (n,) or (n, C) of sequences, each evaluated once; `known` caches them by their bytes."""
     keys = [np.asarray(sequence, dtype=np.intp).tobytes() for sequence in sequences]
-    new = {key: sequence for key, sequence in zip(keys, sequences, strict=True) if key not in known}
+    new = {}
+    for key, sequence in zip(keys, sequences, strict=True):
+        if key not in known:
+            new[key] = sequence
     if new:
-        known.update(zip(new, f(list(new.values())), strict=True))
+        outputs = f(list(new.values()))
+        known.update(zip(new, outputs, strict=True))
     return np.array([known[key] for key in keys])
 
 

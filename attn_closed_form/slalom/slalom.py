@@ -116,7 +116,8 @@ class Slalom:
         """Return the rows of `s` and `v` for a sequence of ids, or raise an error for an unknown id."""
         raw = as_ids("tokens", tokens)
         order = np.argsort(self.ids)
-        index = order[np.minimum(np.searchsorted(self.ids, raw, sorter=order), self.V - 1)]
+        place = np.searchsorted(self.ids, raw, sorter=order)
+        index = order[np.minimum(place, self.V - 1)]
         unknown = np.flatnonzero(self.ids[index] != raw)
         if unknown.size:
             raise ValueError(
@@ -137,26 +138,28 @@ class Slalom:
         rows = [as_ids("documents", document) for document in documents]
         lengths = np.array([row.size for row in rows], dtype=np.intp)
         background = self.s_background > -np.inf
-        if not background and (empty := np.flatnonzero(lengths == 0)).size:
-            raise ValueError(
-                f"tokens: expected at least one token, got an empty document (number {empty[0]})"
-            )
         if not rows:
             return np.zeros((0, *self.v.shape[1:]))
+        empty = np.flatnonzero(lengths == 0)
+        if empty.size and not background:
+            check("tokens", False, "at least one token", f"an empty document (number {empty[0]})")
         index = self.index(np.concatenate(rows))
         s = self.s[index]
         v = self.v[index]
-        starts = np.r_[0, np.cumsum(lengths)[:-1]]
-        if background:  # one more token in front of every sequence
+        starts = np.cumsum(lengths) - lengths
+        if background:
+            # One more token in front of every sequence.
             s = np.insert(s, starts, self.s_background)
             v = np.insert(v, starts, self.v_background, axis=0)
             lengths = lengths + 1
-            starts = np.r_[0, np.cumsum(lengths)[:-1]]
-        mass = np.exp(s - np.repeat(np.maximum.reduceat(s, starts), lengths))
+            starts = np.cumsum(lengths) - lengths
+        largest = np.maximum.reduceat(s, starts)
+        mass = np.exp(s - np.repeat(largest, lengths))
         total = np.add.reduceat(mass, starts)
         if v.ndim == 1:
             return np.add.reduceat(mass * v, starts) / total
-        return np.add.reduceat(mass[:, None] * v, starts) / total[:, None]
+        products = mass[:, None] * v
+        return np.add.reduceat(products, starts) / total[:, None]
 
     def game(
         self,
@@ -189,20 +192,18 @@ class Slalom:
         index = self.index(tokens)
         check("tokens", index.size > 0, "at least one token", "an empty document")
         v, v_background = self._class_values(output)
-        if self.s_background == -np.inf:
-            background = {}
-        else:
-            background = {"s_background": self.s_background}
-        in_place = {}
+        others = {}
+        if self.s_background > -np.inf:
+            others["s_background"] = self.s_background
+            others["v_background"] = v_background
         if absent is not None:
             (row,) = self.index([absent])
-            in_place = {"s_absent": self.s[row], "v_absent": v[row]}
+            others["s_absent"] = self.s[row]
+            others["v_absent"] = v[row]
         game = PooledGame.from_scores(
             self.s[index],
             v[index],
-            **in_place,
-            **background,
-            v_background=v_background if background else None,
+            **others,
             empty_value=empty_value,
             labels=[str(i) for i in self.ids[index]],
         )
@@ -218,9 +219,8 @@ class Slalom:
         return self.v[:, output], float(np.asarray(self.v_background)[output])
 
     def __repr__(self) -> str:
-        if self.s_background == -np.inf:
-            background = ""
-        else:
+        background = ""
+        if self.s_background > -np.inf:
             background = f", s_background={self.s_background:.4g}"
         return f"Slalom(V={self.V}, C={self.C}, gamma={self.gamma}{background})"
 
@@ -257,11 +257,11 @@ def slalom_linearized(
     s = slalom.s[index]
     v = values[index]
     if as_printed:
+        # log|v| inside, so that a value of zero stays zero where e^s is infinite.
+        log_v = np.full(v.shape, -np.inf)
+        np.log(np.abs(v), where=v != 0, out=log_v)
         with np.errstate(over="ignore"):
-            # log|v| inside, so that a value of zero stays zero where e^s is infinite.
-            return np.sign(v) * np.exp(
-                s + np.log(np.abs(v), where=v != 0, out=np.full(v.shape, -np.inf))
-            )
+            return np.sign(v) * np.exp(s + log_v)
     alpha = softmax(np.r_[s, slalom.s_background])
     F = alpha @ np.r_[v, v_background]
     return alpha[:-1] * (v - F)
