@@ -28,15 +28,16 @@ def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
     >>> bool(np.abs(shapley_by_enumeration(e) - e.scores).max() <= e.error)
     True
     """
-    game, d = explanation.game, explanation.game.d
+    game = explanation.game
+    d = game.d
     masks = all_coalitions(d)
     size = masks.sum(axis=1)
-    # A player gains f(S) in every coalition S that it belongs to and loses f(S) in every other one,
-    # weighted by size.
-    weight = np.array([*(1 / (d * comb(d - 1, s)) for s in range(d)), 0.0])
-    return np.asarray(
-        game.value(masks) @ np.where(masks, weight[size - 1, None], -weight[size, None])
-    )
+    # A player gains f(S) in every coalition S that it belongs to and loses f(S) in every other one, weighted by size.
+    weight = np.zeros(d + 1)
+    weight[:d] = [1 / (d * comb(d - 1, s)) for s in range(d)]
+    joined = weight[size - 1, None]
+    missed = -weight[size, None]
+    return np.asarray(game.value(masks) @ np.where(masks, joined, missed))
 
 
 def demo() -> int:

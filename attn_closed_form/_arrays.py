@@ -66,7 +66,8 @@ def members(numbers: Ids) -> list[list[int]]:
     [[0, 2], [1]]
     """
     order = np.argsort(numbers, kind="stable")
-    return [group.tolist() for group in np.split(order, np.cumsum(np.bincount(numbers))[:-1])]
+    ends = np.cumsum(np.bincount(numbers))
+    return [group.tolist() for group in np.split(order, ends[:-1])]
 
 
 def plain(value: Any) -> Any:
@@ -92,7 +93,8 @@ def ranks(x: ArrayLike) -> Array:
     is_list = values.ndim == 1 and not np.isnan(values).any()
     check("x", is_list, "one-dimensional numbers", f"shape {values.shape} or NaN")
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    mean_ranks = np.cumsum(counts) - (counts - 1) / 2
+    return mean_ranks[inverse]
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:

@@ -36,17 +36,22 @@ def legendre_rule(m: int) -> tuple[Array, Array]:
     one = 1 << FIXED_BITS
     nodes = np.empty(m)
     weights = np.empty(m)
+    starts, _ = np.polynomial.legendre.leggauss(m)
     # Nodes are symmetric about the middle, so half of them are enough.
-    for i, start in enumerate(np.polynomial.legendre.leggauss(m)[0][: (m + 1) // 2]):
+    for i, start in enumerate(starts[: (m + 1) // 2]):
         x = int(math.ldexp(float(start), START_BITS)) << (FIXED_BITS - START_BITS)
         for _ in range(NEWTON_STEPS):
             value, before = _legendre(m, x)
             # P_m' = m (P_{m-1} - x P_m) / (1 - x^2)
-            slope = m * (before - (x * value >> FIXED_BITS)) * one // (one - (x * x >> FIXED_BITS))
+            numerator = m * (before - (x * value >> FIXED_BITS))
+            denominator = one - (x * x >> FIXED_BITS)
+            slope = numerator * one // denominator
             x -= value * one // slope
         _, before = _legendre(m, x)
         # At a node the weight on [-1, 1] is 2 (1 - x^2) / (m P_{m-1})^2; [0, 1] has half of it.
-        weight = ((one - (x * x >> FIXED_BITS)) * one) // ((m * before) ** 2 >> FIXED_BITS)
+        numerator = one - (x * x >> FIXED_BITS)
+        denominator = (m * before) ** 2 >> FIXED_BITS
+        weight = numerator * one // denominator
         mirrored = m - 1 - i
         nodes[i] = (one + x) / (2 * one)
         nodes[mirrored] = (one - x) / (2 * one)
@@ -61,7 +66,8 @@ def _legendre(m: int, x: int) -> tuple[int, int]:
     before = 0
     value = 1 << FIXED_BITS
     for n in range(m):
-        following = ((2 * n + 1) * (x * value >> FIXED_BITS) - n * before) // (n + 1)
+        product = x * value >> FIXED_BITS
+        following = ((2 * n + 1) * product - n * before) // (n + 1)
         before = value
         value = following
     return value, before
