@@ -31,7 +31,7 @@ from attn_closed_form.lime import (
     lime_samples_needed,
     lime_theorem_5_1,
 )
-from attn_closed_form.lime.kernel import Settings
+from attn_closed_form.lime.kernel import LimeSettings
 from attn_closed_form.lime.moments import moments_by_recursion
 from attn_closed_form.lime.regression import regression
 from attn_closed_form.lime.rules import ladder
@@ -140,7 +140,7 @@ def processor_seconds(function: Callable[[], Any]) -> tuple[float, Any]:
 
 def reference(game: PooledGame | LinkedGame, num_samples: int) -> Array:
     """The limit by the recursion over sizes."""
-    found = regression(game.d, Settings(25.0, 1.0, num_samples), game.d)
+    found = regression(game.d, LimeSettings(25.0, 1.0, num_samples), game.d)
     return found.solve(moments_by_recursion(game, found, 1e-10), np.arange(game.d))[0]
 
 

@@ -19,7 +19,7 @@ from .._arrays import check, choice, numbered, softmax, whole
 from .._types import Array, Ids, Tokens
 from ..game.pooled_game import PooledGame, merge_tokens
 from ..game.scores import PooledScores
-from .weights import AXES, BIASES, AttentionWeights, sinusoidal_positions
+from .weights import BIASES, WEIGHT_AXES, AttentionWeights, sinusoidal_positions
 
 # Tuning: numbers in one block of `predict_many`, enough to amortize a call, few enough to stay in a core's cache.
 DOCUMENT_ELEMENTS = 1 << 18
@@ -446,7 +446,7 @@ def random_weights(
     rng = np.random.default_rng(seed)
     sizes = {"D": D, "d_e": d_e, "K": K, "d_att": d_att, "d_out": d_out, "C": C}
     arrays: dict[str, Array] = {}
-    for name, axes in AXES.items():
+    for name, axes in WEIGHT_AXES.items():
         is_drawn = biases or name not in BIASES
         if name == "W_p" or not is_drawn:
             continue

@@ -39,7 +39,7 @@ from .._shapes import checked_arrays, set_fields
 from .._types import Array, Ids
 
 # The axes of every array, by name: equal names must have equal lengths.
-AXES: dict[str, tuple[str, ...]] = {
+WEIGHT_AXES: dict[str, tuple[str, ...]] = {
     "W_e": ("D", "d_e"),
     "W_p": ("T_max", "d_e"),
     "W_q": ("K", "d_att", "d_e"),
@@ -122,11 +122,11 @@ class AttentionWeights:
     C: int = field(init=False)
 
     def __post_init__(self) -> None:
-        given = {name: getattr(self, name) for name in AXES}
-        arrays, sizes = checked_arrays(given, AXES, optional=("W_p", *BIASES))
+        given = {name: getattr(self, name) for name in WEIGHT_AXES}
+        arrays, sizes = checked_arrays(given, WEIGHT_AXES, optional=("W_p", *BIASES))
         for name in BIASES:
             if name not in arrays:
-                arrays[name] = np.zeros([sizes[axis] for axis in AXES[name]])
+                arrays[name] = np.zeros([sizes[axis] for axis in WEIGHT_AXES[name]])
         last_id = sizes["D"] - 1
         ids = {
             "cls": whole("cls", self.cls, least=0, most=last_id),
@@ -190,7 +190,9 @@ class AttentionWeights:
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays by name, in the order of the constructor; W_p only if the model has positions."""
-        return {name: getattr(self, name) for name in AXES if getattr(self, name) is not None}
+        return {
+            name: getattr(self, name) for name in WEIGHT_AXES if getattr(self, name) is not None
+        }
 
     def __repr__(self) -> str:
         names = ("D", "d_e", "T_max", "K", "d_att", "d_out", "C")

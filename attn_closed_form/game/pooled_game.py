@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .links import LinkedGame
 
 # The axes of every array: H heads, d players.
-AXES: dict[str, tuple[str | int, ...]] = {
+GAME_AXES: dict[str, tuple[str | int, ...]] = {
     "s": ("H", "d"),
     "v": ("H", "d"),
     "s_absent": ("H", "d"),
@@ -110,8 +110,8 @@ class PooledGame:
     positive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        given = {name: getattr(self, name) for name in AXES}
-        arrays, sizes = checked_arrays(given, AXES, deletable=("s_absent", "s_background"))
+        given = {name: getattr(self, name) for name in GAME_AXES}
+        arrays, sizes = checked_arrays(given, GAME_AXES, deletable=("s_absent", "s_background"))
         for name in ("v", "v_absent", "v_background"):
             _check_size(name, arrays[name])
         for name in ("bias", "empty_value"):

@@ -23,7 +23,7 @@ from .._types import Array, Ids
 from .pooled_game import LARGEST_VALUE, PooledGame, merge_runs
 
 # The axes of every array: H heads, R value rows, n units, C outputs.
-AXES: dict[str, tuple[str, ...]] = {
+SCORE_AXES: dict[str, tuple[str, ...]] = {
     "s": ("H", "n"),
     "v": ("R", "n"),
     "bias": ("C",),
@@ -85,9 +85,9 @@ class PooledScores:
     starts: Ids | None = None
 
     def __post_init__(self) -> None:
-        axes = AXES
+        axes = SCORE_AXES
         if self.starts is not None:
-            axes = {**AXES, **AXES_OF_SEVERAL_INPUTS}
+            axes = {**SCORE_AXES, **AXES_OF_SEVERAL_INPUTS}
         given = {}
         for name in axes:
             array = getattr(self, name)

@@ -25,7 +25,7 @@ from ..game.engine.bounds import THETA, log_bound
 from ..game.engine.budget import ToleranceError
 from ..game.engine.engine_game import Game
 from ..game.engine.terms import Terms, terms_of
-from .kernel import Features, Settings, as_features, check_settings
+from .kernel import Features, LimeSettings, as_features, check_settings
 from .law import KernelLaw, largest_on_reals
 from .moments import (
     LARGEST_GRAND_WEIGHT,
@@ -121,7 +121,7 @@ def lime_cost(
     return predicted_cost(game, regression(game.d, settings, k), settings, tol)
 
 
-def check_cost(game: Game, fit: Regression, settings: Settings, tol: float) -> Route:
+def check_cost(game: Game, fit: Regression, settings: LimeSettings, tol: float) -> Route:
     """Return the cheaper route that keeps `tol`, or raise a CostError if it would take too long."""
     return _affordable(game.d, predicted_cost(game, fit, settings, tol))
 
@@ -151,7 +151,7 @@ def _affordable(d: int, cost: LimeCost) -> Route:
     )
 
 
-def predicted_cost(game: Game, fit: Regression, settings: Settings, tol: float) -> LimeCost:
+def predicted_cost(game: Game, fit: Regression, settings: LimeSettings, tol: float) -> LimeCost:
     """Return the cost of rules in p where every term seems to have one, otherwise that of the recursion."""
     if fit.at_all <= LARGEST_GRAND_WEIGHT:
         cost = _rule_cost(game, fit, settings, tol)
@@ -160,7 +160,7 @@ def predicted_cost(game: Game, fit: Regression, settings: Settings, tol: float) 
     return _recursion_cost(game, fit, tol)
 
 
-def _rule_cost(game: Game, fit: Regression, settings: Settings, tol: float) -> LimeCost | None:
+def _rule_cost(game: Game, fit: Regression, settings: LimeSettings, tol: float) -> LimeCost | None:
     """Return the cost of rules in p, or None if they cannot keep `tol` or if some term has none."""
     d = game.d
     engine = game.engine_game(2 * tol / rule_factor(fit, settings))

@@ -44,7 +44,7 @@ TABLE_BITS = 5
 WIDE = Context(prec=40, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
-class Settings(NamedTuple):
+class LimeSettings(NamedTuple):
     """Checked settings of LIME's regression."""
 
     kernel_width: float
@@ -52,11 +52,11 @@ class Settings(NamedTuple):
     num_samples: int | None
 
 
-def check_settings(kernel_width: Any, ridge: Any, num_samples: Any) -> Settings:
+def check_settings(kernel_width: Any, ridge: Any, num_samples: Any) -> LimeSettings:
     """Return the three settings as numbers, or raise an error that names the wrong one.
 
     >>> check_settings(25, 1, 5000)
-    Settings(kernel_width=25.0, ridge=1.0, num_samples=5000)
+    LimeSettings(kernel_width=25.0, ridge=1.0, num_samples=5000)
     >>> check_settings(25, 1, 2.5)
     Traceback (most recent call last):
     ValueError: num_samples: expected an integer of at least 2, or None, got 2.5
@@ -64,11 +64,11 @@ def check_settings(kernel_width: Any, ridge: Any, num_samples: Any) -> Settings:
     width = number("kernel_width", kernel_width, "a positive number or inf", lambda x: x > 0)
     penalty = number("ridge", ridge, "a finite number >= 0", lambda x: 0 <= x < math.inf)
     if num_samples is None:
-        return Settings(width, penalty, None)
+        return LimeSettings(width, penalty, None)
     is_integer = isinstance(num_samples, Integral) and not isinstance(num_samples, bool)
     is_enough = is_integer and num_samples >= 2
     check("num_samples", is_enough, "an integer of at least 2, or None", repr(num_samples))
-    return Settings(width, penalty, int(num_samples))
+    return LimeSettings(width, penalty, int(num_samples))
 
 
 def as_features(features: Features | None, d: int) -> NDArray[np.intp]:

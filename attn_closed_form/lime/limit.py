@@ -31,7 +31,7 @@ from .._types import Array
 from ..game.engine.budget import budget
 from ..game.engine.engine_game import Game
 from .cost import FEW_PLAYERS, check_cost, check_plan_cost, check_recursion_cost
-from .kernel import Features, Settings, as_features, check_settings
+from .kernel import Features, LimeSettings, as_features, check_settings
 from .moments import moments_by_recursion, moments_by_rule, plan_rules
 from .regression import Moments, Regression, regression, weights_of
 from .rules import SHORT_GROUPS
@@ -118,7 +118,7 @@ def lime_limit(
     return LimeCoefficients(coef, intercept)
 
 
-def find_moments(game: Game, fit: Regression, settings: Settings, tol: float) -> Moments:
+def find_moments(game: Game, fit: Regression, settings: LimeSettings, tol: float) -> Moments:
     """Compute the moments of f, accurate enough for `tol`: by rules in p if every term has one, otherwise by sizes.
 
     Raises a CostError, before anything expensive is computed, if that would take too long.

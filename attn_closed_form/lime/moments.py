@@ -38,7 +38,7 @@ from ..game.engine.kernels import sum_in_pairs
 from ..game.engine.laws import Batch
 from ..game.engine.rounding import FACTOR, LIME_EMPTY, LIME_MIXED_SIGNS, PRECISE, ULP
 from ..game.engine.terms import Terms, terms_of
-from .kernel import Settings, relative_kernel
+from .kernel import LimeSettings, relative_kernel
 from .law import Assignment, KernelLaw
 from .regression import Known, Moments, Regression, regression
 from .rules import GROUPS
@@ -75,7 +75,7 @@ class RulePlan(NamedTuple):
 def plan_rules(
     game: Game,
     fit: Regression,
-    settings: Settings,
+    settings: LimeSettings,
     tol: float,
     groups: tuple[tuple[int, ...], ...] = GROUPS,
 ) -> RulePlan | None:
@@ -181,13 +181,13 @@ def known_of(game: EngineGame) -> Known:
 # --- budgets ------------------------------------------------------------------------------------------------------
 
 
-def rule_factor(fit: Regression, settings: Settings) -> float:
+def rule_factor(fit: Regression, settings: LimeSettings) -> float:
     """Return the factor by which errors of f are multiplied in sums by a rule in p."""
     return max(rule_factors(fit.d, settings, fit.k))
 
 
 @lru_cache(maxsize=512)
-def rule_factors(d: int, settings: Settings, k: int) -> tuple[float, float]:
+def rule_factors(d: int, settings: LimeSettings, k: int) -> tuple[float, float]:
     """Return the factors by which a relative error of f, and one of the sums over nodes, are multiplied."""
     fit = regression(d, settings, k)
     q = relative_kernel(d, settings.kernel_width)
@@ -225,7 +225,7 @@ def recursion_budget(game: EngineGame, fit: Regression, tol: float) -> Budget:
 
 
 def rule_budget(
-    game: EngineGame, fit: Regression, settings: Settings, tol: float
+    game: EngineGame, fit: Regression, settings: LimeSettings, tol: float
 ) -> Budget | ToleranceError:
     """Return the budget of rules in p, or, as a value, the error that names the smallest tol that they can keep.
 

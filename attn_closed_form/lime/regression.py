@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from .._types import Array
 from ..game.engine.budget import finite
 from ..game.engine.rounding import LIME_GRAND, LIME_MEAN_SIZE, LIME_SUMS
-from .kernel import LARGEST_EXPONENT, LOG_BITS, WIDE, Settings, log_kernel, relative_kernel
+from .kernel import LARGEST_EXPONENT, LOG_BITS, WIDE, LimeSettings, log_kernel, relative_kernel
 
 
 class Known(NamedTuple):
@@ -153,10 +153,10 @@ class Regression(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def regression(d: int, settings: Settings, k: int) -> Regression:
+def regression(d: int, settings: LimeSettings, k: int) -> Regression:
     """Return the regression on k of d features.
 
-    >>> fit = regression(2, Settings(25.0, 1.0, 5000), 2)
+    >>> fit = regression(2, LimeSettings(25.0, 1.0, 5000), 2)
     >>> fit.drawn.round(2), round(fit.absent_share, 3)
     (array([0., 1., 0.]), 0.5)
     """
@@ -201,7 +201,7 @@ class Weights(NamedTuple):
     shared_penalty: float  # rho as it is added to V
 
 
-def weights_of(d: int, settings: Settings) -> Weights:
+def weights_of(d: int, settings: LimeSettings) -> Weights:
     """Return the weights of the samples with s of d players absent."""
     width, ridge, n = settings
     drawn = relative_kernel(d, width).copy()

@@ -277,7 +277,7 @@ def linear_start(problem: Problem) -> Array:
     return s - s.mean()
 
 
-class Point(NamedTuple):
+class Iterate(NamedTuple):
     """Importances, their best values, the residuals and the cost."""
 
     s: Array
@@ -286,7 +286,7 @@ class Point(NamedTuple):
     cost: float
 
     @classmethod
-    def of(cls, problem: Problem, s: Array, near: Array | float = 0.0) -> Point:
+    def of(cls, problem: Problem, s: Array, near: Array | float = 0.0) -> Iterate:
         """Compute the best values for importances, starting near known ones."""
         v, r = problem.values(s, near)
         return cls(s, v, r, problem.cost(s, v, r))
@@ -340,7 +340,7 @@ def descend(
     The importances of the tokens stay within `max_spread` of each other; that of the background is free.
     """
     limits = Limits(problem, max_spread / 2)
-    at = Point.of(problem, limits.inside(limits.centered(s)))
+    at = Iterate.of(problem, limits.inside(limits.centered(s)))
     for iteration in range(max_iter):
         report("fit", iteration, max_iter)
         if at.cost <= problem.floor:
@@ -361,8 +361,8 @@ def descend(
 
 
 def _improved(
-    problem: Problem, at: Point, limits: Limits, damping: float
-) -> tuple[Point | None, float]:
+    problem: Problem, at: Iterate, limits: Limits, damping: float
+) -> tuple[Iterate | None, float]:
     """Return a point with a smaller cost, and the damping of the step to it; None if there is no such point."""
     S, g = _schur(problem, at.s, at.v, at.r)
     # One scale is used for all, so that negligible tokens do not use up the trust region.
@@ -381,7 +381,7 @@ def _improved(
     while damping <= LARGEST_DAMPING:
         ds = _damped_step(S, g, damping) / scale
         if np.abs(ds).max() <= MAX_STEP:
-            new = Point.of(problem, limits.inside(at.s + ds), at.v)
+            new = Iterate.of(problem, limits.inside(at.s + ds), at.v)
             # An equal cost is rounding. Taking it would end the descent, too, because its gain is below `tol`.
             if new.cost < at.cost:
                 return new, damping

@@ -16,7 +16,7 @@ from attn_closed_form.attention import (
 )
 from attn_closed_form.attention.gradient import too_wide
 from attn_closed_form.attention.predict import scores
-from attn_closed_form.attention.weights import AXES
+from attn_closed_form.attention.weights import WEIGHT_AXES
 from tests import comparisons
 from tests.comparisons import magnitudes
 from tests.profiles import mostly_slow
@@ -77,7 +77,8 @@ def test_gradient_is_a_central_difference(shape, seed):
 
 def single_head(model, i):
     return replace(
-        model, **{name: a[i : i + 1] for name, a in model.arrays().items() if AXES[name][0] == "K"}
+        model,
+        **{name: a[i : i + 1] for name, a in model.arrays().items() if WEIGHT_AXES[name][0] == "K"},
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from attn_closed_form import AttentionWeights, TruncationWarning, predict
 from attn_closed_form.attention import pooled_game, predict_many, random_weights
 from attn_closed_form.attention.predict import document_scores, scores
-from attn_closed_form.attention.weights import AXES
+from attn_closed_form.attention.weights import WEIGHT_AXES
 from tests.comparisons import magnitudes
 from tests.strategies import PRIMES, documents, long_documents, make_weights, weights
 from tests.tolerances import assert_algebraic
@@ -47,7 +47,8 @@ def test_heads_are_averaged():
 
 def single_head(model, i):
     return replace(
-        model, **{name: a[i : i + 1] for name, a in model.arrays().items() if AXES[name][0] == "K"}
+        model,
+        **{name: a[i : i + 1] for name, a in model.arrays().items() if WEIGHT_AXES[name][0] == "K"},
     )
 
 

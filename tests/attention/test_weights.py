@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from attn_closed_form import AttentionWeights, predict
-from attn_closed_form.attention.weights import AXES, BIASES
+from attn_closed_form.attention.weights import BIASES, WEIGHT_AXES
 from tests.strategies import PRIMES, make_weights
 
 ARRAYS = make_weights(PRIMES, seed=3).arrays()
-REQUIRED = [name for name in AXES if name not in BIASES]
+REQUIRED = [name for name in WEIGHT_AXES if name not in BIASES]
 
 
 def test_sizes_are_read_off_the_shapes():
@@ -60,19 +60,23 @@ def test_the_constructor_does_not_freeze_its_arguments():
     assert all(array.flags.writeable for array in source.values())
 
 
-@pytest.mark.parametrize("name", AXES)
+@pytest.mark.parametrize("name", WEIGHT_AXES)
 def test_wrong_number_of_axes(name):
     with pytest.raises(ValueError, match=rf"^{name}: "):
         AttentionWeights(**{**ARRAYS, name: ARRAYS[name][None]})
 
 
 @pytest.mark.parametrize(
-    ("name", "axis"), [(name, axis) for name, axes in AXES.items() for axis in range(len(axes))]
+    ("name", "axis"),
+    [(name, axis) for name, axes in WEIGHT_AXES.items() for axis in range(len(axes))],
 )
 def test_wrong_length_names_an_array_what_was_expected_and_what_came(name, axis):
     length = ARRAYS[name].shape[axis]
     wrong = np.repeat(ARRAYS[name], 2, axis=axis)
-    alone = AXES[name][axis] in ("D", "T_max")  # axes that belong to one array: any length is right
+    alone = WEIGHT_AXES[name][axis] in (
+        "D",
+        "T_max",
+    )  # axes that belong to one array: any length is right
     if alone:
         AttentionWeights(**{**ARRAYS, name: wrong})
         return
@@ -81,7 +85,7 @@ def test_wrong_length_names_an_array_what_was_expected_and_what_came(name, axis)
     assert str(length) in str(caught.value) and str(2 * length) in str(caught.value)
 
 
-@pytest.mark.parametrize("name", AXES)
+@pytest.mark.parametrize("name", WEIGHT_AXES)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_not_finite(name, value):
     broken = ARRAYS[name].copy()
@@ -92,7 +96,7 @@ def test_numbers_that_are_not_finite(name, value):
     assert str(where) in str(caught.value)
 
 
-@pytest.mark.parametrize("name", AXES)
+@pytest.mark.parametrize("name", WEIGHT_AXES)
 def test_empty_axis(name):
     with pytest.raises(ValueError, match=rf"^{name}: "):
         AttentionWeights(**{**ARRAYS, name: ARRAYS[name][..., :0]})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form.game.engine.rounding import LIME_MEAN_SIZE, LIME_MIXED_SIGNS, ULP
-from attn_closed_form.lime.kernel import Settings, kernel, relative_kernel
+from attn_closed_form.lime.kernel import LimeSettings, kernel, relative_kernel
 from attn_closed_form.lime.moments import rule_factor, rule_factors
 from attn_closed_form.lime.regression import regression, weights_of
 from attn_closed_form.lime.rules import ladder
@@ -36,7 +36,7 @@ def test_an_error_of_every_value_is_multiplied_by_no_more_than_the_factor(d, k, 
     )
     intercept = w / w.sum() - (w @ X / w.sum()) @ rows
     worst = max(np.abs(rows[:, 1:]).sum(axis=1).max(), np.abs(intercept[1:]).sum())
-    factor = regression(d, Settings(width, ridge, n), k).value_factor()
+    factor = regression(d, LimeSettings(width, ridge, n), k).value_factor()
     assert worst * (1 - 1e-9) <= factor <= 3.01 * worst
 
 
@@ -44,16 +44,18 @@ def test_an_error_of_every_value_is_multiplied_by_no_more_than_the_factor(d, k, 
 @pytest.mark.parametrize("d", [12, 60])
 def test_what_the_rounding_of_a_sum_over_nodes_is_multiplied_by(d, width):
     """Against the sums of a rule itself: level, share, and differences, which count twice."""
-    fit = regression(d, Settings(width, 1.0, 5000), d)
+    fit = regression(d, LimeSettings(width, 1.0, 5000), d)
     rule = ladder(d, width, (12,)).rules[0]
     level = rule.weights.sum()
     difference = 2 * (rule.weights * rule.p * (1 - rule.p)).sum()
     share = (rule.weights * np.abs(1 - rule.p - fit.absent_share)).sum()
     least = fit.rounding_factor(level, share + difference, 2 * difference)
     assert (
-        least <= rule_factors(d, Settings(width, 1.0, 5000), d)[1] <= 1.5 * LIME_MIXED_SIGNS * least
+        least
+        <= rule_factors(d, LimeSettings(width, 1.0, 5000), d)[1]
+        <= 1.5 * LIME_MIXED_SIGNS * least
     )
-    assert rule_factor(fit, Settings(width, 1.0, 5000)) >= max(least, fit.value_factor())
+    assert rule_factor(fit, LimeSettings(width, 1.0, 5000)) >= max(least, fit.value_factor())
 
 
 @pytest.mark.parametrize("width", [25.0, 60.0, 4.0])
@@ -63,7 +65,7 @@ def test_the_rounding_of_the_mean_size(width):
     """
     worst = 0.0
     for d in range(5, 40):
-        settings = Settings(width, 1.0, 5000)
+        settings = LimeSettings(width, 1.0, 5000)
         fit = regression(d, settings, d)
         q = [Fraction(float(x)) for x in fit.drawn]
         q[0] = Fraction(weights_of(d, settings).document)
@@ -77,7 +79,7 @@ def test_the_rounding_of_the_mean_size(width):
 
 
 def test_what_is_cached_cannot_be_written_to():
-    fit = regression(4, Settings(25.0, 1.0, 5000), 4)
+    fit = regression(4, LimeSettings(25.0, 1.0, 5000), 4)
     rule = ladder(4, 25.0).rules[0]
     for array in (fit.drawn, fit.deviation, relative_kernel(4, 25.0), rule.p, rule.weights):
         with pytest.raises(ValueError, match="read-only"):

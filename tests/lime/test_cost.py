@@ -9,14 +9,14 @@ from attn_closed_form import PooledGame, ToleranceError, lime_limit
 from attn_closed_form._errors import CostError
 from attn_closed_form.lime import cost as costs
 from attn_closed_form.lime import lime_cost, lime_features
-from attn_closed_form.lime.kernel import Settings
+from attn_closed_form.lime.kernel import LimeSettings
 from attn_closed_form.lime.moments import plan_rules
 from attn_closed_form.lime.regression import regression
 from tests.lime_games import score_game
 
 
 def nodes_in_use(game, tol=1e-10):
-    settings = Settings(25.0, 1.0, 5000)
+    settings = LimeSettings(25.0, 1.0, 5000)
     plan = plan_rules(game, regression(game.d, settings, game.d), settings, tol)
     return sum(assignment.nodes for assignment in plan.assignments)
 

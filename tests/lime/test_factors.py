@@ -7,7 +7,7 @@ import pytest
 
 from attn_closed_form.game.engine.bounds import THETA
 from attn_closed_form.game.engine.budget import Budget
-from attn_closed_form.lime.kernel import Settings
+from attn_closed_form.lime.kernel import LimeSettings
 from attn_closed_form.lime.moments import allowed_error, moments_of_sums
 from attn_closed_form.lime.regression import Known, Moments, regression
 from attn_closed_form.lime.rules import LOG_PRESENT
@@ -33,7 +33,7 @@ def test_a_player_that_is_present_multiplies_the_bound_by_the_largest_p():
 
 @pytest.mark.parametrize(("d", "k", "width", "ratio"), CASES)
 def test_a_change_of_the_empty_coalition(d, k, width, ratio):
-    fit = regression(d, Settings(width, 1.0, 50), k)
+    fit = regression(d, LimeSettings(width, 1.0, 50), k)
     known = Known(above=0.0, nobody=1.0, base=0.0, exponent=0)
     reached = change(fit, moments_of_sums(fit, np.zeros(2), np.zeros(d), known))
     assert reached * (1 - 1e-9) <= fit.nobody_factor() <= ratio * reached
@@ -44,7 +44,7 @@ def test_independent_errors_of_the_moments(d, k, width, ratio):
     """Errors of 1 of E[pi f'] and of -1 of every E[pi (1 - W_j) f'], or all but one, and of the
     opposite signs.
     """
-    fit = regression(d, Settings(width, 1.0, 50), k)
+    fit = regression(d, LimeSettings(width, 1.0, 50), k)
     known = Known(above=0.0, nobody=0.0, base=0.0, exponent=0)
     reached = []
     for first in (-1.0, 1.0):
@@ -61,7 +61,7 @@ def test_the_error_of_the_rule_is_that_of_a_result():
     """The allowed error of every moment, times the factor to a result, is the rule's share of the
     caller's tol.
     """
-    fit = regression(6, Settings(25.0, 1.0, 50), 6)
+    fit = regression(6, LimeSettings(25.0, 1.0, 50), 6)
     goal = Budget(eps=1e-12, p_error=3e-11, scale=1.0, spread=1.0, precise=False, amplification=7.0)
     assert allowed_error(goal, fit) * fit.moment_factor() == pytest.approx(
         7 * 3e-11, rel=1e-12, abs=0

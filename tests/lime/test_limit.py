@@ -12,7 +12,7 @@ import pytest
 from attn_closed_form import PooledGame, ToleranceError, lime_limit
 from attn_closed_form.attention import pooled_game, random_weights
 from attn_closed_form.lime import moments
-from attn_closed_form.lime.kernel import Settings
+from attn_closed_form.lime.kernel import LimeSettings
 from attn_closed_form.lime.moments import moments_by_recursion, moments_by_rule, plan_rules
 from attn_closed_form.lime.regression import regression
 from tests.lime_games import score_game
@@ -170,7 +170,7 @@ def test_one_player_without_samples():
 @pytest.mark.parametrize("kernel_width", [25.0, 10.0, inf])
 def test_two_routes_agree_with_three_hundred_players(kind, kernel_width):
     game = score_game(300, H=1, kind=kind, offset=2.0)
-    settings = Settings(kernel_width, 1.0, 5000)
+    settings = LimeSettings(kernel_width, 1.0, 5000)
     found = regression(300, settings, 300)
     everyone = np.arange(300)
     fast = found.solve(moments_by_rule(plan_rules(game, found, settings, 1e-10), found), everyone)
@@ -305,5 +305,5 @@ def test_narrow_kernel_with_a_ridge():
 
 def test_the_recursion_reckons_with_the_rounding_of_every_sum():
     """What is individual is a difference of two sums, each wrong by the rounding of all weights."""
-    fit = regression(6, Settings(25.0, 1.0, 5000), 6)
+    fit = regression(6, LimeSettings(25.0, 1.0, 5000), 6)
     assert moments.recursion_factor(fit) >= 2 * fit.level / fit.individual_denominator

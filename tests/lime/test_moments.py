@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, lime_limit
-from attn_closed_form.lime.kernel import Settings, kernel
+from attn_closed_form.lime.kernel import LimeSettings, kernel
 from attn_closed_form.lime.moments import (
     KEPT_ELEMENTS,
     moments_by_recursion,
@@ -31,7 +31,7 @@ def test_the_recursion_agrees_at_six_hundred_deleted_players(spread, background)
         s_background=background,
         v_background=None if background is None else 0.3,
     )
-    settings = Settings(25.0, 1.0, 5000)
+    settings = LimeSettings(25.0, 1.0, 5000)
     fit = regression(d, settings, d)
     fast = fit.solve(moments_by_rule(plan_rules(game, fit, settings, 1e-10), fit), np.arange(d))
     slow = fit.solve(moments_by_recursion(game, fit, 1e-6), np.arange(d))
@@ -79,7 +79,7 @@ def test_one_of_two_values_among_many_equal_players(d, kernel_width):
 def test_terms_that_are_kept_and_terms_that_are_computed_again_give_the_same_moments():
     d = 2000
     game = score_game(d, H=20, kind="unk")
-    settings = Settings(25.0, 1.0, 5000)
+    settings = LimeSettings(25.0, 1.0, 5000)
     fit = regression(d, settings, d)
     plan = plan_rules(game, fit, settings, 1e-10)
     assert not plan.kept and 20 * 9 * d > KEPT_ELEMENTS, "so large that the terms are not kept"
@@ -89,10 +89,10 @@ def test_terms_that_are_kept_and_terms_that_are_computed_again_give_the_same_mom
 
 
 def test_a_kernel_that_is_too_narrow_has_no_plan():
-    settings = Settings(1.0, 1.0, 5000)
+    settings = LimeSettings(1.0, 1.0, 5000)
     assert plan_rules(score_game(6), regression(6, settings, 6), settings, 1e-10) is None
 
 
 def test_a_tol_that_rounding_uses_up_has_no_plan():
-    settings = Settings(25.0, 1.0, 5000)
+    settings = LimeSettings(25.0, 1.0, 5000)
     assert plan_rules(score_game(6), regression(6, settings, 6), settings, 1e-17) is None

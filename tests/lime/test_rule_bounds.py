@@ -9,7 +9,7 @@ from attn_closed_form.game.engine.bounds import THETA
 from attn_closed_form.game.engine.budget import budget
 from attn_closed_form.game.engine.rounding import FACTOR, LIME_MIXED_SIGNS, PRECISE, ULP
 from attn_closed_form.game.engine.terms import terms_of
-from attn_closed_form.lime.kernel import Settings
+from attn_closed_form.lime.kernel import LimeSettings
 from attn_closed_form.lime.law import KernelLaw, largest_on_reals
 from attn_closed_form.lime.moments import budget_of_fit, rule_budget, rule_factors
 from attn_closed_form.lime.regression import regression
@@ -150,7 +150,7 @@ def test_the_rounding_of_sums_is_taken_from_what_is_left_for_values(d, width, to
     """`values` times eps and `sums` times the rounding, together, are what `values` alone would
     have of both.
     """
-    settings = Settings(width, 1.0, 5000)
+    settings = LimeSettings(width, 1.0, 5000)
     fit = regression(d, settings, d)
     values, sums = rule_factors(d, settings, d)
     assert sums > 2 * values
@@ -172,7 +172,7 @@ def test_weights_of_both_signs_count_in_the_rounding():
     """The factor of the sums has the same constant that decides which rules are taken, so a larger
     one is no danger.
     """
-    settings = Settings(25.0, 1.0, 5000)
+    settings = LimeSettings(25.0, 1.0, 5000)
     fit = regression(30, settings, 30)
     for (rule,) in (ladder(30, 25.0, (m,)).rules for m in (4, 9, 14)):
         moduli = np.abs(rule.weights) @ rule.p

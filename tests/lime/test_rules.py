@@ -18,7 +18,7 @@ from attn_closed_form.game.engine.rounding import (
     MOST_NODES,
 )
 from attn_closed_form.game.engine.terms import terms_of
-from attn_closed_form.lime.kernel import Settings, kernel, relative_kernel
+from attn_closed_form.lime.kernel import LimeSettings, kernel, relative_kernel
 from attn_closed_form.lime.law import KernelLaw, largest_on_reals
 from attn_closed_form.lime.moments import (
     moments_by_recursion,
@@ -229,7 +229,7 @@ def test_the_recursion_agrees_on_the_probability_of_many_deleted_players(reach, 
         s_background=background,
         v_background=value,
     ).through("sigmoid")
-    settings = Settings(25.0, 1.0, 5000)
+    settings = LimeSettings(25.0, 1.0, 5000)
     fit = regression(d, settings, d)
     fast = fit.solve(moments_by_rule(plan_rules(linked, fit, settings, 1e-9), fit), np.arange(d))
     slow = fit.solve(moments_by_recursion(linked, fit, 1e-8), np.arange(d))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..._arrays import check, real, whole
-from ...attention.weights import AXES, BIASES, AttentionWeights, sinusoidal_positions
+from ...attention.weights import BIASES, WEIGHT_AXES, AttentionWeights, sinusoidal_positions
 from ..models.bag_classifier import BagClassifier
 from ..models.protocol import Model
 from ..models.score_table import ScoreTable
@@ -225,12 +225,12 @@ def weights_to_arrays(weights: AttentionWeights) -> Arrays:
 
 def weights_from_arrays(arrays: Arrays, source: str) -> AttentionWeights:
     """Build weights from the named arrays of a file; error messages name the `source`."""
-    names = (*AXES, *IDS)
+    names = (*WEIGHT_AXES, *IDS)
     if missing := [name for name in names if name not in arrays and name not in OPTIONAL]:
         raise ValueError(f"{source}: expected an array {missing[0]!r}, got only {sorted(arrays)}")
     if unknown := [name for name in arrays if name not in (*names, *OPTIONAL)]:
         raise ValueError(f"{source}: unexpected array {unknown[0]!r}; expected {sorted(names)}")
-    fields: dict[str, Any] = {name: arrays[name] for name in AXES if name in arrays}
+    fields: dict[str, Any] = {name: arrays[name] for name in WEIGHT_AXES if name in arrays}
     if arrays["W_p"].ndim == 2 and not len(arrays["W_p"]):
         fields["W_p"] = None
     for name in IDS:

@@ -27,7 +27,7 @@ PATCH_ATTRS = ("patch_size_level0", "tile_size_um", "patch_size", "downsample", 
 
 
 # The axes of a bag: n instances with D features.
-AXES: dict[str, tuple[str | int, ...]] = {
+BAG_AXES: dict[str, tuple[str | int, ...]] = {
     "features": ("n", "D"),
     "coords": ("n", 2),
     "ids": ("n",),
@@ -78,7 +78,7 @@ class Bag:
             fields["ids"] = tuple(map(str, self.ids))
         if self.regions is not None:
             fields["regions"] = np.array(self.regions)
-        axis_sizes(fields, AXES)
+        axis_sizes(fields, BAG_AXES)
         set_fields(self, fields)
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -117,7 +117,7 @@ class Attention:
 
 # The axes of the arrays of a network: D features, E embedded features, R value rows, C classes, N
 # places.
-AXES: dict[str, tuple[str, ...]] = {
+NETWORK_AXES: dict[str, tuple[str, ...]] = {
     "embedded": ("E",),
     "features": ("D",),
     "readout": ("R", "E"),
@@ -191,9 +191,9 @@ class BagNetwork:
             "background": self.background,
             "position_weight": self.position_weight,
         }
-        axes = dict(AXES)
+        axes = dict(NETWORK_AXES)
         if np.ndim(self.readout) == 3:
-            axes["readout"] = ("N", *AXES["readout"])
+            axes["readout"] = ("N", *NETWORK_AXES["readout"])
         arrays, _ = checked_arrays(
             given, axes, optional=["positions", "background", "position_weight"]
         )

@@ -61,7 +61,7 @@ class VocabularyReader:
 
 
 # The axes of the arrays: V vectors of length D, C outputs.
-AXES: dict[str, tuple[str, ...]] = {"bias": ("C",), "W": ("C", "D"), "embeddings": ("V", "D")}
+TEXT_AXES: dict[str, tuple[str, ...]] = {"bias": ("C",), "W": ("C", "D"), "embeddings": ("V", "D")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class MeanPooledText(TextModel):
             # A view of the embeddings, which may take most of the memory.
             "embeddings": real("embeddings", self.embeddings).view(),
         }
-        sizes = axis_sizes(arrays, AXES)
+        sizes = axis_sizes(arrays, TEXT_AXES)
         set_fields(self, arrays)
         self.name_outputs(sizes["C"])
         choice("loss", self.loss, ("softmax", "sigmoid"))

@@ -28,7 +28,7 @@ from .protocol import TableModel
 from .units import Units
 
 # The axes of the columns: n units, C outputs.
-AXES: dict[str, tuple[str | int, ...]] = {
+TABLE_AXES: dict[str, tuple[str | int, ...]] = {
     "outputs": ("C",),
     "s": (1, "n"),
     "v": ("C", "n"),
@@ -130,5 +130,5 @@ def _columns(raw: Any, outputs: Sequence[str]) -> dict[str, Any]:
     for name in NUMBERS:
         if name in columns:
             columns[name] = np.atleast_2d(real(name, columns[name]).astype(np.float64))
-    axis_sizes({"outputs": np.zeros(len(outputs)), **columns}, AXES)
+    axis_sizes({"outputs": np.zeros(len(outputs)), **columns}, TABLE_AXES)
     return columns

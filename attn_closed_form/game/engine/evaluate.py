@@ -115,7 +115,7 @@ def batch_sums(
 # --- sums over terms and nodes -------------------------------------------------------------------------------------
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """A part of a batch: some terms at some of its nodes, and which they are."""
 
     terms: Terms
@@ -130,7 +130,7 @@ class Part(NamedTuple):
         return weights[..., self.nodes, self.which]
 
 
-def parts_of(terms: Terms, p: Array, precise: bool) -> Iterator[Part]:
+def parts_of(terms: Terms, p: Array, precise: bool) -> Iterator[BatchPart]:
     """Yield the terms at nodes p (m, r) or (m, 1) in parts of few terms, or of one term and few nodes.
 
     Working arrays stay small. `sigma` of a part is used up before the next one is made.
@@ -149,7 +149,7 @@ def parts_of(terms: Terms, p: Array, precise: bool) -> Iterator[Part]:
         for start in range(0, m, nodes_at_once):
             nodes = slice(start, start + nodes_at_once)
             some_p = p[nodes] if p.shape[1] == 1 else p[nodes, which]
-            yield Part(some_terms, some_terms.at_probability(some_p, precise), nodes, which)
+            yield BatchPart(some_terms, some_terms.at_probability(some_p, precise), nodes, which)
 
 
 def weighted_sums(

@@ -13,7 +13,7 @@ from attn_closed_form.app.files import open_model
 from attn_closed_form.app.files.arrays import write_arrays
 from attn_closed_form.app.files.open_model import from_torch_state_dict, load_weights, save_weights
 from attn_closed_form.attention import sinusoidal_positions
-from attn_closed_form.attention.weights import AXES, BIASES
+from attn_closed_form.attention.weights import BIASES, WEIGHT_AXES
 from tests.strategies import PRIMES, make_weights
 from tests.tolerances import assert_algebraic
 
@@ -79,7 +79,9 @@ def test_float32_files_and_files_without_biases(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("missing", [name for name in (*AXES, "cls", "unk") if name not in BIASES])
+@pytest.mark.parametrize(
+    "missing", [name for name in (*WEIGHT_AXES, "cls", "unk") if name not in BIASES]
+)
 def test_a_missing_array(tmp_path, suffix, missing):
     arrays = contents()
     del arrays[missing]
