@@ -32,13 +32,24 @@ from .engine.engine_game import EngineGame, Game
 from .engine.kernels import sum_in_pairs
 from .engine.terms import Terms, terms_of
 
-# Tuning: the seconds of one step of the recursion, a term for a pair of players, on one core of a laptop of 2022
-# (calibrated on games of 100 to 3,000 players).
-RECURSION_SECONDS = 4e-8
-# Tuning: the same for the complex terms of a link.
-COMPLEX_RECURSION_SECONDS = 6e-8
-# Tuning: predicted seconds beyond which a recursion is not started. Nobody waits longer for one explanation.
-LONGEST_RECURSION = 60.0
+
+class StepSeconds(NamedTuple):
+    """The seconds of one step on one core of a laptop of 2022, calibrated on games of 100 to 3,000 players."""
+
+    real: float
+    complex: float  # for the terms of a link
+
+    def of(self, game: EngineGame) -> float:
+        """Return the seconds of one step for the terms of a game."""
+        if game.positive:
+            return self.real
+        return self.complex
+
+
+# Tuning: one step of the recursion is a term for a pair of players.
+RECURSION_SECONDS = StepSeconds(real=4e-8, complex=6e-8)
+# Tuning: predicted seconds beyond which a computation is not started. Nobody waits longer for one explanation.
+MOST_SECONDS = 60.0
 # Tuning: more terms than a game has; below the limit with so many of them, nothing is counted.
 SURELY_ENOUGH_TERMS = 20_000
 # Tuning: elements of the forward states that the backward pass keeps, for one block of nodes lam: 32 MB.
@@ -90,20 +101,17 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
 def check_size_cost(game: EngineGame, goal: Budget) -> None:
     """Raise a CostError if the recursion over sizes would take too long: the terms are counted, which takes O(L d)."""
     number = 0
-    unit = RECURSION_SECONDS
-    if not game.positive:
-        unit = COMPLEX_RECURSION_SECONDS
-    seconds_per_term = float(game.d) ** 2 * unit
+    seconds_per_term = float(game.d) ** 2 * RECURSION_SECONDS.of(game)
     # Games whose cost is clear without counting: a game has some thousands of terms at most.
-    if seconds_per_term * SURELY_ENOUGH_TERMS <= LONGEST_RECURSION:
+    if seconds_per_term * SURELY_ENOUGH_TERMS <= MOST_SECONDS:
         return
     for terms in terms_of(game, goal):
         number += terms.weight.size
         seconds = number * seconds_per_term
-        if seconds > LONGEST_RECURSION:
+        if seconds > MOST_SECONDS:
             raise CostError(
                 f"game: the recursion over the sizes of coalitions of {game.d:,} players would take more than "
-                f"{LONGEST_RECURSION:.0f} seconds. Use a larger tol or fewer players",
+                f"{MOST_SECONDS:.0f} seconds. Use a larger tol or fewer players",
                 seconds,
             )
 

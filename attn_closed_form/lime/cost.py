@@ -20,7 +20,7 @@ import numpy as np
 from .._arrays import positive
 from .._errors import CostError
 from .._types import Array, Ids
-from ..game.by_size import COMPLEX_RECURSION_SECONDS, RECURSION_SECONDS
+from ..game.by_size import MOST_SECONDS, RECURSION_SECONDS, StepSeconds
 from ..game.engine.bounds import THETA, log_bound
 from ..game.engine.budget import ToleranceError
 from ..game.engine.engine_game import Game
@@ -42,11 +42,8 @@ from .size_moments import last_degree
 
 Route = Literal["rule", "recursion"]
 
-# Tuning: the seconds of one step on one core of a laptop of 2022 (calibrated on games of 100 to 3,000 players). A step
-# is a term at a node for a player.
-RULE_SECONDS = 1.1e-8
-# Tuning: the same for the complex terms of a link.
-COMPLEX_RULE_SECONDS = 4.5e-8
+# Tuning: one step of a rule is a term at a node for a player.
+RULE_SECONDS = StepSeconds(real=1.1e-8, complex=4.5e-8)
 # Tuning: seconds for building a rule with m nodes from N moments, per m N. Rules are cached, so this is the cost for the
 # first document with this number of words.
 BUILD_SECONDS = 2.5e-6
@@ -54,8 +51,7 @@ BUILD_SECONDS = 2.5e-6
 MOMENT_SECONDS = 4e-7
 # Gauss rules for LIME's kernel exist up to about this many nodes per sqrt(d) (docs/theory/rules-in-p.md).
 GAUSS_PER_ROOT = 1.5
-# Tuning: predicted seconds beyond which `lime_limit` is not started. Nobody waits longer for one explanation.
-MOST_SECONDS = 60.0
+
 # Tuning: up to this number of players every game of a few heads takes less than a second, and is not examined.
 FEW_PLAYERS = 100
 
@@ -128,11 +124,9 @@ def check_cost(game: Game, fit: Regression, settings: LimeSettings, tol: float) 
 
 def check_plan_cost(plan: RulePlan) -> None:
     """Raise a CostError if the sums of a plan would take too long."""
-    unit = RULE_SECONDS
-    if not plan.engine.positive:
-        unit = COMPLEX_RULE_SECONDS
     terms = sum(assignment.terms.size for assignment in plan.assignments)
-    _affordable(plan.engine.d, LimeCost("rule", terms, plan.steps, plan.steps * unit))
+    seconds = plan.steps * RULE_SECONDS.of(plan.engine)
+    _affordable(plan.engine.d, LimeCost("rule", terms, plan.steps, seconds))
 
 
 def check_recursion_cost(game: Game, fit: Regression, tol: float) -> None:
@@ -181,10 +175,7 @@ def _rule_cost(game: Game, fit: Regression, settings: LimeSettings, tol: float) 
             return None
         number += terms.weight.size
         steps += float(nodes.sum()) * d
-        unit = RULE_SECONDS
-        if np.iscomplexobj(terms.factor):
-            unit = COMPLEX_RULE_SECONDS
-        seconds = steps * unit
+        seconds = steps * RULE_SECONDS.of(engine)
         if seconds > MOST_SECONDS:
             break
     return LimeCost("rule", number, steps, seconds + build_seconds(d, longest))
@@ -199,10 +190,7 @@ def _recursion_cost(game: Game, fit: Regression, tol: float) -> LimeCost:
     number = 0
     for terms in terms_of(engine, goal):
         number += terms.weight.size
-        unit = RECURSION_SECONDS
-        if np.iscomplexobj(terms.factor):
-            unit = COMPLEX_RECURSION_SECONDS
-        seconds = number * pairs * unit
+        seconds = number * pairs * RECURSION_SECONDS.of(engine)
         if seconds > MOST_SECONDS:
             break
     return LimeCost("recursion", number, number * pairs, seconds)
@@ -234,10 +222,12 @@ def _needed_degree(log_bounds: Array, law: KernelLaw, allowed: float) -> Array:
 
     The factor sqrt(2n+1) is taken at the last degree that is in use, about 12 sqrt(d).
     """
-    log_degree = math.log(2 * 12 * math.sqrt(law.d) + 1) / 2
+    last = 12 * math.sqrt(law.d)
+    log_degree = math.log(2 * last + 1) / 2
     log_delta = math.log(2 * law.total_weight)
-    log_geometric = -np.log(-np.expm1(-2 * THETA)) - np.log(-np.expm1(-THETA))
-    log_ratio = log_bounds + LOG_PRESENT + log_geometric
+    log_first = -np.log(-np.expm1(-2 * THETA))
+    log_second = -np.log(-np.expm1(-THETA))
+    log_ratio = log_bounds + LOG_PRESENT + (log_first + log_second)
     log_ratio += math.log(2) / 2 + log_degree + log_delta - math.log(allowed)
     degree: Array = (log_ratio / THETA).min(axis=1)
     return np.maximum(degree, 2.0)

@@ -36,21 +36,41 @@ UNDETERMINED = 0.5
 # Tuning: share of the largest mass that replaces a negative mass of the start, because the linear problem ignores signs.
 # `descend` moves it to where it belongs; a start much lighter than this would have no gradient.
 START_FLOOR = 1e-4
-# Tuning: the damping of the first step, relative to the largest curvature. Rejected steps raise it fourfold and accepted
-# ones lower it sixteenfold, so that only the first few steps depend on it.
-DAMPING = 1e-4
-DAMPING_GROWTH = 4.0  # as above
-DAMPING_FALL = 16.0  # as above
-# With more damping than this, a step is 1e-10 of the gradient, and a smaller cost is only rounding.
-LARGEST_DAMPING = 1e10
-# Less damping than this is lost next to the curvature in float64.
-LEAST_DAMPING = 1e-15
-# Added to the diagonals of matrices that are scaled to ones, so that they can be inverted where columns are equal: a
-# few hundred ulps for the values, which are corrected twice, fewer for columns, and the least for the start, whose
-# null vector is what counts.
-VALUE_JITTER = 1e-13
-COLUMN_JITTER = 1e-14  # as above
-START_JITTER = 1e-15  # as above
+
+
+class Damping(NamedTuple):
+    """How the damping of steps changes, relative to the largest curvature."""
+
+    first: float  # of the first step
+    growth: float  # factor after a step that is rejected
+    fall: float  # divisor after a step that is accepted
+    least: float  # less is lost next to the curvature in float64
+    largest: (
+        float  # with more, a step is 1e-10 of the gradient, and a smaller cost is only rounding
+    )
+
+
+# Tuning: only the first few steps depend on the first one.
+DAMPING = Damping(first=1e-4, growth=4.0, fall=16.0, least=1e-15, largest=1e10)
+
+
+class Jitter(NamedTuple):
+    """Numbers added to the diagonals of scaled matrices, which could not be inverted where columns are equal."""
+
+    values: float  # of the best values, which are corrected twice
+    columns: float  # of the columns of the Jacobian
+    start: float  # of the linear start, whose null vector is what counts
+
+
+# A few ulps to a few hundred: a matrix that is scaled to ones has as many from its sums.
+JITTER = Jitter(values=1e-13, columns=1e-14, start=1e-15)
+
+
+class Stop(NamedTuple):
+    """When a descent ends: after this many steps, or when one gains less than this share of the cost."""
+
+    steps: int
+    tol: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +153,7 @@ class Problem:
         scale = _positive_roots(np.diag(H))
         column = scale[:, None]
         H = H / column / scale
-        _add_to_diagonal(H, VALUE_JITTER + self.ridge / scale**2)
+        _add_to_diagonal(H, JITTER.values + self.ridge / scale**2)
         v = np.broadcast_to(near, (len(H), self.f.shape[1]))
         r = self.f - alpha @ v
         for _ in range(2):
@@ -211,7 +231,7 @@ def _eliminated(
     norm = _positive_roots(square.sum(axis=0))
     column = norm[:, None]
     H_vv = x.T @ x / norm / column
-    _add_to_diagonal(H_vv, COLUMN_JITTER + ridge / norm**2)
+    _add_to_diagonal(H_vv, JITTER.columns + ridge / norm**2)
     S = np.zeros(H_vv.shape)
     g = np.zeros(norm.shape)
     for c, rate in enumerate(rates):
@@ -265,7 +285,7 @@ def linear_start(problem: Problem) -> Array:
     size = np.abs(np.diag(S)).mean()
     if size == 0:
         size = 1.0
-    S = S / size + START_JITTER * np.eye(len(S))
+    S = S / size + JITTER.start * np.eye(len(S))
     a = np.ones(len(S))
     for _ in range(3):
         a = np.linalg.solve(S, a / np.abs(a).max()).astype(np.float64, copy=False)
@@ -330,19 +350,18 @@ def descend(
     problem: Problem,
     s: Array,
     max_spread: float,
-    max_iter: int,
-    tol: float,
+    stop: Stop,
     report: Report,
-    damping: float = DAMPING,
+    damping: float = DAMPING.first,
 ) -> Solution:
-    """Minimize over s by Levenberg-Marquardt, with the best v for each s, until a step gains less than `tol`.
+    """Minimize over s by Levenberg-Marquardt, with the best v for each s.
 
     The importances of the tokens stay within `max_spread` of each other; that of the background is free.
     """
     limits = Limits(problem, max_spread / 2)
     at = Iterate.of(problem, limits.inside(limits.centered(s)))
-    for iteration in range(max_iter):
-        report("fit", iteration, max_iter)
+    for iteration in range(stop.steps):
+        report("fit", iteration, stop.steps)
         if at.cost <= problem.floor:
             return Solution(problem, at.s, at.v, at.r, iteration, True)
         better, enough = _improved(problem, at, limits, damping)
@@ -350,14 +369,14 @@ def descend(
             return Solution(problem, at.s, at.v, at.r, iteration, True)
         gain = (at.cost - better.cost) / at.cost
         at = better
-        if gain < tol:
+        if gain < stop.tol:
             return Solution(problem, at.s, at.v, at.r, iteration + 1, True)
         if enough == damping:
-            damping = max(damping / DAMPING_FALL, LEAST_DAMPING)
+            damping = max(damping / DAMPING.fall, DAMPING.least)
         else:
             # A damping that had to grow is nearly right, and a smaller one would be rejected.
             damping = enough
-    return Solution(problem, at.s, at.v, at.r, max_iter, False)
+    return Solution(problem, at.s, at.v, at.r, stop.steps, False)
 
 
 def _improved(
@@ -378,14 +397,14 @@ def _improved(
     else:
         # A constant added to s changes nothing, so it gets a stiffness and does not move.
         S += 1.0 / len(at.s)
-    while damping <= LARGEST_DAMPING:
+    while damping <= DAMPING.largest:
         ds = _damped_step(S, g, damping) / scale
         if np.abs(ds).max() <= MAX_STEP:
             new = Iterate.of(problem, limits.inside(at.s + ds), at.v)
             # An equal cost is rounding. Taking it would end the descent, too, because its gain is below `tol`.
             if new.cost < at.cost:
                 return new, damping
-        damping *= DAMPING_GROWTH
+        damping *= DAMPING.growth
     return None, damping
 
 

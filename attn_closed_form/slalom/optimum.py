@@ -20,16 +20,27 @@ import numpy as np
 from .._arrays import number
 from .._progress import Report
 from .._types import Array, Ids
-from .least_squares import Problem, Solution, descend, linear_start, silent
+from .least_squares import Problem, Solution, Stop, descend, linear_start, silent
 
 # All constants of this module are tuning: they choose between fits, and every fit reports its error on other samples.
-# The penalties that are tried: the first, then those on one side of it while they help. Each fit starts where the
-# previous one ended. The first one changes a fit by less than its error in `benchmarks/slalom_fresh.py`.
-FIRST_PENALTY = 1e-5
-WEAKER = (1e-6, 1e-7, 1e-8, 1e-9)  # as above
-STRONGER = (1e-4, 1e-3, 1e-2)  # as above
-# The penalty is not raised beyond this, where importances and values are hardly allowed to differ.
-STRONGEST = 1.0
+
+
+class Penalties(NamedTuple):
+    """The penalties that are tried: the first, then those on one side of it while they help.
+
+    Each fit starts where the previous one ended.
+    """
+
+    first: float  # changes a fit by less than its error in benchmarks/slalom_fresh.py
+    weaker: tuple[float, ...]
+    stronger: tuple[float, ...]
+    strongest: float  # where importances and values are hardly allowed to differ
+
+
+# Powers of ten: between two of them, the error on held-out samples hardly changes.
+PENALTIES = Penalties(
+    first=1e-5, weaker=(1e-6, 1e-7, 1e-8, 1e-9), stronger=(1e-4, 1e-3, 1e-2), strongest=1.0
+)
 # Penalties are compared on at most this many samples, because only their order matters; the last fit uses all samples.
 COMPARED = 2000
 # Share of the samples that is held out to choose a penalty.
@@ -41,15 +52,12 @@ NEARLY_AS_GOOD = 1.02
 # Values further from the mean of f than this many times its range are implausible: a weighted mean of values within the
 # range needs none outside of it, and the best SLALOM of a model with interactions needs a few times the range.
 FARTHEST = 5.0
-# Steps of a fit that is only used to compare penalties, and the gain below which it stops.
-ROUGH_STEPS = 20
-ROUGH_TOL = 1e-3  # as above
+# A fit that is only used to compare penalties.
+ROUGH = Stop(steps=20, tol=1e-3)
 # An MSE of up to this many times rounding is that of an exact SLALOM: errors of f are then below 1e-12 of its size.
 EXACT_MSE = 1e6
-# The search for an exact SLALOM converges quadratically from its start. It has ended, or there is none, after this many
-# steps or when a step gains less than this share of the cost.
-EXACT_STEPS = 20
-EXACT_TOL = 0.1  # as above
+# The search for an exact SLALOM converges quadratically from its start. It has ended, or there is none, after this.
+EXACT = Stop(steps=20, tol=0.1)
 # Damping of the first step of that search: the start is nearly exact, so the step is nearly Newton's.
 EXACT_DAMPING = 1e-13
 
@@ -88,39 +96,37 @@ class Optimum:
 
     def solve(self, problem: Problem, report: Report, rng: np.random.Generator) -> Solution:
         """Find the exact SLALOM if there is one, otherwise the best penalized fit."""
+        families = []
         if self.background is not True:
-            families = [problem]
-        else:
-            families = []
+            families.append(problem)
         if self.background is not False:
             families.append(problem.with_background())
         if problem.fixed is None:
             for family in families:
                 start = linear_start(family)
-                exact = descend(
-                    family, start, np.inf, EXACT_STEPS, EXACT_TOL, silent, EXACT_DAMPING
-                )
-                if (
-                    exact.mse <= EXACT_MSE * family.floor
-                    and np.ptp(exact.s[: family.V]) <= self.max_spread
-                ):
+                exact = descend(family, start, np.inf, EXACT, silent, EXACT_DAMPING)
+                is_exact = exact.mse <= EXACT_MSE * family.floor
+                spread = np.ptp(exact.s[: family.V])
+                if is_exact and spread <= self.max_spread:
                     return exact
         best, start = self.choose(families, report, rng)
         solution = self.descend(best, start, report)
-        while self.penalty is None and best.penalty < STRONGEST and not _believable(best, solution):
+        if self.penalty is not None:
+            return solution
+        while best.penalty < PENALTIES.strongest and not _believable(best, solution):
             best = replace(best, penalty=10 * best.penalty)
             solution = self.descend(best, solution.s, report)
         return solution
 
     def descend(self, problem: Problem, s: Array, report: Report) -> Solution:
         """Fit with the given limits."""
-        return descend(problem, s, self.max_spread, self.max_iter, self.tol, report)
+        return descend(problem, s, self.max_spread, Stop(self.max_iter, self.tol), report)
 
     @property
     def first_penalty(self) -> float:
         """The given penalty, or the first one to try."""
         if self.penalty is None:
-            return FIRST_PENALTY
+            return PENALTIES.first
         return self.penalty
 
     def choose(
@@ -161,10 +167,11 @@ class Optimum:
         trials = [first]
         if self.penalty is not None:
             return trials
-        for side in (WEAKER, STRONGER):
+        most = 1 + len(PENALTIES.weaker) + len(PENALTIES.stronger)
+        for side in (PENALTIES.weaker, PENALTIES.stronger):
             last = first
             for penalty in side:
-                report("penalty", len(trials), 1 + len(WEAKER) + len(STRONGER))
+                report("penalty", len(trials), most)
                 last = self.try_penalty(family, penalty, last.s, used, held)
                 if not last.believable:
                     break
@@ -180,11 +187,15 @@ class Optimum:
         """Fit the used samples roughly, and measure the error on the held-out ones."""
         training = family.take(used)
         test = family.take(held)
-        fit = descend(
-            replace(training, penalty=penalty), s, self.max_spread, ROUGH_STEPS, ROUGH_TOL, silent
-        )
+        fit = descend(replace(training, penalty=penalty), s, self.max_spread, ROUGH, silent)
         r = test.residuals(fit.s, fit.v)
-        return Trial(penalty, fit.s, (r * r).sum(axis=1), test.weight, _believable(family, fit))
+        return Trial(
+            penalty=penalty,
+            s=fit.s,
+            squares=(r * r).sum(axis=1),
+            weight=test.weight,
+            believable=_believable(family, fit),
+        )
 
 
 class Trial(NamedTuple):
@@ -204,7 +215,8 @@ class Trial(NamedTuple):
     def surely_better_than(self, other: Trial) -> bool:
         """Whether the weighted error is smaller by more than two standard errors of the difference."""
         gain = self.weight * (other.squares - self.squares)
-        return bool(gain.sum() > STANDARD_ERRORS * np.sqrt(gain.size) * gain.std())
+        standard_error = np.sqrt(gain.size) * gain.std()
+        return bool(gain.sum() > STANDARD_ERRORS * standard_error)
 
 
 def _believable(problem: Problem, solution: Solution) -> bool:

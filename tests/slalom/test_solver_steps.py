@@ -10,6 +10,7 @@ from attn_closed_form.slalom.design import counts, short_sequences
 from attn_closed_form.slalom.least_squares import (
     START_FLOOR,
     Problem,
+    Stop,
     descend,
     linear_start,
 )
@@ -36,10 +37,10 @@ def slalom_samples(seed=3, V=9, n=60):
 
 def test_an_exact_start_is_the_end_wherever_its_zero_is():
     truth, samples, f, weight = slalom_samples()
-    end = descend(Problem(samples, f, weight), truth.s + 1000.0, 30.0, 3, 1e-8, silent)
+    end = descend(Problem(samples, f, weight), truth.s + 1000.0, 30.0, Stop(3, 1e-8), silent)
     assert end.converged
     np.testing.assert_allclose(end.s - end.s.mean(), truth.s - truth.s.mean(), atol=1e-9)
-    far = descend(Problem(samples, f, weight), 0 * truth.s, 30.0, 3, 1e-8, silent)
+    far = descend(Problem(samples, f, weight), 0 * truth.s, 30.0, Stop(3, 1e-8), silent)
     assert np.abs(far.s - far.s.mean() - truth.s + truth.s.mean()).max() > 1e-6, (
         "so easy that any start will do"
     )
@@ -48,7 +49,7 @@ def test_an_exact_start_is_the_end_wherever_its_zero_is():
 def test_nothing_to_fit_is_an_end():
     _, samples, f, weight = slalom_samples()
     end = descend(
-        Problem(samples, 0 * f, weight), np.zeros(samples.shape[1]), 30.0, 3, 1e-8, silent
+        Problem(samples, 0 * f, weight), np.zeros(samples.shape[1]), 30.0, Stop(3, 1e-8), silent
     )
     assert (end.converged, end.iterations, end.mse) == (True, 0, 0.0)
 

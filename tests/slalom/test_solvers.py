@@ -11,8 +11,8 @@ import pytest
 from attn_closed_form import Slalom
 from attn_closed_form.slalom import optimum as module
 from attn_closed_form.slalom.design import any_size
-from attn_closed_form.slalom.least_squares import Problem
-from attn_closed_form.slalom.optimum import FIRST_PENALTY, STRONGER, WEAKER, Optimum, Trial
+from attn_closed_form.slalom.least_squares import Problem, Stop
+from attn_closed_form.slalom.optimum import PENALTIES, ROUGH, Optimum, Trial
 
 
 def silent(*_):
@@ -88,7 +88,7 @@ def test_no_penalty_is_chosen_whose_values_cannot_be_believed(monkeypatch):
     monkeypatch.setattr(module, "FARTHEST", 1e-3)
     trials = Optimum().search(problem, np.arange(150), np.arange(150, 200), silent)
     # Both sides were tried, and their values are too large.
-    assert [trial.penalty for trial in trials] == [FIRST_PENALTY]
+    assert [trial.penalty for trial in trials] == [PENALTIES.first]
     assert (
         not Optimum()
         .try_penalty(problem, 1e-6, problem.start(), np.arange(150), np.arange(150, 200))
@@ -165,8 +165,7 @@ def test_a_trial_is_measured_on_the_samples_that_it_has_not_seen():
         replace(problem.take(used), penalty=1e-3),
         problem.start(),
         30.0,
-        module.ROUGH_STEPS,
-        module.ROUGH_TOL,
+        ROUGH,
         silent,
     )
     test = problem.take(held)
@@ -195,7 +194,7 @@ def test_the_penalty_is_raised_until_values_can_be_believed(monkeypatch):
     # By factors of ten, and no further than needed.
     assert steps >= 1 and steps == pytest.approx(round(steps))
     before = module.descend(
-        replace(problem, penalty=found.problem.penalty / 10), free.s, 30.0, 200, 1e-6, silent
+        replace(problem, penalty=found.problem.penalty / 10), free.s, 30.0, Stop(200, 1e-6), silent
     )
     assert furthest(before) > tight * np.ptp(problem.f)
     monkeypatch.setattr(module, "FARTHEST", 0.0)  # which no penalty reaches: it ends all the same
@@ -214,7 +213,7 @@ def test_a_given_penalty_is_kept_and_one_sample_is_enough():
         assert background is None or found.problem.background is background
     one = problem.take(np.array([3]))
     best, start = Optimum().choose([one], silent, np.random.default_rng(0))
-    assert best.penalty == FIRST_PENALTY and (start == 0).all()
+    assert best.penalty == PENALTIES.first and (start == 0).all()
     best, _ = Optimum(penalty=0.5).choose([one], silent, np.random.default_rng(0))
     assert best.penalty == 0.5
 
@@ -235,7 +234,7 @@ def test_an_exact_slalom_wider_than_the_spread_is_not_returned_as_it_is():
 def test_progress_of_the_search():
     seen = []
     Optimum().solve(rough(), lambda *report: seen.append(report), np.random.default_rng(0))
-    total = 1 + len(WEAKER) + len(STRONGER)
+    total = 1 + len(PENALTIES.weaker) + len(PENALTIES.stronger)
     penalties = [report for report in seen if report[0] == "penalty"]
     assert penalties[0][1] == 1 and all(
         0 <= b[1] - a[1] <= 1 for a, b in itertools.pairwise(penalties)
