@@ -1,17 +1,20 @@
-"""Many documents at once on any device that JAX has: predictions, gradients and exact Shapley values of logits.
+"""Many documents at once on any device that JAX has: predictions, gradients and exact Shapley
+values of logits.
 
-The functions are pure, compile with `jit`, and can be differentiated in reverse mode, so that a loss may contain an
-explanation. They compute what the NumPy core computes, in plain steps, and share its score tables and its rules for
-1/D. The core remains the reference: it bounds the error of every result, while this module has a fixed rule.
+The functions are pure, compile with `jit`, and can be differentiated in reverse mode, so that a
+loss may contain an explanation. They compute what the NumPy core computes, in plain steps, and
+share its score tables and its rules for 1/D. The core remains the reference: it bounds the error of
+every result, while this module has a fixed rule.
 
-**Shapley values.** A head of a game is f(S) = N(S) / D(S), with D the sum of masses and N the sum of masses times
-values. With 1/D = sum_l w_l e^(-lam_l D), and every player present with probability p, both sums factorize over the
-players (docs/theory/two-integrals.md):
+**Shapley values.** A head of a game is f(S) = N(S) / D(S), with D the sum of masses and N the sum
+of masses times values. With 1/D = sum_l w_l e^(-lam_l D), and every player present with probability
+p, both sums factorize over the players (docs/theory/two-integrals.md):
 
     phi_j = int_0^1 sum_l w_l E_p[ N e^(-lam_l D) | j present ] - E_p[ N e^(-lam_l D) | j absent ] dp.
 
-The integrand is a polynomial in p of degree d - 1, which Gauss-Legendre integrates exactly with (d + 1) // 2 nodes. The
-one error is that of the rule for 1/D, which is at most 2 tol max|f| (and the rounding of the floating-point type).
+The integrand is a polynomial in p of degree d - 1, which Gauss-Legendre integrates exactly with (d
++ 1) // 2 nodes. The one error is that of the rule for 1/D, which is at most 2 tol max|f| (and the
+rounding of the floating-point type).
 """
 
 from __future__ import annotations
@@ -31,11 +34,12 @@ from attn_closed_form._types import Tokens
 from attn_closed_form.attention.predict import as_tokens, pad
 from attn_closed_form.game.engine.exponential_sums import lambda_rule
 
-# Largest ln(D_max / D_min) of a game: masses and lam from 1 / R to R, and products of both, fit into the floating-point
-# type, whose largest number is e^88 or e^709. The core has no such limit.
+# Largest ln(D_max / D_min) of a game: masses and lam from 1 / R to R, and products of both, fit
+# into the floating-point type, whose largest number is e^88 or e^709. The core has no such limit.
 LOG_RANGE_MAX = {"float32": 60.0, "float64": 256.0}
-# Tuning: games that are computed together. The arrays of one game of 200 words fill the caches of a CPU (2, 4, 8 and 16
-# games at once take 1.7 to 3 times as long per game); other devices need many games to be busy.
+# Tuning: games that are computed together. The arrays of one game of 200 words fill the caches of a
+# CPU (2, 4, 8 and 16 games at once take 1.7 to 3 times as long per game); other devices need many
+# games to be busy.
 GAMES_AT_ONCE_CPU = 1
 # Tuning: enough games to keep an accelerator busy.
 GAMES_AT_ONCE_OTHERS = 256
@@ -47,10 +51,12 @@ PRECISION = "highest"
 
 
 class Tables(NamedTuple):
-    """A model on a device: the score tables of the core (`Collapse`) and the arrays that the gradient needs.
+    """A model on a device: the score tables of the core (`Collapse`) and the arrays that the
+    gradient needs.
 
-    s_tok (D, K), u_tok (D, K, C), and s_pos (L, K), u_pos (L, K, C), W_p (L, d_e) with one row of zeros if the model has
-    no positions; w_k (K, d_e), w_v (K, C, d_e), W_e (D, d_e), W_q and W_k (K, d_att, d_e), b_l (C,).
+    s_tok (D, K), u_tok (D, K, C), and s_pos (L, K), u_pos (L, K, C), W_p (L, d_e) with one row of
+    zeros if the model has no positions; w_k (K, d_e), w_v (K, C, d_e), W_e (D, d_e), W_q and W_k
+    (K, d_att, d_e), b_l (C,).
     """
 
     s_tok: jax.Array
@@ -67,7 +73,8 @@ class Tables(NamedTuple):
 
 
 def device_tables(weights: AttentionWeights, dtype: Any = None) -> Tables:
-    """Copy a model to JAX's default device, in JAX's default floating type unless `dtype` says otherwise.
+    """Copy a model to JAX's default device, in JAX's default floating type unless `dtype` says
+    otherwise.
 
     >>> from attn_closed_form.attention import random_weights
     >>> device_tables(random_weights(seed=0)).s_tok.shape
@@ -79,7 +86,8 @@ def device_tables(weights: AttentionWeights, dtype: Any = None) -> Tables:
 
 
 def padded_ids(weights: AttentionWeights, documents: Sequence[Tokens]) -> NDArray[np.intp]:
-    """Return the (B, L) ids that the model reads: [CLS], the document, and padding; ids below 0 have no mass.
+    """Return the (B, L) ids that the model reads: [CLS], the document, and padding; ids below 0
+    have no mass.
 
     >>> from attn_closed_form.attention import random_weights
     >>> padded_ids(random_weights(seed=0, T_max=None), [[5, 7, 5], [9]]).tolist()
@@ -105,7 +113,8 @@ def predict(tables: Tables, ids: jax.Array) -> jax.Array:
 
 @jax.jit  # type: ignore[untyped-decorator]
 def gradient(tables: Tables, ids: jax.Array, coefficients: jax.Array) -> jax.Array:
-    """Compute the (B, L, d_e) gradient with respect to the embedded tokens, P1 Theorem 4.1 with the term of [CLS].
+    """Compute the (B, L, d_e) gradient with respect to the embedded tokens, P1 Theorem 4.1 with the
+    term of [CLS].
 
     Parameters
     ----------
@@ -152,9 +161,11 @@ def _scores(tables: Tables, ids: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 class Games(NamedTuple):
-    """B games of up to d players with H heads, as in `PooledGame`; a player that fills up has log-mass -inf in both states.
+    """B games of up to d players with H heads, as in `PooledGame`; a player that fills up has
+    log-mass -inf in both states.
 
-    s, v, s_absent, v_absent (B, H, d), s_background, v_background (B, H), bias, empty_value (B,), players (B,).
+    s, v, s_absent, v_absent (B, H, d), s_background, v_background (B, H), bias, empty_value (B,),
+    players (B,).
     """
 
     s: jax.Array
@@ -169,7 +180,9 @@ class Games(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """Nodes and weights for 1/D on [1, R], lam and w (L,), and for the integral over p in [0, 1], p and w_p (m,)."""
+    """Nodes and weights for 1/D on [1, R], lam and w (L,), and for the integral over p in [0, 1], p
+    and w_p (m,).
+    """
 
     lam: jax.Array
     w: jax.Array
@@ -178,7 +191,8 @@ class Rule(NamedTuple):
 
 
 def stack_games(games: Sequence[PooledGame], dtype: Any = None) -> Games:
-    """Return games with equal numbers of heads as one batch, in JAX's default floating type by default.
+    """Return games with equal numbers of heads as one batch, in JAX's default floating type by
+    default.
 
     >>> stack_games([PooledGame.from_scores([0.0, 1.0], [1.0, 3.0]), PooledGame.from_scores([3.0], [4.0])]).s.shape
     (2, 1, 2)
@@ -200,17 +214,20 @@ def stack_games(games: Sequence[PooledGame], dtype: Any = None) -> Games:
 
 
 def fixed_rule(games: Games, tol: float = 1e-11) -> Rule:
-    """Return a rule that is accurate for every game of a batch, and for every game with at most its range and players.
+    """Return a rule that is accurate for every game of a batch, and for every game with at most its
+    range and players.
 
     Parameters
     ----------
     games : Games
-    tol : relative error of 1/D; every value then has an error of at most 2 tol max|f|, plus rounding
+    tol : relative error of 1/D; every value then has an error of at most 2 tol max|f|, plus
+        rounding
 
     Raises
     ------
     ValueError
-        if the masses of a game span more than the floating-point type holds; use `attn_closed_form.shapley`
+        if the masses of a game span more than the floating-point type holds; use
+        `attn_closed_form.shapley`
     """
     low, high = jax.vmap(_log_range)(games)
     log_range = float(jnp.max(high - low))
@@ -230,19 +247,23 @@ def fixed_rule(games: Games, tol: float = 1e-11) -> Rule:
 
 
 def _log_range(game: Games) -> tuple[jax.Array, jax.Array]:
-    """Return ln of the smallest and of the largest mass D of a coalition in every head, each (H,)."""
+    """Return ln of the smallest and of the largest mass D of a coalition in every head, each
+    (H,).
+    """
     lighter = jnp.minimum(game.s, game.s_absent)
     heavier = jnp.maximum(game.s, game.s_absent)
     background = game.s_background[:, None]
     low = jax.nn.logsumexp(jnp.concatenate([lighter, background], axis=1), axis=1)
     high = jax.nn.logsumexp(jnp.concatenate([heavier, background], axis=1), axis=1)
-    # Without a background, deleted players leave nothing; then the lightest player alone has the smallest mass.
+    # Without a background, deleted players leave nothing; then the lightest player alone has the
+    # smallest mass.
     alone = jnp.where(jnp.isneginf(heavier), jnp.inf, heavier).min(axis=1)
     return jnp.where(jnp.isneginf(low), alone, low), high
 
 
 def shapley_of(game: Games, rule: Rule) -> jax.Array:
-    """Compute the (d,) exact Shapley values of one game (a row of `Games`) by a fixed rule; zero for filled-up players.
+    """Compute the (d,) exact Shapley values of one game (a row of `Games`) by a fixed rule; zero
+    for filled-up players.
 
     >>> batch = stack_games([PooledGame.from_scores([0.0, 0.0], [1.0, 3.0])])
     >>> game = jax.tree.map(lambda rows: rows[0], batch)
@@ -250,7 +271,8 @@ def shapley_of(game: Games, rule: Rule) -> jax.Array:
     Array(True, dtype=bool)
     """
     unit = jax.lax.stop_gradient(_log_range(game)[0])[:, None]
-    # The value of a coalition is a constant plus the mean of centered values, which are small and lose no digits.
+    # The value of a coalition is a constant plus the mean of centered values, which are small and
+    # lose no digits.
     center = jax.lax.stop_gradient(_center(game))
     a = jnp.exp(game.s - unit)
     b = jnp.exp(game.s_absent - unit)
@@ -259,7 +281,8 @@ def shapley_of(game: Games, rule: Rule) -> jax.Array:
     c_0 = jnp.exp(game.s_background[:, None] - unit)
     n_0 = c_0 * (game.v_background[:, None] - center)
 
-    # The state with less mass is taken out of every factor, so that the other has the factor 1 and none underflows.
+    # The state with less mass is taken out of every factor, so that the other has the factor 1 and
+    # none underflows.
     less = jnp.minimum(a, b)
     lam = rule.lam[:, None]
     x = jnp.exp(-lam * (a - less)[:, None])
@@ -293,7 +316,9 @@ def shapley_of(game: Games, rule: Rule) -> jax.Array:
 
 
 def _center(game: Games) -> jax.Array:
-    """Return the middle (H, 1) between the smallest and the largest value that has a mass in a head."""
+    """Return the middle (H, 1) between the smallest and the largest value that has a mass in a
+    head.
+    """
     s = jnp.concatenate([game.s, game.s_absent, game.s_background[:, None]], axis=1)
     v = jnp.concatenate([game.v, game.v_absent, game.v_background[:, None]], axis=1)
     lowest = jnp.where(jnp.isneginf(s), jnp.inf, v).min(axis=1, keepdims=True)
@@ -303,7 +328,8 @@ def _center(game: Games) -> jax.Array:
 
 @partial(jax.jit, static_argnames="at_once")
 def shapley(games: Games, rule: Rule, at_once: int | None = None) -> jax.Array:
-    """Compute the (B, d) exact Shapley values of a batch of games by a fixed rule; zero for filled-up players.
+    """Compute the (B, d) exact Shapley values of a batch of games by a fixed rule; zero for
+    filled-up players.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""The classifier of Lopardo et al. 2024: weights, predictions, attention, gradients, LRP, documents as games."""
+"""The classifier of Lopardo et al. 2024: weights, predictions, attention, gradients, LRP, documents
+as games.
+"""
 
 from .gradient import (
     classifier_lrp,

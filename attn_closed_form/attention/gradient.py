@@ -1,36 +1,41 @@
-"""Gradients of P1's classifier with respect to the embedded tokens, integrated gradients and LRP, in closed form.
+"""Gradients of P1's classifier with respect to the embedded tokens, integrated gradients and LRP,
+in closed form.
 
 In terms of the score tables (`weights.py`) Theorem 4.1 of P1 reads, with f_i the output of head i,
 
     grad_t = (1/K) sum_i alpha_t^(i) [ w_v^(i) + (u_t^(i) - f_i) w_k^(i) ],
 
-a matrix of rank 2K. So the mean over coordinates needs 2K numbers, gradient-times-input only s and u, and the
-L2 norm only the (2K, 2K) Gram matrix of the w's; the L1 norm alone needs the full matrix.
+a matrix of rank 2K. So the mean over coordinates needs 2K numbers, gradient-times-input only s and
+u, and the L2 norm only the (2K, 2K) Gram matrix of the w's; the L1 norm alone needs the full
+matrix.
 
-All functions take `weights`, the T ids `tokens` of a document, and `output`: the index of an output, or C coefficients
-of a combination such as the margin of two classes. All but `gradient` return one number per token of the document.
+All functions take `weights`, the T ids `tokens` of a document, and `output`: the index of an
+output, or C coefficients of a combination such as the margin of two classes. All but `gradient`
+return one number per token of the document.
 
-Departure from the paper: Theorem 4.1 treats the query as a constant, which is correct for every position but that of
-[CLS], whose embedding also makes the query. Its row has one more term,
+Departure from the paper: Theorem 4.1 treats the query as a constant, which is correct for every
+position but that of [CLS], whose embedding also makes the query. Its row has one more term,
 
     (1/K) sum_i W_q^T / sqrt(d_att) sum_s alpha_s (u_s - f_i) k_s.
 
-**Integrated gradients** (Sundararajan et al., 2017) from the document of [UNK] tokens: on the straight line between the
-embeddings the logits s and the values u are linear in the path parameter tau, so that with alpha = softmax(s0 + tau ds)
+**Integrated gradients** (Sundararajan et al., 2017) from the document of [UNK] tokens: on the
+straight line between the embeddings the logits s and the values u are linear in the path parameter
+tau, so that with alpha = softmax(s0 + tau ds)
 
     df/dtau = (1/K) sum_i sum_t alpha_t [ du_t + (u_t - f_i) ds_t ],
 
 and the part of token t is integrated; each node costs O(K T).
 
-**Layer-wise relevance propagation** by the rules of Achtibat et al. (2024), "AttnLRP", which P2 uses for comparison: a
-product passes half of its relevance to each factor, a linear map passes it on in proportion, a softmax by its Jacobian.
-Half of f goes to the values and half to the attention weights; half of the latter goes to the keys, and the other half
-to the query and so to [CLS]:
+**Layer-wise relevance propagation** by the rules of Achtibat et al. (2024), "AttnLRP", which P2
+uses for comparison: a product passes half of its relevance to each factor, a linear map passes it
+on in proportion, a softmax by its Jacobian. Half of f goes to the values and half to the attention
+weights; half of the latter goes to the keys, and the other half to the query and so to [CLS]:
 
     R_t = (1/K) sum_i alpha_t [ e_t.w_v / 2 + (u_t - f_i) e_t.w_k / 4 ].
 
-The relevance of biases and [CLS] does not reach the tokens, so the sum is not f. `benchmarks/papers/transformers/lrp.py` has
-the same rules by automatic differentiation, and a test compares the two.
+The relevance of biases and [CLS] does not reach the tokens, so the sum is not f.
+`benchmarks/papers/transformers/lrp.py` has the same rules by automatic differentiation, and a test
+compares the two.
 """
 
 from __future__ import annotations
@@ -45,8 +50,8 @@ from .._types import Array, Masks, Tokens
 from .predict import Output, Seen, as_output, as_tokens, scores
 from .weights import AttentionWeights
 
-# Tuning: Gauss-Legendre order of the rule whose result counts on a panel of `integrated_gradients`. It is exact to degree
-# 39, which is more than float64 sees on a panel where nothing takes over.
+# Tuning: Gauss-Legendre order of the rule whose result counts on a panel of `integrated_gradients`.
+# It is exact to degree 39, which is more than float64 sees on a panel where nothing takes over.
 FINE = 20
 # Tuning: order of the rule that it is compared with.
 COARSE = 10
@@ -56,17 +61,20 @@ MAX_PANELS = 4096
 NARROWEST_PANEL = 2.0**-40
 # Tuning: numbers in one array of nodes, about 8 MB.
 NODE_ELEMENTS = 1 << 20
-# A token whose logit is this far below another's gets negligible attention: e^-50 is 2e-22, less than an ulp.
+# A token whose logit is this far below another's gets negligible attention: e^-50 is 2e-22, less
+# than an ulp.
 NEGLIGIBLE = 50.0
-# Tuning: logits may move relative to each other by this much within a panel. A take-over, which is a few units of the
-# difference wide, then covers a tenth of the panel and is noticed by one of the 30 nodes.
+# Tuning: logits may move relative to each other by this much within a panel. A take-over, which is
+# a few units of the difference wide, then covers a tenth of the panel and is noticed by one of the
+# 30 nodes.
 SWING = 40.0
 
 
 def _gradient(
     weights: AttentionWeights, tokens: Tokens, output: Output
 ) -> tuple[Array, Array, Seen]:
-    """Return coefficients (L, 2K) and directions (2K, d_e) whose product is the gradient by all L embedded tokens.
+    """Return coefficients (L, 2K) and directions (2K, d_e) whose product is the gradient by all L
+    embedded tokens.
 
     The coefficients are alpha, then alpha (u - f), both over K; the directions w_v, then w_k.
     """
@@ -83,9 +91,11 @@ def _gradient(
 
 
 def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
-    """Compute the (L, d_e) gradient of f[output] by the embedded tokens, P1 Theorem 4.1 with the [CLS] term.
+    """Compute the (L, d_e) gradient of f[output] by the embedded tokens, P1 Theorem 4.1 with the
+    [CLS] term.
 
-    Row 0 is [CLS], rows 1..T are the document, and the rest, if the model has positions, is padding.
+    Row 0 is [CLS], rows 1..T are the document, and the rest, if the model has positions, is
+    padding.
 
     Parameters
     ----------
@@ -160,11 +170,13 @@ def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -
     (2,)
     """
     coefficients, directions, _ = _gradient(weights, tokens, output)
-    # |c W|^2 = |c R^T|^2 with W^T = Q R: as cheap as the Gram matrix, but without squaring the condition number.
+    # |c W|^2 = |c R^T|^2 with W^T = Q R: as cheap as the Gram matrix, but without squaring the
+    # condition number.
     _, r = np.linalg.qr(directions.T)
     of_document = coefficients[1 : 1 + len(tokens)]
     rows = of_document @ r.T
-    # Scaled by the largest entry, because the square of a gradient below 1e-154 is not a normal number.
+    # Scaled by the largest entry, because the square of a gradient below 1e-154 is not a normal
+    # number.
     smallest = np.finfo(np.float64).tiny
     largest: Array = np.abs(rows).max(axis=1, initial=smallest)
     scaled = rows / largest[:, None]
@@ -202,7 +214,9 @@ def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: Output = 0
 def _relevance(
     weights: AttentionWeights, tokens: Tokens, output: Output, values: int, keys: int
 ) -> Array:
-    """Return e_t . grad_t, (T,), with the parts through the values and the keys divided by `values` and `keys`."""
+    """Return e_t . grad_t, (T,), with the parts through the values and the keys divided by `values`
+    and `keys`.
+    """
     (coefficients, _, seen) = _gradient(weights, tokens, output)
     tables = weights.collapse
     u_const = tables.u_const @ as_output(weights, output)
@@ -216,11 +230,12 @@ def _relevance(
 def integrated_gradients(
     weights: AttentionWeights, tokens: Tokens, output: Output = 0, tol: float = 1e-10
 ) -> Array:
-    """Compute the (T,) integrated gradients (Sundararajan et al., 2017) from the document of [UNK] tokens.
+    """Compute the (T,) integrated gradients (Sundararajan et al., 2017) from the document of [UNK]
+    tokens.
 
-    Panels are bisected until no take-over of the attention can hide between the nodes and two Gauss-Legendre rules
-    agree to `tol` (relative to the size of f on the path) in every token. This is an error estimate, not a bound. The
-    exact scores add up to f(document) - f([UNK]s).
+    Panels are bisected until no take-over of the attention can hide between the nodes and two
+    Gauss-Legendre rules agree to `tol` (relative to the size of f on the path) in every token. This
+    is an error estimate, not a bound. The exact scores add up to f(document) - f([UNK]s).
 
     Parameters
     ----------
@@ -265,7 +280,8 @@ def integrated_gradients(
         fine, variation = path.integrals(some_left, some_width, FINE)
         coarse, _ = path.integrals(some_left, some_width, COARSE)
         gap = np.abs(fine - coarse).max(axis=1, initial=0.0)
-        # The error is relative to f and, if a token takes over within a narrow panel, to its contribution.
+        # The error is relative to f and, if a token takes over within a narrow panel, to its
+        # contribution.
         largest_part = variation.max(axis=1, initial=0.0)
         allowed = tol * (size * some_width * len(s0) + largest_part)
         # The gap is the error of the coarse rule. The fine rule, which counts, is far better, so
@@ -285,7 +301,9 @@ def integrated_gradients(
 
 
 class _Path(NamedTuple):
-    """The straight line from the document of [UNK] tokens to a document, logits s0 + tau ds and values u0 + tau du."""
+    """The straight line from the document of [UNK] tokens to a document, logits s0 + tau ds and
+    values u0 + tau du.
+    """
 
     s0: Array  # (K, L)
     u0: Array
@@ -310,10 +328,12 @@ class _Path(NamedTuple):
         return integral, variation
 
     def too_wide(self, left: Array, width: Array) -> Masks:
-        """Return the (panels,) mask of panels on which a take-over of the attention could hide between the nodes.
+        """Return the (panels,) mask of panels on which a take-over of the attention could hide
+        between the nodes.
 
-        Logits are straight lines on the path. A token that is far below the leader of the left end, or that of the
-        right end, at both ends is far below it in between and cannot matter; only the movement of the others counts.
+        Logits are straight lines on the path. A token that is far below the leader of the left end,
+        or that of the right end, at both ends is far below it in between and cannot matter; only
+        the movement of the others counts.
         """
         right = left + width
         s_left = self.s0 + left[:, None, None] * self.ds

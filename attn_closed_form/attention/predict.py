@@ -1,9 +1,11 @@
-"""Predictions and attention of P1's classifier (Eq. 1 to 11) through score tables, and documents as pooled games.
+"""Predictions and attention of P1's classifier (Eq. 1 to 11) through score tables, and documents as
+pooled games.
 
-With the score tables of `weights.py`, P1's Eq. 1 to 9 become `f = (1/K) sum_i sum_t softmax(s^(i))_t u_t^(i) + b_l`: no
-matrix product is left. A model sees L tokens of a document of T: [CLS], the document and, with positions, [UNK] up to
-L = T_max. Without positions L = T + 1. As a game (P1 section 5.1) a document has [CLS] and the padding as its
-background. A player is a position or every occurrence of a word; [UNK] replaces an absent one, or it is deleted.
+With the score tables of `weights.py`, P1's Eq. 1 to 9 become `f = (1/K) sum_i sum_t
+softmax(s^(i))_t u_t^(i) + b_l`: no matrix product is left. A model sees L tokens of a document of
+T: [CLS], the document and, with positions, [UNK] up to L = T_max. Without positions L = T + 1. As a
+game (P1 section 5.1) a document has [CLS] and the padding as its background. A player is a position
+or every occurrence of a word; [UNK] replaces an absent one, or it is deleted.
 """
 
 from __future__ import annotations
@@ -21,9 +23,11 @@ from ..game.pooled_game import PooledGame, merge_tokens
 from ..game.scores import PooledScores
 from .weights import BIASES, WEIGHT_AXES, AttentionWeights, sinusoidal_positions
 
-# Tuning: numbers in one block of `predict_many`, enough to amortize a call, few enough to stay in a core's cache.
+# Tuning: numbers in one block of `predict_many`, enough to amortize a call, few enough to stay in a
+# core's cache.
 DOCUMENT_ELEMENTS = 1 << 18
-# The index of an output, or C coefficients of a combination of outputs, such as the margin of two classes.
+# The index of an output, or C coefficients of a combination of outputs, such as the margin of two
+# classes.
 Output = int | Sequence[float] | Array
 # Fills up the shorter documents of a block if the model has no padding; it has no mass.
 NOTHING = -1
@@ -63,7 +67,9 @@ def as_tokens(
 
 
 def as_output(weights: AttentionWeights, output: Output) -> Array:
-    """Return the (C,) coefficients of an output that is given by its index or as a combination of outputs."""
+    """Return the (C,) coefficients of an output that is given by its index or as a combination of
+    outputs.
+    """
     if np.shape(output) == (weights.C,):
         return np.asarray(output, dtype=np.float64)
     index = whole("output", output, 0, weights.C - 1)
@@ -73,9 +79,11 @@ def as_output(weights: AttentionWeights, output: Output) -> Array:
 
 
 def pad(weights: AttentionWeights, documents: Iterable[Ids], length: int | None = None) -> Ids:
-    """Return the (B, L) ids that the model reads: [CLS], the document, and [UNK] up to T_max (P1, Eq. 4).
+    """Return the (B, L) ids that the model reads: [CLS], the document, and [UNK] up to T_max (P1,
+    Eq. 4).
 
-    Without positions, shorter documents are filled up to the longest one, or to `length`, with NOTHING.
+    Without positions, shorter documents are filled up to the longest one, or to `length`, with
+    NOTHING.
     """
     rows = list(documents)
     longest = max((row.size for row in rows), default=0)
@@ -97,7 +105,9 @@ def padded(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3) -> Id
 
 
 class Seen(NamedTuple):
-    """A document as the model reads it: ids (L,), attention logits s and values u of one output, both (K, L)."""
+    """A document as the model reads it: ids (L,), attention logits s and values u of one output,
+    both (K, L).
+    """
 
     ids: Ids
     s: Array
@@ -117,7 +127,8 @@ def scores(weights: AttentionWeights, tokens: Tokens, output: Output, stacklevel
 def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
     """Compute the (C,) outputs f(xi) of the model for a document, P1 Eq. 1.
 
-    An empty document is [CLS] and padding. With positions a document may be too long (`TruncationWarning`).
+    An empty document is [CLS] and padding. With positions a document may be too long
+    (`TruncationWarning`).
 
     Parameters
     ----------
@@ -139,7 +150,8 @@ def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -> Array:
-    """Compute the (B, C) outputs for B sequences of token ids of any lengths, or for a (B, T) integer array.
+    """Compute the (B, C) outputs for B sequences of token ids of any lengths, or for a (B, T)
+    integer array.
 
     Parameters
     ----------
@@ -159,7 +171,8 @@ def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -
         as_tokens(weights, document, name=f"documents[{i}]") for i, document in enumerate(documents)
     ]
     out = np.empty((len(checked), weights.C))
-    # Documents of similar lengths share a block, the longest first, so that blocks contain few NOTHINGs.
+    # Documents of similar lengths share a block, the longest first, so that blocks contain few
+    # NOTHINGs.
     order = np.argsort([-document.size for document in checked], kind="stable")
     start = 0
     while start < len(order):
@@ -188,10 +201,11 @@ def _predict_ids(weights: AttentionWeights, ids: Ids) -> Array:
 
 
 def alpha(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Compute the (K, L) attention of the [CLS] query, the only one that the prediction uses (P1 Eq. 8).
+    """Compute the (K, L) attention of the [CLS] query, the only one that the prediction uses (P1
+    Eq. 8).
 
-    Rows sum to 1. Column 0 is [CLS], columns 1..T are the document, and the rest, if the model has positions, is
-    padding.
+    Rows sum to 1. Column 0 is [CLS], columns 1..T are the document, and the rest, if the model has
+    positions, is padding.
 
     Parameters
     ----------
@@ -211,7 +225,8 @@ def alpha(weights: AttentionWeights, tokens: Tokens) -> Array:
 
 
 def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
-    """Compute the (K, L, L) attention of every query (P1 section 3); entry (i, s, t) is alpha_t(q_s) in head i.
+    """Compute the (K, L, L) attention of every query (P1 section 3); entry (i, s, t) is
+    alpha_t(q_s) in head i.
 
     Parameters
     ----------
@@ -280,7 +295,8 @@ def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
 def document_scores(
     weights: AttentionWeights, ids: Ids, lengths: Ids | None = None
 ) -> PooledScores:
-    """Return the scores of the T >= 1 tokens of a document, given as checked ids; absent tokens become [UNK].
+    """Return the scores of the T >= 1 tokens of a document, given as checked ids; absent tokens
+    become [UNK].
 
     With `lengths`, `ids` contains several documents of these lengths, one after the other.
     """
@@ -316,9 +332,11 @@ def document_scores(
 
 
 def _scores_at(weights: AttentionWeights, ids: Ids, places: Any) -> tuple[Array, Array]:
-    """Return log-masses (K, n) of ids at some positions, and values divided by K, (K C, n), sorted by head.
+    """Return log-masses (K, n) of ids at some positions, and values divided by K, (K C, n), sorted
+    by head.
 
-    `places` are the positions, as an index array or a slice; a model without positions ignores them.
+    `places` are the positions, as an index array or a slice; a model without positions ignores
+    them.
     """
     tables = weights.collapse
     if weights.T_max is None:
@@ -339,7 +357,9 @@ def _absent_scores(weights: AttentionWeights, n: int, places: Any) -> tuple[Arra
 
 @lru_cache(maxsize=512)
 def _background(weights: AttentionWeights, T: int) -> tuple[Array, Array]:
-    """Return the scores of the background of a document of T tokens: [CLS] and the padding, one token per head."""
+    """Return the scores of the background of a document of T tokens: [CLS] and the padding, one
+    token per head.
+    """
     places = np.r_[0, 1 + T : weights.T_max or 0]
     ids = np.where(places == 0, weights.cls, weights.unk)
     s, v = _scores_at(weights, ids, places)
@@ -362,10 +382,12 @@ def pooled_game(
     Parameters
     ----------
     tokens : T token ids, at least one
-    players : "positions" makes every token a player; "words" makes every distinct id a player, by first appearance
-    absent : "unk" replaces an absent token by [UNK], as in P1 section 5.1; "deleted" removes it from the softmax, and
-        the other tokens keep their positions. By default "unk" with positions and "deleted" without, where the value is
-        the prediction for the document without these tokens
+    players : "positions" makes every token a player; "words" makes every distinct id a player, by
+        first appearance
+    absent : "unk" replaces an absent token by [UNK], as in P1 section 5.1; "deleted" removes it
+        from the softmax, and the other tokens keep their positions. By default "unk" with positions
+        and "deleted" without, where the value is the prediction for the document without these
+        tokens
     output : index of the explained output, or C coefficients of a combination of outputs
     labels : names of the tokens, by default their ids; a player is named after its first token
 
@@ -407,7 +429,9 @@ def pooled_game(
 
 
 def is_deleted(weights: AttentionWeights, absent: str | None) -> bool:
-    """Return whether absent tokens are removed from the softmax, given the option `absent` of `pooled_game`."""
+    """Return whether absent tokens are removed from the softmax, given the option `absent` of
+    `pooled_game`.
+    """
     if absent is None:
         return weights.T_max is None
     return choice("absent", absent, ("unk", "deleted")) == "deleted"
@@ -451,7 +475,8 @@ def random_weights(
         if name == "W_p" or not is_drawn:
             continue
         shape = [sizes[axis] for axis in axes]
-        # A matrix is divided by the square root of its number of columns; embeddings and biases are not scaled.
+        # A matrix is divided by the square root of its number of columns; embeddings and biases are
+        # not scaled.
         scale = 1.0
         if len(shape) == 3:
             scale = np.sqrt(shape[-1])

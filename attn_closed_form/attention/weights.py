@@ -1,29 +1,33 @@
 """The weights of an attention classifier: one frozen, validated value.
 
-The model is that of Lopardo, Precioso, Garreau (2024), section 2 ("P1"): token and position embeddings, K heads
-of scaled dot-product attention with one query each (that of [CLS]), one linear layer per head, the mean over heads:
+The model is that of Lopardo, Precioso, Garreau (2024), section 2 ("P1"): token and position
+embeddings, K heads of scaled dot-product attention with one query each (that of [CLS]), one linear
+layer per head, the mean over heads:
 
     e_t = W_e[token_t] + W_p[t],   k, q, v = W e + b,   alpha = softmax(q . k_t / sqrt(d_att)),
     f   = (1/K) sum_i W_l^(i) sum_t alpha_t^(i) v_t^(i) + b_l.
 
-The heads are averaged (the factor 1/K), and a document is padded with [UNK] to T_max - 1 tokens; padding is not
-masked, so that it receives attention (Eq. 4, 8).
+The heads are averaged (the factor 1/K), and a document is padded with [UNK] to T_max - 1 tokens;
+padding is not masked, so that it receives attention (Eq. 4, 8).
 
-Departures from the paper: arrays are row-major (one row per token, so `W_e` is (D, d_e), the paper's transposed);
-`W_l` may have C rows, one per output; there may be biases. A model may have no positions (`W_p` None). Padding would
-only dilute its attention, so it has no padding either, and no maximum length: deleting a word changes nothing else.
+Departures from the paper: arrays are row-major (one row per token, so `W_e` is (D, d_e), the
+paper's transposed); `W_l` may have C rows, one per output; there may be biases. A model may have no
+positions (`W_p` None). Padding would only dilute its attention, so it has no padding either, and no
+maximum length: deleting a word changes nothing else.
 
-Position embeddings are an array of the weights. Eq. 3 takes base T_max, one-based coordinates, cosine on the even ones
-and the same frequency T_max^(-2i/d_e) for the pair (2i-1, 2i). The authors' PyTorch code is the familiar one of Vaswani
-et al. (2017): base 10000, zero-based coordinates, sine on the even ones, frequency 10000^(-2i/d_e) for the pair
-(2i, 2i+1). The two differ in the frequencies (by one step) even with equal bases.
+Position embeddings are an array of the weights. Eq. 3 takes base T_max, one-based coordinates,
+cosine on the even ones and the same frequency T_max^(-2i/d_e) for the pair (2i-1, 2i). The authors'
+PyTorch code is the familiar one of Vaswani et al. (2017): base 10000, zero-based coordinates, sine
+on the even ones, frequency 10000^(-2i/d_e) for the pair (2i, 2i+1). The two differ in the
+frequencies (by one step) even with equal bases.
 
 **Score tables.** [CLS] is fixed, so its query q^(i) is a constant of the model, and so are
 
     w_k^(i) = W_k^T q^(i) / sqrt(d_att)      w_v^(i,c) = W_v^T W_l[c]        (both in R^{d_e}).
 
-The attention logit of a token is `s_t = e_t . w_k + const`, its value `u_t = e_t . w_v + const`, and because
-e_t = W_e[token] + W_p[t] both split into a token part and a position part, with a table for each.
+The attention logit of a token is `s_t = e_t . w_k + const`, its value `u_t = e_t . w_v + const`,
+and because e_t = W_e[token] + W_p[t] both split into a token part and a position part, with a table
+for each.
 """
 
 from __future__ import annotations
@@ -56,7 +60,9 @@ BIASES = ("b_q", "b_k", "b_v", "b_l")
 
 
 class Collapse(NamedTuple):
-    """Score tables of a model; the constants are inside the position tables, which have one row without positions."""
+    """Score tables of a model; the constants are inside the position tables, which have one row
+    without positions.
+    """
 
     q: Array  # (K, d_att)
     w_k: Array  # (K, d_e)
@@ -73,21 +79,24 @@ class Collapse(NamedTuple):
 class AttentionWeights:
     """Weights of P1's attention classifier (section 2), checked once, float64 and read-only inside.
 
-    The output is the mean over the K heads, not the sum. With positions, documents are padded with [UNK], which is not
-    masked. A model that was trained with another convention gives other numbers.
+    The output is the mean over the K heads, not the sum. With positions, documents are padded with
+    [UNK], which is not masked. A model that was trained with another convention gives other
+    numbers.
 
     Parameters
     ----------
     W_e : (D, d_e) token embeddings, Eq. 2. All arrays may be torch tensors
-    W_p : (T_max, d_e) position embeddings; row 0 belongs to [CLS]. See `sinusoidal_positions` for Eq. 3. A model
-        without positions (None) reads [CLS] and a document of any length, without padding
+    W_p : (T_max, d_e) position embeddings; row 0 belongs to [CLS]. See `sinusoidal_positions` for
+        Eq. 3. A model without positions (None) reads [CLS] and a document of any length, without
+        padding
     W_q, W_k : (K, d_att, d_e) queries and keys, Eq. 5 and 6
     W_v : (K, d_out, d_e) values, Eq. 7
     W_l : (K, C, d_out) last layer, Eq. 1; C = 1 is the paper's scalar model
     b_q, b_k, b_v, b_l : (K, d_att), (K, d_att), (K, d_out) and (C,) biases, zero by default
     cls, unk : ids of [CLS] and [UNK] in the vocabulary
 
-    The lengths D, d_e, T_max, K, d_att, d_out and C are attributes; T_max is None without positions.
+    The lengths D, d_e, T_max, K, d_att, d_out and C are attributes; T_max is None without
+    positions.
 
     Examples
     --------
@@ -136,7 +145,9 @@ class AttentionWeights:
 
     @property
     def room(self) -> float:
-        """The maximum number of tokens of a document, without [CLS]: T_max - 1, or infinity without positions."""
+        """The maximum number of tokens of a document, without [CLS]: T_max - 1, or infinity without
+        positions.
+        """
         if self.T_max is None:
             return np.inf
         return self.T_max - 1
@@ -183,13 +194,17 @@ class AttentionWeights:
         return tables
 
     def embed(self, ids: Ids) -> Array:
-        """Return the (L, d_e) embeddings of the ids (L,) that the model reads, [CLS] first (Eq. 2 and 4)."""
+        """Return the (L, d_e) embeddings of the ids (L,) that the model reads, [CLS] first (Eq. 2
+        and 4).
+        """
         if self.W_p is None:
             return self.W_e[ids]
         return self.W_e[ids] + self.W_p
 
     def arrays(self) -> dict[str, Array]:
-        """Return the arrays by name, in the order of the constructor; W_p only if the model has positions."""
+        """Return the arrays by name, in the order of the constructor; W_p only if the model has
+        positions.
+        """
         return {
             name: getattr(self, name) for name in WEIGHT_AXES if getattr(self, name) is not None
         }
@@ -213,8 +228,8 @@ def sinusoidal_positions(T_max: int, d_e: int, base: float | None = None) -> Arr
     Parameters
     ----------
     T_max, d_e : number of positions, and size of an embedding
-    base : None for P1's Eq. 3 (base T_max, one-based coordinates), or a number, such as 10000.0, for the convention of
-        the authors' code and of Vaswani et al. (zero-based coordinates)
+    base : None for P1's Eq. 3 (base T_max, one-based coordinates), or a number, such as 10000.0,
+        for the convention of the authors' code and of Vaswani et al. (zero-based coordinates)
 
     Returns
     -------

@@ -1,4 +1,6 @@
-"""Softmax-pooled games and their values: Shapley, Banzhaf, interactions. Independent of every model."""
+"""Softmax-pooled games and their values: Shapley, Banzhaf, interactions. Independent of every
+model.
+"""
 
 from .by_size import expected_value_by_size
 from .game_sum import GameSum

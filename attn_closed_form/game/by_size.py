@@ -1,20 +1,25 @@
-"""Mean values of a pooled game by size of the coalition: a stable recursion, O(L d^2), and its adjoint.
+"""Mean values of a pooled game by size of the coalition: a stable recursion, O(L d^2), and its
+adjoint.
 
-With 1/D = sum_l w_l e^(-lam_l D) (`exponential_sums.py`) a coalition's value is a sum of products over players: a
-factor x_k for player k present, y_k for k absent, and a numerator that gains A_k or B_k. Let P_s and N_s be the means,
-over the subsets of the first k players with s of them absent, of the product and of product times numerator. A uniform
-subset of k players with s absent leaves out player k with probability s/k, and is uniform on the others either way, so
+With 1/D = sum_l w_l e^(-lam_l D) (`exponential_sums.py`) a coalition's value is a sum of products
+over players: a factor x_k for player k present, y_k for k absent, and a numerator that gains A_k or
+B_k. Let P_s and N_s be the means, over the subsets of the first k players with s of them absent, of
+the product and of product times numerator. A uniform subset of k players with s absent leaves out
+player k with probability s/k, and is uniform on the others either way, so
 
     P_s <- (k-s)/k x_k P_s             + s/k y_k P_{s-1}
     N_s <- (k-s)/k x_k (N_s + A_k P_s) + s/k y_k (N_{s-1} + B_k P_{s-1}),
 
-and E[f | s absent] = sum_l w_l N_s after the last player. Every step is a convex combination of products with factors
-in [0, 1]: no binomial coefficient appears, nothing cancels, nothing overflows.
+and E[f | s absent] = sum_l w_l N_s after the last player. Every step is a convex combination of
+products with factors in [0, 1]: no binomial coefficient appears, nothing cancels, nothing
+overflows.
 
-A weight q_s on the sizes makes Phi = sum_s q_s E[f | s absent] a number, and its derivative with respect to a factor
-on x_j is sum_s q_s E[f 1{j present} | s absent]: one backward pass over the same recursion gives it for every j.
+A weight q_s on the sizes makes Phi = sum_s q_s E[f | s absent] a number, and its derivative with
+respect to a factor on x_j is sum_s q_s E[f 1{j present} | s absent]: one backward pass over the
+same recursion gives it for every j.
 
-`lime/moments.py` reaches the same two moments through a rule in p, in O(L m d), and compares with this module in tests.
+`lime/moments.py` reaches the same two moments through a rule in p, in O(L m d), and compares with
+this module in tests.
 """
 
 from __future__ import annotations
@@ -34,7 +39,9 @@ from .engine.terms import Terms, terms_of
 
 
 class StepSeconds(NamedTuple):
-    """The seconds of one step on one core of a laptop of 2022, calibrated on games of 100 to 3,000 players."""
+    """The seconds of one step on one core of a laptop of 2022, calibrated on games of 100 to 3,000
+    players.
+    """
 
     real: float
     complex: float  # for the terms of a link
@@ -48,17 +55,20 @@ class StepSeconds(NamedTuple):
 
 # Tuning: one step of the recursion is a term for a pair of players.
 RECURSION_SECONDS = StepSeconds(real=4e-8, complex=6e-8)
-# Tuning: predicted seconds beyond which a computation is not started. Nobody waits longer for one explanation.
+# Tuning: predicted seconds beyond which a computation is not started. Nobody waits longer for one
+# explanation.
 MOST_SECONDS = 60.0
 # Tuning: more terms than a game has; below the limit with so many of them, nothing is counted.
 SURELY_ENOUGH_TERMS = 20_000
-# Tuning: elements of the forward states that the backward pass keeps, for one block of nodes lam: 32 MB.
+# Tuning: elements of the forward states that the backward pass keeps, for one block of nodes lam:
+# 32 MB.
 MOMENT_ELEMENTS = 1 << 21
 
 
 @allow_underflow
 def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
-    """Compute E[f | s players absent] for s = 0..d over uniform coalitions, within tol * max|f|, in O(L d^2).
+    """Compute E[f | s players absent] for s = 0..d over uniform coalitions, within tol * max|f|, in
+    O(L d^2).
 
     Parameters
     ----------
@@ -99,7 +109,9 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
 
 
 def check_size_cost(game: EngineGame, goal: Budget) -> None:
-    """Raise a CostError if the recursion over sizes would take too long: the terms are counted, which takes O(L d)."""
+    """Raise a CostError if the recursion over sizes would take too long: the terms are counted,
+    which takes O(L d).
+    """
     number = 0
     seconds_per_term = float(game.d) ** 2 * RECURSION_SECONDS.of(game)
     # Games whose cost is clear without counting: a game has some thousands of terms at most.
@@ -117,10 +129,12 @@ def check_size_cost(game: EngineGame, goal: Budget) -> None:
 
 
 def centered_moments(game: EngineGame, weights: Array, goal: Budget) -> tuple[Array, Array]:
-    """Sum q_s E[f | s absent] and, for every player j, q_s E[f 1{j present} | s absent] over sizes, in O(L d^2).
+    """Sum q_s E[f | s absent] and, for every player j, q_s E[f 1{j present} | s absent] over sizes,
+    in O(L d^2).
 
-    f enters with its `base` subtracted, in units of 2^exponent, without the part of `empty_value`. `weights` (n, d+1)
-    has q in its first row; the first moments of the others are returned as well: (n,), (d,).
+    f enters with its `base` subtracted, in units of 2^exponent, without the part of `empty_value`.
+    `weights` (n, d+1) has q in its first row; the first moments of the others are returned as well:
+    (n,), (d,).
     """
 
     def moments(terms: Terms) -> Array:
@@ -186,7 +200,9 @@ def _forward(factors: _Factors) -> Iterator[_Means]:
 
 
 def _shifted_sum(present: Array, absent: Array) -> Array:
-    """Return the sum (r, k + 1) of states (r, k) that keep their number of absent players and of those that gain one."""
+    """Return the sum (r, k + 1) of states (r, k) that keep their number of absent players and of
+    those that gain one.
+    """
     r, k = present.shape
     out = np.empty((r, k + 1), dtype=present.dtype)
     out[:, :k] = present
@@ -222,7 +238,8 @@ def _backward(factors: _Factors, states: list[_Means], q: Array) -> Array:
 
 
 def _shares(k: int) -> tuple[Array, Array]:
-    """Return the probabilities, for s = 0..k-1, that player k joins a state with s absent as present and as absent.
+    """Return the probabilities, for s = 0..k-1, that player k joins a state with s absent as
+    present and as absent.
 
     As present s stays and (k-s)/k is its share; as absent it becomes s+1, whose share is (s+1)/k.
     """

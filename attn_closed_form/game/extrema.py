@@ -1,16 +1,17 @@
 """The minimum of one head over coalitions, by Dinkelbach's iteration, with a proof.
 
-In one head f = N / D, and "f(S) >= theta" is linear in the coalition S. With the terms x_j = a_j (v_j - theta) for a
-player that is present and y_j = b_j (v'_j - theta) for one that is absent,
+In one head f = N / D, and "f(S) >= theta" is linear in the coalition S. With the terms x_j = a_j
+(v_j - theta) for a player that is present and y_j = b_j (v'_j - theta) for one that is absent,
 
     f(S) >= theta for every S    if and only if    c_0 (v_0 - theta) + sum_j min(x_j, y_j) >= 0,
 
-and if the left side is negative, the coalition that attains it has a smaller value, which is the next theta
-(Dinkelbach, 1967: a handful of steps, each O(d)). A limit on the number of players that change sides selects those with
-the largest gains (`docs/theory/deletion-floor.md`).
+and if the left side is negative, the coalition that attains it has a smaller value, which is the
+next theta (Dinkelbach, 1967: a handful of steps, each O(d)). A limit on the number of players that
+change sides selects those with the largest gains (`docs/theory/deletion-floor.md`).
 
-**Proof.** The last theta is the minimum up to rounding. `certified_minima` lowers it until the sum above exceeds the
-rounding of its terms (`relative_error`), so that the claim holds in exact arithmetic on the game's numbers.
+**Proof.** The last theta is the minimum up to rounding. `certified_minima` lowers it until the sum
+above exceeds the rounding of its terms (`relative_error`), so that the claim holds in exact
+arithmetic on the game's numbers.
 """
 
 from __future__ import annotations
@@ -27,22 +28,25 @@ from .._types import Array, Masks
 from .engine.rounding import EXTREMUM_EXPONENTIAL, EXTREMUM_LOST, EXTREMUM_SLIP, EXTREMUM_SUM, ULP
 from .pooled_game import LOG_RANGE_PLAIN, PooledGame
 
-# A factor of the margin that is subtracted from the next theta: with one, rounding could leave the proof just short.
+# A factor of the margin that is subtracted from the next theta: with one, rounding could leave the
+# proof just short.
 LOWERED = 1.5
 # Below the logarithm of every number of float64, which is at least -745.
 LOG_FLOOR = 800.0
 
 
 def relative_error(d: int) -> float:
-    """Return the relative error of a sum of d exponentials times values, relative to the sum of the moduli."""
+    """Return the relative error of a sum of d exponentials times values, relative to the sum of the
+    moduli.
+    """
     return 2 * (EXTREMUM_EXPONENTIAL + d) * ULP
 
 
 class Minimizer(NamedTuple):
     """The choice of players that minimizes N - theta D in each of H heads, and its values.
 
-    `value` is N / D, `excess` is N / D - theta, and `margin` bounds the rounding error of the excess. The excess is
-    negative if some coalition is below theta.
+    `value` is N / D, `excess` is N / D - theta, and `margin` bounds the rounding error of the
+    excess. The excess is negative if some coalition is below theta.
     """
 
     choice: Masks
@@ -52,7 +56,9 @@ class Minimizer(NamedTuple):
 
 
 class HeadMinima(NamedTuple):
-    """Proved lower bounds of the heads (H,), and the choices (H, d) at which they are taken, True for present."""
+    """Proved lower bounds of the heads (H,), and the choices (H, d) at which they are taken, True
+    for present.
+    """
 
     bound: Array
     present: Masks
@@ -61,19 +67,23 @@ class HeadMinima(NamedTuple):
 def certified_minima(
     step: Callable[[Array], Minimizer], theta: Array, least: Array, best: Array, choice: Masks
 ) -> tuple[Array, Array, Masks]:
-    """Lower theta (H,) until no coalition is proved to be below it; return it, the best values and their choices.
+    """Lower theta (H,) until no coalition is proved to be below it; return it, the best values and
+    their choices.
 
-    `least` (H,) are values that no coalition is below. `best` and `choice` are known values and choices.
+    `least` (H,) are values that no coalition is below. `best` and `choice` are known values and
+    choices.
     """
     done = np.zeros(theta.shape, dtype=bool)
     while not done.all():
         at = step(theta)
-        # The last theta is below the minimum by a margin, and its choice may be another one: keep the best.
+        # The last theta is below the minimum by a margin, and its choice may be another one: keep
+        # the best.
         better = at.value < best
         choice = np.where(better[:, None], at.choice, choice)
         best = np.where(better, at.value, best)
         done |= (at.excess >= at.margin) | (theta <= least)
-        # Dinkelbach's next theta is theta + excess, the value of the choice. A slightly smaller value can be proved.
+        # Dinkelbach's next theta is theta + excess, the value of the choice. A slightly smaller
+        # value can be proved.
         lower = theta + at.excess - LOWERED * at.margin
         lower = np.minimum(lower, np.nextafter(theta, -np.inf))
         theta = np.where(done, theta, np.maximum(lower, least))
@@ -110,10 +120,12 @@ def head_minima(
     limit: int | None = None,
     exactly: bool = False,
 ) -> HeadMinima:
-    """Compute the minimum of each head over the coalitions that differ from `base` (d,) only in movable players (d,).
+    """Compute the minimum of each head over the coalitions that differ from `base` (d,) only in
+    movable players (d,).
 
-    `limit` is the largest number of players that may change sides, or with `exactly` the number of players that do, out
-    of all. Coalitions without any mass are excluded; the caller handles `empty_value`.
+    `limit` is the largest number of players that may change sides, or with `exactly` the number of
+    players that do, out of all. Coalitions without any mass are excluded; the caller handles
+    `empty_value`.
     """
     states = States.of(game, base, movable)
     least = states.least_value
@@ -199,7 +211,9 @@ class States:
         return np.asarray(np.minimum(base, flip).min(axis=-1))
 
     def terms(self, theta: Array) -> tuple[Array, Array]:
-        """Return the terms of the players in their base state and in the other one, at theta (H,)."""
+        """Return the terms of the players in their base state and in the other one, at theta
+        (H,).
+        """
         x = self.base_mass * (self.v_base - theta[:, None])
         y = self.flip_mass * (self.v_flip - theta[:, None])
         return x, y
@@ -207,7 +221,8 @@ class States:
     def improving(self, x: Array, y: Array) -> Masks:
         """Return the players that lower the sum of terms if they change sides.
 
-        If both sides are equal the lighter one is taken, so that a large mass cannot hide the other players.
+        If both sides are equal the lighter one is taken, so that a large mass cannot hide the other
+        players.
         """
         lighter = self.flip_mass < self.base_mass
         return np.asarray((x > y) | ((x == y) & lighter))
@@ -224,7 +239,9 @@ class States:
         )
 
     def at(self, flipped: Masks, theta: Array, log_slip: Array) -> Minimizer:
-        """Return the values of a choice (H, d+1); `log_slip` (H,) is the log of the error of choosing other players."""
+        """Return the values of a choice (H, d+1); `log_slip` (H,) is the log of the error of
+        choosing other players.
+        """
         log_mass = np.where(flipped, self.flip, self.base)
         top = log_mass.max(axis=-1)
         empty = top == -np.inf
@@ -248,7 +265,9 @@ class States:
         )
 
     def plain(self) -> States | None:
-        """Return the states with masses relative to each head's largest instead of logs, or None if they overflow."""
+        """Return the states with masses relative to each head's largest instead of logs, or None if
+        they overflow.
+        """
         logs = np.stack([self.base, self.flip])
         top = logs.max(axis=(0, 2), keepdims=True)
         with_mass = np.where(logs == -np.inf, np.inf, logs)
@@ -261,9 +280,11 @@ class States:
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """How much the sum of terms falls if a player changes sides, in units of e^unit of the player, (H, d+1).
+    """How much the sum of terms falls if a player changes sides, in units of e^unit of the player,
+    (H, d+1).
 
-    `error` bounds the rounding of a gain. `two_sided` is False for players whose two states are equal.
+    `error` bounds the rounding of a gain. `two_sided` is False for players whose two states are
+    equal.
     """
 
     unit: Array
@@ -273,7 +294,8 @@ class Gains:
     two_sided: Masks
 
     def at_most(self, limit: int) -> tuple[Masks, Array]:
-        """Return the at most `limit` players with the largest positive gains, and the log of the error (H,).
+        """Return the at most `limit` players with the largest positive gains, and the log of the
+        error (H,).
 
         The error is that of the sum of terms if rounding has exchanged players.
         """
@@ -290,12 +312,15 @@ class Gains:
         return chosen, log_exchange_error(chosen, rivals, low, high, log_error)
 
     def exactly(self, count: int) -> tuple[Masks, Array]:
-        """Return the `count` players with the largest gains, also negative ones, and the log of the error (H,).
+        """Return the `count` players with the largest gains, also negative ones, and the log of the
+        error (H,).
 
-        Gains of both signs are ordered by sign(gain) (log|gain| - floor), with a floor below all logarithms.
+        Gains of both signs are ordered by sign(gain) (log|gain| - floor), with a floor below all
+        logarithms.
         """
         floor = self.unit.min() - LOG_FLOOR
-        # Such a rank is rounded relative to its size. The share of EXTREMUM_EXPONENTIAL per 100 is 7.5 times that.
+        # Such a rank is rounded relative to its size. The share of EXTREMUM_EXPONENTIAL per 100 is
+        # 7.5 times that.
         error = self.error * (1 + (self.unit.max() - floor) / 100)
         low = self._signed_rank(self.gain - error, floor)
         rank = self._signed_rank(self.gain, floor)
@@ -320,8 +345,8 @@ def log_exchange_error(
 ) -> Array:
     """Return the log of the largest error of a sum of terms (H,) if rounding exchanges players.
 
-    `low` and `high` are bounds on the ranks. Each chosen player that a rival might outrank contributes its own error
-    and that of the worst such rival.
+    `low` and `high` are bounds on the ranks. Each chosen player that a rival might outrank
+    contributes its own error and that of the worst such rival.
     """
     challenger = np.where(rivals, high, -np.inf).max(axis=-1, keepdims=True)
     doubtful = chosen & (low < challenger)
@@ -336,7 +361,9 @@ def log_exchange_error(
 
 
 def largest_of_rows(x: Array, limit: int) -> Masks:
-    """Return whether each entry is among the `limit` largest of the last axis; ties go to the first."""
+    """Return whether each entry is among the `limit` largest of the last axis; ties go to the
+    first.
+    """
     order = np.argsort(-x, axis=-1, kind="stable")
     chosen = np.zeros(x.shape, dtype=bool)
     np.put_along_axis(chosen, order[..., :limit], True, axis=-1)

@@ -1,8 +1,9 @@
-"""Interaction indices of pairs of players: the whole table, or the row of one player at the cost of Shapley values.
+"""Interaction indices of pairs of players: the whole table, or the row of one player at the cost of
+Shapley values.
 
-With I_ij(p) the mean second difference f(S + i + j) - f(S + i) - f(S + j) + f(S) when every other player is present
-with probability p, and Delta_i(p) the mean first difference (`evaluate.py`), each index is an integral over p with a
-polynomial weight:
+With I_ij(p) the mean second difference f(S + i + j) - f(S + i) - f(S + j) + f(S) when every other
+player is present with probability p, and Delta_i(p) the mean first difference (`evaluate.py`), each
+index is an integral over p with a polynomial weight:
 
 | index | pairs | single players |
 |---|---|---|
@@ -12,11 +13,12 @@ polynomial weight:
 | FSII, faithful Shapley (Tsai et al., 2023) | int 6 p (1-p) I_ij dp | int (4 - 6 p) Delta_i dp |
 | FBII, faithful Banzhaf (same) | I_ij(1/2) | Delta_i(1/2) - 1/2 sum_j I_ij(1/2) |
 
-The papers print sums over coalitions. The integrals follow from the Moebius coefficients m(T) of the game, in which
-Delta_i(p) is sum over T with i of m(T) p^(t-1): for STII, 2 t! (n-1-t)! / n! is int 2 (1-p) p^t (1-p)^(n-2-t) dp; for
-FSII the printed coefficient of m(T) for a single player is -2 (t-2) / (t (t+1)) = 4/t - 6/(t+1), and for a pair 6 / (t
-(t+1)). FBII is the best approximation of order two over all coalitions, which is the projection on products of x_i -
-1/2. STII and FSII add up: f(empty) plus all singles plus all pairs is f(all).
+The papers print sums over coalitions. The integrals follow from the Moebius coefficients m(T) of
+the game, in which Delta_i(p) is sum over T with i of m(T) p^(t-1): for STII, 2 t! (n-1-t)! / n! is
+int 2 (1-p) p^t (1-p)^(n-2-t) dp; for FSII the printed coefficient of m(T) for a single player is -2
+(t-2) / (t (t+1)) = 4/t - 6/(t+1), and for a pair 6 / (t (t+1)). FBII is the best approximation of
+order two over all coalitions, which is the projection on products of x_i - 1/2. STII and FSII add
+up: f(empty) plus all singles plus all pairs is f(all).
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ INDICES = tuple(PAIR_LAWS)
 def interactions(
     game: Game, index: str = "SII", player: int | None = None, tol: float = 1e-10
 ) -> Array:
-    """Compute an interaction index of all pairs or of one player's pairs, with single players on the diagonal.
+    """Compute an interaction index of all pairs or of one player's pairs, with single players on
+    the diagonal.
 
     Parameters
     ----------
@@ -74,11 +77,13 @@ def interactions(
         raise ValueError(f"index: expected one of {', '.join(INDICES)}, got {index!r}")
     if player is not None and not 0 <= player < game.d:
         raise ValueError(f"player: expected an index in 0..{game.d - 1}, got {player}")
-    # Pairs come first: they need more of `tol` than singles, so the tol named in their error works for both.
+    # Pairs come first: they need more of `tol` than singles, so the tol named in their error works
+    # for both.
     statistic: Statistic = PAIRS
     if player is not None:
         statistic = row(player)
-    # Singles of FBII have half the sum of d - 1 pairs: (d-1)/d of `tol` is for them, 1/d for first differences.
+    # Singles of FBII have half the sum of d - 1 pairs: (d-1)/d of `tol` is for them, 1/d for first
+    # differences.
     factor = 1.0
     if index == "FBII":
         factor = max(1.0, game.d / 2)
@@ -93,7 +98,9 @@ def interactions(
 
 
 def _singles(game: Game, index: str, pairs: Array, tol: float) -> Array:
-    """Return the (d,) index of the single players; `pairs` (d, d), or (d,) of one player, have a zero diagonal."""
+    """Return the (d,) index of the single players; `pairs` (d, d), or (d,) of one player, have a
+    zero diagonal.
+    """
     if index == "STII":
         return single_changes(game)
     if index == "FBII":
@@ -103,7 +110,8 @@ def _singles(game: Game, index: str, pairs: Array, tol: float) -> Array:
 
 
 def constant_of(game: Game, index: str, table: Array, tol: float = 1e-10) -> float:
-    """Return the constant that belongs to a table of `interactions`: f(empty), or that of the fit for "FBII".
+    """Return the constant that belongs to a table of `interactions`: f(empty), or that of the fit
+    for "FBII".
 
     The constant of "FBII" is a sum over all pairs, so its error is d times as large.
 

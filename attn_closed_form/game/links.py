@@ -1,12 +1,12 @@
 """A function of a prediction as a game: probabilities and risks of a one-head pooled game, exactly.
 
-Let f = N/D be the value of a pooled game with one head, and g a function that is analytic on the range [low, high] of
-f. A rational approximation with simple poles z_m off that range,
+Let f = N/D be the value of a pooled game with one head, and g a function that is analytic on the
+range [low, high] of f. A rational approximation with simple poles z_m off that range,
 
     g(f) = constant + Re sum_m r_m / (f - z_m) + error,          |error| <= `Poles.error` on [low, high],
 
-turns g(f) into a sum of pooled games with complex masses (`engine/poles.py`), so a linked game is a game for every
-function of the library that takes one.
+turns g(f) into a sum of pooled games with complex masses (`engine/poles.py`), so a linked game is a
+game for every function of the library that takes one.
 
 | link | g(f) | poles |
 |---|---|---|
@@ -15,8 +15,8 @@ function of the library that takes one.
 | "exp" | e^f | a ring around [low, high]: the trapezoidal rule for Cauchy's integral |
 
 The entries of the table are made by `benchmarks/link_poles.py` and proved in ball arithmetic by
-`tests/game/test_links.py`. The bound of the ring is derived in docs/theory/bounds-of-the-engine.md, "Poles of the
-exponential".
+`tests/game/test_links.py`. The bound of the ring is derived in docs/theory/bounds-of-the-engine.md,
+"Poles of the exponential".
 """
 
 from __future__ import annotations
@@ -54,16 +54,18 @@ MOST_POLES = 96
 RADII = np.geomspace(1.2, 12.0, 24)
 # Tuning: limit on the growth of g from the range to the ring, beyond which too many digits cancel.
 LARGEST_GROWTH = 60.0
-# Tuning: largest ratio of masses for which the exact range is computed; beyond, the range of the values is taken, which
-# is hardly wider.
+# Tuning: largest ratio of masses for which the exact range is computed; beyond, the range of the
+# values is taken, which is hardly wider.
 LARGEST_RATIO = 1e4
-# Tuning: least width of the range that a ring is made for, relative to that of the values. A ring that is tiny beside
-# the values sees them all around it.
+# Tuning: least width of the range that a ring is made for, relative to that of the values. A ring
+# that is tiny beside the values sees them all around it.
 LEAST_RANGE = 0.1
 
 
 class Function(NamedTuple):
-    """A function g of one variable, its poles for a range and an error, and its largest slope on a range."""
+    """A function g of one variable, its poles for a range and an error, and its largest slope on a
+    range.
+    """
 
     function: Callable[[Any], Any]
     poles: Callable[[float, float, float], Poles]
@@ -94,7 +96,9 @@ def _sigmoid_poles(low: float, high: float, error: float) -> Poles:
 
 
 class _Ring(NamedTuple):
-    """A ring of n poles; rings compare by whether they miss the error, then by their number of poles."""
+    """A ring of n poles; rings compare by whether they miss the error, then by their number of
+    poles.
+    """
 
     misses: bool
     n: int
@@ -128,7 +132,9 @@ def _exp_poles(low: float, high: float, error: float) -> Poles:
 
 
 def _shortest_ring(middle: float, half: float, radius: float, G: float, error: float) -> _Ring:
-    """Return the ring of this radius with the fewest poles that keep the error, or with the most poles there are."""
+    """Return the ring of this radius with the fewest poles that keep the error, or with the most
+    poles there are.
+    """
     x = half / radius
     for n in range(4, 2 * MOST_POLES + 1, 2):
         # e^700 is the end of float64.
@@ -172,7 +178,8 @@ def _x_tanh_cubic(x: Array) -> Array:
     return x * np.tanh(math.sqrt(2 / math.pi) * cubic) / 2
 
 
-# Even functions e with activation(x) = x / 2 + e(x): SiLU, softplus, GELU, and GELU's approximation by tanh.
+# Even functions e with activation(x) = x / 2 + e(x): SiLU, softplus, GELU, and GELU's approximation
+# by tanh.
 EVEN_PARTS: dict[str, Callable[[Any], Any]] = {
     "x tanh": _x_tanh,
     "log cosh": _log_cosh,
@@ -195,7 +202,9 @@ class EvenEntry(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The bound plus a share of the rounding of the sum, which loses digits if its terms are large and cancel."""
+        """The bound plus a share of the rounding of the sum, which loses digits if its terms are
+        large and cancel.
+        """
         sizes = np.abs(self.residue) / self.z.imag
         return self.bound + CANCELLATION * float(sizes.sum())
 
@@ -255,7 +264,8 @@ def _even_link(kind: str, largest_slope: float) -> Function:
     return Function(EVEN_PARTS[kind], partial(_even_poles, kind), _slope(largest_slope))
 
 
-# The slopes of the even parts are those on all of the real line, rounded up (tests/game/test_hidden_layer.py).
+# The slopes of the even parts are those on all of the real line, rounded up
+# (tests/game/test_hidden_layer.py).
 LINKS: dict[str, Function] = {
     "x tanh": _even_link("x tanh", 0.6),
     "log cosh": _even_link("log cosh", 0.5),
@@ -268,7 +278,9 @@ LINKS: dict[str, Function] = {
 
 @dataclass(frozen=True)
 class Link:
-    """A function g that a prediction f is sent through, with a factor of its argument: g(scale f)."""
+    """A function g that a prediction f is sent through, with a factor of its argument: g(scale
+    f).
+    """
 
     name: str
     scale: float = 1.0
@@ -291,7 +303,9 @@ class Link:
 
 
 class Arguments(NamedTuple):
-    """The argument of g for every state of the inner game (2d + 1,), 0 where it has no mass; and its rounding."""
+    """The argument of g for every state of the inner game (2d + 1,), 0 where it has no mass; and
+    its rounding.
+    """
 
     values: Array
     rounding: float
@@ -301,8 +315,8 @@ class Arguments(NamedTuple):
 class LinkedGame:
     """The game with value g(f(S)) for a one-head `PooledGame`. Build it with `game.through(link)`.
 
-    Every function for games accepts it: `shapley`, `banzhaf`, `interactions`, `owen`, `lime_limit` and others,
-    with |error| <= tol * max|g(f)| guaranteed.
+    Every function for games accepts it: `shapley`, `banzhaf`, `interactions`, `owen`, `lime_limit`
+    and others, with |error| <= tol * max|g(f)| guaranteed.
 
     Examples
     --------
@@ -355,7 +369,9 @@ class LinkedGame:
     def merge(
         self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None
     ) -> LinkedGame:
-        """Return the game whose players are groups of this game's players, see `PooledGame.merge`."""
+        """Return the game whose players are groups of this game's players, see
+        `PooledGame.merge`.
+        """
         return LinkedGame(self.game.merge(groups, labels), self.link)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -381,7 +397,9 @@ class LinkedGame:
 
     @cached_property
     def range(self) -> tuple[float, float]:
-        """An interval that contains the argument of g for every coalition with any mass, exact up to a small margin."""
+        """An interval that contains the argument of g for every coalition with any mass, exact up
+        to a small margin.
+        """
         values, rounding = self.arguments
         with_mass = np.ones(values.size, dtype=bool)
         if self.game.without_mass is not None:
@@ -409,7 +427,9 @@ class LinkedGame:
 
     @cached_property
     def scale(self) -> float:
-        """A lower bound of max|g| over all coalitions: the largest of a few, minus a bound of its rounding."""
+        """A lower bound of max|g| over all coalitions: the largest of a few, minus a bound of its
+        rounding.
+        """
         values = self.value(self.game.extreme_coalitions())
         largest = float(np.abs(values).max())
         half_range = math.ldexp(float(self.game.half_range.sum()), self.game.exponent)

@@ -1,10 +1,12 @@
-"""Owen values: Shapley values over the orders in which the players of a group (the words of a sentence) are adjacent.
+"""Owen values: Shapley values over the orders in which the players of a group (the words of a
+sentence) are adjacent.
 
-Owen (1977) lets the groups arrive in a uniform order, and within each group its members: each of the other groups is
-present as a whole or not at all. In coin flips, every other group is present with probability p, and every other
-member of j's own group with probability q, both uniform on [0, 1]. With 1/D = sum_l w_l e^(-lam_l D) the mean of a
-product is the product of the means; p occurs only in the other groups and q only in the group of j. So the double
-integral separates into one over p, which leaves two numbers per group and node lam, and one over q, which is that of
+Owen (1977) lets the groups arrive in a uniform order, and within each group its members: each of
+the other groups is present as a whole or not at all. In coin flips, every other group is present
+with probability p, and every other member of j's own group with probability q, both uniform on [0,
+1]. With 1/D = sum_l w_l e^(-lam_l D) the mean of a product is the product of the means; p occurs
+only in the other groups and q only in the group of j. So the double integral separates into one
+over p, which leaves two numbers per group and node lam, and one over q, which is that of
 `evaluate.py` for the members of the group:
 
     Y_T(p) = p a_T + (1-p) b_T,            n_T(p) = p a_T alpha_T + (1-p) b_T beta_T
@@ -12,14 +14,16 @@ integral separates into one over p, which leaves two numbers per group and node 
     Owen_j = sum_l int_0^1 [ Delta_j of the engine for the members of g alone, with the probability q,
                              the weight w e^(-lam D_0) Q_g, and N_0 + R_g / Q_g in place of N_0 ] dq
 
-with a_T and b_T the product of e^(-lam gap) over the members of T that are heavy when present, or when absent, and
-alpha_T, beta_T what those members' heavy states add to the numerator. All of it costs O(L (m_p M + m_q d)) for M
-groups.
+with a_T and b_T the product of e^(-lam gap) over the members of T that are heavy when present, or
+when absent, and alpha_T, beta_T what those members' heavy states add to the numerator. All of it
+costs O(L (m_p M + m_q d)) for M groups.
 
-Nodes: prod Y_T has degree M - 1 in p, so ceil(M/2) Gauss-Legendre nodes are exact; for q the bound of `terms.py`,
-applied to the members of the group with |N_0 + R_g/Q_g| as the background, or ceil(n_g/2), which is exact.
+Nodes: prod Y_T has degree M - 1 in p, so ceil(M/2) Gauss-Legendre nodes are exact; for q the bound
+of `terms.py`, applied to the members of the group with |N_0 + R_g/Q_g| as the background, or
+ceil(n_g/2), which is exact.
 
-The members of a group add up to the group's Shapley value in the game of groups, `game.merge(groups)`.
+The members of a group add up to the group's Shapley value in the game of groups,
+`game.merge(groups)`.
 """
 
 from __future__ import annotations
@@ -41,8 +45,9 @@ from .engine.laws import UNIFORM
 from .engine.rounding import OWEN_PER_GROUP, PRECISE
 from .engine.terms import Terms, terms_of
 
-# Minimum of |Q|, so small that no digit of a value changes, and R / Q does not overflow. A term changes by at most this
-# times its weight, so anything up to 1e-20 would do, too: harmless by design.
+# Minimum of |Q|, so small that no digit of a value changes, and R / Q does not overflow. A term
+# changes by at most this times its weight, so anything up to 1e-20 would do, too: harmless by
+# design.
 LEAST_Q = 1e-150
 # Tuning: elements of one working array of the integral over p, 8 MB.
 ELEMENTS = 1 << 20
@@ -50,11 +55,13 @@ ELEMENTS = 1 << 20
 
 @allow_underflow
 def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1e-10) -> Array:
-    """Compute the (d,) Owen values of a partition of the players, with |error| <= tol * max|f| guaranteed.
+    """Compute the (d,) Owen values of a partition of the players, with |error| <= tol * max|f|
+    guaranteed.
 
     Parameters
     ----------
-    groups : a partition of the players such as [[0, 2], [1]], or the group number of each player such as [0, 1, 0]
+    groups : a partition of the players such as [[0, 2], [1]], or the group number of each player
+        such as [0, 1, 0]
     tol : relative accuracy; a looser one is faster
 
     Returns
@@ -99,7 +106,9 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
 
 
 def as_groups(groups: Sequence[Sequence[int]] | ArrayLike, d: int) -> list[Ids]:
-    """Return a partition of d players as index arrays, from lists of players or from group numbers."""
+    """Return a partition of d players as index arrays, from lists of players or from group
+    numbers.
+    """
     given: list[Any] = list(groups)  # type: ignore[arg-type]
     if given and all(np.ndim(entry) == 0 for entry in given):
         numbers = np.asarray(given)
@@ -139,7 +148,9 @@ def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
 
 
 def _whole_groups(terms: Terms, order: Ids, starts: Ids, state: int) -> tuple[Array, Array]:
-    """Return the factor and numerator (r, M) of every group as a whole: present (state 0) or absent (state 1)."""
+    """Return the factor and numerator (r, M) of every group as a whole: present (state 0) or absent
+    (state 1).
+    """
     masses = terms.masses
     gap = masses.gap * (1 - masses.lighter[:, state])
     V = masses.V[:, state]
@@ -151,6 +162,8 @@ def _whole_groups(terms: Terms, order: Ids, starts: Ids, state: int) -> tuple[Ar
 
 
 def _members_alone(terms: Terms, group: Ids, Q: Array, R: Array) -> Terms:
-    """Return the terms for the members of one group, with the other groups as part of the background."""
+    """Return the terms for the members of one group, with the other groups as part of the
+    background.
+    """
     Q = np.where(np.abs(Q) < LEAST_Q, LEAST_Q, Q)
     return terms.of_players(group, terms.weight * Q, terms.n_0 + R / Q)

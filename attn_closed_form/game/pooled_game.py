@@ -1,17 +1,21 @@
 """The softmax-pooled game: the prediction as a function of the players that are present.
 
-A player j (a position, or every occurrence of a word) is present with log-mass s_j and value v_j, or absent with
-s'_j, v'_j ([UNK] in its place; log-mass -inf if it is deleted). A background ([CLS] and padding) is always present. In
-one head, with a = e^s, A = a v, b = e^s', B = b v' and the background's mass c0 and mass times value n0,
+A player j (a position, or every occurrence of a word) is present with log-mass s_j and value v_j,
+or absent with s'_j, v'_j ([UNK] in its place; log-mass -inf if it is deleted). A background ([CLS]
+and padding) is always present. In one head, with a = e^s, A = a v, b = e^s', B = b v' and the
+background's mass c0 and mass times value n0,
 
-    f(S) = (n0 + sum_{present} A_j + sum_{absent} B_j) / (c0 + sum_{present} a_j + sum_{absent} b_j),
+    f(S) = N / D,
+    N = n0 + sum_{present} A_j + sum_{absent} B_j,
+    D = c0 + sum_{present} a_j + sum_{absent} b_j,
 
 and heads add up (docs/theory/pooled-game.md).
 
-**Units.** f is a constant, `base`, plus one mean per head of values that are centered in that head. `base` is an exact
-sum, rounded once, so a large constant costs no digits. Centered values are counted in units of 2^exponent, a division
-without rounding, so that products with masses stay inside float64 for values of any size. Masses stay in the log
-domain until they are divided by the largest mass of their head.
+**Units.** f is a constant, `base`, plus one mean per head of values that are centered in that head.
+`base` is an exact sum, rounded once, so a large constant costs no digits. Centered values are
+counted in units of 2^exponent, a division without rounding, so that products with masses stay
+inside float64 for values of any size. Masses stay in the log domain until they are divided by the
+largest mass of their head.
 """
 
 from __future__ import annotations
@@ -51,20 +55,25 @@ GAME_AXES: dict[str, tuple[str | int, ...]] = {
     "s_background": ("H",),
     "v_background": ("H",),
 }
-# Tuning: elements (masks times players) of one block of `value`, which keeps the working set near 16 MB.
+# Tuning: elements (masks times players) of one block of `value`, which keeps the working set near
+# 16 MB.
 BLOCK_ELEMENTS = 1 << 20
-# Log-masses further apart than this are not turned into plain numbers: e^-300 is 2^-433, and times a centered value of
-# 2^-500 it is still above 2^-1022, the smallest number with all of its digits.
+# Log-masses further apart than this are not turned into plain numbers: e^-300 is 2^-433, and times
+# a centered value of 2^-500 it is still above 2^-1022, the smallest number with all of its digits.
 LOG_RANGE_PLAIN = 300.0
-# Values above it would overflow in sums over heads, differences or coefficients: 1.8e308 is 1,800 times as large.
+# Values above it would overflow in sums over heads, differences or coefficients: 1.8e308 is 1,800
+# times as large.
 LARGEST_VALUE = 1e305
-# Next to a mass of 1, the other players must have at least this mass for their mean to keep all of its digits: 1e-200
-# times a centered value of 1e-100 is still above the smallest number with all of its digits.
+# Next to a mass of 1, the other players must have at least this mass for their mean to keep all of
+# its digits: 1e-200 times a centered value of 1e-100 is still above the smallest number with all of
+# its digits.
 LEAST_MASS = 1e-200
 
 
 class PlayerMasses(NamedTuple):
-    """Masses as plain numbers, in units of the largest of each head: present, absent (H, d), background (H,)."""
+    """Masses as plain numbers, in units of the largest of each head: present, absent (H, d),
+    background (H,).
+    """
 
     present: Array
     absent: Array
@@ -73,13 +82,15 @@ class PlayerMasses(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PooledGame:
-    """A cooperative game whose value is a sum of softmax-weighted means. Build it with `from_scores` or `pooled_game`.
+    """A cooperative game whose value is a sum of softmax-weighted means. Build it with
+    `from_scores` or `pooled_game`.
 
     Attributes
     ----------
     s, v : (H, d) log-masses and values of the players when present
     s_absent, v_absent : (H, d) the same when absent; log-mass -inf for deleted players
-    s_background, v_background : (H,) scores of the background, which is always present; log-mass -inf for none
+    s_background, v_background : (H,) scores of the background, which is always present; log-mass
+        -inf for none
     bias : added to every value but that of an empty coalition without any mass
     empty_value : the value if no mass is left (all players deleted and no background)
     labels : a name for each player
@@ -103,8 +114,8 @@ class PooledGame:
     empty_value: float
     labels: tuple[str, ...]
 
-    # The engine computes with the game itself (`EngineGame`): it adds no rounding and no error of an approximation, and
-    # its factors are positive.
+    # The engine computes with the game itself (`EngineGame`): it adds no rounding and no error of
+    # an approximation, and its factors are positive.
     extra_ulps: ClassVar[float] = 0.0
     engine_share: ClassVar[float] = 1.0
     positive: ClassVar[bool] = True
@@ -143,10 +154,11 @@ class PooledGame:
 
         Parameters
         ----------
-        s, v : (d,) or (H, d) log-masses and values of the players; a value carries the weight of its head (1/K)
+        s, v : (d,) or (H, d) log-masses and values of the players; a value carries the weight of
+            its head (1/K)
         s_absent, v_absent : the same for absent players, broadcast to (H, d); None means deleted
-        s_background, v_background : scalars or (H,); merge several background tokens with `merge_tokens`.
-            None means no background
+        s_background, v_background : scalars or (H,); merge several background tokens with
+            `merge_tokens`. None means no background
         bias : constant added to f
         empty_value : f if no mass is left
         labels : d names, "0", "1", ... by default
@@ -196,8 +208,8 @@ class PooledGame:
 
         Parameters
         ----------
-        weights, values : (d,) weights above 0, which need not add up to 1, and values of the players. If weights
-            underflow, give their logarithms to `from_scores`
+        weights, values : (d,) weights above 0, which need not add up to 1, and values of the
+            players. If weights underflow, give their logarithms to `from_scores`
         background_weight, background_value : weight and value of a background, such as a prior
         empty_value, labels : as in `from_scores`
 
@@ -221,7 +233,9 @@ class PooledGame:
 
     @classmethod
     def unchecked(cls, **values: Any) -> PooledGame:
-        """Build a game from valid values of all fields, without checks; arrays must be read-only."""
+        """Build a game from valid values of all fields, without checks; arrays must be
+        read-only.
+        """
         game = object.__new__(cls)
         game.__dict__.update(values)
         return game
@@ -254,10 +268,13 @@ class PooledGame:
         return out.reshape(raw.shape[:-1])[()]
 
     def _values_of(self, mask: Masks) -> Array:
-        """Compute the values (n,) of a mask (n, d). Centered values are summed, so that a constant costs no digits."""
+        """Compute the values (n,) of a mask (n, d). Centered values are summed, so that a constant
+        costs no digits.
+        """
         empty = ~mask.any(axis=1)
         if self.linear is not None:
-            # Numerators and denominators of all heads in two matrix products; sums of positive masses lose no digit.
+            # Numerators and denominators of all heads in two matrix products; sums of positive
+            # masses lose no digit.
             present, absent, background = self.linear
             ones = mask.astype(np.float64)
             of_players = ones @ present + (1 - ones) @ absent
@@ -279,7 +296,9 @@ class PooledGame:
         return self.pooled(sums, empty)
 
     def pooled(self, sums: Array, empty: Any) -> Array:
-        """Return values (n,) from sums (n, 2H) of masses and of masses times centered values; `empty` flags no mass."""
+        """Return values (n,) from sums (n, 2H) of masses and of masses times centered values;
+        `empty` flags no mass.
+        """
         D = sums[:, : self.H]
         N = sums[:, self.H :]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -292,7 +311,9 @@ class PooledGame:
 
     @cached_arrays
     def linear(self) -> tuple[Array, Array, Array] | None:
-        """Masses and masses times values as plain numbers, (d, 2H) (d, 2H) (2H,); None if they would underflow."""
+        """Masses and masses times values as plain numbers, (d, 2H) (d, 2H) (2H,); None if they
+        would underflow.
+        """
         tiny = self.relative_masses < np.exp(-LOG_RANGE_PLAIN)
         if self.without_mass is not None:
             tiny &= ~self.without_mass
@@ -314,7 +335,8 @@ class PooledGame:
     def merge(
         self, groups: Sequence[Sequence[int]], labels: Sequence[str] | None = None
     ) -> PooledGame:
-        """Return the game whose players are groups of this game's players, a partition such as [[0, 2], [1]].
+        """Return the game whose players are groups of this game's players, a partition such as [[0,
+        2], [1]].
 
         By default a group has the label of its first member.
         """
@@ -336,7 +358,8 @@ class PooledGame:
         return replace(self, s=s, v=v, s_absent=s_absent, v_absent=v_absent, labels=names)
 
     def through(self, link: str, scale: float = 1.0) -> LinkedGame:
-        """Return the game with value g(f), for a game with one head, which every function for games accepts.
+        """Return the game with value g(f), for a game with one head, which every function for games
+        accepts.
 
         Parameters
         ----------
@@ -360,13 +383,15 @@ class PooledGame:
         v, v_absent, v_background = self.centered
         a, b, c_0 = self.masses
         n_0 = (c_0 * v_background)[:, None]
-        # Sums over the others are taken from both sides, not by subtraction, so nothing cancels if one player dominates.
+        # Sums over the others are taken from both sides, not by subtraction, so nothing cancels if
+        # one player dominates.
         D = c_0[:, None] + _sums_of_others(a) + b
         N = n_0 + _sums_of_others(a * v) + b * v_absent
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             changes = self.grand_means[:, None] - N / D
             out = np.ldexp(changes.sum(axis=0), self.exponent)
-        # If a player has nearly all of the mass of a head, the others are too light for these units of mass.
+        # If a player has nearly all of the mass of a head, the others are too light for these units
+        # of mass.
         dominating = np.flatnonzero((D < LEAST_MASS).any(axis=0))
         if dominating.size:
             without = np.ones((dominating.size, self.d), dtype=bool)
@@ -375,7 +400,7 @@ class PooledGame:
             out[dominating] = grand - self.value(without)
         return finite(out)
 
-    # --- the game in the units of the engine (`EngineGame`) --------------------------------------------------------
+    # --- the game in the units of the engine (`EngineGame`) ---------------------------------------
 
     def engine_game(self, tol: float) -> PooledGame:
         """Return this game, which the engine computes with as it is."""
@@ -386,7 +411,9 @@ class PooledGame:
         return 0.0
 
     def pieces(self, eps: float) -> Iterator[Pieces]:
-        """Yield the masses of all heads with nodes and weights for 1/D, accurate to a relative `eps`."""
+        """Yield the masses of all heads with nodes and weights for 1/D, accurate to a relative
+        `eps`.
+        """
         return game_pieces(self, eps)
 
     @cached_property
@@ -409,7 +436,9 @@ class PooledGame:
         return max(0.0, largest * (1 - VALUE_ITSELF * ULP) - rounding)
 
     def extreme_coalitions(self) -> Masks:
-        """Return (6, d) coalitions with likely large |f|: all, none, all that raise or lower f, two single players."""
+        """Return (6, d) coalitions with likely large |f|: all, none, all that raise or lower f, two
+        single players.
+        """
         present, absent, _ = self.split_states(self.weighted_masses)
         rise = np.add.reduce(present - absent, axis=0)
         single = np.add.reduce(self.centered[0], axis=0)
@@ -423,14 +452,18 @@ class PooledGame:
 
     @cached_arrays
     def states(self) -> tuple[Array, Array]:
-        """Log-masses and values of all states side by side, (H, 2d + 1): players present, absent, the background."""
+        """Log-masses and values of all states side by side, (H, 2d + 1): players present, absent,
+        the background.
+        """
         return (
             np.concatenate([self.s, self.s_absent, self.s_background[:, None]], axis=1),
             np.concatenate([self.v, self.v_absent, self.v_background[:, None]], axis=1),
         )
 
     def split_states(self, states: Array) -> tuple[Array, Array, Array]:
-        """Split an array like `states` into players present (H, d), absent (H, d), and the background (H,)."""
+        """Split an array like `states` into players present (H, d), absent (H, d), and the
+        background (H,).
+        """
         d = states.shape[1] // 2
         present = states[:, :d]
         absent = states[:, d:-1]
@@ -476,7 +509,8 @@ class PooledGame:
 
     @property
     def masses(self) -> PlayerMasses:
-        """Every mass e^s over the largest mass of its head; masses below about 1e-308 of that become 0.
+        """Every mass e^s over the largest mass of its head; masses below about 1e-308 of that
+        become 0.
 
         >>> from attn_closed_form import PooledGame
         >>> game = PooledGame.from_scores([0.0, 1000.0], [1.0, 3.0], s_background=1000.0, v_background=0.0)
@@ -487,7 +521,9 @@ class PooledGame:
 
     @cached_property
     def exponent(self) -> int:
-        """The k for which 2^k is just above every |value| that has a mass: values are computed in units of 2^k."""
+        """The k for which 2^k is just above every |value| that has a mass: values are computed in
+        units of 2^k.
+        """
         least, most = self._value_range
         largest = max(-min(least.tolist()), max(most.tolist()))
         _, exponent = math.frexp(largest)
@@ -505,13 +541,17 @@ class PooledGame:
 
     @cached_arrays
     def center(self) -> Array:
-        """The (H,) midpoint of the values that each head can take, rounded; the engine uses values relative to it."""
+        """The (H,) midpoint of the values that each head can take, rounded; the engine uses values
+        relative to it.
+        """
         least, most = self._value_range
         return least / 2 + most / 2
 
     @cached_arrays
     def half_range(self) -> Array:
-        """The (H,) upper bounds, in units of 2^exponent, on the distance of a head's value from its center."""
+        """The (H,) upper bounds, in units of 2^exponent, on the distance of a head's value from its
+        center.
+        """
         off = self.off_center
         above = np.maximum.reduce(off, axis=1)
         below = -np.minimum.reduce(off, axis=1)
@@ -519,22 +559,27 @@ class PooledGame:
 
     @cached_property
     def base(self) -> float:
-        """The bias and the heads' centers, summed exactly and rounded once; f adds the centered means."""
+        """The bias and the heads' centers, summed exactly and rounded once; f adds the centered
+        means.
+        """
         return _exact_sum([self.bias, *self.center.tolist()])
 
     @cached_property
     def empty_excess(self) -> float:
-        """`empty_value` minus `base`, summed exactly, if the empty coalition has no mass; otherwise 0."""
+        """`empty_value` minus `base`, summed exactly, if the empty coalition has no mass; otherwise
+        0.
+        """
         if self.can_be_empty:
             return _exact_sum([self.empty_value, -self.bias, *(-self.center).tolist()])
         return 0.0
 
     @cached_arrays
     def grand_means(self) -> Array:
-        """The (H,) means of the heads with all players present, minus their centers, in units of 2^exponent.
+        """The (H,) means of the heads with all players present, minus their centers, in units of
+        2^exponent.
 
-        Correct to about 100 ulps of `half_range`, for any number of players and any constants: masses
-        relative to the largest of those that are present, sums in pairs.
+        Correct to about 100 ulps of `half_range`, for any number of players and any constants:
+        masses relative to the largest of those that are present, sums in pairs.
         """
         top = np.maximum(self.s.max(axis=1), self.s_background)
         with np.errstate(over="ignore", under="ignore"):
@@ -548,7 +593,9 @@ class PooledGame:
 
     @cached_arrays
     def off_center(self) -> Array:
-        """The (H, 2d + 1) values minus their head's center in units of 2^exponent; 0 where there is no mass."""
+        """The (H, 2d + 1) values minus their head's center in units of 2^exponent; 0 where there is
+        no mass.
+        """
         values = times_power(self.states[1], -self.exponent)
         values -= times_power(self.center, -self.exponent)[:, None]
         if self.without_mass is not None:
@@ -562,7 +609,9 @@ class PooledGame:
 
     @cached_arrays
     def weighted_masses(self) -> Array:
-        """The (H, 2d + 1) masses times values, in the units of `relative_masses` and `off_center`."""
+        """The (H, 2d + 1) masses times values, in the units of `relative_masses` and
+        `off_center`.
+        """
         return self.relative_masses * self.off_center
 
     def __repr__(self) -> str:
@@ -584,7 +633,8 @@ class PooledGame:
 
 
 def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
-    """Merge tokens over the last axis: log-sum-exp of the log-masses and mass-weighted mean of the values.
+    """Merge tokens over the last axis: log-sum-exp of the log-masses and mass-weighted mean of the
+    values.
 
     Tokens without any mass have the log-mass -inf and the value 0.
 
@@ -610,7 +660,9 @@ def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
 
 
 def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
-    """Apply `merge_tokens` to each run of the last axis, given the `starts` of the runs: (..., n) -> (..., runs)."""
+    """Apply `merge_tokens` to each run of the last axis, given the `starts` of the runs: (..., n)
+    -> (..., runs).
+    """
     top = np.maximum.reduceat(s, starts, axis=-1)
     shift = np.where(np.isneginf(top), 0.0, top)
     lengths = run_lengths(starts, s.shape[-1])
@@ -628,7 +680,9 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
 
 
 def _exact_sum(terms: list[float]) -> float:
-    """Return the sum, rounded once; a sum that overflows on the way is computed in units of 2^16."""
+    """Return the sum, rounded once; a sum that overflows on the way is computed in units of
+    2^16.
+    """
     try:
         return math.fsum(terms)
     except OverflowError:

@@ -1,13 +1,14 @@
 """Scores of units, the form to which every model converts its input.
 
-A model whose prediction is a softmax-weighted mean gives unit i (a token, an instance, a row) in head h a log-mass
-s_hi, and in value row r, which belongs to one head and one output, a value v_ri. The logits are
+A model whose prediction is a softmax-weighted mean gives unit i (a token, an instance, a row) in
+head h a log-mass s_hi, and in value row r, which belongs to one head and one output, a value v_ri.
+The logits are
 
     f_c = bias_c + sum over the rows r of output c of sum_i softmax_i(s of r's head)_i v_ri,
 
-where the softmax runs over the units and a background that is always present. One attention that C classes share has
-C rows in one head; CLAM-MB has one head and one row per class; K heads with C outputs have K C rows. Logits, attention
-and games follow from these arrays alone.
+where the softmax runs over the units and a background that is always present. One attention that C
+classes share has C rows in one head; CLAM-MB has one head and one row per class; K heads with C
+outputs have K C rows. Logits, attention and games follow from these arrays alone.
 """
 
 from __future__ import annotations
@@ -48,18 +49,21 @@ ONE_INPUT = np.zeros(1, dtype=np.intp)
 class PooledScores:
     """Log-masses and values of n units under a model with H heads, R value rows and C outputs.
 
-    They are the units of one input, or the concatenated units of several inputs. Results for several inputs equal those
-    for the inputs one by one, bit for bit, because sums and maxima run over each input separately.
+    They are the units of one input, or the concatenated units of several inputs. Results for
+    several inputs equal those for the inputs one by one, bit for bit, because sums and maxima run
+    over each input separately.
 
     Attributes
     ----------
     s, v : (H, n) log-masses and (R, n) values
     bias : (C,) added to the logits
     head, output : (R,) head and output of each value row; by default row r is output r of head 0
-    s_absent, v_absent : (H, n) and (R, n), scores that replace those of absent units; None if absent units are deleted
-    s_background, v_background : (H,) and (R,), scores of the background that is always present, or None. For several
-        inputs, (H, B) and (R, B)
-    starts : (B,) the first unit of each of several inputs, which have at least one unit each; None for one input
+    s_absent, v_absent : (H, n) and (R, n), scores that replace those of absent units; None if
+        absent units are deleted
+    s_background, v_background : (H,) and (R,), scores of the background that is always present, or
+        None. For several inputs, (H, B) and (R, B)
+    starts : (B,) the first unit of each of several inputs, which have at least one unit each; None
+        for one input
 
     Examples
     --------
@@ -111,7 +115,9 @@ class PooledScores:
         _check_numbers("output", self.output, sizes["C"])
 
     def heads(self, coefficients: Sequence[float] | Array) -> tuple[Ids, Ids, Array]:
-        """Return the (h,) heads and (r,) value rows of `coefficients @ logits`, and the (h, r) weights of the rows."""
+        """Return the (h,) heads and (r,) value rows of `coefficients @ logits`, and the (h, r)
+        weights of the rows.
+        """
         weight = np.asarray(coefficients, dtype=np.float64)[self.output]
         rows = np.flatnonzero(weight)
         head_of = self.head[rows]
@@ -120,7 +126,9 @@ class PooledScores:
         return heads, rows, np.where(belongs, weight[rows], 0.0)
 
     def shares(self) -> tuple[Array, Array]:
-        """Return the share of each unit (H, n) and of the background (H,) or (H, B) in the softmax of each head."""
+        """Return the share of each unit (H, n) and of the background (H,) or (H, B) in the softmax
+        of each head.
+        """
         mass, background, total, lengths = self._masses()
         of_units = mass / np.repeat(total, lengths, axis=1)
         of_background = background / total
@@ -129,7 +137,9 @@ class PooledScores:
         return of_units, of_background
 
     def _masses(self) -> tuple[Array, Array, Array, Ids]:
-        """Return relative masses of units (H, n), background and total (H, B), and units per input (B,)."""
+        """Return relative masses of units (H, n), background and total (H, B), and units per input
+        (B,).
+        """
         starts = self._first_units
         H, n = self.s.shape
         s_background = self.s_background.reshape(H, -1)
@@ -149,7 +159,9 @@ class PooledScores:
         return self.starts
 
     def attention(self, coefficients: Sequence[float] | Array | None = None) -> Array:
-        """Return the (h, n) attention of the heads that a combination of the outputs needs, by default of all heads."""
+        """Return the (h, n) attention of the heads that a combination of the outputs needs, by
+        default of all heads.
+        """
         units = self.shares()[0]
         if coefficients is None:
             return units
@@ -181,7 +193,8 @@ class PooledScores:
 
         Parameters
         ----------
-        groups : (n,) the player of each unit, numbered by first appearance; None makes every unit a player
+        groups : (n,) the player of each unit, numbered by first appearance; None makes every unit a
+            player
         labels : names of the players
         deleted : delete absent units even if the model has replacements for them
         """
@@ -252,7 +265,8 @@ class PooledScores:
 
         Parameters
         ----------
-        players : (n,) the player of each unit; those of the second input follow those of the first, and so on
+        players : (n,) the player of each unit; those of the second input follow those of the first,
+            and so on
         order : (n,) the units in the order of their players
         labels : for each input, the names of its players
         """
@@ -321,7 +335,9 @@ def _is_valid(
     background: tuple[Array, Array],
     bias: float,
 ) -> bool:
-    """Make the checks of `PooledGame` once for all inputs; if one fails, the constructor raises the error."""
+    """Make the checks of `PooledGame` once for all inputs; if one fails, the constructor raises the
+    error.
+    """
     s, v = present
     s_absent, v_absent = absent
     s_background, v_background = background
@@ -340,7 +356,9 @@ def _check_numbers(name: str, numbers: Ids, count: int) -> None:
 
 
 def stable_order(numbers: Ids) -> Ids:
-    """Return `np.argsort(numbers, kind="stable")` of nonnegative numbers, several times faster if they are small."""
+    """Return `np.argsort(numbers, kind="stable")` of nonnegative numbers, several times faster if
+    they are small.
+    """
     # NumPy sorts 16 bits by radix.
     largest = np.iinfo(np.uint16).max
     if numbers.size and numbers.max() <= largest:

@@ -1,13 +1,15 @@
-"""Values of players: the mean effect of a player that joins a coalition, with any weighting of the coalitions.
+"""Values of players: the mean effect of a player that joins a coalition, with any weighting of the
+coalitions.
 
-A semivalue (Dubey, Neyman and Weber, 1981) draws the size of a coalition S of the others from some law, then S
-uniformly:
+A semivalue (Dubey, Neyman and Weber, 1981) draws the size of a coalition S of the others from some
+law, then S uniformly:
 
     phi_j = sum_s q_s E[ f(S + j) - f(S) | |S| = s ],        s = 0 .. d-1.
 
-If q is a mixture of binomial laws, q_s = int C(d-1, s) p^s (1-p)^(d-1-s) rho(p) dp, this is int Delta_j(p) rho(p)
-dp, and `evaluate.py` computes it in O(L m d), L nodes in lambda and m in p, where P2 (appendix B.7) calls the sum over
-2^d coalitions intractable. Each is the first difference under a law:
+If q is a mixture of binomial laws, q_s = int C(d-1, s) p^s (1-p)^(d-1-s) rho(p) dp, this is int
+Delta_j(p) rho(p) dp, and `evaluate.py` computes it in O(L m d), L nodes in lambda and m in p, where
+P2 (appendix B.7) calls the sum over 2^d coalitions intractable. Each is the first difference under
+a law:
 
 | value | law |
 |---|---|
@@ -16,8 +18,8 @@ dp, and `evaluate.py` computes it in O(L m d), L nodes in lambda and m in p, whe
 | weighted Banzhaf | one p; 1 is leave-one-out |
 | Beta Shapley (Kwon and Zou, 2022) | the density of Beta(beta, alpha), proportional to p^(beta-1) (1-p)^(alpha-1) |
 
-Any other weights of sizes go through the recursion over sizes, O(L d^2) (`by_size.py`). The guarantee is described in
-`docs/what-tol-guarantees.md`.
+Any other weights of sizes go through the recursion over sizes, O(L d^2) (`by_size.py`). The
+guarantee is described in `docs/what-tol-guarantees.md`.
 """
 
 from __future__ import annotations
@@ -38,13 +40,14 @@ from .game_sum import GameSum
 
 # Tuning: players of one block of single-player coalitions.
 SINGLES = 1_000
-# Largest alpha + beta; beyond it, the density's constant, about 2^(alpha + beta), leaves float64 together with its
-# powers.
+# Largest alpha + beta; beyond it, the density's constant, about 2^(alpha + beta), leaves float64
+# together with its powers.
 LARGEST_SUM = 512
 
 
 def shapley(game: Game | GameSum, tol: float = 1e-10) -> Array:
-    """Compute the (d,) Shapley values, with |error| <= tol * max|f| guaranteed, or raise a ToleranceError.
+    """Compute the (d,) Shapley values, with |error| <= tol * max|f| guaranteed, or raise a
+    ToleranceError.
 
     Parameters
     ----------
@@ -67,7 +70,8 @@ def shapley(game: Game | GameSum, tol: float = 1e-10) -> Array:
 
 
 def banzhaf(game: Game | GameSum, tol: float = 1e-10) -> Array:
-    """Compute the (d,) Banzhaf values Delta_j(1/2), the mean change over all coalitions, within tol * max|f|.
+    """Compute the (d,) Banzhaf values Delta_j(1/2), the mean change over all coalitions, within tol
+    * max|f|.
 
     Parameters
     ----------
@@ -89,11 +93,13 @@ def banzhaf(game: Game | GameSum, tol: float = 1e-10) -> Array:
 
 
 def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
-    """Compute weighted Banzhaf values, with every other player present with probability p, within tol * max|f|.
+    """Compute weighted Banzhaf values, with every other player present with probability p, within
+    tol * max|f|.
 
     Parameters
     ----------
-    p : 0 means that j joins the empty coalition, 1/2 gives Banzhaf values, 1 gives leave-one-out differences
+    p : 0 means that j joins the empty coalition, 1/2 gives Banzhaf values, 1 gives leave-one-out
+        differences
 
     Returns
     -------
@@ -117,14 +123,17 @@ def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
 
 
 def beta_shapley(game: Game | GameSum, alpha: int = 1, beta: int = 1, tol: float = 1e-10) -> Array:
-    """Compute Beta(alpha, beta)-Shapley values (Kwon and Zou, 2022), with |error| <= tol * max|f| guaranteed.
+    """Compute Beta(alpha, beta)-Shapley values (Kwon and Zou, 2022), with |error| <= tol * max|f|
+    guaranteed.
 
-    Their weight of size s is B(s + beta, d - 1 - s + alpha) / B(alpha, beta) for each coalition. A large alpha puts the
-    weight on small coalitions, as in their Beta(16, 1), a large beta on large ones.
+    Their weight of size s is B(s + beta, d - 1 - s + alpha) / B(alpha, beta) for each coalition. A
+    large alpha puts the weight on small coalitions, as in their Beta(16, 1), a large beta on large
+    ones.
 
     Parameters
     ----------
-    alpha, beta : integers of at least 1, so that the density is a polynomial in p; (1, 1) gives Shapley values
+    alpha, beta : integers of at least 1, so that the density is a polynomial in p; (1, 1) gives
+        Shapley values
 
     Returns
     -------
@@ -149,10 +158,12 @@ def beta_shapley(game: Game | GameSum, alpha: int = 1, beta: int = 1, tol: float
 
 
 def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
-    """Compute the semivalue with any weights of sizes in O(L d^2), within tol * max|f| * sum|weights|.
+    """Compute the semivalue with any weights of sizes in O(L d^2), within tol * max|f| *
+    sum|weights|.
 
-    With M_j(a) = E[f 1{j present} | a absent] and M(a) = E[f | a absent] a coalition of s others that j joins has d -
-    s - 1 absent of d, so E[f(S + j)] = M_j(d-s-1) d/(s+1), and E[f(S)] = (M(d-s) - M_j(d-s)) d/(d-s).
+    With M_j(a) = E[f 1{j present} | a absent] and M(a) = E[f | a absent] a coalition of s others
+    that j joins has d - s - 1 absent of d, so E[f(S + j)] = M_j(d-s-1) d/(s+1), and E[f(S)] =
+    (M(d-s) - M_j(d-s)) d/(d-s).
 
     Parameters
     ----------
@@ -183,7 +194,8 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     before = np.zeros(d + 1)
     joined[d - 1 - s] = share / (s + 1)
     before[d - s] = share / (d - s)
-    # M_j(a) carries the probability that j is present, so only the difference M - M_j is multiplied up in the end.
+    # M_j(a) carries the probability that j is present, so only the difference M - M_j is multiplied
+    # up in the end.
     amplification = 1 + float(np.abs(before).sum())
     computation = Computation(game, tol, amplification, plain=True)
     sizes = np.stack([joined + before, before])

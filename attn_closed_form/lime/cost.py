@@ -1,12 +1,14 @@
 """What LIME's limit costs, known before it starts.
 
-The two ways of `moments.py` cost L m d (a rule with m nodes for each of L terms) and L d^2 (the recursion over sizes).
-L is counted and m is estimated from the bounds of the terms: a rule that is exact below degree N is accurate enough if
+The two ways of `moments.py` cost L m d (a rule with m nodes for each of L terms) and L d^2 (the
+recursion over sizes). L is counted and m is estimated from the bounds of the terms: a rule that is
+exact below degree N is accurate enough if
 
     sum_{n >= N} c_n delta_n <= allowed,     delta_n about twice the sum of the weights,
 
-with c_n of `rules.py`. A Gauss rule needs N/2 nodes; it exists up to about 1.5 sqrt(d) nodes. Beyond, a rule needs N.
-On games of 60 to 3,000 players the estimate is between 0.8 and 1.7 times the nodes that are used.
+with c_n of `rules.py`. A Gauss rule needs N/2 nodes; it exists up to about 1.5 sqrt(d) nodes.
+Beyond, a rule needs N. On games of 60 to 3,000 players the estimate is between 0.8 and 1.7 times
+the nodes that are used.
 """
 
 from __future__ import annotations
@@ -44,15 +46,17 @@ Route = Literal["rule", "recursion"]
 
 # Tuning: one step of a rule is a term at a node for a player.
 RULE_SECONDS = StepSeconds(real=1.1e-8, complex=4.5e-8)
-# Tuning: seconds for building a rule with m nodes from N moments, per m N. Rules are cached, so this is the cost for the
-# first document with this number of words.
+# Tuning: seconds for building a rule with m nodes from N moments, per m N. Rules are cached, so
+# this is the cost for the first document with this number of words.
 BUILD_SECONDS = 2.5e-6
 # Tuning: seconds for the N moments of d players, per N d.
 MOMENT_SECONDS = 4e-7
-# Gauss rules for LIME's kernel exist up to about this many nodes per sqrt(d) (docs/theory/rules-in-p.md).
+# Gauss rules for LIME's kernel exist up to about this many nodes per sqrt(d)
+# (docs/theory/rules-in-p.md).
 GAUSS_PER_ROOT = 1.5
 
-# Tuning: up to this number of players every game of a few heads takes less than a second, and is not examined.
+# Tuning: up to this number of players every game of a few heads takes less than a second, and is
+# not examined.
 FEW_PLAYERS = 100
 
 
@@ -64,8 +68,8 @@ class LimeCost(NamedTuple):
     route : "rule" for rules in p, "recursion" for the recursion over sizes
     terms : L, the number of terms of the game
     steps : terms times nodes times players, or terms times pairs of players
-    seconds : predicted time on one core of a laptop of 2022. The count stops at MOST_SECONDS: beyond, `terms`, `steps`
-        and `seconds` are lower bounds
+    seconds : predicted time on one core of a laptop of 2022. The count stops at MOST_SECONDS:
+        beyond, `terms`, `steps` and `seconds` are lower bounds
     """
 
     route: Route
@@ -84,8 +88,8 @@ def lime_cost(
 ) -> LimeCost:
     """Predict what `lime_limit` costs with the same arguments, without computing it.
 
-    Use it to leave LIME out where it would take too long. `lime_limit` raises a CostError if the predicted time is more
-    than a minute.
+    Use it to leave LIME out where it would take too long. `lime_limit` raises a CostError if the
+    predicted time is more than a minute.
 
     Parameters
     ----------
@@ -146,7 +150,9 @@ def _affordable(d: int, cost: LimeCost) -> Route:
 
 
 def predicted_cost(game: Game, fit: Regression, settings: LimeSettings, tol: float) -> LimeCost:
-    """Return the cost of rules in p where every term seems to have one, otherwise that of the recursion."""
+    """Return the cost of rules in p where every term seems to have one, otherwise that of the
+    recursion.
+    """
     if fit.at_all <= LARGEST_GRAND_WEIGHT:
         cost = _rule_cost(game, fit, settings, tol)
         if cost is not None:
@@ -182,7 +188,9 @@ def _rule_cost(game: Game, fit: Regression, settings: LimeSettings, tol: float) 
 
 
 def _recursion_cost(game: Game, fit: Regression, tol: float) -> LimeCost:
-    """Return the cost of the recursion over sizes, or raise a ToleranceError if it cannot keep `tol`."""
+    """Return the cost of the recursion over sizes, or raise a ToleranceError if it cannot keep
+    `tol`.
+    """
     engine = game.engine_game(2 * tol / recursion_factor(fit))
     goal = recursion_budget(engine, fit, tol)
     pairs = float(game.d) ** 2
@@ -199,8 +207,8 @@ def _recursion_cost(game: Game, fit: Regression, tol: float) -> LimeCost:
 def predicted_nodes(law: KernelLaw, terms: Terms, allowed: float) -> Ids:
     """Return about how many nodes the terms of a chunk that matter will have, (n,).
 
-    `allowed` is the error of all terms of the game together. Numbers are rounded up to one of COUNTS; LONGEST_RULE + 1 means
-    that there is probably no rule.
+    `allowed` is the error of all terms of the game together. Numbers are rounded up to one of
+    COUNTS; LONGEST_RULE + 1 means that there is probably no rule.
     """
     allowed = allowed * terms.sums.share / terms.weight.size
     largest = law.total_weight * largest_on_reals(terms)
@@ -218,7 +226,8 @@ def predicted_nodes(law: KernelLaw, terms: Terms, allowed: float) -> Ids:
 
 
 def _needed_degree(log_bounds: Array, law: KernelLaw, allowed: float) -> Array:
-    """Return (n,) degrees N below which a rule has to be exact, from the sum of the module docstring.
+    """Return (n,) degrees N below which a rule has to be exact, from the sum of the module
+    docstring.
 
     The factor sqrt(2n+1) is taken at the last degree that is in use, about 12 sqrt(d).
     """
@@ -234,7 +243,9 @@ def _needed_degree(log_bounds: Array, law: KernelLaw, allowed: float) -> Array:
 
 
 def build_seconds(d: int, longest: int) -> float:
-    """Return about how long it takes to build all rules up to this number of nodes for the first time."""
+    """Return about how long it takes to build all rules up to this number of nodes for the first
+    time.
+    """
     if not longest:
         return 0.0
     moments = last_degree(d, longest_of((longest,)))

@@ -1,11 +1,13 @@
-"""LIME's settings: the kernel that weighs the samples, and the checks of the arguments of all functions of LIME.
+"""LIME's settings: the kernel that weighs the samples, and the checks of the arguments of all
+functions of LIME.
 
-The lime package weights a sample with s of d features absent by its cosine distance to the document, times 100:
+The lime package weights a sample with s of d features absent by its cosine distance to the
+document, times 100:
 
     pi(s) = exp(-D^2 / (2 kernel_width^2)),    D = 100 (1 - sqrt(1 - s/d)).
 
-A narrow kernel has logarithms of thousands, whose last digit in float64 would be the twelfth of the weight. They are
-therefore integers, in units of 2^-LOG_BITS.
+A narrow kernel has logarithms of thousands, whose last digit in float64 would be the twelfth of the
+weight. They are therefore integers, in units of 2^-LOG_BITS.
 """
 
 from __future__ import annotations
@@ -25,22 +27,24 @@ from .._types import Array
 
 Features = Sequence[int] | NDArray[np.intp]
 
-# Fractional bits of a logarithm. Those of the narrowest kernels have 60 bits before the point, so that 128 bits leave
-# more after it than the weights have digits.
+# Fractional bits of a logarithm. Those of the narrowest kernels have 60 bits before the point, so
+# that 128 bits leave more after it than the weights have digits.
 LOG_BITS = 128
-# Kernels narrower than this over d give the same results: D of one absent player is at least 50/d, so pi(1) is below
-# e^-10^8, and of two numbers of absent players the smaller one has all the weight, for any number of samples that fits
-# into memory.
+# Kernels narrower than this over d give the same results: D of one absent player is at least 50/d,
+# so pi(1) is below e^-10^8, and of two numbers of absent players the smaller one has all the
+# weight, for any number of samples that fits into memory.
 NARROWEST_WIDTH = 3e-3
 # A weight with a smaller logarithm counts as 0: it is below the smallest number of float64.
 LEAST_LOG_WEIGHT = -800
-# A weight with a larger one counts as e^600, next to which all other weights vanish: no digit of a result changes
-# (docs/theory/rules-in-p.md, "The regression"), and its product with a value still fits into float64.
+# A weight with a larger one counts as e^600, next to which all other weights vanish: no digit of a
+# result changes (docs/theory/rules-in-p.md, "The regression"), and its product with a value still
+# fits into float64.
 LARGEST_EXPONENT = 600
-# `exponential` looks up e to a multiple of 2^-TABLE_BITS: the rest is below 1/32, so that the four ulps of its `expm1`
-# are an eighth of an ulp of the result.
+# `exponential` looks up e to a multiple of 2^-TABLE_BITS: the rest is below 1/32, so that the four
+# ulps of its `expm1` are an eighth of an ulp of the result.
 TABLE_BITS = 5
-# Exponentials beyond the range or the precision of float64: forty digits, and the widest range of exponents.
+# Exponentials beyond the range or the precision of float64: forty digits, and the widest range of
+# exponents.
 WIDE = Context(prec=40, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
@@ -100,7 +104,9 @@ def kernel(d: int, kernel_width: float) -> Array:
 
 @lru_cache(maxsize=64)
 def relative_kernel(d: int, kernel_width: float) -> Array:
-    """Return the (d+1,) `kernel` divided by its entry for one absent feature, at most e^600; read-only."""
+    """Return the (d+1,) `kernel` divided by its entry for one absent feature, at most e^600;
+    read-only.
+    """
     logs = log_kernel(d, kernel_width)
     weights = exponential([log - logs[1] for log in logs])
     weights.flags.writeable = False

@@ -1,7 +1,8 @@
 """LIME's kernel as a law: each term of a game gets a rule in p that is accurate enough for it.
 
-An `Assignment` keeps every term's rule together with the proved error of that rule for that term, up to the point where
-nodes and weights are handed to the engine. A term that moves to another rule gets the error of that rule.
+An `Assignment` keeps every term's rule together with the proved error of that rule for that term,
+up to the point where nodes and weights are handed to the engine. A term that moves to another rule
+gets the error of that rule.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from .kernel import relative_kernel
 from .rules import GROUPS, SizeRule, ladder, longest_of, rule_errors
 from .size_moments import last_degree
 
-# Tuning: elements (terms times players times nodes) that cost as much as one more call of the engine. A group of terms
-# joins the group with the next longer rule if that adds fewer (benchmarks/lime).
+# Tuning: elements (terms times players times nodes) that cost as much as one more call of the
+# engine. A group of terms joins the group with the next longer rule if that adds fewer
+# (benchmarks/lime).
 GROUP_ELEMENTS = 6_000
-# Smaller sums of 1 - E count as this, so that nothing is divided by zero; e^2 over it is above 1 in any case.
+# Smaller sums of 1 - E count as this, so that nothing is divided by zero; e^2 over it is above 1 in
+# any case.
 LEAST_DECAY = 1e-300
 
 
@@ -35,7 +38,8 @@ class Assignment:
 
     Attributes
     ----------
-    terms : (n,) indices of the terms; those that are left out are smaller than their share of the error
+    terms : (n,) indices of the terms; those that are left out are smaller than their share of the
+        error
     rules : all rules that were considered, shortest first
     rule_of : (n,) index of the rule of each term
     errors : (n,) error of this rule for this term
@@ -62,7 +66,9 @@ class Assignment:
         return sum(self.rules[k].p.size for k in self.rule_of.tolist())
 
     def batches(self) -> list[Batch]:
-        """Return the nodes and weights of every group of terms with the same rule, at most MOST_NODES at a time."""
+        """Return the nodes and weights of every group of terms with the same rule, at most
+        MOST_NODES at a time.
+        """
         batches = []
         for k in np.unique(self.rule_of).tolist():
             which = self.terms[self.rule_of == k]
@@ -89,11 +95,12 @@ class KernelLaw:
     def assign(
         self, terms: Terms, allowed: float, groups: tuple[tuple[int, ...], ...] = GROUPS
     ) -> Assignment:
-        """Return the shortest rule of each term that is accurate enough for E_p[f], E_p[f Z_j] and Delta_j.
+        """Return the shortest rule of each term that is accurate enough for E_p[f], E_p[f Z_j] and
+        Delta_j.
 
-        `allowed` is the error of all terms of the game together, of which this chunk has its share. `groups` are those
-        of `rules.py` that are tried. If no rule is accurate enough for some term, it has the best one, and the
-        assignment is not accurate.
+        `allowed` is the error of all terms of the game together, of which this chunk has its share.
+        `groups` are those of `rules.py` that are tried. If no rule is accurate enough for some
+        term, it has the best one, and the assignment is not accurate.
         """
         allowed = allowed * terms.sums.share / terms.sums.weight.size
         real = largest_on_reals(terms)
@@ -119,7 +126,9 @@ class KernelLaw:
         return self.with_joined_rules(assignment, log_bounds, real)
 
     def batches(self, terms: Terms, allowed: float, differences: bool = False) -> list[Batch]:
-        """Return the nodes and weights of `assign`, for a game whose terms all have an accurate rule."""
+        """Return the nodes and weights of `assign`, for a game whose terms all have an accurate
+        rule.
+        """
         assignment = self.assign(terms, allowed)
         if not assignment.is_accurate:
             raise ValueError("terms: expected terms that have a rule in p, got some without")
@@ -128,11 +137,13 @@ class KernelLaw:
     def with_joined_rules(
         self, assignment: Assignment, log_bounds: Array, real: Array
     ) -> Assignment:
-        """Return an assignment of fewer groups: one of few terms joins the group with the next longer rule.
+        """Return an assignment of fewer groups: one of few terms joins the group with the next
+        longer rule.
 
-        The error of a longer rule is not always smaller: from the point where a Gauss rule no longer exists, rules have
-        Gauss-Legendre nodes, which are exact to half the degree. So errors are those of the joined rule, and a group
-        only joins if the sum of all errors stays within the allowed one.
+        The error of a longer rule is not always smaller: from the point where a Gauss rule no
+        longer exists, rules have Gauss-Legendre nodes, which are exact to half the degree. So
+        errors are those of the joined rule, and a group only joins if the sum of all errors stays
+        within the allowed one.
         """
         rules = assignment.rules
         rule_of = assignment.rule_of.copy()
@@ -158,11 +169,13 @@ def _total_weight(d: int, width: float) -> float:
 
 
 def largest_on_reals(terms: Terms) -> Array:
-    """Return a (r,) bound on each term of E_p[f] and of E_p[f Z_j] for p in [0, 1], and on its means over any size.
+    """Return a (r,) bound on each term of E_p[f] and of E_p[f Z_j] for p in [0, 1], and on its
+    means over any size.
 
-    The product over players is at most 1. If all players are heavier when present, it is at most e^2 e^(-p G), G the
-    sum of 1 - E, even with two players left out of it; x A comes with a factor p, and p e^(-p G) <= 1/G. For m present
-    players the product is at most t^m by Maclaurin's inequality, and m/d has the place of p.
+    The product over players is at most 1. If all players are heavier when present, it is at most
+    e^2 e^(-p G), G the sum of 1 - E, even with two players left out of it; x A comes with a factor
+    p, and p e^(-p G) <= 1/G. For m present players the product is at most t^m by Maclaurin's
+    inequality, and m/d has the place of p.
     """
     sums = terms.sums
     if terms.masses.some_light:

@@ -1,22 +1,25 @@
 """LIME without sampling: exact values of the coefficients that the lime package estimates.
 
-For a model with one head and no positions, the variant of LIME is that of the lime package (0.2.0.1, `lime_text`) with
-every default: the game of words, deleted, through "sigmoid" (`game/links.py`), because the package explains
-probabilities and its `bow=True` deletes words. For a model with positions it is the package's `bow=False` with [UNK] as
-`mask_string`: a removed word is replaced, because deleting it would shift the words after it.
+For a model with one head and no positions, the variant of LIME is that of the lime package
+(0.2.0.1, `lime_text`) with every default: the game of words, deleted, through "sigmoid"
+(`game/links.py`), because the package explains probabilities and its `bow=True` deletes words. For
+a model with positions it is the package's `bow=False` with [UNK] as `mask_string`: a removed word
+is replaced, because deleting it would shift the words after it.
 
-With n = num_samples, the package proceeds as follows: row 0 is the document itself; every other row draws a number s in
-1..d uniformly, removes a uniform subset of s features, and gets the weight pi(s) of `kernel.py`; then a ridge
-regression with a free intercept and these raw weights. As rows enter only through weighted means, its coefficients
-converge to those of the same regression with means replaced by expectations, which `regression.py` solves in closed
-form.
+With n = num_samples, the package proceeds as follows: row 0 is the document itself; every other row
+draws a number s in 1..d uniformly, removes a uniform subset of s features, and gets the weight
+pi(s) of `kernel.py`; then a ridge regression with a free intercept and these raw weights. As rows
+enter only through weighted means, its coefficients converge to those of the same regression with
+means replaced by expectations, which `regression.py` solves in closed form.
 
-P1's beta^infinity (section 5.2) is kernel_width = inf and n = inf; their Eq. 17 is its leading order in d.
+P1's beta^infinity (section 5.2) is kernel_width = inf and n = inf; their Eq. 17 is its leading
+order in d.
 
-It remains to compute moments of f: sums over sizes s of q_s E[f | s absent] and of q_s E[f W_j | s absent]
-(`moments.py`).
+It remains to compute moments of f: sums over sizes s of q_s E[f | s absent] and of q_s E[f W_j | s
+absent] (`moments.py`).
 
-`lime_features` is the package's choice of features, `feature_selection="auto"` (`lime_base.py`), in the same limit.
+`lime_features` is the package's choice of features, `feature_selection="auto"` (`lime_base.py`), in
+the same limit.
 """
 
 from __future__ import annotations
@@ -43,7 +46,9 @@ FORWARD_FEATURES = 6
 
 
 class LimeCoefficients(NamedTuple):
-    """Surrogate model f ~ intercept + coef . Z of LIME; coef (d,), zero for features that are not in the model."""
+    """Surrogate model f ~ intercept + coef . Z of LIME; coef (d,), zero for features that are not
+    in the model.
+    """
 
     coef: Array
     intercept: float
@@ -58,24 +63,27 @@ def lime_limit(
     tol: float = 1e-10,
     features: Features | None = None,
 ) -> LimeCoefficients:
-    """Compute the limit of LIME's coefficients, by default with the lime package's kernel, ridge and number of samples.
+    """Compute the limit of LIME's coefficients, by default with the lime package's kernel, ridge
+    and number of samples.
 
-    |error| <= tol * max|f| is guaranteed for every coefficient and the intercept. See the module docstring for which
-    settings of the package a game belongs to.
+    |error| <= tol * max|f| is guaranteed for every coefficient and the intercept. See the module
+    docstring for which settings of the package a game belongs to.
 
     Parameters
     ----------
-    game : a PooledGame, or one `through` a link such as "sigmoid", which the package explains by default. The package's
-        `bow=True` is `pooled_game(..., players="words")` of a model without positions; its `bow=False` with [UNK] as
-        mask is `players="positions"`
-    kernel_width : width of the package's kernel, 25 by default; inf gives all samples the same weight
+    game : a PooledGame, or one `through` a link such as "sigmoid", which the package explains by
+        default. The package's `bow=True` is `pooled_game(..., players="words")` of a model without
+        positions; its `bow=False` with [UNK] as mask is `players="positions"`
+    kernel_width : width of the package's kernel, 25 by default; inf gives all samples the same
+        weight
     ridge : the package's `Ridge(alpha=1)`
-    num_samples : n, which sets the share of the row of the document (1/n) and of the ridge (ridge/n). None takes n to
-        infinity, where both vanish and `ridge` has no influence (but for d = 1: there is no other row with the player
-        present, so both stay, and the coefficient is (f(all) - f(none)) / (1 + ridge))
+    num_samples : n, which sets the share of the row of the document (1/n) and of the ridge
+        (ridge/n). None takes n to infinity, where both vanish and `ridge` has no influence (but for
+        d = 1: there is no other row with the player present, so both stay, and the coefficient is
+        (f(all) - f(none)) / (1 + ridge))
     tol : relative accuracy; a looser one is faster
-    features : players in the surrogate model; the others are omitted (the package's refit on `num_features`).
-        `lime_features` chooses them as the package does
+    features : players in the surrogate model; the others are omitted (the package's refit on
+        `num_features`). `lime_features` chooses them as the package does
 
     Returns
     -------
@@ -86,7 +94,8 @@ def lime_limit(
     ToleranceError
         if float64 cannot keep `tol` for this game; it names the smallest tol that works
     CostError
-        if it would take more than a minute (`lime_cost`), which is possible from a few hundred deleted players on
+        if it would take more than a minute (`lime_cost`), which is possible from a few hundred
+        deleted players on
 
     Examples
     --------
@@ -101,9 +110,10 @@ def lime_limit(
     chosen = as_features(features, game.d)
     coef = np.zeros(game.d)
     if game.d == 1:
-        # A regression through two values of f. In units of the other row's weight the document has the weight q_0 and
-        # rho = ridge q_0; for n to infinity q_0 is 0. f(all) and f(none) are correct to a few ulps of max|f| and of the
-        # heads' spread, and the regression adds a few more; `budget` bounds both.
+        # A regression through two values of f. In units of the other row's weight the document has
+        # the weight q_0 and rho = ridge q_0; for n to infinity q_0 is 0. f(all) and f(none) are
+        # correct to a few ulps of max|f| and of the heads' spread, and the regression adds a few
+        # more; `budget` bounds both.
         weights = weights_of(1, settings)
         engine = game.engine_game(2 * tol)
         budget(engine, tol, 0.5, constants=4 * engine.scale)
@@ -119,7 +129,8 @@ def lime_limit(
 
 
 def find_moments(game: Game, fit: Regression, settings: LimeSettings, tol: float) -> Moments:
-    """Compute the moments of f, accurate enough for `tol`: by rules in p if every term has one, otherwise by sizes.
+    """Compute the moments of f, accurate enough for `tol`: by rules in p if every term has one,
+    otherwise by sizes.
 
     Raises a CostError, before anything expensive is computed, if that would take too long.
     """
@@ -128,7 +139,8 @@ def find_moments(game: Game, fit: Regression, settings: LimeSettings, tol: float
         if plan is not None:
             return moments_by_rule(plan, fit)
         return moments_by_recursion(game, fit, tol)
-    # Short rules are enough where absent players are replaced. They are found before anything is added up.
+    # Short rules are enough where absent players are replaced. They are found before anything is
+    # added up.
     plan = plan_rules(game, fit, settings, tol, SHORT_GROUPS)
     if plan is None and check_cost(game, fit, settings, tol) == "rule":
         plan = plan_rules(game, fit, settings, tol)
@@ -147,11 +159,12 @@ def lime_features(
     num_samples: int | None = 5000,
     tol: float = 1e-10,
 ) -> NDArray[np.intp]:
-    """Return the features that the package's `feature_selection="auto"` converges to, for `lime_limit`.
+    """Return the features that the package's `feature_selection="auto"` converges to, for
+    `lime_limit`.
 
-    Up to six are added one by one, each time the one that raises the weighted R^2 of an unpenalized fit most; more are
-    those with the largest coefficients of a fit with ridge 0.01. Ties go to the player that comes first. The result has
-    min(num_features, d) indices, in the package's order.
+    Up to six are added one by one, each time the one that raises the weighted R^2 of an unpenalized
+    fit most; more are those with the largest coefficients of a fit with ridge 0.01. Ties go to the
+    player that comes first. The result has min(num_features, d) indices, in the package's order.
 
     Parameters
     ----------

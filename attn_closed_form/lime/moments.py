@@ -1,21 +1,24 @@
-"""The moments of f that LIME's regression needs (`regression.py`), accurate enough for `tol`, in one of two ways.
+"""The moments of f that LIME's regression needs (`regression.py`), accurate enough for `tol`, in
+one of two ways.
 
-1. **A rule in p for the kernel**, O(L m d). E_p[f] and Delta_j(p), p the probability of being present, make
+1. **A rule in p for the kernel**, O(L m d). E_p[f] and Delta_j(p), p the probability of being
+   present, make
 
        E_p[f Z_j] = p (E_p[f] + (1-p) Delta_j(p)),   Z_j = 1 - W_j,
 
    and `KernelLaw` (`law.py`) turns sums over sizes into sums over nodes p.
-2. **The recursion over sizes** (`game/by_size.py`), O(L d^2), if the kernel is so narrow that no rule keeps the digits,
-   if rounding leaves too little of `tol`, or if some term has no rule.
+2. **The recursion over sizes** (`game/by_size.py`), O(L d^2), if the kernel is so narrow that no
+   rule keeps the digits, if rounding leaves too little of `tol`, or if some term has no rule.
 
 `plan_rules` decides, and `cost.py` knows the cost of either way before it is taken.
 
-**Errors.** A coefficient is E[psi f'] with a known function psi, so a relative error eps of 1/D, and the rounding of
-the sums, are multiplied by `Regression.value_factor` or `rounding_factor`; `budget` gives them most of `tol`. The rule
-in p has the rest, and its errors of different moments share nothing (`moment_factor`). For the rules in p the
-sums of moduli that the rounding is relative to are those of the rules' weights, which are positive or nearly so.
-f(all), which the intercept begins with and f' is relative to, and the regression itself have separate
-rounding errors, `Regression.extra_ulps`; that of an `empty_value` far from all values is relative to it,
+**Errors.** A coefficient is E[psi f'] with a known function psi, so a relative error eps of 1/D,
+and the rounding of the sums, are multiplied by `Regression.value_factor` or `rounding_factor`;
+`budget` gives them most of `tol`. The rule in p has the rest, and its errors of different moments
+share nothing (`moment_factor`). For the rules in p the sums of moduli that the rounding is relative
+to are those of the rules' weights, which are positive or nearly so. f(all), which the intercept
+begins with and f' is relative to, and the regression itself have separate rounding errors,
+`Regression.extra_ulps`; that of an `empty_value` far from all values is relative to it,
 `Regression.nobody_factor`.
 """
 
@@ -43,12 +46,14 @@ from .law import Assignment, KernelLaw
 from .regression import Known, Moments, Regression, regression
 from .rules import GROUPS
 
-# Weight of the grand coalition, in units of pi(1), beyond which no rule in p is accurate enough: a rule has this weight
-# in its sums and has to take it off again, which costs as many digits (e^25 of the e^36 that float64 has). It only saves
-# time: `Regression.extra_ulps` counts the digits, so the budget refuses such rules in any case.
+# Weight of the grand coalition, in units of pi(1), beyond which no rule in p is accurate enough: a
+# rule has this weight in its sums and has to take it off again, which costs as many digits (e^25 of
+# the e^36 that float64 has). It only saves time: `Regression.extra_ulps` counts the digits, so the
+# budget refuses such rules in any case.
 LARGEST_GRAND_WEIGHT = math.exp(25.0)
-# Tuning: elements (terms times players) up to which the terms of a plan are kept until they are summed. Those of larger
-# games are computed twice, which costs little next to their sums and no memory.
+# Tuning: elements (terms times players) up to which the terms of a plan are kept until they are
+# summed. Those of larger games are computed twice, which costs little next to their sums and no
+# memory.
 KEPT_ELEMENTS = 1 << 18
 
 
@@ -79,7 +84,9 @@ def plan_rules(
     tol: float,
     groups: tuple[tuple[int, ...], ...] = GROUPS,
 ) -> RulePlan | None:
-    """Return a rule in p, of some groups of them, for every term of a game, or None if these cannot keep `tol`."""
+    """Return a rule in p, of some groups of them, for every term of a game, or None if these cannot
+    keep `tol`.
+    """
     if fit.at_all > LARGEST_GRAND_WEIGHT:
         return None
     engine = game.engine_game(2 * tol / rule_factor(fit, settings))
@@ -131,7 +138,8 @@ def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
     of_nobody = weights[:, -1] * known.nobody
     of_everybody = np.array([fit.level, fit.balance]) * known.above
     mean += of_nobody - of_everybody
-    # E[pi W_j f] = E[pi f] - E[pi Z_j f], and the common part of all players drops out of `individual`.
+    # E[pi W_j f] = E[pi f] - E[pi Z_j f], and the common part of all players drops out of
+    # `individual`.
     return Moments(
         mean=float(mean[0]),
         shared=float(mean[1]),
@@ -141,7 +149,9 @@ def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
 
 
 def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) -> Array:
-    """Return (2 + d,) sums over nodes for `moments_of_sums`: of E_p[f] with two weights, and of every Delta_j(p)."""
+    """Return (2 + d,) sums over nodes for `moments_of_sums`: of E_p[f] with two weights, and of
+    every Delta_j(p).
+    """
     _, p, weights = batch
     off_center = weights * (1 - p - absent_share)
     mean_weights = np.stack([weights, off_center])
@@ -151,9 +161,11 @@ def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) ->
 
 
 def moments_of_sums(fit: Regression, total: Array, delta: Array, known: Known) -> Moments:
-    """Return the moments from the sums over nodes, total (2,) and delta (d,), in the units of `known`.
+    """Return the moments from the sums over nodes, total (2,) and delta (d,), in the units of
+    `known`.
 
-    The sums of a rule weight the grand coalition by pi(0), and do not use `empty_value` for the empty one.
+    The sums of a rule weight the grand coalition by pi(0), and do not use `empty_value` for the
+    empty one.
     """
     nobody = float(fit.drawn[-1]) * known.nobody
     middle = float(delta.mean())
@@ -168,7 +180,9 @@ def moments_of_sums(fit: Regression, total: Array, delta: Array, known: Known) -
 
 
 def known_of(game: EngineGame) -> Known:
-    """Return the values of the grand and the empty coalition, in units such that neither exceeds 1."""
+    """Return the values of the grand and the empty coalition, in units such that neither exceeds
+    1.
+    """
     excess = game.empty_excess
     if excess:
         exponent = max(game.exponent, math.frexp(excess)[1])
@@ -178,7 +192,7 @@ def known_of(game: EngineGame) -> Known:
     return Known(above, math.ldexp(excess, -exponent), game.base, exponent)
 
 
-# --- budgets ------------------------------------------------------------------------------------------------------
+# --- budgets --------------------------------------------------------------------------------------
 
 
 def rule_factor(fit: Regression, settings: LimeSettings) -> float:
@@ -188,11 +202,14 @@ def rule_factor(fit: Regression, settings: LimeSettings) -> float:
 
 @lru_cache(maxsize=512)
 def rule_factors(d: int, settings: LimeSettings, k: int) -> tuple[float, float]:
-    """Return the factors by which a relative error of f, and one of the sums over nodes, are multiplied."""
+    """Return the factors by which a relative error of f, and one of the sums over nodes, are
+    multiplied.
+    """
     fit = regression(d, settings, k)
     q = relative_kernel(d, settings.kernel_width)
     s = np.arange(d + 1)
-    # Nodes p with the rule's weights spread about the sizes; |1 - p - w| has the mean square of |s/d - w| at most.
+    # Nodes p with the rule's weights spread about the sizes; |1 - p - w| has the mean square of
+    # |s/d - w| at most.
     level = float(q.sum())
     pairs = float((q * s * (d - s)).sum())
     difference = 2 * pairs / (d * max(d - 1, 1))
@@ -227,9 +244,11 @@ def recursion_budget(game: EngineGame, fit: Regression, tol: float) -> Budget:
 def rule_budget(
     game: EngineGame, fit: Regression, settings: LimeSettings, tol: float
 ) -> Budget | ToleranceError:
-    """Return the budget of rules in p, or, as a value, the error that names the smallest tol that they can keep.
+    """Return the budget of rules in p, or, as a value, the error that names the smallest tol that
+    they can keep.
 
-    If rounding needs little, more of the error is left for 1/D than `rule_factor` alone would give it.
+    If rounding needs little, more of the error is left for 1/D than `rule_factor` alone would give
+    it.
     """
     values, sums = rule_factors(fit.d, settings, fit.k)
     if sums <= values:
@@ -252,6 +271,8 @@ def budget_of_fit(
     at_all: float,
     plain: bool = False,
 ) -> Budget | ToleranceError:
-    """Return the budget if errors of f are multiplied by `factor`; `budget` assumes twice the error of f."""
+    """Return the budget if errors of f are multiplied by `factor`; `budget` assumes twice the error
+    of f.
+    """
     empty = LIME_EMPTY * fit.nobody_factor() * in_units(abs(game.empty_excess), game.exponent)
     return find_budget(game, tol, factor / 2, plain, fit.extra_ulps(factor, at_all), empty)

@@ -1,8 +1,9 @@
-"""The part of LIME's limit that does not depend on the model: a weighted ridge regression on random subsets.
+"""The part of LIME's limit that does not depend on the model: a weighted ridge regression on random
+subsets.
 
-Let W_j = 1 if player j is *absent*, W_bar the mean of all W_j, and q_s the weight of the samples in which s of d
-players are absent: the document itself has q_0 = 1/n and s = 1..d has q_s = (n-1)/(n d) pi(s), `kernel.py`. With rho =
-ridge/n,
+Let W_j = 1 if player j is *absent*, W_bar the mean of all W_j, and q_s the weight of the samples in
+which s of d players are absent: the document itself has q_0 = 1/n and s = 1..d has q_s = (n-1)/(n
+d) pi(s), `kernel.py`. With rho = ridge/n,
 
     A = sum q_s,   w = sum q_s s/d / A,   B = sum q_s s(d-s) / (d(d-1)),   V = sum q_s (s/d - w)^2,
 
@@ -10,18 +11,22 @@ and f' = f - f(all), so that the row of the document adds nothing to any moment 
 
     mean = E[pi f'],   shared = E[pi (W_bar - w) f'],   individual_j = E[pi (W_j - W_bar) f'].
 
-Symmetry leaves a matrix a I + b 11^T to invert. On k features (k = d: all of them), m the mean of their individual_j,
+Symmetry leaves a matrix a I + b 11^T to invert. On k features (k = d: all of them), m the mean of
+their individual_j,
 
     slope  = (shared + m) / (k V + (1 - k/d) B + rho),
-    coef_j = -(individual_j - m) / (B + rho) - slope,      intercept = f(all) + mean / A + (1 - w) k slope.
+    coef_j = -(individual_j - m) / (B + rho) - slope,
+    intercept = f(all) + mean / A + (1 - w) k slope.
 
-This is the formula of the lime package's normal equations in terms of Z_j = 1 - W_j, written so that no small number is
-the difference of large ones. Why that matters: for a narrow kernel all q_s but q_0 are tiny, and so is everything that
-decides the coefficients. Here every sum is over s >= 1 alone, and all weights are divided by pi(1), which cancels in
-the coefficients: a narrow kernel is as easy as a wide one, and its limit, leave-one-out, is found. Moments have
-the constant of f subtracted and are in units of a power of two, so large constants and tiny values cost no digits.
+This is the formula of the lime package's normal equations in terms of Z_j = 1 - W_j, written so
+that no small number is the difference of large ones. Why that matters: for a narrow kernel all q_s
+but q_0 are tiny, and so is everything that decides the coefficients. Here every sum is over s >= 1
+alone, and all weights are divided by pi(1), which cancels in the coefficients: a narrow kernel is
+as easy as a wide one, and its limit, leave-one-out, is found. Moments have the constant of f
+subtracted and are in units of a power of two, so large constants and tiny values cost no digits.
 
-Weights beyond float64, and the rounding that `extra_ulps` has: docs/theory/rules-in-p.md, "The regression".
+Weights beyond float64, and the rounding that `extra_ulps` has: docs/theory/rules-in-p.md, "The
+regression".
 """
 
 from __future__ import annotations
@@ -95,7 +100,8 @@ class Regression(NamedTuple):
         return finite(coef), float(finite(intercept))
 
     def value_factor(self, weights: Array | None = None) -> float:
-        """Return the largest factor from an error of every coalition's f' to one of a coefficient or the intercept.
+        """Return the largest factor from an error of every coalition's f' to one of a coefficient
+        or the intercept.
 
         `weights` (d+1,) are the weights of the sizes in the sums, by default `drawn`.
         """
@@ -113,10 +119,11 @@ class Regression(NamedTuple):
         return self._propagated(float(q.sum()), slope, float(q @ individual))
 
     def extra_ulps(self, factor: float, at_all: float) -> float:
-        """Return the rounding bound of f(all) and of the regression, in ulps of the spread of f, for `budget`.
+        """Return the rounding bound of f(all) and of the regression, in ulps of the spread of f,
+        for `budget`.
 
-        `factor` is what `budget` multiplies errors of values by, and `at_all` the weight of f(all) that is in the
-        sums over f and has to be taken off.
+        `factor` is what `budget` multiplies errors of values by, and `at_all` the weight of f(all)
+        that is in the sums over f and has to be taken off.
         """
         slope = abs(self.absent_share * at_all - self.balance) / self.shared_denominator
         # f(all) is in the intercept itself, too.
@@ -127,17 +134,23 @@ class Regression(NamedTuple):
         return LIME_SUMS + (LIME_GRAND * of_grand + LIME_MEAN_SIZE * of_mean_size) / factor
 
     def nobody_factor(self) -> float:
-        """Return the largest factor from a change of f(empty) to one of a coefficient or the intercept."""
+        """Return the largest factor from a change of f(empty) to one of a coefficient or the
+        intercept.
+        """
         weight = float(self.drawn[-1])
         moment = weight * float(self.deviation[-1]) + self.offset * (weight / self.total)
         return self._propagated(weight, moment / self.shared_denominator)
 
     def moment_factor(self) -> float:
-        """Return the factor from independent errors of E[pi f'] and every E[pi (1 - W_j) f'] to those of the result."""
+        """Return the factor from independent errors of E[pi f'] and every E[pi (1 - W_j) f'] to
+        those of the result.
+        """
         return self.rounding_factor(1.0, 2 - self.absent_share, 2.0)
 
     def rounding_factor(self, mean: float, shared: float, individual: float) -> float:
-        """Return the factor from a relative error of every value to the result, given the factors of the moments."""
+        """Return the factor from a relative error of every value to the result, given the factors
+        of the moments.
+        """
         # The mean of the chosen `individual` is 0 if all are chosen.
         middle = 0.0
         if self.k < self.d:
@@ -146,7 +159,9 @@ class Regression(NamedTuple):
         return self._propagated(mean, slope, individual)
 
     def _propagated(self, mean: float, slope: float, individual: float = 0.0) -> float:
-        """Return the larger error of a coefficient and of the intercept, given those of the three moments."""
+        """Return the larger error of a coefficient and of the intercept, given those of the three
+        moments.
+        """
         coef = individual / self.individual_denominator + slope
         intercept = mean / self.total + (1 - self.absent_share) * self.k * slope
         return max(coef, intercept)
@@ -215,8 +230,8 @@ def weights_of(d: int, settings: LimeSettings) -> Weights:
         if n:
             document = Decimal(d) / (n - 1) / pi[1]
         largest = Decimal(LARGEST_EXPONENT).exp()
-        # If q_0 and q_2 are both below e^-600, slopes depend on their ratio alone, so both are multiplied by the same
-        # number.
+        # If q_0 and q_2 are both below e^-600, slopes depend on their ratio alone, so both are
+        # multiplied by the same number.
         lift = Decimal(1)
         if d > 1:
             top = max(document, pi[2] / pi[1])

@@ -1,17 +1,18 @@
 """Rules in p for LIME's kernel: a few nodes replace the sum over sizes, with a proved error.
 
-A rule has nodes p_i and weights omega_i with the first moments of the kernel (`size_moments.py`), and serves every term
-of a game. With |E_p[h]| <= M on the Bernstein ellipse e^theta around [0, 1], and <= B on [0, 1], its error is at most
-sum_{n<=d} c_n delta_n,
+A rule has nodes p_i and weights omega_i with the first moments of the kernel (`size_moments.py`),
+and serves every term of a game. With |E_p[h]| <= M on the Bernstein ellipse e^theta around [0, 1],
+and <= B on [0, 1], its error is at most sum_{n<=d} c_n delta_n,
 
     c_n = min(sqrt(2(2n+1)) M e^(-n theta) / (1 - e^(-2 theta)), sqrt(2n+1) B),
-    delta_n = |nu_n - sum_i omega_i P_n(1 - 2p_i)|, or at most sum|omega| + |r| |Q_n| beyond the last moment.
+    delta_n = |nu_n - sum_i omega_i P_n(1 - 2p_i)|, or at most sum|omega| + |r| |Q_n| beyond the
+              last moment.
 
-r is the part of the kernel beyond the last moment. Instead of |r| |Q_n|, which grows fast with n, it may count as
-sqrt(d+1) |r| B once.
+r is the part of the kernel beyond the last moment. Instead of |r| |Q_n|, which grows fast with n,
+it may count as sqrt(d+1) |r| B once.
 
-The accuracy of the construction does not matter, because the bound compares the finished rule with the moments.
-Proofs: docs/theory/rules-in-p.md.
+The accuracy of the construction does not matter, because the bound compares the finished rule with
+the moments. Proofs: docs/theory/rules-in-p.md.
 """
 
 from __future__ import annotations
@@ -37,17 +38,18 @@ from .size_moments import (
     whole,
 )
 
-# Tuning: numbers of nodes that are tried. They are few, because terms with the same number are evaluated together, and
-# grow by a fifth. A group is built together; a long rule takes up to half a second to build, so long ones are built one
-# by one, when a term needs them.
+# Tuning: numbers of nodes that are tried. They are few, because terms with the same number are
+# evaluated together, and grow by a fifth. A group is built together; a long rule takes up to half a
+# second to build, so long ones are built one by one, when a term needs them.
 GROUPS: tuple[tuple[int, ...], ...] = (
     (2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14),
     (17, 20, 24, 28),
     (33, 39, 46, 54),
     *((count,) for count in (64, 76, 90, 110, 130, 155, 185, 220, 260, 310, 370, 440)),
 )
-# Tuning: rules with at least this many nodes are compared with the same moments, which take longer than the rules, and
-# have the second bound on the remainder, which is hardly ever smaller for shorter ones.
+# Tuning: rules with at least this many nodes are compared with the same moments, which take longer
+# than the rules, and have the second bound on the remainder, which is hardly ever smaller for
+# shorter ones.
 LONG_RULE = 64
 # The groups of short rules.
 SHORT_GROUPS = tuple(group for group in GROUPS if group[-1] < LONG_RULE)
@@ -55,14 +57,18 @@ SHORT_GROUPS = tuple(group for group in GROUPS if group[-1] < LONG_RULE)
 COUNTS = tuple(count for group in GROUPS for count in group)
 # The number of nodes of the longest rule.
 LONGEST_RULE = COUNTS[-1]
-# Added to the bound of E_p[f], it also bounds E_p[f 1{j present}]: (1 + cosh theta) / 2, see `game/engine/bounds.py`.
+# Added to the bound of E_p[f], it also bounds E_p[f 1{j present}]: (1 + cosh theta) / 2, see
+# `game/engine/bounds.py`.
 LOG_PRESENT = np.log((1 + np.cosh(THETA)) / 2)
-# The exponent of an error bound above which the bound is useless in any case, so that exp cannot overflow.
+# The exponent of an error bound above which the bound is useless in any case, so that exp cannot
+# overflow.
 LARGEST_LOG_ERROR = 300.0
 
 
 class SizeRule(NamedTuple):
-    """A rule for q = `relative_kernel`, with its error for moments that are exact up to rounding and for others."""
+    """A rule for q = `relative_kernel`, with its error for moments that are exact up to rounding
+    and for others.
+    """
 
     p: Array  # (m,) probability of being *present*
     weights: Array  # (m,)
@@ -84,11 +90,14 @@ class Ladder(NamedTuple):
     remainder: Array  # (rules,)
 
     def choose(self, log_bound: Array, B: Array, allowed: float) -> tuple[Ids, Array]:
-        """Return for each of r terms the shortest rule with an error below `allowed` (or the best rule), and its error.
+        """Return for each of r terms the shortest rule with an error below `allowed` (or the best
+        rule), and its error.
 
-        `log_bound` (r, len(THETA)) is that of `game/engine/bounds.py`, and `B` (r,) bounds the terms on [0, 1].
+        `log_bound` (r, len(THETA)) is that of `game/engine/bounds.py`, and `B` (r,) bounds the
+        terms on [0, 1].
         """
-        # The thetas are the first axis here: a minimum over a short last axis takes five times as long.
+        # The thetas are the first axis here: a minimum over a short last axis takes five times as
+        # long.
         by_theta = np.ascontiguousarray((log_bound + LOG_PRESENT).T)
         log_M = by_theta[:, :, None]
         truncation = _exp((self.log_error + log_M).min(axis=0))
@@ -115,7 +124,9 @@ class Ladder(NamedTuple):
 
 
 def rule_errors(rule: SizeRule, log_bound: Array, B: Array) -> Array:
-    """Return the error (r,) of one rule for each of r terms, whose bounds are those of `Ladder.choose`."""
+    """Return the error (r,) of one rule for each of r terms, whose bounds are those of
+    `Ladder.choose`.
+    """
     log_M = log_bound + LOG_PRESENT
     truncation = _exp((rule.log_error + log_M).min(axis=1))
     if rule.p.size >= LONG_RULE:
@@ -169,7 +180,8 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     weights = _weights_at(moments, P[:, :exact])
     size = float(np.abs(weights).sum())
     delta = _moment_errors(moments, weights, P)
-    # The logs of sum c_n delta_n / M, for the degrees that the rule has, then for the others up to the last moment.
+    # The logs of sum c_n delta_n / M, for the degrees that the rule has, then for the others up to
+    # the last moment.
     decay = np.exp(-np.outer(THETA, np.arange(delta.size)))
     parts = decay * delta
     of_exact = parts[:, :exact].sum(axis=1)
@@ -202,11 +214,13 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
 
 
 def moduli_are_counted(q: Array, p: Array, weights: Array) -> bool:
-    """Whether sums over nodes lose no more to rounding than `moments.rule_factors` counts, given q (d+1,).
+    """Whether sums over nodes lose no more to rounding than `moments.rule_factors` counts, given q
+    (d+1,).
 
-    Rounding is relative to sums of |omega|, |omega| p (1-p) and |omega| |1-p-w|, which the budget takes from the sizes:
-    LIME_MIXED_SIGNS times sum q, sum q s(d-s) / (d(d-1)), and the root of sum q times sum q (s/d - w)^2. By Cauchy and
-    Schwarz the last one holds if sum |omega| (1-p-w)^2 <= LIME_MIXED_SIGNS sum q (s/d - w)^2 for every w.
+    Rounding is relative to sums of |omega|, |omega| p (1-p) and |omega| |1-p-w|, which the budget
+    takes from the sizes: LIME_MIXED_SIGNS times sum q, sum q s(d-s) / (d(d-1)), and the root of sum
+    q times sum q (s/d - w)^2. By Cauchy and Schwarz the last one holds if sum |omega| (1-p-w)^2 <=
+    LIME_MIXED_SIGNS sum q (s/d - w)^2 for every w.
 
     >>> q = np.ones(3)
     >>> moduli_are_counted(q, np.array([0.25, 0.75]), np.array([1.5, 1.5]))
@@ -231,7 +245,8 @@ def moduli_are_counted(q: Array, p: Array, weights: Array) -> bool:
 def _nodes_of(moments: SizeMoments, m: int) -> tuple[Array, int]:
     """Return the m nodes of a rule, and the number of moments that its weights are made for.
 
-    They are those of the Gauss rule if it exists, which has 2m moments, otherwise Gauss-Legendre nodes.
+    They are those of the Gauss rule if it exists, which has 2m moments, otherwise Gauss-Legendre
+    nodes.
     """
     nu = moments.rounded
     if 2 * m < nu.size:
@@ -253,7 +268,8 @@ def _moment_errors(moments: SizeMoments, weights: Array, P: Whole) -> Array:
 
 
 def _weights_at(moments: SizeMoments, P: Whole) -> Array:
-    """Return weights (m,) with the first moments, given the Legendre polynomials (m, exact) at the nodes.
+    """Return weights (m,) with the first moments, given the Legendre polynomials (m, exact) at the
+    nodes.
 
     They are found by least squares, and refined once with a residual in integers.
     """
@@ -265,7 +281,8 @@ def _weights_at(moments: SizeMoments, P: Whole) -> Array:
 
 
 def _polished_nodes(moments: SizeMoments, p: Array) -> Array:
-    """Return the nodes of a Gauss rule after a step of Newton's method for nodes and weights together.
+    """Return the nodes of a Gauss rule after a step of Newton's method for nodes and weights
+    together.
 
     The slope of a Legendre polynomial is 2 p (1 - p) dP_n/dp = (n + 1) (P_{n+1} - (1 - 2p) P_n).
     """
@@ -289,17 +306,20 @@ def _polished_nodes(moments: SizeMoments, p: Array) -> Array:
 
 
 def _least_squares(values: Array, moments: Array) -> Array:
-    """Return least-squares weights for values (m, n) of polynomials at nodes and their moments (n,)."""
+    """Return least-squares weights for values (m, n) of polynomials at nodes and their moments
+    (n,).
+    """
     weights: Array = np.asarray(np.linalg.lstsq(values.T, moments, rcond=None)[0])
     return weights
 
 
 def gauss_nodes(nu: Array, m: int) -> Array | None:
-    """Return the (m,) nodes of the Gauss rule with moments nu_n = Lambda[P_n(1 - 2p)], or None if there is none.
+    """Return the (m,) nodes of the Gauss rule with moments nu_n = Lambda[P_n(1 - 2p)], or None if
+    there is none.
 
-    This is the modified Chebyshev algorithm (Sack and Donovan, 1972). It finds the recurrence of the polynomials that
-    are orthogonal for Lambda; the nodes are the eigenvalues of its matrix. The rule exists while Lambda is positive on
-    squares of degree below m.
+    This is the modified Chebyshev algorithm (Sack and Donovan, 1972). It finds the recurrence of
+    the polynomials that are orthogonal for Lambda; the nodes are the eigenvalues of its matrix. The
+    rule exists while Lambda is positive on squares of degree below m.
 
     >>> gauss_nodes(np.eye(1, 4)[0], 2).round(6)     # Legendre's own moments give Gauss-Legendre
     array([0.211325, 0.788675])
@@ -310,7 +330,8 @@ def gauss_nodes(nu: Array, m: int) -> Array | None:
     odd = 2 * n + 1
     up = (n + 1) * (n + 1) / (odd * (2 * n + 2))
     down = n * n / (np.maximum(2 * n, 1.0) * odd)
-    # Monic polynomials pi_{k+1} = (p - center_k) pi_k - product_k pi_{k-1} have the same moments but for factors.
+    # Monic polynomials pi_{k+1} = (p - center_k) pi_k - product_k pi_{k-1} have the same moments
+    # but for factors.
     center = up + down
     product = np.concatenate([[0.0], up[:-1] * down[1:]])
     leading = np.concatenate([[1.0], np.cumprod(-up[:-1])])

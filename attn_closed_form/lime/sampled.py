@@ -1,18 +1,19 @@
-"""LIME as the lime package samples it, vectorized on a game, and the number of samples that it needs.
+"""LIME as the lime package samples it, vectorized on a game, and the number of samples that it
+needs.
 
-The algorithm is that of `limit.py`, which specifies the variant of LIME, with draws instead of expectations: one row
-per sample, weighted ridge regression with a free intercept (as scikit-learn's `Ridge`: center by weighted means,
-penalize all but the intercept).
+The algorithm is that of `limit.py`, which specifies the variant of LIME, with draws instead of
+expectations: one row per sample, weighted ridge regression with a free intercept (as scikit-learn's
+`Ridge`: center by weighted means, penalize all but the intercept).
 
-**Standard errors.** The estimate solves weighted normal equations, so for n samples its covariance is, to leading
-order, the sandwich V/n of an M-estimator (White, 1980; z_bar the weighted mean of Z_j and r = f - intercept - beta .
-Z):
+**Standard errors.** The estimate solves weighted normal equations, so for n samples its covariance
+is, to leading order, the sandwich V/n of an M-estimator (White, 1980; z_bar the weighted mean of
+Z_j and r = f - intercept - beta . Z):
 
     V = S^-1 E[pi^2 r^2 (Z - z_bar)(Z - z_bar)^T] S^-1,   S = E[pi (Z - z_bar)(Z - z_bar)^T].
 
-S and beta are known (`regression.py`); the expectation in the middle is quadratic in f, which has no cheap closed
-form, and is estimated with a seed. High accuracy is not needed: an error of 5% in V is one of 2.5% in the standard
-error.
+S and beta are known (`regression.py`); the expectation in the middle is quadratic in f, which has
+no cheap closed form, and is estimated with a seed. High accuracy is not needed: an error of 5% in V
+is one of 2.5% in the standard error.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ GAUSSIAN_DRAWS = 2000
 
 
 class LimeSample(NamedTuple):
-    """One run of LIME: f ~ intercept + coef . Z, coef (d,), and the weighted R^2 that the package calls score.
+    """One run of LIME: f ~ intercept + coef . Z, coef (d,), and the weighted R^2 that the package
+    calls score.
 
-    `standard_error` (d,) is that of the coefficients, by the sandwich of the run itself; None if not requested.
+    `standard_error` (d,) is that of the coefficients, by the sandwich of the run itself; None if
+    not requested.
     """
 
     coef: Array
@@ -73,7 +76,8 @@ def lime_sample(
 
     Returns
     -------
-    LimeSample(coef (d,), intercept, score); the score of a constant f is 1 if it is fitted exactly, otherwise 0
+    LimeSample(coef (d,), intercept, score); the score of a constant f is 1 if it is fitted exactly,
+    otherwise 0
 
     Examples
     --------
@@ -126,7 +130,9 @@ def lime_sample(
 def standard_errors(
     X: NDArray[np.bool_], x_bar: Array, pull: Array, gram: Array, chosen: Ids, d: int
 ) -> Array:
-    """Compute standard errors of the coefficients by the sandwich, with n / (n - d - 1) for the fitted parameters."""
+    """Compute standard errors of the coefficients by the sandwich, with n / (n - d - 1) for the
+    fitted parameters.
+    """
     middle = np.zeros_like(gram)
     for rows in _blocks(X):
         scores = (X[rows] - x_bar) * pull[rows, None]
@@ -150,11 +156,12 @@ def lime_samples_needed(
 ) -> int:
     """Return the number of samples that LIME needs for a mean error of `accuracy` on this document.
 
-    The error of a run is its largest deviation from the limit over the largest coefficient, max_j |b_j - beta_j| /
-    max_j |beta_j|, and its mean over runs is required to be `accuracy`. To leading order it falls like 1/sqrt(n),
-    with a constant from the sandwich of the module docstring. Its inner expectation is estimated from max(4,000, 20 d)
-    seeded coalitions, and the mean of the largest of d Gaussians from 2,000 draws. The result is correct to about 10%;
-    with fewer than about 10 d samples, LIME is worse than its leading order. The result is at least 2.
+    The error of a run is its largest deviation from the limit over the largest coefficient, max_j
+    |b_j - beta_j| / max_j |beta_j|, and its mean over runs is required to be `accuracy`. To leading
+    order it falls like 1/sqrt(n), with a constant from the sandwich of the module docstring. Its
+    inner expectation is estimated from max(4,000, 20 d) seeded coalitions, and the mean of the
+    largest of d Gaussians from 2,000 draws. The result is correct to about 10%; with fewer than
+    about 10 d samples, LIME is worse than its leading order. The result is at least 2.
 
     Parameters
     ----------
@@ -221,7 +228,9 @@ def _sandwich(
 def draw_samples(
     rng: np.random.Generator, n: int, d: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Draw masks (n, d) of the present players, all in row 0, and the numbers of absent players (n,)."""
+    """Draw masks (n, d) of the present players, all in row 0, and the numbers of absent players
+    (n,).
+    """
     sizes = np.concatenate([[0], rng.integers(1, d + 1, n - 1)])
     masks = np.ones((n, d), dtype=bool)
     rows = max(1, SAMPLE_ELEMENTS // d)

@@ -1,13 +1,15 @@
-"""Moments of LIME's kernel along the Hahn polynomials, in integers: what a rule in p is compared with.
+"""Moments of LIME's kernel along the Hahn polynomials, in integers: what a rule in p is compared
+with.
 
-A weight q_m on the number m of present players, m = 0..d, is the functional Lambda = sum_m q_m E[h | m present] on
-functions h of coalitions. E_p[h], the mean when every player is present with probability p, is a polynomial in p, and
-Lambda maps the Legendre polynomial P_n(1 - 2p) to
+A weight q_m on the number m of present players, m = 0..d, is the functional Lambda = sum_m q_m E[h
+| m present] on functions h of coalitions. E_p[h], the mean when every player is present with
+probability p, is a polynomial in p, and Lambda maps the Legendre polynomial P_n(1 - 2p) to
 
     nu_n = sum_m q_m Q_n(m),
 
-Q_n the Hahn polynomials (`docs/theory/rules-in-p.md`, "Moments along the Hahn polynomials"). Everything is computed in
-Python's integers, so that the comparison does not depend on how a rule was made.
+Q_n the Hahn polynomials (`docs/theory/rules-in-p.md`, "Moments along the Hahn polynomials").
+Everything is computed in Python's integers, so that the comparison does not depend on how a rule
+was made.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ from .._types import Array
 from ..game.engine.bounds import THETA
 from .kernel import relative_kernel
 
-# Binary digits of the integers. The weights of a rule are multiples of 2^-107 of their sizes (53 bits below the 2^-54
-# that still matters), so 160 bits truncate nothing that counts.
+# Binary digits of the integers. The weights of a rule are multiples of 2^-107 of their sizes (53
+# bits below the 2^-54 that still matters), so 160 bits truncate nothing that counts.
 WEIGHT_BITS = 160
-# Q_n(m) reaches 2^63 (LARGEST_LOG_NORM) and is used to 2^-137 of that: more than the digits of a weight.
+# Q_n(m) reaches 2^63 (LARGEST_LOG_NORM) and is used to 2^-137 of that: more than the digits of a
+# weight.
 HAHN_BITS = 200
-# P_n is at most 1 at a node, and a node is truncated after these bits, which changes P_n by n (n+1) 2^-90 at most.
+# P_n is at most 1 at a node, and a node is truncated after these bits, which changes P_n by n (n+1)
+# 2^-90 at most.
 LEGENDRE_BITS = 90
 # Hahn polynomials are used up to the degree at which their norm, which bounds them, is e^43 < 2^63.
 LARGEST_LOG_NORM = 43.0
@@ -37,20 +41,23 @@ LARGEST_LOG_NORM = 43.0
 MOST_MOMENTS = 600
 # A sum of products of weights and Legendre polynomials is in units of 2^-MOMENT_BITS.
 MOMENT_BITS = WEIGHT_BITS + LEGENDRE_BITS
-# Room in the remainder |r|^2 for the rounding of its sum: 2^-188 A^2, A the sum of the weights. In units of
-# 2^-(2 WEIGHT_BITS + 2 HAHN_BITS) that is A^2 2^(HAHN_BITS + 12). Generous: measured up to 60 players, the rounding is at
-# most 2^-15 of it.
+# Room in the remainder |r|^2 for the rounding of its sum: 2^-188 A^2, A the sum of the weights. In
+# units of 2^-(2 WEIGHT_BITS + 2 HAHN_BITS) that is A^2 2^(HAHN_BITS + 12). Generous: measured up to
+# 60 players, the rounding is at most 2^-15 of it.
 REMAINDER_ROOM_BITS = HAHN_BITS + 12
-# A step of a recurrence divides once and shifts at most once, and each rounds down: less than three units.
+# A step of a recurrence divides once and shifts at most once, and each rounds down: less than three
+# units.
 UNITS_PER_STEP = 3
 
 Whole = NDArray[Any]  # array of Python's integers
 
 
 class SizeMoments(NamedTuple):
-    """nu_n for n = 0..N: as integers in units of 2^-(WEIGHT_BITS + LEGENDRE_BITS), and rounded (N+1,).
+    """nu_n for n = 0..N: as integers in units of 2^-(WEIGHT_BITS + LEGENDRE_BITS), and rounded
+    (N+1,).
 
-    `log_beyond` (2, len(THETA)) has logs of the sums of sqrt(2n+1) e^(-n theta) and of the same times |r| |Q_n|, n > N.
+    `log_beyond` (2, len(THETA)) has logs of the sums of sqrt(2n+1) e^(-n theta) and of the same
+    times |r| |Q_n|, n > N.
     """
 
     kernel: Array  # (d+1,) the weights q_s of s *absent* players
@@ -62,7 +69,8 @@ class SizeMoments(NamedTuple):
 
 
 def size_moments(d: int, kernel_width: float, longest: int) -> SizeMoments:
-    """Compute the moments of `relative_kernel` that rules with up to `longest` nodes are compared with, and |r|.
+    """Compute the moments of `relative_kernel` that rules with up to `longest` nodes are compared
+    with, and |r|.
 
     >>> moments = size_moments(6, np.inf, 20)       # constant weights have no component but the first
     >>> [abs(round(float(x), 12)) for x in moments.rounded]
@@ -118,7 +126,8 @@ def last_degree(d: int, longest: int) -> int:
     """
     too_large = _log_norms(d) > LARGEST_LOG_NORM
     within_digits = int(np.searchsorted(too_large, True)) - 1
-    # A Gauss rule is exact below twice the number of its nodes; a few more moments show how it continues.
+    # A Gauss rule is exact below twice the number of its nodes; a few more moments show how it
+    # continues.
     return min(d, 2 * longest + 4, MOST_MOMENTS, within_digits)
 
 
@@ -155,10 +164,11 @@ def polynomials(
 ) -> Iterator[Whole]:
     """Yield p_0 = 1, p_1, ... in units of 2^-bits, each correct to two units.
 
-    With x = slope / 2^shift, c p_{n+1} = (2n+1) x p_n - b p_{n-1}; `steps` has (b, c) for n = 0, 1, ..., and |x| is at
-    most (b + c) / (2n+1).
+    With x = slope / 2^shift, c p_{n+1} = (2n+1) x p_n - b p_{n-1}; `steps` has (b, c) for n = 0, 1,
+    ..., and |x| is at most (b + c) / (2n+1).
     """
-    # The error of p_n in units: every step adds its own rounding and passes on the errors of the two before.
+    # The error of p_n in units: every step adds its own rounding and passes on the errors of the
+    # two before.
     error_before = 0.0
     error = 0.0
     for b, c in steps:

@@ -1,27 +1,33 @@
 """P1's theory of LIME (section 5): Theorem 5.1 as printed, and two corrected forms.
 
-In one head let g be the mass of a player when present and g_h when absent ([UNK] in its place), v and v_h its values,
-A = sum g, N_A = sum g v, F = N_A / A (the head's part of f) with the background in the sums, B and N_B the same with
-every player absent. Heads add up; the value of a player carries its head's 1/K.
+In one head let g be the mass of a player when present and g_h when absent ([UNK] in its place), v
+and v_h its values, A = sum g, N_A = sum g v, F = N_A / A (the head's part of f) with the background
+in the sums, B and N_B the same with every player absent. Heads add up; the value of a player
+carries its head's 1/K.
 
-**As printed**, Eq. 19: beta = 3/2 (alpha v - alpha_h v_h), alpha = g/A, alpha_h = g_h/B. The constant should be 1, and
-a term of leading order is lost: a token's presence also changes the softmax's denominator, by -(alpha - alpha_h) F. As
-printed, a constant f has non-zero coefficients (`proofs_check/ERRATA.md`, `docs/theory/limes-limit.md`).
+**As printed**, Eq. 19: beta = 3/2 (alpha v - alpha_h v_h), alpha = g/A, alpha_h = g_h/B. The
+constant should be 1, and a term of leading order is lost: a token's presence also changes the
+softmax's denominator, by -(alpha - alpha_h) F. As printed, a constant f has non-zero coefficients
+(`proofs_check/ERRATA.md`, `docs/theory/limes-limit.md`).
 
-**First order**: beta = [g (v - F) - g_h (v_h - F)] / A, exact when T/T_max goes to 0. Tokens need not be distinct.
+**First order**: beta = [g (v - F) - g_h (v_h - F)] / A, exact when T/T_max goes to 0. Tokens need
+not be distinct.
 
-**Mean field**: with a share p absent, numerator and denominator are near N(p) = N_A + p (N_B - N_A) and
-D(p) = A + p (B - A), so a player adds Delta(p) = (g v - g_h v_h)/D - (g - g_h) N/D^2. Least squares with equal weights
-for all p gives 6 int p (1-p) Delta dp:
+**Mean field**: with a share p absent, numerator and denominator are near N(p) = N_A + p (N_B - N_A)
+and D(p) = A + p (B - A), so a player adds Delta(p) = (g v - g_h v_h)/D - (g - g_h) N/D^2. Least
+squares with equal weights for all p gives 6 int p (1-p) Delta dp:
 
-    beta = c_1 (g v - g_h v_h) - c_2 (g - g_h),   c_1 = 6 I_1 / A,   c_2 = 6 [N_A J_2 + (N_B - N_A) J_3] / A^2,
+    beta = c_1 (g v - g_h v_h) - c_2 (g - g_h),
+    c_1 = 6 I_1 / A,   c_2 = 6 [N_A J_2 + (N_B - N_A) J_3] / A^2,
 
-the integrals in r = B/A - 1 below. It approximates the mean of a ratio by the ratio of means, so it is accurate if no
-token has much of the attention, for any T/T_max. A kernel weighs p by k(p); see `lime_mean_field`.
+the integrals in r = B/A - 1 below. It approximates the mean of a ratio by the ratio of means, so it
+is accurate if no token has much of the attention, for any T/T_max. A kernel weighs p by k(p); see
+`lime_mean_field`.
 
-**Recommendation.** Use `lime_limit`, which is exact and takes milliseconds. On random models with spread attention
-(T = 99 of 256), the errors of mean field and first order are 0.3% and 2 to 25%; on the shipped model, about 3%
-and a third (`benchmarks/papers/paper1_lime.py`); if one token has most of the attention of a head, all three fail.
+**Recommendation.** Use `lime_limit`, which is exact and takes milliseconds. On random models with
+spread attention (T = 99 of 256), the errors of mean field and first order are 0.3% and 2 to 25%; on
+the shipped model, about 3% and a third (`benchmarks/papers/paper1_lime.py`); if one token has most
+of the attention of a head, all three fail.
 """
 
 from __future__ import annotations
@@ -39,12 +45,15 @@ from .kernel import check_settings
 SERIES_BELOW = 0.5
 # What these terms omit is below 0.5^56, less than an ulp.
 SERIES_TERMS = 56
-# Nodes in y = sqrt(1 - p), where kernel and mean field are smooth: enough for every width from 1 on.
+# Nodes in y = sqrt(1 - p), where kernel and mean field are smooth: enough for every width from 1
+# on.
 KERNEL_NODES = 80
 
 
 class _Totals(NamedTuple):
-    """Masses and masses times values of players (H, d) and totals (H,), in units that cannot overflow."""
+    """Masses and masses times values of players (H, d) and totals (H,), in units that cannot
+    overflow.
+    """
 
     g: Array
     gv: Array
@@ -59,8 +68,8 @@ class _Totals(NamedTuple):
 def lime_theorem_5_1(game: PooledGame) -> Array:
     """Compute Theorem 5.1 (P1 Eq. 19) **as printed**, (d,), which is wrong, to show its error.
 
-    Its sum over u of g_h includes [UNK] in place of [CLS]; a game does not have that mass, and [CLS] itself is used
-    instead, which is one of T_max terms.
+    Its sum over u of g_h includes [UNK] in place of [CLS]; a game does not have that mass, and
+    [CLS] itself is used instead, which is one of T_max terms.
 
     Parameters
     ----------
@@ -87,10 +96,11 @@ def lime_theorem_5_1(game: PooledGame) -> Array:
 
 
 def lime_first_order(game: PooledGame) -> Array:
-    """Compute Theorem 5.1 corrected, beta_j = sum over heads of [g (v - F) - g_h (v_h - F)] / A, (d,).
+    """Compute Theorem 5.1 corrected, beta_j = sum over heads of [g (v - F) - g_h (v_h - F)] / A,
+    (d,).
 
-    It is correct to first order in the document's share of the attention. It is also the derivative of f in the
-    presence of j, at the document. Prefer `lime_mean_field`, and `lime_limit` to both.
+    It is correct to first order in the document's share of the attention. It is also the derivative
+    of f in the presence of j, at the document. Prefer `lime_mean_field`, and `lime_limit` to both.
 
     Parameters
     ----------
@@ -116,14 +126,17 @@ def lime_first_order(game: PooledGame) -> Array:
 
 
 def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
-    """Compute the (d,) mean-field form of LIME's limit, which is the theorem's integral form, corrected.
+    """Compute the (d,) mean-field form of LIME's limit, which is the theorem's integral form,
+    corrected.
 
-    With `kernel_width` inf it has a closed form (module docstring). Otherwise the kernel k(p) = exp(-(100 (1 -
-    sqrt(1-p)))^2 / (2 width^2)) weighs the differences between players by k p (1-p), and their common part is
-    the slope of the regression of f on the share present, Cov_k(1-p, N/D) / (d Var_k(p)); both by Gauss-Legendre in
-    sqrt(1-p). There is no ridge and no row for the document.
+    With `kernel_width` inf it has a closed form (module docstring). Otherwise the kernel k(p) =
+    exp(-(100 (1 - sqrt(1-p)))^2 / (2 width^2)) weighs the differences between players by k p (1-p),
+    and their common part is the slope of the regression of f on the share present, Cov_k(1-p, N/D)
+    / (d Var_k(p)); both by Gauss-Legendre in sqrt(1-p). There is no ridge and no row for the
+    document.
 
-    Trust it if no token has more than a few percent of a head's attention; `lime_limit` has no such condition.
+    Trust it if no token has more than a few percent of a head's attention; `lime_limit` has no such
+    condition.
 
     Parameters
     ----------
@@ -204,7 +217,9 @@ def _totals(game: PooledGame) -> _Totals:
 
 
 def integrals_of(r: Array) -> tuple[Array, Array, Array]:
-    """Integrate over p in [0, 1] for I_1, J_2, J_3: p (1-p) / (1+rp), p (1-p) / (1+rp)^2, p^2 (1-p) / (1+rp)^2."""
+    """Integrate over p in [0, 1] for I_1, J_2, J_3: p (1-p) / (1+rp), p (1-p) / (1+rp)^2, p^2 (1-p)
+    / (1+rp)^2.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         closed = _closed_integrals(r)
     is_small = np.abs(r) <= SERIES_BELOW

@@ -1,4 +1,6 @@
-"""Certified reasons: bounds of a prediction, sets of players that suffice, sets whose removal flips it."""
+"""Certified reasons: bounds of a prediction, sets of players that suffice, sets whose removal flips
+it.
+"""
 
 from .bounds import Bounds, bounds
 from .by_size import BoundsBySize, bounds_by_size

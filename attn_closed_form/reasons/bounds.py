@@ -1,8 +1,9 @@
 """The minimum and the maximum prediction over all coalitions, certified.
 
-Each head's extremes are exact (`game/extrema.py`). Heads add up, so the sum of the heads' minima is below every value of the
-game; it is the minimum itself if one coalition is optimal for all heads. If it is not, `proved_above` narrows the gap,
-and small games are enumerated. `Bounds` has both the proved and the attained values.
+Each head's extremes are exact (`game/extrema.py`). Heads add up, so the sum of the heads' minima is
+below every value of the game; it is the minimum itself if one coalition is optimal for all heads.
+If it is not, `proved_above` narrows the gap, and small games are enumerated. `Bounds` has both the
+proved and the attained values.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from ..game.extrema import head_minima
 from ..game.pooled_game import PooledGame
 from .heads import check_pooled, mirrored, raised, slopes, total, value_error
 
-# Tuning: up to this many players all coalitions are evaluated, 4,096 of them in about a millisecond.
+# Tuning: up to this many players all coalitions are evaluated, 4,096 of them in about a
+# millisecond.
 ENUMERATED = 12
-# Tuning: limits of the descent to a low coalition, which ends by itself when no step lowers the value, and the number of
-# single changes that a step tries, the most promising ones by their slope.
+# Tuning: limits of the descent to a low coalition, which ends by itself when no step lowers the
+# value, and the number of single changes that a step tries, the most promising ones by their slope.
 DESCENT_STEPS = 50
 SINGLE_CHANGES = 8  # as above
-# Tuning: bisections of the gap between proved and attained values. Each halves it, if the proof can, in O(H d) steps;
-# games with more players have none.
+# Tuning: bisections of the gap between proved and attained values. Each halves it, if the proof
+# can, in O(H d) steps; games with more players have none.
 BISECTIONS = 8
 LARGEST_BISECTED = 2_000  # as above
-# Attained and proved values are the same up to this many rounding errors of a value: each of them has one, and the
-# proof leaves a margin of three (`game/extrema.py`).
+# Attained and proved values are the same up to this many rounding errors of a value: each of them
+# has one, and the proof leaves a margin of three (`game/extrema.py`).
 ROUNDING_ERRORS = 8
 
 
@@ -39,7 +41,8 @@ class Bounds:
     Attributes
     ----------
     attained_min, attained_max : values of the coalitions `min_present` and `max_present`, (d,) bool
-    proved_min, proved_max : certified bounds; no coalition is below `proved_min` or above `proved_max`
+    proved_min, proved_max : certified bounds; no coalition is below `proved_min` or above
+        `proved_max`
     exact : whether attained and proved values agree up to rounding; always true for one head
     """
 
@@ -141,8 +144,8 @@ def all_coalitions(d: int) -> Masks:
 
 
 def _descend(game: PooledGame, present: Masks) -> Masks:
-    """Return a coalition whose value cannot be lowered by a linear step (all players by the sign of their effect) or by
-    any of the most promising changes of a single player.
+    """Return a coalition whose value cannot be lowered by a linear step (all players by the sign of
+    their effect) or by any of the most promising changes of a single player.
     """
     value = float(game.value(present))
     for _ in range(DESCENT_STEPS):

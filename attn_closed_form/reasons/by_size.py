@@ -1,14 +1,17 @@
-"""The minimum and the maximum prediction with exactly k players absent, certified, which bounds every order of removal.
+"""The minimum and the maximum prediction with exactly k players absent, certified, which bounds
+every order of removal.
 
-An explanation that removes players one by one reaches one coalition of every size k. No order of deletion can bring the
-prediction below the minimum over all coalitions of that size, and no order of insertion above the maximum.
+An explanation that removes players one by one reaches one coalition of every size k. No order of
+deletion can bring the prediction below the minimum over all coalitions of that size, and no order
+of insertion above the maximum.
 
-`docs/theory/deletion-floor.md` derives the minimum of one head: a partial sort in each of a few steps. With several
-heads the sum of their minima is proved; a coalition is found by the same step for the sum over heads of r_hj / D_h,
-which linearizes f at the last coalition. If one coalition is optimal for all heads, both sides are equal.
+`docs/theory/deletion-floor.md` derives the minimum of one head: a partial sort in each of a few
+steps. With several heads the sum of their minima is proved; a coalition is found by the same step
+for the sum over heads of r_hj / D_h, which linearizes f at the last coalition. If one coalition is
+optimal for all heads, both sides are equal.
 
-**Rounding** is that of `game/extrema.py`: theta is accepted if the sum exceeds the margin of its terms, and the players
-whose order rounding leaves open count with their errors.
+**Rounding** is that of `game/extrema.py`: theta is accepted if the sum exceeds the margin of its
+terms, and the players whose order rounding leaves open count with their errors.
 """
 
 from __future__ import annotations
@@ -38,18 +41,19 @@ from .heads import check_pooled, mirrored, slopes, total
 EVERY_SIZE = 5_000
 # Tuning: larger games have bounds at this many equal steps, more than a curve on a page can show.
 EQUAL_STEPS = 200
-# Dinkelbach's steps converge quadratically, so a handful is enough; this is a limit for numbers that go around in
-# circles. The proof then starts from the last theta.
+# Dinkelbach's steps converge quadratically, so a handful is enough; this is a limit for numbers
+# that go around in circles. The proof then starts from the last theta.
 MOST_STEPS = 30
-# Tuning: Dinkelbach's steps shrink quadratically: below this share of a head's range the next theta is the minimum.
+# Tuning: Dinkelbach's steps shrink quadratically: below this share of a head's range the next theta
+# is the minimum.
 CLOSE_TO_MINIMUM = 1e-7
 
 
 class BoundsBySize(NamedTuple):
     """Minimum and maximum prediction with `absent` players absent, each (n,).
 
-    `attained_min` and `attained_max` are values of coalitions; no coalition of that size is below `proved_min` or
-    above `proved_max`. With one head both are equal up to rounding.
+    `attained_min` and `attained_max` are values of coalitions; no coalition of that size is below
+    `proved_min` or above `proved_max`. With one head both are equal up to rounding.
     """
 
     absent: Ids
@@ -60,14 +64,16 @@ class BoundsBySize(NamedTuple):
 
 
 def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsBySize:
-    """Compute the minimum and the maximum of the game over all coalitions with exactly k players absent.
+    """Compute the minimum and the maximum of the game over all coalitions with exactly k players
+    absent.
 
     With one head both are exact. With several, the result has both attained and proved values.
 
     Parameters
     ----------
     game : PooledGame
-    absent : numbers of absent players; by default every number 0..d up to 5,000 players, and 200 equal steps beyond
+    absent : numbers of absent players; by default every number 0..d up to 5,000 players, and 200
+        equal steps beyond
 
     Returns
     -------
@@ -115,7 +121,9 @@ def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
 
 
 class HeadsBySize:
-    """The heads of a game, with the minimum of the last size, where the search for the next one starts."""
+    """The heads of a game, with the minimum of the last size, where the search for the next one
+    starts.
+    """
 
     def __init__(self, game: PooledGame) -> None:
         self.game = game
@@ -154,9 +162,11 @@ class HeadsBySize:
         return HeadMinima(bound, present)
 
     def _descended(self, k: int) -> tuple[Array, Array, Masks]:
-        """Find the minima up to rounding; return thetas (H,) just below them, the best values and their coalitions.
+        """Find the minima up to rounding; return thetas (H,) just below them, the best values and
+        their coalitions.
 
-        The minimum of the last size is on either side of this one. One step of Dinkelbach's leads above it.
+        The minimum of the last size is on either side of this one. One step of Dinkelbach's leads
+        above it.
         """
         theta = self.theta
         below = theta
@@ -197,9 +207,11 @@ class HeadsBySize:
         return Minimizer(choice=~absent, value=theta + excess, excess=excess, margin=margin / mass)
 
     def descend(self, starts: Masks, k: int) -> Masks:
-        """Return a (d,) coalition with k players absent, by steps that linearize f at the last coalition.
+        """Return a (d,) coalition with k players absent, by steps that linearize f at the last
+        coalition.
 
-        The starts (n, d) are the coalitions of the heads; a step from the coalition of the last size is another one.
+        The starts (n, d) are the coalitions of the heads; a step from the coalition of the last
+        size is another one.
         """
         _, effects_of_last = self.linearized(self.last)
         value = np.inf
@@ -221,7 +233,9 @@ class HeadsBySize:
         return mask
 
     def linearized(self, present: Masks) -> tuple[float, Array]:
-        """Return the value of a coalition minus the bias, and the (d,) effects of the players' presence near it."""
+        """Return the value of a coalition minus the bias, and the (d,) effects of the players'
+        presence near it.
+        """
         if not self.is_plain:
             return float(self.game.value(present)), slopes(self.game, present).sum(axis=0)
         there = present.astype(np.float64)
@@ -235,7 +249,9 @@ class HeadsBySize:
 
 
 def _largest(gain: Array, k: int) -> Masks:
-    """Return whether each player is among the k with the largest gains; a partition, because d may be large."""
+    """Return whether each player is among the k with the largest gains; a partition, because d may
+    be large.
+    """
     if k in (0, gain.size):
         return np.full(gain.size, k > 0)
     place = gain.size - k
@@ -251,7 +267,8 @@ def _largest(gain: Array, k: int) -> Masks:
 def exchange_error(gain: Array, error: Array, absent: Masks) -> float:
     """Return the largest error of the sum of terms if rounding exchanges players.
 
-    Each absent player that a present one might outrank contributes its own error and that of the worst such rival.
+    Each absent player that a present one might outrank contributes its own error and that of the
+    worst such rival.
     """
     low = np.where(absent, gain - error, np.inf)
     high = np.where(absent, -np.inf, gain + error)

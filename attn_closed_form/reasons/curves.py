@@ -1,10 +1,12 @@
-"""Deletion and insertion curves of an order of the players, next to the certified minimum and maximum of every size.
+"""Deletion and insertion curves of an order of the players, next to the certified minimum and
+maximum of every size.
 
-An explanation ranks the players. Its **deletion curve** is the prediction as players leave, highest score first; its
-**insertion curve** is the prediction as players arrive in an empty input, highest score first. Both are usually judged
-by the area between curve and starting value (Samek et al., 2017; Petsiuk et al., 2018), which has no absolute scale.
-`bounds_by_size` supplies one: no order falls below the minimum of any size or rises above the maximum. An order
-therefore has a **share of the best possible**, at most 1.
+An explanation ranks the players. Its **deletion curve** is the prediction as players leave, highest
+score first; its **insertion curve** is the prediction as players arrive in an empty input, highest
+score first. Both are usually judged by the area between curve and starting value (Samek et al.,
+2017; Petsiuk et al., 2018), which has no absolute scale. `bounds_by_size` supplies one: no order
+falls below the minimum of any size or rises above the maximum. An order therefore has a **share of
+the best possible**, at most 1.
 
 All curves come from running sums of masses in O(d log d), without calls of a model.
 """
@@ -23,7 +25,8 @@ from ..game.pooled_game import PooledGame
 from .by_size import EVERY_SIZE, BoundsBySize, bounds_by_size
 from .heads import slopes
 
-# Changes of the prediction below this have no share: they may be rounding, and nobody can see them on any scale.
+# Changes of the prediction below this have no share: they may be rounding, and nobody can see them
+# on any scale.
 LEAST_CHANGE = 1e-9
 
 
@@ -50,10 +53,12 @@ class RemovalCurves(NamedTuple):
 
     @property
     def deletion_share(self) -> float:
-        """Mean fall of the prediction under deletion, divided by the largest fall that is not excluded.
+        """Mean fall of the prediction under deletion, divided by the largest fall that is not
+        excluded.
 
-        With one head the divisor is attained, and this is the share of the best possible. With several heads it is a
-        lower bound of that share. NaN if no coalition has a lower prediction on average.
+        With one head the divisor is attained, and this is the share of the best possible. With
+        several heads it is a lower bound of that share. NaN if no coalition has a lower prediction
+        on average.
         """
         sizes = self.absent > 0
         fall = self.whole - self.deletion[sizes]
@@ -61,8 +66,11 @@ class RemovalCurves(NamedTuple):
 
     @property
     def insertion_share(self) -> float:
-        """Mean rise of the prediction under insertion, divided by the largest rise that is not excluded."""
-        # With all players absent both changes are zero. Leaving that size out only changes both means by one factor.
+        """Mean rise of the prediction under insertion, divided by the largest rise that is not
+        excluded.
+        """
+        # With all players absent both changes are zero. Leaving that size out only changes both
+        # means by one factor.
         sizes = self.absent < self.players
         rise = self.insertion[sizes] - self.empty
         return _ratio(rise, self.bounds.proved_max[sizes] - self.empty)
@@ -83,14 +91,16 @@ def removal_curves(
     scale: Callable[[Any], Array] = np.asarray,
     bounds: BoundsBySize | None = None,
 ) -> RemovalCurves:
-    """Compute the deletion and insertion curves of an order of the players, with certified bounds of every size.
+    """Compute the deletion and insertion curves of an order of the players, with certified bounds
+    of every size.
 
     Parameters
     ----------
     game : PooledGame of d players
     scores : (d,) scores that define the order; ties go to the first player
     absent : numbers of absent players, by default those of `bounds_by_size`
-    scale : an increasing function of the prediction, such as the logistic function; by default the prediction itself
+    scale : an increasing function of the prediction, such as the logistic function; by default the
+        prediction itself
     bounds : result of `bounds_by_size(game, absent)`, if it is known
 
     Returns
@@ -133,7 +143,9 @@ def descending(scores: ArrayLike, d: int) -> Ids:
 
 
 def values_along(game: PooledGame, order: Ids, absent: Ids | None = None) -> Array:
-    """Return the (n,) values as players are removed in this order, for given numbers of absent players or 0..d."""
+    """Return the (n,) values as players are removed in this order, for given numbers of absent
+    players or 0..d.
+    """
     if absent is None:
         sizes = np.arange(game.d + 1)
     else:
@@ -142,7 +154,8 @@ def values_along(game: PooledGame, order: Ids, absent: Ids | None = None) -> Arr
         rank = np.argsort(order)
         return np.array([float(game.value(rank >= k)) for k in sizes.tolist()])
     present, gone, background = game.linear
-    # Present players are summed from the end, not by subtraction: so nothing cancels when the largest has been removed.
+    # Present players are summed from the end, not by subtraction: so nothing cancels when the
+    # largest has been removed.
     sums = np.zeros((game.d + 1, 2 * game.H))
     sums[:-1] += np.cumsum(present[order[::-1]], axis=0)[::-1]
     sums[1:] += np.cumsum(gone[order], axis=0)
@@ -155,14 +168,16 @@ def flip_order(
     scale: Callable[[Any], Array] = np.asarray,
     candidates: int = 32,
 ) -> Array:
-    """Compute (d,) scores whose order lowers the prediction nearly as fast as possible: weight times (value - theta).
+    """Compute (d,) scores whose order lowers the prediction nearly as fast as possible: weight
+    times (value - theta).
 
-    With r_j = a_j (v_j - theta) - b_j (v'_j - theta), removing the players with the largest r_j takes the prediction
-    below theta with as few players as possible (one head). With theta at the threshold, the first players of this order
-    are thus a smallest set whose removal changes the prediction. The best theta depends on the size, so no single theta
-    is best for all sizes. Of `candidates` values between the prediction and the lowest value of a player, the one with
-    the largest mean fall on the `scale` orders the set that changes the call, and another one orders the players after
-    it.
+    With r_j = a_j (v_j - theta) - b_j (v'_j - theta), removing the players with the largest r_j
+    takes the prediction below theta with as few players as possible (one head). With theta at the
+    threshold, the first players of this order are thus a smallest set whose removal changes the
+    prediction. The best theta depends on the size, so no single theta is best for all sizes. Of
+    `candidates` values between the prediction and the lowest value of a player, the one with the
+    largest mean fall on the `scale` orders the set that changes the call, and another one orders
+    the players after it.
 
     If the call changes, the scores of that set are positive and all others are at most 0.
 
@@ -174,7 +189,8 @@ def flip_order(
     means = np.ldexp(game.grand_means, game.exponent) + game.center
 
     def scores(theta: float) -> Array:
-        # The thresholds of the heads differ from the heads' values by equal parts and add up to theta.
+        # The thresholds of the heads differ from the heads' values by equal parts and add up to
+        # theta.
         return slopes(game, everybody, means - (means.sum() + game.bias - theta) / game.H).sum(
             axis=0
         )

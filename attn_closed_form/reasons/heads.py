@@ -1,10 +1,12 @@
-"""Several heads: their minima add up to a bound, and a finer proof that every coalition is above a goal.
+"""Several heads: their minima add up to a bound, and a finer proof that every coalition is above a
+goal.
 
-The sum of the heads' minima (`game/extrema.py`) is below every value of the game, but a single coalition need not
-attain it. `docs/theory/deletion-floor.md` derives the three steps of `proved_above`; the code uses its letters rho, U
-and mu.
+The sum of the heads' minima (`game/extrema.py`) is below every value of the game, but a single
+coalition need not attain it. `docs/theory/deletion-floor.md` derives the three steps of
+`proved_above`; the code uses its letters rho, U and mu.
 
-**Rounding.** The proofs are signs of floating-point sums, which are accepted only beyond the margin of their terms.
+**Rounding.** The proofs are signs of floating-point sums, which are accepted only beyond the margin
+of their terms.
 """
 
 from __future__ import annotations
@@ -27,15 +29,19 @@ from ..game.extrema import States, head_minima, largest_of_rows, relative_error
 from ..game.links import LinkedGame
 from ..game.pooled_game import PooledGame
 
-# Tuning: multipliers of the dual, relative to one over the spread of the values. Every nonnegative multiplier gives a
-# valid bound, and zero is the bound without any condition; twelve of them are within a factor 2.6 of every one between.
+# Tuning: multipliers of the dual, relative to one over the spread of the values. Every nonnegative
+# multiplier gives a valid bound, and zero is the bound without any condition; twelve of them are
+# within a factor 2.6 of every one between.
 MU = np.concatenate([[0.0], np.geomspace(3e-2, 1e3, 11)])
-# Slopes only order candidates, so masses beyond e^600 times the current one are cut off before they overflow.
+# Slopes only order candidates, so masses beyond e^600 times the current one are cut off before they
+# overflow.
 LARGEST_LOG_SLOPE = 600.0
 
 
 def check_pooled(game: object) -> None:
-    """Raise a TypeError unless the game is a `PooledGame`; bounds of a linked game follow from the game inside."""
+    """Raise a TypeError unless the game is a `PooledGame`; bounds of a linked game follow from the
+    game inside.
+    """
     if isinstance(game, PooledGame):
         return
     hint = ""
@@ -67,9 +73,11 @@ def total(game: PooledGame, bound: Array) -> float:
 
 
 def slopes(game: PooledGame, present: Masks, theta: Array | None = None) -> Array:
-    """Return the (H, d) effects of the players' presence on the linear form (N_h - theta_h D_h) / D_h at a coalition.
+    """Return the (H, d) effects of the players' presence on the linear form (N_h - theta_h D_h) /
+    D_h at a coalition.
 
-    `present` is (d,), or (H, d) for one coalition per head; `theta` (H,) is the value of each head there unless given.
+    `present` is (d,), or (H, d) for one coalition per head; `theta` (H,) is the value of each head
+    there unless given.
     """
     log_mass = np.where(present, game.s, game.s_absent)
     top = np.maximum(log_mass.max(axis=1), game.s_background)
@@ -99,10 +107,11 @@ def proved_above(
     limit: int | None = None,
     bound: Array | None = None,
 ) -> bool:
-    """Return whether every coalition that differs from `base` (d,) only in movable players is proved to be >= `goal`.
+    """Return whether every coalition that differs from `base` (d,) only in movable players is
+    proved to be >= `goal`.
 
-    Coalitions without any mass are excluded. False means "not proved", not "false". `bound` (H,) are the heads' minima
-    if they are known.
+    Coalitions without any mass are excluded. False means "not proved", not "false". `bound` (H,)
+    are the heads' minima if they are known.
     """
     if bound is None:
         bound = head_minima(game, base, movable, limit).bound
@@ -116,9 +125,11 @@ def proved_above(
         return False
     # The heads' minima, with the missing part shared equally: these thresholds add up to the goal.
     theta = bound + missing / game.H
-    # Step 1: if some coalition is below the goal, its ratios r_h = (N_h - theta_h D_h) / D_h are in known ranges.
+    # Step 1: if some coalition is below the goal, its ratios r_h = (N_h - theta_h D_h) / D_h are in
+    # known ranges.
     rho, highest, blur = ratio_ranges(bound, theta)
-    # Step 2: the largest masses D_h under that condition, by the dual with the best of a few multipliers.
+    # Step 2: the largest masses D_h under that condition, by the dual with the best of a few
+    # multipliers.
     mass = np.stack([states.base, states.flip])
     x = np.stack([states.v_base, states.v_flip]) - theta[:, None]
     of_players = np.abs(x[0, :, :-1])
@@ -137,10 +148,12 @@ def proved_above(
 
 
 def ratio_ranges(bound: Array, theta: Array) -> tuple[Array, Array, float]:
-    """Return bounds (H,) below and above the ratios of a coalition below the goal, and the rounding error of their sum.
+    """Return bounds (H,) below and above the ratios of a coalition below the goal, and the rounding
+    error of their sum.
 
-    A head's ratio is at least its minimum minus theta_h. The ratios of a coalition below the goal have a negative sum,
-    so each one is at most minus the sum of the lower bounds of the others, which are negative here.
+    A head's ratio is at least its minimum minus theta_h. The ratios of a coalition below the goal
+    have a negative sum, so each one is at most minus the sum of the lower bounds of the others,
+    which are negative here.
     """
     size = float(np.abs(theta).sum() + np.abs(bound).sum())
     blur = JOINT_RATIOS * ULP * size
@@ -150,7 +163,8 @@ def ratio_ranges(bound: Array, theta: Array) -> tuple[Array, Array, float]:
 
 
 def _least_sum(terms: Array, limit: int | None, moduli: Array | None = None) -> Array:
-    """Return the smallest sum over the choices of each player between two terms, (2, ..., d+1), minus rounding.
+    """Return the smallest sum over the choices of each player between two terms, (2, ..., d+1),
+    minus rounding.
 
     Rounding is relative to the terms, or to `moduli` if a term is itself a sum with cancellation.
     """
@@ -174,7 +188,9 @@ def raised(
     high: float,
     bisections: int,
 ) -> float:
-    """Return the largest goal between the proved `low` and `high` that a few bisections prove with `proved_above`."""
+    """Return the largest goal between the proved `low` and `high` that a few bisections prove with
+    `proved_above`.
+    """
     for _ in range(bisections):
         middle = (low + high) / 2
         if proved_above(game, base, movable, middle, bound=bound):

@@ -1,19 +1,24 @@
-"""Certified reasons for several games of the same players: the margins of one class over each of the others.
+"""Certified reasons for several games of the same players: the margins of one class over each of
+the others.
 
-A set suffices for the class if it suffices in all games, and its removal changes the class if it flips one of them.
+A set suffices for the class if it suffices in all games, and its removal changes the class if it
+flips one of them.
 
 **One head.** With the letters of `search.py`, a set R suffices in game i if
 
-    sum over R of G_ij > b_i,      G_ij = max(x_ij - y_ij, 0),      b_i = -(c_i + sum_j min(x_ij, y_ij)),
+    sum over R of G_ij > b_i,
+    G_ij = max(x_ij - y_ij, 0),   b_i = -(c_i + sum_j min(x_ij, y_ij)),
 
-with c_i the term of the background. The fewest players with all of these sums are a *covering problem* (Dobson, 1982),
-which has no fast exact solution. Both sides of it come from weights w_i >= 0 of the games. The players with the largest
-sum_i w_i G_ij are candidates; and a set that suffices has sum_i w_i sum_R G_ij > sum_i w_i b_i, so the number of the
-largest terms that this takes is a lower bound on its size (a surrogate constraint; Glover, 1965). The weights move
-towards the games that are covered least. If set and bound meet, the set is a smallest one.
+with c_i the term of the background. The fewest players with all of these sums are a *covering
+problem* (Dobson, 1982), which has no fast exact solution. Both sides of it come from weights w_i >=
+0 of the games. The players with the largest sum_i w_i G_ij are candidates; and a set that suffices
+has sum_i w_i sum_R G_ij > sum_i w_i b_i, so the number of the largest terms that this takes is a
+lower bound on its size (a surrogate constraint; Glover, 1965). The weights move towards the games
+that are covered least. If set and bound meet, the set is a smallest one.
 
-**Several heads.** The effects of the players near the worst coalition take the place of G, so they only suggest a set.
-The set then grows until its proofs hold, and shrinks while they do. The lower bound is the largest one of a single game.
+**Several heads.** The effects of the players near the worst coalition take the place of G, so they
+only suggest a set. The set then grows until its proofs hold, and shrinks while they do. The lower
+bound is the largest one of a single game.
 """
 
 from __future__ import annotations
@@ -31,16 +36,18 @@ from ..game.pooled_game import PooledGame
 from .bounds import ENUMERATED
 from .search import ContrastiveSearch, Smallest, SufficientSearch
 
-# Tuning: changes of the weights. Of 300 random texts with 8 classes, 40 changes prove 67% of the sets to be smallest, and
-# 200 changes 76%, in about 10 ms more.
+# Tuning: changes of the weights. Of 300 random texts with 8 classes, 40 changes prove 67% of the
+# sets to be smallest, and 200 changes 76%, in about 10 ms more.
 WEIGHT_CHANGES = 200
-# Tuning: the logarithm by which the weight of the game that is covered least grows in a change. Steps that shrink prove
-# fewer sets to be smallest (70%).
+# Tuning: the logarithm by which the weight of the game that is covered least grows in a change.
+# Steps that shrink prove fewer sets to be smallest (70%).
 WEIGHT_STEP = 0.5
 
 
 class Joint(NamedTuple):
-    """A set for several games (None if there is none), its certified value and the game of that value."""
+    """A set for several games (None if there is none), its certified value and the game of that
+    value.
+    """
 
     players: Masks | None
     value: float
@@ -49,7 +56,9 @@ class Joint(NamedTuple):
 
 
 class Covering(NamedTuple):
-    """A set R covers the games if the sum over R of `gain` (n, d) is above `need` (n,), each within `error` (n,)."""
+    """A set R covers the games if the sum over R of `gain` (n, d) is above `need` (n,), each within
+    `error` (n,).
+    """
 
     gain: Array
     need: Array
@@ -79,14 +88,18 @@ class Covering(NamedTuple):
 
     @classmethod
     def near(cls, searches: Sequence[SufficientSearch]) -> Covering:
-        """Return the covering problem that the effects near the worst coalitions suggest; it proves nothing."""
+        """Return the covering problem that the effects near the worst coalitions suggest; it proves
+        nothing.
+        """
         nobody = ~searches[0].all
         gain = np.array([search.effects(nobody).sum(axis=0) for search in searches])
         need = np.array([search.theta - search.worst(nobody) for search in searches])
         return cls(np.maximum(gain, 0.0), need, np.zeros(len(searches)))
 
     def solved(self) -> tuple[Masks, int]:
-        """Return the smallest set that was found, and a lower bound on the size of every set that covers."""
+        """Return the smallest set that was found, and a lower bound on the size of every set that
+        covers.
+        """
         n, d = self.gain.shape
         size = np.maximum(np.abs(self.need), 1e-300)
         gain = self.gain / size[:, None]
@@ -198,7 +211,8 @@ class JointSearch:
         if self.d <= ENUMERATED:
             return self._by_enumeration()
         nobody = np.zeros(self.d, dtype=bool)
-        # Nobody has more supersets than any other set. So games in which nobody is needed stay above.
+        # Nobody has more supersets than any other set. So games in which nobody is needed stay
+        # above.
         hard = [search for search in self.searches if not search.suffices(nobody)]
         if not hard:
             return self._certified(nobody, 0)
@@ -211,7 +225,9 @@ class JointSearch:
         return self._certified(self._grown(players, hard), lower_bound)
 
     def _by_enumeration(self) -> Joint:
-        """Find the smallest set by enumeration, and of several the one whose nearest game is furthest away."""
+        """Find the smallest set by enumeration, and of several the one whose nearest game is
+        furthest away.
+        """
         minima = []
         possible = np.ones(2**self.d, dtype=bool)
         for search in self.searches:
@@ -240,8 +256,11 @@ class JointSearch:
         return players
 
     def _pruned(self, players: Masks, hard: Sequence[SufficientSearch]) -> Masks:
-        """Remove players while the set is proved to suffice, those with the smallest effects first."""
-        # Effects in shares of the largest of a game, so that games with large values do not decide alone.
+        """Remove players while the set is proved to suffice, those with the smallest effects
+        first.
+        """
+        # Effects in shares of the largest of a game, so that games with large values do not decide
+        # alone.
         shares = np.zeros(self.d)
         for search in hard:
             effect = search.effects(players).sum(axis=0)
@@ -255,7 +274,9 @@ class JointSearch:
         return players
 
     def _lower_bound(self, players: Masks, hard: Sequence[SufficientSearch]) -> int:
-        """Return the largest lower bound of a single game on the size of a set, at most that of `players`."""
+        """Return the largest lower bound of a single game on the size of a set, at most that of
+        `players`.
+        """
         size = int(players.sum())
         lower = 0
         for search in hard:

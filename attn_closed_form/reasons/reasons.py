@@ -1,14 +1,17 @@
-"""Certified reasons: a smallest set of players that suffices, and a smallest set whose removal flips.
+"""Certified reasons: a smallest set of players that suffices, and a smallest set whose removal
+flips.
 
-A set R of players **suffices** if every coalition S that contains R has its prediction strictly on the same side of the
-threshold as the whole: each of the other players may be present or absent. R **flips** the prediction if the coalition
-without R has its prediction strictly on the other side.
+A set R of players **suffices** if every coalition S that contains R has its prediction strictly on
+the same side of the threshold as the whole: each of the other players may be present or absent. R
+**flips** the prediction if the coalition without R has its prediction strictly on the other side.
 
-One class among several is ahead of all others if its margin over each of them is above zero. These margins are several
-games of the same players. A set suffices if it suffices in all of them, and it flips the class if it flips one of them.
+One class among several is ahead of all others if its margin over each of them is above zero. These
+margins are several games of the same players. A set suffices if it suffices in all of them, and it
+flips the class if it flips one of them.
 
-`search.py` has the search and its proofs, and `joint.py` that for several games. If the lower bound on the size equals the
-size, the reason is `minimal`. Anchors (Ribeiro et al., 2018) estimate such sets from samples.
+`search.py` has the search and its proofs, and `joint.py` that for several games. If the lower bound
+on the size equals the size, the reason is `minimal`. Anchors (Ribeiro et al., 2018) estimate such
+sets from samples.
 """
 
 from __future__ import annotations
@@ -32,10 +35,11 @@ class Reason:
 
     Attributes
     ----------
-    players : the players of the set, in the order of the game; None if there is no such set or none was found
+    players : the players of the set, in the order of the game; None if there is no such set or none
+        was found
     lower_bound : certified lower bound on the size of such sets; d + 1 means that there is none
-    prediction, threshold : prediction of the whole game, and the threshold that it is compared with; of several games,
-        the prediction nearest to the threshold
+    prediction, threshold : prediction of the whole game, and the threshold that it is compared
+        with; of several games, the prediction nearest to the threshold
     d : number of players of the game
     labels : names of the game's players
     """
@@ -60,7 +64,9 @@ class Reason:
 
     @property
     def minimal(self) -> bool:
-        """Whether no smaller set exists; without players, whether it is proved that there is no set."""
+        """Whether no smaller set exists; without players, whether it is proved that there is no
+        set.
+        """
         return self.lower_bound == self.size
 
     def to_dict(self) -> dict[str, object]:
@@ -84,9 +90,10 @@ class SufficientReason(Reason):
 
     Attributes
     ----------
-    worst : a certified value: every coalition that contains the players has a prediction of at least (or, below the
-        threshold, at most) this; of several games, in each of them
-    rival : number of the game that `worst` belongs to; the one that comes closest among several games
+    worst : a certified value: every coalition that contains the players has a prediction of at
+        least (or, below the threshold, at most) this; of several games, in each of them
+    rival : number of the game that `worst` belongs to; the one that comes closest among several
+        games
     """
 
     worst: float
@@ -102,8 +109,10 @@ class ContrastiveReason(Reason):
 
     Attributes
     ----------
-    after : the prediction without the players; if there are none, the minimum (or maximum) that the search reached
-    rival : number of the game that `after` belongs to; the one with the smallest value among several games
+    after : the prediction without the players; if there are none, the minimum (or maximum) that the
+        search reached
+    rival : number of the game that `after` belongs to; the one with the smallest value among
+        several games
     """
 
     after: float
@@ -115,9 +124,11 @@ class ContrastiveReason(Reason):
 
 @allow_underflow
 def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientReason:
-    """Find a smallest set of players that keeps the prediction on its side of the threshold without any other player.
+    """Find a smallest set of players that keeps the prediction on its side of the threshold without
+    any other player.
 
-    With one head, the set is a smallest one. With several, it is proved to suffice, with a lower bound on the size.
+    With one head, the set is a smallest one. With several, it is proved to suffice, with a lower
+    bound on the size.
 
     Parameters
     ----------
@@ -158,7 +169,8 @@ def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientRea
 
 @allow_underflow
 def contrastive_reason(game: PooledGame, threshold: float = 0.0) -> ContrastiveReason:
-    """Find a smallest set of players whose removal moves the prediction to the other side of the threshold.
+    """Find a smallest set of players whose removal moves the prediction to the other side of the
+    threshold.
 
     The guarantee and the error are those of `sufficient_reason`.
 
@@ -169,7 +181,8 @@ def contrastive_reason(game: PooledGame, threshold: float = 0.0) -> ContrastiveR
 
     Returns
     -------
-    ContrastiveReason, with the players, the prediction `after` their removal and the lower bound on the size
+    ContrastiveReason, with the players, the prediction `after` their removal and the lower bound on
+    the size
 
     Examples
     --------
@@ -197,13 +210,15 @@ def sufficient_reason_of_all(
 ) -> SufficientReason:
     """Find a small set of players that keeps the predictions of several games above the threshold.
 
-    With the margins of a class over each other class as games and a threshold of 0, the set guarantees the class, no
-    matter which other players are removed. The set is a smallest one up to 12 players. With more players, it is a
-    smallest one if `minimal` is true, and otherwise this is not known.
+    With the margins of a class over each other class as games and a threshold of 0, the set
+    guarantees the class, no matter which other players are removed. The set is a smallest one up to
+    12 players. With more players, it is a smallest one if `minimal` is true, and otherwise this is
+    not known.
 
     Parameters
     ----------
-    games : PooledGames of the same d players, whose predictions with all players are above the threshold
+    games : PooledGames of the same d players, whose predictions with all players are above the
+        threshold
     threshold : the value that the predictions stay above
 
     Returns
@@ -235,18 +250,22 @@ def sufficient_reason_of_all(
 def contrastive_reason_of_any(
     games: Sequence[PooledGame], threshold: float = 0.0
 ) -> ContrastiveReason:
-    """Find a smallest set of players whose removal moves the prediction of any of several games below the threshold.
+    """Find a smallest set of players whose removal moves the prediction of any of several games
+    below the threshold.
 
-    With the margins of a class over each other class as games and a threshold of 0, the removal changes the class.
+    With the margins of a class over each other class as games and a threshold of 0, the removal
+    changes the class.
 
     Parameters
     ----------
-    games : PooledGames of the same d players, whose predictions with all players are above the threshold
+    games : PooledGames of the same d players, whose predictions with all players are above the
+        threshold
     threshold : the value that one of the predictions has to fall below
 
     Returns
     -------
-    ContrastiveReason, whose `rival` is the number of the game with the smallest prediction without the players
+    ContrastiveReason, whose `rival` is the number of the game with the smallest prediction without
+    the players
 
     Examples
     --------

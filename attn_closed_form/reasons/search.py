@@ -1,19 +1,23 @@
 """The search for certified reasons: candidates from linear forms, each judged by a proof.
 
-With one head "f(S) > theta" is linear in S (`game/extrema.py`), with r_j = a_j (v_j - theta) - b_j (v'_j - theta) as the
-effect of player j. So the smallest set that suffices takes the largest positive r_j until the worst case holds, and the
-smallest set that flips takes the largest r_j until the sum is negative: both greedy choices are optimal.
+With one head "f(S) > theta" is linear in S (`game/extrema.py`), with r_j = a_j (v_j - theta) - b_j
+(v'_j - theta) as the effect of player j. So the smallest set that suffices takes the largest
+positive r_j until the worst case holds, and the smallest set that flips takes the largest r_j until
+the sum is negative: both greedy choices are optimal.
 
-With several heads a set is still proved to suffice by the sum of the heads' minima, and to flip by its value. The lower
-bound on the size comes from the same minima under a limit on the number of players that change sides:
+With several heads a set is still proved to suffice by the sum of the heads' minima, and to flip by
+its value. The lower bound on the size comes from the same minima under a limit on the number of
+players that change sides:
 
-- R flips only if some head-wise removal of at most |R| players takes the sum of the heads below theta;
-- R suffices only if f(M + R) > theta for any fixed coalition M, and a limit on |R| bounds f(M + R) from above. M keeps
-  the players that oppose the prediction and leaves out those that support it.
+- R flips only if some head-wise removal of at most |R| players takes the sum of the heads below
+  theta;
+- R suffices only if f(M + R) > theta for any fixed coalition M, and a limit on |R| bounds f(M + R)
+  from above. M keeps the players that oppose the prediction and leaves out those that support it.
 
-A bad candidate costs size, never correctness, because a set is kept only if its proof holds with the margin of
-rounding. The reasons of small games come from all their coalitions and are exactly smallest. A value within rounding of
-the threshold counts for neither side: the set is then not claimed, but it bounds the size.
+A bad candidate costs size, never correctness, because a set is kept only if its proof holds with
+the margin of rounding. The reasons of small games come from all their coalitions and are exactly
+smallest. A value within rounding of the threshold counts for neither side: the set is then not
+claimed, but it bounds the size.
 """
 
 from __future__ import annotations
@@ -33,16 +37,21 @@ from .heads import check_pooled, mirrored, proved_above, raised, slopes, total, 
 
 # Tuning: number of times that the order of the players is recomputed from the last coalition.
 REORDERINGS = 4
-# Tuning: bisections for the value that a sufficient set guarantees. Each halves the gap to the attained value.
+# Tuning: bisections for the value that a sufficient set guarantees. Each halves the gap to the
+# attained value.
 GUARANTEES = 5
 
 
 class UndecidedError(ValueError):
-    """Error for a prediction that equals the threshold up to rounding, so that it is on neither side."""
+    """Error for a prediction that equals the threshold up to rounding, so that it is on neither
+    side.
+    """
 
 
 class Smallest(NamedTuple):
-    """A set (None if there is none), its certified value, and the lower bound on the sizes of such sets."""
+    """A set (None if there is none), its certified value, and the lower bound on the sizes of such
+    sets.
+    """
 
     players: Masks | None
     value: float
@@ -105,7 +114,9 @@ class Search:
     def smallest_of_all(
         self, value: Array, certain: Masks, possible: Masks, direction: float
     ) -> Smallest:
-        """Return the smallest certain set in the order of `all_coalitions`, and of several the furthest on its side."""
+        """Return the smallest certain set in the order of `all_coalitions`, and of several the
+        furthest on its side.
+        """
         masks = all_coalitions(self.game.d)
         size = masks.sum(axis=1)
         lower = int(size.min(where=possible, initial=self.size(None)))
@@ -123,7 +134,9 @@ class Search:
         return _bisected(-1, upper - 1, lambda size: not impossible(size))
 
     def first(self, order: Ids, holds: Callable[[Masks], bool], below: int) -> Masks | None:
-        """Return the mask of the shortest prefix of `order`, below `below` players, found by bisection to hold."""
+        """Return the mask of the shortest prefix of `order`, below `below` players, found by
+        bisection to hold.
+        """
         rank = np.full(self.game.d, self.game.d)
         rank[order] = np.arange(order.size)
         longest = min(order.size, below - 1)
@@ -134,7 +147,9 @@ class Search:
 
 
 def _bisected(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return the smallest number found between `low` and `high` for which `holds`; it holds for `high`."""
+    """Return the smallest number found between `low` and `high` for which `holds`; it holds for
+    `high`.
+    """
     while high - low > 1:
         middle = (low + high) // 2
         if holds(middle):
@@ -146,12 +161,16 @@ def _bisected(low: int, high: int, holds: Callable[[int], bool]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class SufficientSearch(Search):
-    """The search for sets that suffice: all coalitions that contain them are above the threshold."""
+    """The search for sets that suffice: all coalitions that contain them are above the
+    threshold.
+    """
 
     known: dict[bytes, HeadMinima] = field(default_factory=dict)
 
     def smallest(self) -> Smallest:
-        """Return a set that suffices, its guaranteed value, and the lower bound on the size of such sets."""
+        """Return a set that suffices, its guaranteed value, and the lower bound on the size of such
+        sets.
+        """
         if self.game.d <= ENUMERATED:
             return self._by_enumeration()
         nobody = ~self.all
@@ -172,12 +191,16 @@ class SufficientSearch(Search):
         return Smallest(best, self.guaranteed(best), lower)
 
     def _by_enumeration(self) -> Smallest:
-        """Find the smallest set by enumeration, from one pass over the players that checks all supersets."""
+        """Find the smallest set by enumeration, from one pass over the players that checks all
+        supersets.
+        """
         least, possible = self.superset_minima()
         return self.smallest_of_all(least, least > self.theta, possible, direction=1.0)
 
     def superset_minima(self) -> tuple[Array, Masks]:
-        """Return a lower bound on the supersets of every coalition, and whether all may be above the threshold."""
+        """Return a lower bound on the supersets of every coalition, and whether all may be above
+        the threshold.
+        """
         value, error = self.enumerated()
         least = value - error
         possible = value + error > self.theta
@@ -190,7 +213,9 @@ class SufficientSearch(Search):
         return least, possible
 
     def heads(self, chosen: Masks) -> HeadMinima:
-        """Return the heads' minima over the coalitions that contain the set, computed once per set."""
+        """Return the heads' minima over the coalitions that contain the set, computed once per
+        set.
+        """
         key = chosen.tobytes()
         if key not in self.known:
             self.known[key] = head_minima(self.game, self.all, ~chosen)
@@ -227,14 +252,18 @@ class SufficientSearch(Search):
         return chosen | added
 
     def effects(self, chosen: Masks) -> Array:
-        """Return the (H, d) effects of the players at the heads' worst coalitions with the set, at the threshold."""
+        """Return the (H, d) effects of the players at the heads' worst coalitions with the set, at
+        the threshold.
+        """
         heads = self.heads(chosen)
         missing = self.theta - self.game.bias - heads.bound.sum()
         theta = heads.bound + missing / self.game.H
         return slopes(self.game, heads.present, theta)
 
     def guaranteed(self, chosen: Masks) -> float:
-        """Return the largest value that a few bisections prove for every coalition that contains the set."""
+        """Return the largest value that a few bisections prove for every coalition that contains
+        the set.
+        """
         heads = self.heads(chosen)
         proved = max(self.worst(chosen), float(np.nextafter(self.theta, np.inf)))
         attained = heads.present | chosen
@@ -249,7 +278,9 @@ class SufficientSearch(Search):
         return raised(self.game, self.all, ~chosen, heads.bound, proved, high, bisections)
 
     def impossible(self, base: Masks, K: int) -> bool:
-        """Return whether it is proved, by f(`base` + R) <= theta, that no set R of at most K players suffices."""
+        """Return whether it is proved, by f(`base` + R) <= theta, that no set R of at most K
+        players suffices.
+        """
         if K < 0:
             return True
         if K == 0 and self.game.can_be_empty:
@@ -265,7 +296,9 @@ class ContrastiveSearch(Search):
     """The search for sets that flip: all other players together are below the threshold."""
 
     def smallest(self) -> Smallest:
-        """Return a set whose removal flips (or None), the value without it, and the lower bound on the size."""
+        """Return a set whose removal flips (or None), the value without it, and the lower bound on
+        the size.
+        """
         if self.game.d <= ENUMERATED:
             return self._by_enumeration()
         _, low = lowest(self.game)
@@ -296,7 +329,9 @@ class ContrastiveSearch(Search):
         return bool(self.game.value(~removed) < self.theta - self.error)
 
     def _flip_from(self, present: Masks, below: int) -> Masks | None:
-        """Return the shortest removal of fewer than `below` players in the order of the effects at a coalition."""
+        """Return the shortest removal of fewer than `below` players in the order of the effects at
+        a coalition.
+        """
         theta = None
         if self.game.H == 1:
             theta = np.array([self.theta - self.game.bias])

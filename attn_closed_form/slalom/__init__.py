@@ -1,4 +1,6 @@
-"""SLALOM (P2): importance and value of every token, recovered, fitted to any black box, or read off weights."""
+"""SLALOM (P2): importance and value of every token, recovered, fitted to any black box, or read off
+weights.
+"""
 
 from .design import Deletions, ShortSequences
 from .fit import SlalomFit, SlalomWarning, fit_slalom, fit_slalom_classes

@@ -1,17 +1,19 @@
 """The sequences on which a SLALOM is fitted: the samples of P2's Algorithms 1 and 2.
 
-Algorithm 1 (SLALOM-eff, `ShortSequences`) draws n tokens, with replacement, from the distinct tokens of the document;
-Algorithm 2 (SLALOM-fidel, `Deletions`) deletes up to 5 positions of it. `design="uniform"` is both as printed. The
-default, `design="balanced"`, draws from the same populations without replacement, in rounds that treat all tokens
-equally:
+Algorithm 1 (SLALOM-eff, `ShortSequences`) draws n tokens, with replacement, from the distinct
+tokens of the document; Algorithm 2 (SLALOM-fidel, `Deletions`) deletes up to 5 positions of it.
+`design="uniform"` is both as printed. The default, `design="balanced"`, draws from the same
+populations without replacement, in rounds that treat all tokens equally:
 
-- short sequences: a random circle of the V tokens, and one shift vector per round; one round has every token once in
-  each place. The first round repeats one token n times, which shows its value (P2, Eq. 44); the second joins neighbors
-  of the circle, which links all importances (Eq. 52).
-- deletions: the whole document once. One round splits a random order of the T positions into blocks of k, and deletes a
-  block at a time. Every size k has one round before any has two; then the sizes even out.
+- short sequences: a random circle of the V tokens, and one shift vector per round; one round has
+  every token once in each place. The first round repeats one token n times, which shows its value
+  (P2, Eq. 44); the second joins neighbors of the circle, which links all importances (Eq. 52).
+- deletions: the whole document once. One round splits a random order of the T positions into blocks
+  of k, and deletes a block at a time. Every size k has one round before any has two; then the sizes
+  even out.
 
-Subsets of any size (`any_size`), which P2 does not use, show the effect of a token when few others are left.
+Subsets of any size (`any_size`), which P2 does not use, show the effect of a token when few others
+are left.
 """
 
 from __future__ import annotations
@@ -27,17 +29,21 @@ from .._arrays import check, choice, number, whole
 from .._types import Array, Ids, Masks
 
 DESIGNS = ("balanced", "uniform")  # balanced rounds, or independent draws as printed in P2
-# Tuning: one in this many samples is held out to measure the error; 500 of the default 5,000 give it to about 6%.
+# Tuning: one in this many samples is held out to measure the error; 500 of the default 5,000 give
+# it to about 6%.
 HELD_OUT_ONE_IN = 10
-# Tuning: this many deletions per distinct token are enough, because a balanced round deletes each token once. The
-# remaining samples are subsets of any size, which get at least a fifth and at most half of all samples.
+# Tuning: this many deletions per distinct token are enough, because a balanced round deletes each
+# token once. The remaining samples are subsets of any size, which get at least a fifth and at most
+# half of all samples.
 ENOUGH = 10
 # More shift vectors than this are drawn at random instead of listed; repetitions are then unlikely.
 LISTED_SHIFTS = 1 << 20
 
 
 class Samples(NamedTuple):
-    """Sequences to fit with their weights (n,), which sum to one, and held-out ones of two kinds."""
+    """Sequences to fit with their weights (n,), which sum to one, and held-out ones of two
+    kinds.
+    """
 
     fitted: list[Ids]
     weight: Array
@@ -85,14 +91,17 @@ class ShortSequences:
 
 @dataclass(frozen=True)
 class Deletions:
-    """Samples of SLALOM-fidel: the document with tokens deleted (P2, Algorithm 2), and subsets of any size.
+    """Samples of SLALOM-fidel: the document with tokens deleted (P2, Algorithm 2), and subsets of
+    any size.
 
     Parameters
     ----------
-    max_deletions : maximum number of tokens deleted at a time, 5 in the paper; one token always remains
-    any_size : weight of subsets of any size in the mean squared error, from 0, which is Algorithm 2, to 1
-    replacement : id of a token, such as [MASK] or [PAD], that replaces a deleted one; it then has an importance and a
-        value. None deletes
+    max_deletions : maximum number of tokens deleted at a time, 5 in the paper; one token always
+        remains
+    any_size : weight of subsets of any size in the mean squared error, from 0, which is Algorithm
+        2, to 1
+    replacement : id of a token, such as [MASK] or [PAD], that replaces a deleted one; it then has
+        an importance and a value. None deletes
     design : "balanced", or "uniform" for independent draws, as printed
 
     Examples
@@ -152,7 +161,9 @@ class Deletions:
         )
 
     def _num_deletions(self, document: Ids, num_fitted: int) -> int:
-        """Return how many of the samples to fit are deletions; the others are subsets of any size."""
+        """Return how many of the samples to fit are deletions; the others are subsets of any
+        size.
+        """
         if self.any_size == 0:
             return num_fitted
         half = num_fitted - num_fitted // 2
@@ -181,7 +192,8 @@ def short_sequences(
     shifts = np.zeros((rounds, length), dtype=np.intp)
     population = V ** (length - 1)
     if population <= LISTED_SHIFTS:
-        # A shift vector is a number in base V: 0 repeats a token, 1 joins neighbors, the others come in any order.
+        # A shift vector is a number in base V: 0 repeats a token, 1 joins neighbors, the others
+        # come in any order.
         others = rng.permutation(max(population - 2, 0))
         codes = np.r_[0:2, 2 + others]
         codes = codes[: min(rounds, population)]
@@ -203,7 +215,9 @@ def short_sequences(
 def deletions(
     T: int, num_samples: int, max_deletions: int, design: str, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Draw samples of Algorithm 2: (num_samples, T) masks, True for kept positions (at least one)."""
+    """Draw samples of Algorithm 2: (num_samples, T) masks, True for kept positions (at least
+    one).
+    """
     largest = min(max_deletions, T - 1)
     keep = np.ones((num_samples, T), dtype=bool)
     if design == "uniform" or largest == 0:
@@ -232,7 +246,9 @@ def deletions(
 
 
 def any_size(T: int, num_samples: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Draw subsets of uniform size: (num_samples, T) masks with 1 to T - 1 kept positions (one if T is 1)."""
+    """Draw subsets of uniform size: (num_samples, T) masks with 1 to T - 1 kept positions (one if T
+    is 1).
+    """
     numbers = rng.permutation(np.arange(num_samples))
     kept = 1 + np.floor(numbers * max(T - 1, 1) / max(num_samples, 1))
     order = rng.random((num_samples, T)).argsort(axis=1).argsort(axis=1)
@@ -241,7 +257,8 @@ def any_size(T: int, num_samples: int, rng: np.random.Generator) -> NDArray[np.b
 
 
 def counts(ids: Ids, sequences: Sequence[Ids]) -> Array:
-    """Count how often each of the sorted `ids` occurs in each sequence, (n, V); all tokens must be among them.
+    """Count how often each of the sorted `ids` occurs in each sequence, (n, V); all tokens must be
+    among them.
 
     >>> counts(np.array([3, 5]), [np.array([5, 3, 5]), np.array([3])])
     array([[1., 2.],
@@ -257,7 +274,8 @@ def counts(ids: Ids, sequences: Sequence[Ids]) -> Array:
 
 
 def distinct(sequences: list[Ids]) -> tuple[list[Ids], NDArray[np.intp]]:
-    """Return the distinct sequences in order of appearance, and the index of each sequence among them.
+    """Return the distinct sequences in order of appearance, and the index of each sequence among
+    them.
 
     >>> distinct([np.array([1, 2]), np.array([3]), np.array([1, 2])])
     ([array([1, 2]), array([3])], array([0, 1, 0]))

@@ -1,16 +1,17 @@
 """Fitting a SLALOM to any black box: SLALOM-eff and SLALOM-fidel (P2, section 5.3 and appendix D).
 
-SLALOM-eff queries the black box with short sequences of the document's tokens (Algorithm 1), SLALOM-fidel with the
-document after deletions (Algorithm 2). Where this departs from P2:
+SLALOM-eff queries the black box with short sequences of the document's tokens (Algorithm 1),
+SLALOM-fidel with the document after deletions (Algorithm 2). Where this departs from P2:
 
-- both fits end at the optimum of their mean squared error with a penalty and, where it helps, a background
-  (`least_squares.py`)
-- SLALOM-fidel also queries subsets of any size, with a small weight: a fit on the neighborhood of the document alone
-  can be wrong by any amount elsewhere
+- both fits end at the optimum of their mean squared error with a penalty and, where it helps, a
+  background (`least_squares.py`)
+- SLALOM-fidel also queries subsets of any size, with a small weight: a fit on the neighborhood of
+  the document alone can be wrong by any amount elsewhere
 - absent tokens can be replaced instead of deleted
-- samples are balanced (`design.py`), no sequence is evaluated twice, and a tenth of the samples is held out
-- several classes share their importances (C.1); the MSE is summed over them. `fit_slalom_classes` gives each class
-  separate ones
+- samples are balanced (`design.py`), no sequence is evaluated twice, and a tenth of the samples is
+  held out
+- several classes share their importances (C.1); the MSE is summed over them. `fit_slalom_classes`
+  gives each class separate ones
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from .optimum import Optimum
 from .recover import BATCH_SIZE, BlackBox, ask, remembered
 from .slalom import Slalom, as_ids, slalom_linearized
 
-# Tuning: undetermined importances cause a warning if their tokens make up more than this share of all effects
-# alpha |v - F|. The result always lists them.
+# Tuning: undetermined importances cause a warning if their tokens make up more than this share of
+# all effects alpha |v - F|. The result always lists them.
 MATTERS = 0.25
-# Tuning: the minimum share of the variation of the model on held-out samples that a good and a fair fit explain.
+# Tuning: the minimum share of the variation of the model on held-out samples that a good and a fair
+# fit explain.
 GOOD = 0.9
 FAIR = 0.5  # as above
 # P2's two algorithms by name, with the options of the paper where it has them.
@@ -55,11 +57,12 @@ class SlalomFit(NamedTuple):
     ----------
     slalom : Slalom on the distinct tokens of the document, in increasing order
     mse : weighted mean squared error on the fitted samples (summed over classes)
-    fresh_mse : the same on held-out samples of the kind that the paper's algorithm draws; NaN if there
-        are fewer than ten samples
-    fresh_mse_any_size : the same on held-out subsets of the document of any size; NaN if there are none
-    fresh_variance, fresh_variance_any_size : variance of the black box on the same samples (summed over classes), which
-        is the error of a constant
+    fresh_mse : the same on held-out samples of the kind that the paper's algorithm draws; NaN if
+        there are fewer than ten samples
+    fresh_mse_any_size : the same on held-out subsets of the document of any size; NaN if there are
+        none
+    fresh_variance, fresh_variance_any_size : variance of the black box on the same samples (summed
+        over classes), which is the error of a constant
     model_calls : number of sequences that the black box evaluated
     num_samples : number of samples drawn; equal ones are evaluated once
     iterations : steps of the solver
@@ -83,16 +86,20 @@ class SlalomFit(NamedTuple):
 
     @property
     def explained(self) -> float:
-        """Share of the variance on held-out samples that the fit explains, at least 0; NaN if nothing varies there."""
+        """Share of the variance on held-out samples that the fit explains, at least 0; NaN if
+        nothing varies there.
+        """
         if not self.fresh_variance > 0:
             return float("nan")
         return max(0.0, 1 - self.fresh_mse / self.fresh_variance)
 
     @property
     def verdict(self) -> str:
-        """One of "good", "fair" and "poor", by the explained share; "unknown" if nothing was held out or nothing varies.
+        """One of "good", "fair" and "poor", by the explained share; "unknown" if nothing was held
+        out or nothing varies.
 
-        Even a good fit may rank the tokens in another order than Shapley values of the model itself.
+        Even a good fit may rank the tokens in another order than Shapley values of the model
+        itself.
         """
         if np.isnan(self.explained):
             return "unknown"
@@ -116,20 +123,26 @@ def fit_slalom(
     progress: Report | bool | None = None,
     batch_size: int = BATCH_SIZE,
 ) -> SlalomFit:
-    """Fit a SLALOM to outputs of any model for sampled sequences of a document (P2, Algorithms 1 and 2).
+    """Fit a SLALOM to outputs of any model for sampled sequences of a document (P2, Algorithms 1
+    and 2).
 
     Parameters
     ----------
-    f : takes a list of n id arrays and returns (n,) outputs, or (n, C) for several classes, which share importances
+    f : takes a list of n id arrays and returns (n,) outputs, or (n, C) for several classes, which
+        share importances
     tokens : the document, whose distinct tokens get scores
-    kind : "eff" fits short sequences of the document's tokens (SLALOM-eff, Algorithm 1), "fidel" the document with
-        tokens deleted (SLALOM-fidel, Algorithm 2). `ShortSequences(...)` and `Deletions(...)` are the same with options
-    num_samples : b of both algorithms, 5000 in the paper; "eff" needs about 2 |V| to determine everything
-    solver : such as `Optimum(max_spread=6)`; None for `Optimum()`, without a background if all lengths are equal
+    kind : "eff" fits short sequences of the document's tokens (SLALOM-eff, Algorithm 1), "fidel"
+        the document with tokens deleted (SLALOM-fidel, Algorithm 2). `ShortSequences(...)` and
+        `Deletions(...)` are the same with options
+    num_samples : b of both algorithms, 5000 in the paper; "eff" needs about 2 |V| to determine
+        everything
+    solver : such as `Optimum(max_spread=6)`; None for `Optimum()`, without a background if all
+        lengths are equal
     gamma : sum of the importances
     importances : importance of each distinct id, if only the values are to be fitted
     seed : seed of the samples; a number or a NumPy Generator
-    progress : called with (stage, done, total); None shows a bar on a terminal after a second if rich is installed
+    progress : called with (stage, done, total); None shows a bar on a terminal after a second if
+        rich is installed
     batch_size : maximum number of sequences per call of f
 
     Returns
@@ -209,7 +222,9 @@ def _fixed_importances(importances: object, ids: Ids) -> Array:
 
 
 def _mean_square(residuals: Array) -> float:
-    """Return the mean square of residuals (n,) or (n, C), summed over classes; NaN without samples."""
+    """Return the mean square of residuals (n,) or (n, C), summed over classes; NaN without
+    samples.
+    """
     n = len(residuals)
     if n == 0:
         return float("nan")
@@ -224,9 +239,11 @@ def _variance(outputs: Array) -> float:
 
 
 def fit_slalom_classes(f: BlackBox, tokens: Tokens, **options: Any) -> tuple[SlalomFit, ...]:
-    """Fit one SLALOM per class, each with separate importances, from one set of samples; f returns (n, C) outputs.
+    """Fit one SLALOM per class, each with separate importances, from one set of samples; f returns
+    (n, C) outputs.
 
-    The options are those of `fit_slalom`; the seed must be a number, so that every class has the same samples.
+    The options are those of `fit_slalom`; the seed must be a number, so that every class has the
+    same samples.
 
     Parameters
     ----------
@@ -272,7 +289,9 @@ def fit_sequences(
     solver: Solver | None = None,
     seed: int = 0,
 ) -> SlalomFit:
-    """Fit the best SLALOM to given outputs f, (n,) or (n, C), of given sequences with positive weights (n,)."""
+    """Fit the best SLALOM to given outputs f, (n,) or (n, C), of given sequences with positive
+    weights (n,).
+    """
     ids = np.unique(np.concatenate(list(sequences)))
     shares = np.asarray(weight, dtype=np.float64) / float(np.sum(weight))
     rng = np.random.default_rng(seed)
@@ -291,7 +310,9 @@ def _solve(
     rng: np.random.Generator,
     report: Report,
 ) -> SlalomFit:
-    """Return the fit without its errors on held-out samples; `ndim` of the outputs is 1 if there is one class."""
+    """Return the fit without its errors on held-out samples; `ndim` of the outputs is 1 if there is
+    one class.
+    """
     V = ids.size
     (n, C) = problem.f.shape
     parameters = C * V + (V - 1 if problem.fixed is None else 0)

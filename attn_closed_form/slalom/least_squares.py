@@ -2,17 +2,19 @@
 
 The objective is the mean squared error of P2's Algorithms 1 and 2, plus a penalty:
 
-    MSE(s, v) = mean_i |f_i - F_i|^2,   F_i = sum_j alpha_ij v_j,   alpha_ij = n_ij e^{s_j} / sum_k n_ik e^{s_k},
+    MSE(s, v) = mean_i |f_i - F_i|^2,
+    F_i = sum_j alpha_ij v_j,   alpha_ij = n_ij e^{s_j} / sum_k n_ik e^{s_k},
     penalty:    (penalty / V) (sum_j |v_j - mean f|^2 + Var(f) sum_j (s_j - mean s)^2),
 
-with n_ij the number of times that token j occurs in sample i. `optimum.py` chooses the penalty, and whether the last
-token is a background, which occurs once in every sample.
+with n_ij the number of times that token j occurs in sample i. `optimum.py` chooses the penalty, and
+whether the last token is a background, which occurs once in every sample.
 
-**Solver.** P2 alternates between s and v. Here the best v for given s, a linear problem, is eliminated (variable
-projection), and `descend` is Levenberg-Marquardt in s alone. The Jacobian is dF_i/dv_j = alpha_ij, dF_i/ds_j = alpha_ij
-(v_j - F_i); its s-columns are freed of their nearly parallel v-columns, so that the normal equations keep their digits.
-A model that is a SLALOM is found without a penalty: P2's Eq. 75, sum_j n_ij a_j v_j = f_i sum_j n_ij a_j with masses
-a = e^s, is linear in (a v, a) *jointly*, so that `linear_start` reads the masses off a null vector.
+**Solver.** P2 alternates between s and v. Here the best v for given s, a linear problem, is
+eliminated (variable projection), and `descend` is Levenberg-Marquardt in s alone. The Jacobian is
+dF_i/dv_j = alpha_ij, dF_i/ds_j = alpha_ij (v_j - F_i); its s-columns are freed of their nearly
+parallel v-columns, so that the normal equations keep their digits. A model that is a SLALOM is
+found without a penalty: P2's Eq. 75, sum_j n_ij a_j v_j = f_i sum_j n_ij a_j with masses a = e^s,
+is linear in (a v, a) *jointly*, so that `linear_start` reads the masses off a null vector.
 """
 
 from __future__ import annotations
@@ -26,15 +28,18 @@ import numpy as np
 from .._progress import Report
 from .._types import Array, Ids, Masks
 
-# A linear model of e^s is not reliable beyond e^2, so no step changes an importance by more (a trust region).
+# A linear model of e^s is not reliable beyond e^2, so no step changes an importance by more (a
+# trust region).
 MAX_STEP = 2.0
-# Rounding: an MSE is a sum of squares of relative errors of a few 2^-53, about 1e-31 of the mean of f^2. Below this it
-# cannot fall, and nothing is gained by further steps.
+# Rounding: an MSE is a sum of squares of relative errors of a few 2^-53, about 1e-31 of the mean of
+# f^2. Below this it cannot fall, and nothing is gained by further steps.
 ROUNDING = 1e-31
-# Tuning: an importance is undetermined if more than half of its precision comes from the penalty, not the samples.
+# Tuning: an importance is undetermined if more than half of its precision comes from the penalty,
+# not the samples.
 UNDETERMINED = 0.5
-# Tuning: share of the largest mass that replaces a negative mass of the start, because the linear problem ignores signs.
-# `descend` moves it to where it belongs; a start much lighter than this would have no gradient.
+# Tuning: share of the largest mass that replaces a negative mass of the start, because the linear
+# problem ignores signs. `descend` moves it to where it belongs; a start much lighter than this
+# would have no gradient.
 START_FLOOR = 1e-4
 
 
@@ -55,7 +60,9 @@ DAMPING = Damping(first=1e-4, growth=4.0, fall=16.0, least=1e-15, largest=1e10)
 
 
 class Jitter(NamedTuple):
-    """Numbers added to the diagonals of scaled matrices, which could not be inverted where columns are equal."""
+    """Numbers added to the diagonals of scaled matrices, which could not be inverted where columns
+    are equal.
+    """
 
     values: float  # of the best values, which are corrected twice
     columns: float  # of the columns of the Jacobian
@@ -67,7 +74,9 @@ JITTER = Jitter(values=1e-13, columns=1e-14, start=1e-15)
 
 
 class Stop(NamedTuple):
-    """When a descent ends: after this many steps, or when one gains less than this share of the cost."""
+    """When a descent ends: after this many steps, or when one gains less than this share of the
+    cost.
+    """
 
     steps: int
     tol: float
@@ -116,7 +125,9 @@ class Problem:
         return self.ridge * self.mse(self.f - self.center)
 
     def mse(self, r: Array) -> float:
-        """Return the weighted mean square of residuals r (n, C), summed over classes, as in P2's algorithms."""
+        """Return the weighted mean square of residuals r (n, C), summed over classes, as in P2's
+        algorithms.
+        """
         return float(self.weight @ (r * r).sum(axis=1))
 
     def cost(self, s: Array, v: Array, r: Array) -> float:
@@ -127,7 +138,9 @@ class Problem:
         return self.mse(r) + of_values + of_importances
 
     def alpha(self, s: Array) -> Array:
-        """Compute the (n, V) softmax weights. Rows whose tokens all have tiny masses get a separate shift."""
+        """Compute the (n, V) softmax weights. Rows whose tokens all have tiny masses get a separate
+        shift.
+        """
         mass = self.counts * np.exp(s - s.max())
         total = mass.sum(axis=1)
         if (total < 1e-200).any():
@@ -143,7 +156,8 @@ class Problem:
         return self.f - self.alpha(s) @ v
 
     def values(self, s: Array, near: Array | float = 0.0) -> tuple[Array, Array]:
-        """Compute the best values (V, C) for given importances, Eq. 74, with the ridge, and their residuals.
+        """Compute the best values (V, C) for given importances, Eq. 74, with the ridge, and their
+        residuals.
 
         Two corrections of the values `near` keep all digits at the optimum.
         """
@@ -186,7 +200,8 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The result of a solver: (V,) importances, (V, C) values, (n, C) residuals, steps, and whether it converged.
+    """The result of a solver: (V,) importances, (V, C) values, (n, C) residuals, steps, and whether
+    it converged.
 
     If the problem has a background, it is the last row of s and v.
     """
@@ -206,7 +221,8 @@ class Solution:
     def undetermined(self) -> Masks:
         """Return the (V,) mask of importances whose precision mainly comes from the penalty.
 
-        The share is the diagonal of (H + P)^-1 P, with H the Hessian of the MSE without v, and P that of the penalty.
+        The share is the diagonal of (H + P)^-1 P, with H the Hessian of the MSE without v, and P
+        that of the penalty.
         """
         problem = self.problem
         if problem.penalty == 0 or problem.fixed is not None:
@@ -222,10 +238,12 @@ class Solution:
 def _eliminated(
     x: Array, rates: list[Array], r: Array, ridge: float = 0.0, pull: Array | None = None
 ) -> tuple[Array, Array]:
-    """Return the normal equations for s after eliminating v: the Schur complement (V, V) and the gradient (V,).
+    """Return the normal equations for s after eliminating v: the Schur complement (V, V) and the
+    gradient (V,).
 
-    The columns of v are x, those of s are x times the rate of each class, and r (n, C) are the residuals. A ridge on
-    the values comes with its `pull` (V, C), the differences between the values and its center.
+    The columns of v are x, those of s are x times the rate of each class, and r (n, C) are the
+    residuals. A ridge on the values comes with its `pull` (V, C), the differences between the
+    values and its center.
     """
     square = x * x
     norm = _positive_roots(square.sum(axis=0))
@@ -259,7 +277,9 @@ def _positive_roots(squares: Array) -> Array:
 
 
 def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array]:
-    """Return the Hessian (V, V) of half the cost in s, with the best v, and minus the gradient (V,)."""
+    """Return the Hessian (V, V) of half the cost in s, with the best v, and minus the gradient
+    (V,).
+    """
     V = problem.V
     tokens = slice(0, V)
     F = problem.f - r
@@ -275,7 +295,8 @@ def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array
 
 
 def linear_start(problem: Problem) -> Array:
-    """Compute importances from Eq. 75 as one linear problem: the null vector of [n_ij, -f_i n_ij] over (a v, a).
+    """Compute importances from Eq. 75 as one linear problem: the null vector of [n_ij, -f_i n_ij]
+    over (a v, a).
 
     The smallest singular vector comes from inverse iteration on the normal equations.
     """
@@ -335,7 +356,9 @@ class Limits:
         return self.centered(np.r_[tokens, s[V:]])
 
     def held(self, s: Array, g: Array) -> Masks:
-        """Return the importances that must not move: fixed ones, and those at a bound that a step would leave."""
+        """Return the importances that must not move: fixed ones, and those at a bound that a step
+        would leave.
+        """
         edge = self.bound * (1 - 1e-12)
         at_top = (s >= edge) & (g > 0)
         at_bottom = (s <= -edge) & (g < 0)
@@ -356,7 +379,8 @@ def descend(
 ) -> Solution:
     """Minimize over s by Levenberg-Marquardt, with the best v for each s.
 
-    The importances of the tokens stay within `max_spread` of each other; that of the background is free.
+    The importances of the tokens stay within `max_spread` of each other; that of the background is
+    free.
     """
     limits = Limits(problem, max_spread / 2)
     at = Iterate.of(problem, limits.inside(limits.centered(s)))
@@ -382,7 +406,9 @@ def descend(
 def _improved(
     problem: Problem, at: Iterate, limits: Limits, damping: float
 ) -> tuple[Iterate | None, float]:
-    """Return a point with a smaller cost, and the damping of the step to it; None if there is no such point."""
+    """Return a point with a smaller cost, and the damping of the step to it; None if there is no
+    such point.
+    """
     S, g = _schur(problem, at.s, at.v, at.r)
     # One scale is used for all, so that negligible tokens do not use up the trust region.
     scale = max(float(np.diag(S).max()), 1e-300) ** 0.5
@@ -401,7 +427,8 @@ def _improved(
         ds = _damped_step(S, g, damping) / scale
         if np.abs(ds).max() <= MAX_STEP:
             new = Iterate.of(problem, limits.inside(at.s + ds), at.v)
-            # An equal cost is rounding. Taking it would end the descent, too, because its gain is below `tol`.
+            # An equal cost is rounding. Taking it would end the descent, too, because its gain is
+            # below `tol`.
             if new.cost < at.cost:
                 return new, damping
         damping *= DAMPING.growth
@@ -409,7 +436,9 @@ def _improved(
 
 
 def _damped_step(S: Array, g: Array, damping: float) -> Array:
-    """Return the step of Levenberg and Marquardt, infinite if the matrix is singular to the last digit."""
+    """Return the step of Levenberg and Marquardt, infinite if the matrix is singular to the last
+    digit.
+    """
     try:
         return np.linalg.solve(S + damping * np.eye(len(S)), g).astype(np.float64, copy=False)
     except np.linalg.LinAlgError:

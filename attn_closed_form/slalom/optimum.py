@@ -1,13 +1,13 @@
 """The penalized optimum of a SLALOM's least squares: its penalty, and whether it has a background.
 
-**Why a penalty.** The least-squares SLALOM of a black box that is not a SLALOM may be at infinity: the mass e^s of a
-token vanishes while mass times value stays. The penalty is 1e-5, unless another one is better on held-out samples by
-more than two standard errors of the difference, or halves the error. It is then raised until no value is further than 5
-times the range of f from its mean.
+**Why a penalty.** The least-squares SLALOM of a black box that is not a SLALOM may be at infinity:
+the mass e^s of a token vanishes while mass times value stays. The penalty is 1e-5, unless another
+one is better on held-out samples by more than two standard errors of the difference, or halves the
+error. It is then raised until no value is further than 5 times the range of f from its mean.
 
-**Why a background.** Special tokens and padding have mass in every sequence. The background is one more token, the last
-one, which occurs once in every sample. It is kept unless the error on held-out samples without it is at most 2%
-larger, weighted like the fit and with equal weights.
+**Why a background.** Special tokens and padding have mass in every sequence. The background is one
+more token, the last one, which occurs once in every sample. It is kept unless the error on held-out
+samples without it is at most 2% larger, weighted like the fit and with equal weights.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from .._progress import Report
 from .._types import Array, Ids
 from .least_squares import Problem, Solution, Stop, descend, linear_start, silent
 
-# All constants of this module are tuning: they choose between fits, and every fit reports its error on other samples.
+# All constants of this module are tuning: they choose between fits, and every fit reports its error
+# on other samples.
 
 
 class Penalties(NamedTuple):
@@ -41,38 +42,47 @@ class Penalties(NamedTuple):
 PENALTIES = Penalties(
     first=1e-5, weaker=(1e-6, 1e-7, 1e-8, 1e-9), stronger=(1e-4, 1e-3, 1e-2), strongest=1.0
 )
-# Penalties are compared on at most this many samples, because only their order matters; the last fit uses all samples.
+# Penalties are compared on at most this many samples, because only their order matters; the last
+# fit uses all samples.
 COMPARED = 2000
 # Share of the samples that is held out to choose a penalty.
 HELD_OUT = 0.2
-# Another penalty must be better than the first by this many standard errors of the difference (two: 95%).
+# Another penalty must be better than the first by this many standard errors of the difference (two:
+# 95%).
 STANDARD_ERRORS = 2.0
-# A background is dropped if the error without it is at most this many times as large, as one parameter fewer is worth.
+# A background is dropped if the error without it is at most this many times as large, as one
+# parameter fewer is worth.
 NEARLY_AS_GOOD = 1.02
-# Values further from the mean of f than this many times its range are implausible: a weighted mean of values within the
-# range needs none outside of it, and the best SLALOM of a model with interactions needs a few times the range.
+# Values further from the mean of f than this many times its range are implausible: a weighted mean
+# of values within the range needs none outside of it, and the best SLALOM of a model with
+# interactions needs a few times the range.
 FARTHEST = 5.0
 # A fit that is only used to compare penalties.
 ROUGH = Stop(steps=20, tol=1e-3)
-# An MSE of up to this many times rounding is that of an exact SLALOM: errors of f are then below 1e-12 of its size.
+# An MSE of up to this many times rounding is that of an exact SLALOM: errors of f are then below
+# 1e-12 of its size.
 EXACT_MSE = 1e6
-# The search for an exact SLALOM converges quadratically from its start. It has ended, or there is none, after this.
+# The search for an exact SLALOM converges quadratically from its start. It has ended, or there is
+# none, after this.
 EXACT = Stop(steps=20, tol=0.1)
-# Damping of the first step of that search: the start is nearly exact, so the step is nearly Newton's.
+# Damping of the first step of that search: the start is nearly exact, so the step is nearly
+# Newton's.
 EXACT_DAMPING = 1e-13
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """Least squares with a penalty, and with a background if it lowers the error; see the module docstring.
+    """Least squares with a penalty, and with a background if it lowers the error; see the module
+    docstring.
 
     Parameters
     ----------
     penalty : weight of the penalty; None chooses it on held-out samples; 0 is P2's least squares
     background : whether to add a background; None decides on held-out samples
-    max_spread : bound on the difference between the largest and the smallest importance of a token. The default
-        covers everything that float64 can distinguish
-    max_iter, tol : the solver stops after this many steps, or when one gains less than `tol` of the cost
+    max_spread : bound on the difference between the largest and the smallest importance of a token.
+        The default covers everything that float64 can distinguish
+    max_iter, tol : the solver stops after this many steps, or when one gains less than `tol` of the
+        cost
 
     Examples
     --------
@@ -132,9 +142,11 @@ class Optimum:
     def choose(
         self, families: list[Problem], report: Report, rng: np.random.Generator
     ) -> tuple[Problem, Array]:
-        """Return the family and penalty with (nearly) the smallest held-out error, and the importances of that fit.
+        """Return the family and penalty with (nearly) the smallest held-out error, and the
+        importances of that fit.
 
-        The penalty is chosen for the larger family, the last one; the smaller one then needs one fit to be compared.
+        The penalty is chosen for the larger family, the last one; the smaller one then needs one
+        fit to be compared.
         """
         smaller = families[0]
         larger = families[-1]
@@ -142,8 +154,9 @@ class Optimum:
         nothing_to_choose = self.penalty is not None and len(families) == 1
         if n < 2 or nothing_to_choose:
             return replace(smaller, penalty=self.first_penalty), smaller.start()
-        # Consecutive samples are held out, because a random sample of a balanced design would remove what determines
-        # its tokens, and all errors on held-out samples would favor strong penalties.
+        # Consecutive samples are held out, because a random sample of a balanced design would
+        # remove what determines its tokens, and all errors on held-out samples would favor strong
+        # penalties.
         order = (np.arange(n) + rng.integers(n)) % n
         cut = max(1, int(HELD_OUT * n))
         held = order[:cut]
@@ -162,7 +175,9 @@ class Optimum:
         return replace(larger, penalty=chosen.penalty), chosen.s
 
     def search(self, family: Problem, used: Ids, held: Ids, report: Report) -> list[Trial]:
-        """Fit roughly with the first penalty, with weaker ones while they help, and with stronger ones if none did."""
+        """Fit roughly with the first penalty, with weaker ones while they help, and with stronger
+        ones if none did.
+        """
         first = self.try_penalty(family, self.first_penalty, family.start(), used, held)
         trials = [first]
         if self.penalty is not None:
@@ -199,7 +214,9 @@ class Optimum:
 
 
 class Trial(NamedTuple):
-    """A rough fit: penalty, importances, squared errors on held-out samples with their weights, sensible values."""
+    """A rough fit: penalty, importances, squared errors on held-out samples with their weights,
+    sensible values.
+    """
 
     penalty: float
     s: Array
@@ -213,13 +230,17 @@ class Trial(NamedTuple):
         return np.array([self.weight @ self.squares, self.squares.mean()])
 
     def surely_better_than(self, other: Trial) -> bool:
-        """Whether the weighted error is smaller by more than two standard errors of the difference."""
+        """Whether the weighted error is smaller by more than two standard errors of the
+        difference.
+        """
         gain = self.weight * (other.squares - self.squares)
         standard_error = np.sqrt(gain.size) * gain.std()
         return bool(gain.sum() > STANDARD_ERRORS * standard_error)
 
 
 def _believable(problem: Problem, solution: Solution) -> bool:
-    """Whether no value is further from the mean output than a few times the range of the outputs."""
+    """Whether no value is further from the mean output than a few times the range of the
+    outputs.
+    """
     limit = FARTHEST * float(np.ptp(problem.f, axis=0).max())
     return bool(np.abs(solution.v - problem.center).max() <= limit)

@@ -1,16 +1,19 @@
-"""Conversions between attention weights and SLALOMs: read off a SLALOM, or build weights that compute it.
+"""Conversions between attention weights and SLALOMs: read off a SLALOM, or build weights that
+compute it.
 
-**Reading off.** In terms of its score tables (`weights.py`), a head without positions *is* a SLALOM with s(token) =
-s_tok and v(token) = u_tok, on the sequence that the model sees: [CLS], the document and, with positions, [UNK] up to
-T_max. `SlalomReadoff.sequence` makes this sequence. A model with one head and no positions is exactly a SLALOM, and one
-with K heads exactly the mean of K SLALOMs. If positions matter, there is one exact SLALOM per document, whose tokens
-are the T_max positions. In the last two cases a *single* SLALOM on token ids can only be fitted. It is fitted without
-[CLS]: all samples have the same number of other tokens, so no sample can distinguish the mass of [CLS] from an equal
-share of it in each of them.
+**Reading off.** In terms of its score tables (`weights.py`), a head without positions *is* a SLALOM
+with s(token) = s_tok and v(token) = u_tok, on the sequence that the model sees: [CLS], the document
+and, with positions, [UNK] up to T_max. `SlalomReadoff.sequence` makes this sequence. A model with
+one head and no positions is exactly a SLALOM, and one with K heads exactly the mean of K SLALOMs.
+If positions matter, there is one exact SLALOM per document, whose tokens are the T_max positions.
+In the last two cases a *single* SLALOM on token ids can only be fitted. It is fitted without [CLS]:
+all samples have the same number of other tokens, so no sample can distinguish the mass of [CLS]
+from an equal share of it in each of them.
 
-**Building.** The printed construction of P2, Prop. 5.1, does not compute what it claims: with W_k = 0 and W_q = I the
-logit is the importance of the *query*, the same for every key; the value is in the second coordinate while W_class
-reads the third; and the division by sqrt(d) is not undone. `slalom_to_weights` describes the corrected one.
+**Building.** The printed construction of P2, Prop. 5.1, does not compute what it claims: with W_k =
+0 and W_q = I the logit is the importance of the *query*, the same for every key; the value is in
+the second coordinate while W_class reads the third; and the division by sqrt(d) is not undone.
+`slalom_to_weights` describes the corrected one.
 """
 
 from __future__ import annotations
@@ -28,15 +31,16 @@ from .fit import fit_sequences
 from .optimum import Optimum
 from .slalom import Slalom, as_ids
 
-# How much lighter than every token [CLS] and padding are made: e^-60 is 1e-26, and float64 has 1e-16. So even when
-# 10^9 of them share it, they are below half a unit in the last place of 1.
+# How much lighter than every token [CLS] and padding are made: e^-60 is 1e-26, and float64 has
+# 1e-16. So even when 10^9 of them share it, they are below half a unit in the last place of 1.
 UNHEARD = 60.0
-# Position tables whose rows differ by less than this share of their size are the same up to the rounding of a few
-# thousand additions, with which tables are computed from weights.
+# Position tables whose rows differ by less than this share of their size are the same up to the
+# rounding of a few thousand additions, with which tables are computed from weights.
 EQUAL_ROWS = 1e-12
 # Maximum number of tokens replaced in the samples of a fit (P2, Algorithm 2).
 DELETIONS = 5
-# Number of held-out samples that measure the fidelity of a fit, and of tokens replaced in them (P2, Fig. 6).
+# Number of held-out samples that measure the fidelity of a fit, and of tokens replaced in them (P2,
+# Fig. 6).
 FIDELITY_SAMPLES = 1000
 FIDELITY_DELETIONS = 10  # as above
 
@@ -44,8 +48,8 @@ FIDELITY_DELETIONS = 10  # as above
 class SlalomReadoff(NamedTuple):
     """SLALOMs of a model. `slalom` is None if there are several heads and no document was given.
 
-    `mse` and `r2` are those of `slalom` on held-out samples of the document with up to 10 tokens replaced by [UNK]: 0
-    and 1 if exact, NaN without a SLALOM.
+    `mse` and `r2` are those of `slalom` on held-out samples of the document with up to 10 tokens
+    replaced by [UNK]: 0 and 1 if exact, NaN without a SLALOM.
     """
 
     # On token ids: that of the model if `exact`, otherwise the best fit for a document.
@@ -61,7 +65,9 @@ class SlalomReadoff(NamedTuple):
     weights: AttentionWeights
 
     def sequence(self, tokens: Tokens, cls: bool = True) -> Ids:
-        """Return the ids that the model reads: [CLS] (unless `cls` is False), the document, and the padding."""
+        """Return the ids that the model reads: [CLS] (unless `cls` is False), the document, and the
+        padding.
+        """
         ids = as_ids("tokens", tokens)
         if ids.size > self.weights.room:
             raise ValueError(f"tokens: expected at most {self.weights.room}, got {ids.size}")
@@ -83,15 +89,16 @@ def slalom_from_weights(
     num_samples: int = 2000,
     seed: int = 0,
 ) -> SlalomReadoff:
-    """Return the SLALOMs of an attention classifier: exact ones if they exist, otherwise the best fit for a document.
+    """Return the SLALOMs of an attention classifier: exact ones if they exist, otherwise the best
+    fit for a document.
 
     The biases of the output are part of the values.
 
     Parameters
     ----------
     weights : AttentionWeights
-    tokens : a document, needed if positions matter. With several heads it adds the best single SLALOM, fitted as in
-        Algorithm 2 to the model with up to 5 tokens replaced by [UNK]
+    tokens : a document, needed if positions matter. With several heads it adds the best single
+        SLALOM, fitted as in Algorithm 2 to the model with up to 5 tokens replaced by [UNK]
     gamma : sum of the importances, over the ids of each SLALOM
     num_samples, seed : number of samples and seed of that fit, see `fit_slalom`
 
@@ -170,7 +177,9 @@ def _constant(table: Array) -> bool:
 def _best(
     weights: AttentionWeights, ids: Ids, gamma: float, samples: int, seed: int
 ) -> tuple[Slalom, float, float]:
-    """Fit the best single SLALOM for a document; also return its MSE and R^2 on held-out samples."""
+    """Fit the best single SLALOM for a document; also return its MSE and R^2 on held-out
+    samples.
+    """
     rng = np.random.default_rng(seed)
     keep = deletions(ids.size, samples, DELETIONS, "balanced", rng)
     masked, which = distinct(list(np.where(keep, ids, weights.unk)))
@@ -205,20 +214,22 @@ def _squeeze(f: Array) -> Array:
 def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) -> AttentionWeights:
     """Build attention weights that compute a SLALOM (P2, Prop. 5.1, corrected).
 
-    The weights have one head and no positions. The embedding of a token is [s, v_1, ..., v_C]; the bias makes every
-    query [sqrt(d_att), 0, ...]; a key is [s, 0, ...], so that the logit is sqrt(d_att) s / sqrt(d_att) = s; W_v and W_l
-    copy the values.
+    The weights have one head and no positions. The embedding of a token is [s, v_1, ..., v_C]; the
+    bias makes every query [sqrt(d_att), 0, ...]; a key is [s, 0, ...], so that the logit is
+    sqrt(d_att) s / sqrt(d_att) = s; W_v and W_l copy the values.
 
-    [CLS] and padding cannot be masked in P1's model, so they are made negligible: their importance is 60 + ln T_max
-    below the smallest, and their value is the middle of the values. (If the SLALOM has a background, it is [CLS].)
-    Together they get less than e^-60 < 1e-26 of the attention. Their ids follow the largest id of the SLALOM. Smaller
-    ids that the SLALOM does not contain are embedded like [UNK], so they are negligible as well.
+    [CLS] and padding cannot be masked in P1's model, so they are made negligible: their importance
+    is 60 + ln T_max below the smallest, and their value is the middle of the values. (If the SLALOM
+    has a background, it is [CLS].) Together they get less than e^-60 < 1e-26 of the attention.
+    Their ids follow the largest id of the SLALOM. Smaller ids that the SLALOM does not contain are
+    embedded like [UNK], so they are negligible as well.
 
     Parameters
     ----------
     slalom : Slalom, with ids >= 0
-    T_max : number of positions, as in P1's model: documents are padded, and longer ones are truncated. None for
-        documents of any length, without padding. In both cases an empty document gives the middle of the values
+    T_max : number of positions, as in P1's model: documents are padded, and longer ones are
+        truncated. None for documents of any length, without padding. In both cases an empty
+        document gives the middle of the values
     d_att : dimension of keys and queries; it does not affect the result
 
     Returns

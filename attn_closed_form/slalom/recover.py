@@ -1,16 +1,20 @@
-"""A SLALOM, or any bag pooled with one softmax, from the outputs of single tokens and pairs (P2, Prop. 5.2 and B.6).
+"""A SLALOM, or any bag pooled with one softmax, from the outputs of single tokens and pairs (P2,
+Prop. 5.2 and B.6).
 
-A token alone shows its value (Eq. 44). A pair (i, j) of different values shows a difference of importances:
+A token alone shows its value (Eq. 44). A pair (i, j) of different values shows a difference of
+importances:
 
     s_i - s_j = log((F({i, j}) - v_j) / (v_i - F({i, j}))).
 
-All pairs contain one of two references of very different values: each token is paired with the reference that is
-further from its value, and the references with each other. V single tokens and V - 1 pairs therefore determine
-everything. A token that is so much lighter or heavier than its reference that the pair hardly shows it can be measured
-once more next to a token of similar weight (`refine`).
+All pairs contain one of two references of very different values: each token is paired with the
+reference that is further from its value, and the references with each other. V single tokens and V
+- 1 pairs therefore determine everything. A token that is so much lighter or heavier than its
+reference that the pair hardly shows it can be measured once more next to a token of similar weight
+(`refine`).
 
-Where this departs from P2: Eq. 55 has the wrong sign (log(1/g - 1) is s(ref) - s(tau)), Eq. 56 needs plus
-d(theta^, theta), and Eq. 58 must read (gamma - sum eta)/|V|. References are picked for accuracy.
+Where this departs from P2: Eq. 55 has the wrong sign (log(1/g - 1) is s(ref) - s(tau)), Eq. 56
+needs plus d(theta^, theta), and Eq. 58 must read (gamma - sum eta)/|V|. References are picked for
+accuracy.
 """
 
 from __future__ import annotations
@@ -25,27 +29,31 @@ from .._progress import Report
 from .._types import Array, Ids, Masks, Tokens
 from .slalom import Slalom, as_ids
 
-# A black box is any function from a list of id arrays to one output per sequence, or one per sequence and class.
+# A black box is any function from a list of id arrays to one output per sequence, or one per
+# sequence and class.
 BlackBox = Callable[[list[Ids]], Any]
 
-# Tuning: sequences in one call. Enough to make the overhead of a call negligible, few enough to show progress.
+# Tuning: sequences in one call. Enough to make the overhead of a call negligible, few enough to
+# show progress.
 BATCH_SIZE = 1024
-# Tuning: a pair shows its lighter token too coarsely if the token's share of the mass is below this: two digits less.
+# Tuning: a pair shows its lighter token too coarsely if the token's share of the mass is below
+# this: two digits less.
 CLEAR_SHARE = 1e-2
 # The smallest share that float64 can show next to 1.
 LEAST_SHARE = 1e-16
-# Tuning: how often unclear tokens are measured again. Each round reaches tokens e^4.6 lighter than the last one, so that
-# eight of them cover everything between e^-37 and e^37.
+# Tuning: how often unclear tokens are measured again. Each round reaches tokens e^4.6 lighter than
+# the last one, so that eight of them cover everything between e^-37 and e^37.
 REFINEMENTS = 8
 
 
 def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
-    """Recover the SLALOM that a black box computes from 2|V| - 1 sequences (P2, Prop. 5.2, corrected).
+    """Recover the SLALOM that a black box computes from 2|V| - 1 sequences (P2, Prop. 5.2,
+    corrected).
 
     Parameters
     ----------
-    f : takes a list of n id arrays and returns (n,) outputs, or (n, C) for several classes; it is called for |V| single
-        tokens and |V| - 1 pairs
+    f : takes a list of n id arrays and returns (n,) outputs, or (n, C) for several classes; it is
+        called for |V| single tokens and |V| - 1 pairs
     ids : (V,) distinct ids
     gamma : sum of the importances
 
@@ -56,8 +64,8 @@ def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
     Raises
     ------
     ValueError
-        if all values are equal (importances have no effect then), or if a pair's output is not strictly between
-        its tokens' values
+        if all values are equal (importances have no effect then), or if a pair's output is not
+        strictly between its tokens' values
 
     Examples
     --------
@@ -83,8 +91,9 @@ def recover(
 ) -> tuple[Array, Array, int]:
     """Recover importances (n,), values (n,) or (n, C) of distinct ids, and count the queries.
 
-    With `refine`, tokens that 2 n - 1 sequences show too coarsely are queried again. With `strict`, an output of a pair
-    that is not between those of its tokens is an error. If all values are equal, importances are zero.
+    With `refine`, tokens that 2 n - 1 sequences show too coarsely are queried again. With `strict`,
+    an output of a pair that is not between those of its tokens is an error. If all values are
+    equal, importances are zero.
     """
     n = ids.size
     singles = [ids[i : i + 1] for i in range(n)]
@@ -139,7 +148,9 @@ class Pairs(NamedTuple):
     strict: bool  # whether an output that is not between those of its tokens is an error
 
     def log_odds(self, rows: Ids, partners: Ids) -> tuple[Array, Masks]:
-        """Return the (m,) log-odds of each row's mass in the pair with its partner, and whether they are clear."""
+        """Return the (m,) log-odds of each row's mass in the pair with its partner, and whether
+        they are clear.
+        """
         v = self.v
         sequences = [self.ids[[i, j]] for i, j in zip(rows, partners, strict=True)]
         outputs = ask(self.f, sequences, self.batch_size).reshape(rows.size, -1)
@@ -147,7 +158,8 @@ class Pairs(NamedTuple):
         of_partner = v[partners]
         apart = own - of_partner
         size = np.maximum((apart**2).sum(axis=1), 1e-300)
-        # Least squares over the classes. Both shares are computed from differences of outputs, which keep their digits.
+        # Least squares over the classes. Both shares are computed from differences of outputs,
+        # which keep their digits.
         share = ((outputs - of_partner) * apart).sum(axis=1) / size
         partner_share = ((own - outputs) * apart).sum(axis=1) / size
         outside = np.flatnonzero(~((share > 0) & (partner_share > 0)))
@@ -177,7 +189,9 @@ class Pairs(NamedTuple):
 
 
 def remembered(known: dict[bytes, Array], f: BlackBox, sequences: Sequence[Ids]) -> Array:
-    """Return outputs (n,) or (n, C) of sequences, each evaluated once; `known` caches them by their bytes."""
+    """Return outputs (n,) or (n, C) of sequences, each evaluated once; `known` caches them by their
+    bytes.
+    """
     keys = [np.asarray(sequence, dtype=np.intp).tobytes() for sequence in sequences]
     new = {}
     for key, sequence in zip(keys, sequences, strict=True):
@@ -195,7 +209,9 @@ def ask(
     batch_size: int = BATCH_SIZE,
     report: Report | None = None,
 ) -> Array:
-    """Evaluate a black box on at most `batch_size` sequences per call, and check its (n,) or (n, C) outputs."""
+    """Evaluate a black box on at most `batch_size` sequences per call, and check its (n,) or (n, C)
+    outputs.
+    """
     if batch_size < 1:
         raise ValueError(f"batch_size: expected at least 1, got {batch_size}")
     parts = []

@@ -1,23 +1,26 @@
 """SLALOM, the softmax-linked additive log-odds model of P2 (Leemann et al.), section 5.
 
-Every token has an importance s and a value v (one per class), and a sequence t of tokens has the output
+Every token has an importance s and a value v (one per class), and a sequence t of tokens has the
+output
 
-    F(t) = sum_i alpha_i(t) v(t_i),   alpha(t) = softmax(s(t_1), ..., s(t_T))                        (P2, Eq. 4),
+    F(t) = sum_i alpha_i(t) v(t_i),   alpha(t) = softmax(s(t_1), ..., s(t_T))          (P2, Eq. 4),
 
-with sum s = gamma, because adding a constant to s changes nothing. A token that occurs twice counts twice. A SLALOM is
-a softmax-pooled game (`Slalom.game`; docs/theory/slalom.md).
+with sum s = gamma, because adding a constant to s changes nothing. A token that occurs twice counts
+twice. A SLALOM is a softmax-pooled game (`Slalom.game`; docs/theory/slalom.md).
 
 Where this departs from P2:
 
-- A *background* of importance s_0 and value v_0 may be present in every sequence, as special tokens or padding are:
+- A *background* of importance s_0 and value v_0 may be present in every sequence, as special tokens
+  or padding are:
 
       F(t) = (e^{s_0} v_0 + sum_i e^{s(t_i)} v(t_i)) / (e^{s_0} + sum_i e^{s(t_i)}).
 
-  P2's SLALOM is the case s_0 = -infinity, the default. With a background the empty sequence has the output v_0.
+  P2's SLALOM is the case s_0 = -infinity, the default. With a background the empty sequence has
+  the output v_0.
 - Eq. 65: the derivative (Eq. 64) is alpha_i (v_i - F), proportional to v_i e^{s_i} only if F = 0.
   `slalom_linearized` gives the derivative, and the printed score on request.
-- Eq. 71 (values of the classes sum to zero) is a choice of representative, because Eq. 73 does not depend on what all
-  classes share. The scores are not changed, so that F is the model's output.
+- Eq. 71 (values of the classes sum to zero) is a choice of representative, because Eq. 73 does not
+  depend on what all classes share. The scores are not changed, so that F is the model's output.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ class Slalom:
     s : (V,) importances, shared by the classes; they are shifted to sum to `gamma`
     v : (V,) values, or (V, C) values of C classes
     gamma : sum of the importances of the tokens
-    s_background : importance of a background in every sequence, shifted with `s`; -infinity for none
+    s_background : importance of a background in every sequence, shifted with `s`; -infinity for
+        none
     v_background : its value, or (C,) values
 
     Examples
@@ -113,7 +117,9 @@ class Slalom:
         return 1 if self.v.ndim == 1 else self.v.shape[1]
 
     def index(self, tokens: Tokens) -> Ids:
-        """Return the rows of `s` and `v` for a sequence of ids, or raise an error for an unknown id."""
+        """Return the rows of `s` and `v` for a sequence of ids, or raise an error for an unknown
+        id.
+        """
         raw = as_ids("tokens", tokens)
         order = np.argsort(self.ids)
         place = np.searchsorted(self.ids, raw, sorter=order)
@@ -134,7 +140,9 @@ class Slalom:
         return self.predict_many([tokens])[0]
 
     def predict_many(self, documents: Sequence[Tokens]) -> Array:
-        """Compute the outputs of B sequences of any lengths: (B,) for v of shape (V,), otherwise (B, C)."""
+        """Compute the outputs of B sequences of any lengths: (B,) for v of shape (V,), otherwise
+        (B, C).
+        """
         rows = [as_ids("documents", document) for document in documents]
         lengths = np.array([row.size for row in rows], dtype=np.intp)
         background = self.s_background > -np.inf
@@ -169,14 +177,16 @@ class Slalom:
         empty_value: float = 0.0,
         absent: int | None = None,
     ) -> PooledGame:
-        """Return the game of a document, whose absent players are deleted or replaced by the token `absent`.
+        """Return the game of a document, whose absent players are deleted or replaced by the token
+        `absent`.
 
         Parameters
         ----------
         tokens : T ids, at least one
         players : "positions" makes every token a player; "words" makes every distinct id a player
         output : the class that is explained
-        empty_value : the value of the empty document, which Eq. 4 leaves open; not used with a background
+        empty_value : the value of the empty document, which Eq. 4 leaves open; not used with a
+            background
         absent : id of the token that replaces absent players, or None to delete them
 
         Examples
@@ -234,8 +244,9 @@ def slalom_linearized(
     ----------
     slalom : Slalom
     tokens : T ids, at least one
-    as_printed : False gives the derivative of F by the soft presence of each token at full presence,
-        alpha_i (v_i - F) (Eq. 64), which sums to zero without a background; True gives v_i e^{s_i} (Eq. 65)
+    as_printed : False gives the derivative of F by the soft presence of each token at full
+        presence, alpha_i (v_i - F) (Eq. 64), which sums to zero without a background; True gives
+        v_i e^{s_i} (Eq. 65)
     output : class
 
     Returns

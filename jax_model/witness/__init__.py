@@ -1,1 +1,3 @@
-"""The reference implementation of the classifier, written naively from the paper, with autodiff and enumeration."""
+"""The reference implementation of the classifier, written naively from the paper, with autodiff and
+enumeration.
+"""

@@ -1,12 +1,14 @@
-"""Shapley values, Banzhaf values, interactions and LIME's limit from their definitions, by enumeration.
+"""Shapley values, Banzhaf values, interactions and LIME's limit from their definitions, by
+enumeration.
 
-A document has d players, positions or words, and 2^d coalitions. The naive model of `model.py` predicts every one of
-them (`values`), and the rest follows the textbook definition, a sum over all coalitions. Nothing is shared with
-`attn_closed_form`: no score tables, no game, no quadrature, no closed form of LIME's regression. The limit is `MOST`
-players.
+A document has d players, positions or words, and 2^d coalitions. The naive model of `model.py`
+predicts every one of them (`values`), and the rest follows the textbook definition, a sum over all
+coalitions. Nothing is shared with `attn_closed_form`: no score tables, no game, no quadrature, no
+closed form of LIME's regression. The limit is `MOST` players.
 
-Coalition k is row k of `coalitions(d)`: player j is present if bit j of k is 1. An absent player is replaced by
-[UNK] (P1 section 5.1), or removed from the softmax while the others keep their positions.
+Coalition k is row k of `coalitions(d)`: player j is present if bit j of k is 1. An absent player is
+replaced by [UNK] (P1 section 5.1), or removed from the softmax while the others keep their
+positions.
 """
 
 from __future__ import annotations
@@ -45,13 +47,15 @@ def coalitions(d: int) -> NDArray[np.bool_]:
 
 
 def players_of(tokens: ArrayLike, T_max: int | None, words: bool = False) -> NDArray[np.intp]:
-    """Return the (T_max,) player at each padded position, or -1 for [CLS] and padding, which are always present.
+    """Return the (T_max,) player at each padded position, or -1 for [CLS] and padding, which are
+    always present.
 
     Parameters
     ----------
     tokens : (T,) ids of the document
     T_max : number of positions; None without padding
-    words : whether every distinct id is one player, numbered by first appearance, instead of every position
+    words : whether every distinct id is one player, numbered by first appearance, instead of every
+        position
 
     >>> players_of([7, 4, 7], T_max=6, words=True).tolist()
     [-1, 0, 1, 0, -1, -1]
@@ -75,7 +79,9 @@ def _replaced(params: Params, ids: jax.Array, present: jax.Array, unk: jax.Array
 
 
 def _deleted(params: Params, ids: jax.Array, present: jax.Array, unk: jax.Array) -> jax.Array:
-    """Return the model output (C,) without the absent positions in the softmax (P1 Eq. 5 to 9, [CLS] query only)."""
+    """Return the model output (C,) without the absent positions in the softmax (P1 Eq. 5 to 9,
+    [CLS] query only).
+    """
     p = params
     e = model.embed(params, ids)
     f = p.b_l
@@ -155,7 +161,8 @@ def _without(f: Array, *players: int) -> NDArray[np.intp]:
 
 
 def shapley(f: Array) -> Array:
-    """Compute the sum over S without j of |S|! (d - 1 - |S|)! / d! (f(S + j) - f(S)), (d,) (Shapley, 1953).
+    """Compute the sum over S without j of |S|! (d - 1 - |S|)! / d! (f(S + j) - f(S)), (d,)
+    (Shapley, 1953).
 
     >>> shapley(np.array([0.0, 1.0, 2.0, 5.0]))
     array([2., 3.])
@@ -190,10 +197,11 @@ def by_size(f: Array) -> Array:
 
 
 def interactions(f: Array) -> Array:
-    """Compute the (d, d) Shapley interaction indices (Grabisch and Roubens, 1999), with Shapley values on the diagonal.
+    """Compute the (d, d) Shapley interaction indices (Grabisch and Roubens, 1999), with Shapley
+    values on the diagonal.
 
-    An index is the sum over S without i and j of |S|! (d - 2 - |S|)! / (d - 1)! (f(S + i + j) - f(S + i) - f(S + j) +
-    f(S)).
+    An index is the sum over S without i and j of |S|! (d - 2 - |S|)! / (d - 1)! (f(S + i + j) - f(S
+    + i) - f(S + j) + f(S)).
     """
     d = _players(f)
     sizes = coalitions(_players(f)).sum(axis=1)
@@ -213,10 +221,11 @@ def interactions(f: Array) -> Array:
 
 
 class Ridge(NamedTuple):
-    """The linear map from values of coalitions to LIME's coefficients (d, 2^d) and intercept (2^d,).
+    """The linear map from values of coalitions to LIME's coefficients (d, 2^d) and intercept
+    (2^d,).
 
-    `condition` is the condition number of the least squares problem, whose solution is correct to that many ulps. A
-    kernel so narrow that some weights vanish next to others is beyond float64.
+    `condition` is the condition number of the least squares problem, whose solution is correct to
+    that many ulps. A kernel so narrow that some weights vanish next to others is beyond float64.
     """
 
     coef: Array
@@ -227,14 +236,16 @@ class Ridge(NamedTuple):
 def lime(
     d: int, kernel_width: float = 25.0, ridge: float = 1.0, num_samples: int | None = 5000
 ) -> Ridge:
-    """Return the limit of the lime package's regression (P1 section 5.1) as a linear map of the values of all
-    coalitions.
+    """Return the limit of the lime package's regression (P1 section 5.1) as a linear map of the
+    values of all coalitions.
 
-    One sample of n is the document; the others remove s = 1..d players, s uniform and then the set uniform. A sample
-    weighs exp(-(100 (1 - sqrt(1 - s/d)))^2 / (2 kernel_width^2)). Then follows a weighted ridge regression on presence,
-    whose intercept is free: minimize sum_S w_S (f(S) - intercept - coef . S)^2 + ridge/n |coef|^2. It is solved as the
-    least squares problem. `num_samples=None` takes the limit of infinite n. For d = 1 the document is the only sample
-    with the player present: both its weight and the ridge are 1/n of the rest, so that the limit keeps their ratio.
+    One sample of n is the document; the others remove s = 1..d players, s uniform and then the set
+    uniform. A sample weighs exp(-(100 (1 - sqrt(1 - s/d)))^2 / (2 kernel_width^2)). Then follows a
+    weighted ridge regression on presence, whose intercept is free: minimize sum_S w_S (f(S) -
+    intercept - coef . S)^2 + ridge/n |coef|^2. It is solved as the least squares problem.
+    `num_samples=None` takes the limit of infinite n. For d = 1 the document is the only sample with
+    the player present: both its weight and the ridge are 1/n of the rest, so that the limit keeps
+    their ratio.
     """
     if d == 1 and num_samples is None:
         return Ridge(np.array([[-1.0, 1.0]]) / (1 + ridge), np.array([1.0, 0.0]), 1.0)

@@ -1,17 +1,20 @@
 """Section 2 of P1, line by line: an attention classifier in JAX, to be read from top to bottom.
 
-P1 = Lopardo, Precioso, Garreau, "Attention Meets Post-hoc Interpretability" (ICML 2024). The input is a padded
-document, `[CLS] xi [UNK] ... [UNK]`, exactly T_max token ids; without positions it is `[CLS] xi`, of any length, and
-T_max below is its number of ids. Everything is computed as the paper writes it: every
-token has a key, a query and a value, every query attends to every key, and only at the end does the [CLS] row of
-each attention matrix matter. That wastes almost all of the work, on purpose: this file is the reference implementation
-that the closed forms of `attn_closed_form` are compared with, so it must not share their shortcut.
+P1 = Lopardo, Precioso, Garreau, "Attention Meets Post-hoc Interpretability" (ICML 2024). The input
+is a padded document, `[CLS] xi [UNK] ... [UNK]`, exactly T_max token ids; without positions it is
+`[CLS] xi`, of any length, and T_max below is its number of ids. Everything is computed as the paper
+writes it: every token has a key, a query and a value, every query attends to every key, and only at
+the end does the [CLS] row of each attention matrix matter. That wastes almost all of the work, on
+purpose: this file is the reference implementation that the closed forms of `attn_closed_form` are
+compared with, so it must not share their shortcut.
 
-All functions are pure functions of `(params, input)`, which can be transformed with jit, grad and vmap. The dtype and
-the device are those of the parameters. Functions take one document; `forward_batch` maps over many.
+All functions are pure functions of `(params, input)`, which can be transformed with jit, grad and
+vmap. The dtype and the device are those of the parameters. Functions take one document;
+`forward_batch` maps over many.
 
-Departures from the paper: arrays have one row per token (the paper has columns); position 0 is [CLS]; `W_l` may have
-C > 1 rows; biases may be non-zero, and the output has one too; a model may have no positions (`W_p` None).
+Departures from the paper: arrays have one row per token (the paper has columns); position 0 is
+[CLS]; `W_l` may have C > 1 rows; biases may be non-zero, and the output has one too; a model may
+have no positions (`W_p` None).
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ def head(
     b_k: jax.Array,
     b_v: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Compute one head: e (T_max, d_e) -> its output f_i (C,) and its attention matrix A (T_max, T_max).
+    """Compute one head: e (T_max, d_e) -> its output f_i (C,) and its attention matrix A (T_max,
+    T_max).
 
     Row s of A is the attention of query s over all positions, A[s, t] = alpha_t(q_s) (section 3).
     """
@@ -59,14 +63,18 @@ def head(
 
 
 def _all_heads(params: Params, e: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Compute outputs (K, C) and attention matrices (K, T_max, T_max) of the K heads, which share the embedding."""
+    """Compute outputs (K, C) and attention matrices (K, T_max, T_max) of the K heads, which share
+    the embedding.
+    """
     p = params
     every_head = jax.vmap(head, in_axes=(None, 0, 0, 0, 0, 0, 0, 0))
     return every_head(e, p.W_q, p.W_k, p.W_v, p.W_l, p.b_q, p.b_k, p.b_v)
 
 
 def from_embeddings(params: Params, e: jax.Array) -> jax.Array:
-    """Compute the output from embedded tokens, e (T_max, d_e) -> f (C,); its gradient is P1's Eq. 12."""
+    """Compute the output from embedded tokens, e (T_max, d_e) -> f (C,); its gradient is P1's Eq.
+    12.
+    """
     f_i, _ = _all_heads(params, e)
     return f_i.mean(axis=0) + params.b_l  # Eq. 1
 
@@ -89,6 +97,8 @@ def forward_batch(params: Params, ids: jax.Array) -> jax.Array:
 
 
 def attention_matrices(params: Params, ids: jax.Array) -> jax.Array:
-    """Compute the attention of every query in every head (section 3): (T_max,) padded ids -> (K, T_max, T_max)."""
+    """Compute the attention of every query in every head (section 3): (T_max,) padded ids -> (K,
+    T_max, T_max).
+    """
     _, A = _all_heads(params, embed(params, ids))
     return A

@@ -1,8 +1,9 @@
 """Reference results by autodiff and brute force, with which the closed forms are compared.
 
-Each function takes the parameters and a padded document (`pad_ids` makes one) and is jitted. Gradients are taken
-with respect to all T_max embedded positions, including [CLS] and padding, through the naive model of `model.py`. This
-includes the path through the query of [CLS], which P1's Theorem 4.1 omits.
+Each function takes the parameters and a padded document (`pad_ids` makes one) and is jitted.
+Gradients are taken with respect to all T_max embedded positions, including [CLS] and padding,
+through the naive model of `model.py`. This includes the path through the query of [CLS], which P1's
+Theorem 4.1 omits.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import numpy as np
 from . import model
 from .params import Params
 
-# Documents at a time in `gradient_batch`, to bound the memory; the fastest of 1, 2, 8 and 16 at T_max = 256.
+# Documents at a time in `gradient_batch`, to bound the memory; the fastest of 1, 2, 8 and 16 at
+# T_max = 256.
 AT_ONCE = 8
 
 
 def pad_ids(tokens: Sequence[int], T_max: int | None, cls: int = 0, unk: int = 1) -> jax.Array:
-    """Return the (T_max,) ids `[CLS] tokens [UNK] ...`, truncated to T_max (P1 Eq. 4), or `[CLS] tokens` for None.
+    """Return the (T_max,) ids `[CLS] tokens [UNK] ...`, truncated to T_max (P1 Eq. 4), or `[CLS]
+    tokens` for None.
 
     >>> pad_ids([5, 7], T_max=5).tolist()
     [0, 5, 7, 1, 1]
@@ -54,7 +57,9 @@ _gradient_at = jax.grad(_output_of, argnums=1)
 
 @jax.jit  # type: ignore[untyped-decorator]
 def gradient(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> jax.Array:
-    """Compute the gradient of f[output] with respect to e: (T_max,) padded ids -> (T_max, d_e), P1 Eq. 12."""
+    """Compute the gradient of f[output] with respect to e: (T_max,) padded ids -> (T_max, d_e), P1
+    Eq. 12.
+    """
     return _gradient_at(params, model.embed(params, ids), output)
 
 
@@ -73,12 +78,14 @@ def integrated_gradients(
     panels: int = 64,
     order: int = 16,
 ) -> jax.Array:
-    """Compute integrated gradients on the straight line between two embedded documents, by dense quadrature.
+    """Compute integrated gradients on the straight line between two embedded documents, by dense
+    quadrature.
 
     Parameters
     ----------
     ids, baseline : (T_max,) padded ids of the document and of the start of the path
-    panels, order : `panels` equal panels with `order` Gauss-Legendre nodes each, with one autodiff gradient per node
+    panels, order : `panels` equal panels with `order` Gauss-Legendre nodes each, with one autodiff
+        gradient per node
 
     Returns
     -------
@@ -112,10 +119,12 @@ def _half(
 
 @jax.jit  # type: ignore[untyped-decorator]
 def relevance(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> jax.Array:
-    """Compute the (T_max,) layer-wise relevance propagation by the rules of Achtibat et al. (2024), "AttnLRP".
+    """Compute the (T_max,) layer-wise relevance propagation by the rules of Achtibat et al. (2024),
+    "AttnLRP".
 
-    Linear maps propagate relevance in proportion and a softmax by its Jacobian, as gradient times input does; a
-    product passes half of it to each factor. So it is gradient times input of a model with halved products.
+    Linear maps propagate relevance in proportion and a softmax by its Jacobian, as gradient times
+    input does; a product passes half of it to each factor. So it is gradient times input of a model
+    with halved products.
     """
     p = params
     e = model.embed(params, ids)

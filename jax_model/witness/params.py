@@ -1,7 +1,9 @@
-"""Parameters of the twin: a pytree of arrays, which converts exactly to and from `AttentionWeights`.
+"""Parameters of the twin: a pytree of arrays, which converts exactly to and from
+`AttentionWeights`.
 
-`AttentionWeights` is float64. Float64 parameters therefore convert exactly both ways; float32 parameters convert
-exactly to weights and back to the same float32 parameters (weights to float32 rounds, as it must).
+`AttentionWeights` is float64. Float64 parameters therefore convert exactly both ways; float32
+parameters convert exactly to weights and back to the same float32 parameters (weights to float32
+rounds, as it must).
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from attn_closed_form import AttentionWeights
 
 
 class Params(NamedTuple):
-    """Arrays of the model, named and shaped as in `AttentionWeights` (see NOTATION.md); every leaf is a float array.
+    """Arrays of the model, named and shaped as in `AttentionWeights` (see NOTATION.md); every leaf
+    is a float array.
 
-    W_e (D, d_e); W_p (T_max, d_e), or None without positions; W_q, W_k (K, d_att, d_e); W_v (K, d_out, d_e);
-    W_l (K, C, d_out); b_q, b_k (K, d_att); b_v (K, d_out); b_l (C,). The ids of [CLS] and [UNK] are data of the
-    tokenizer and not included.
+    W_e (D, d_e); W_p (T_max, d_e), or None without positions; W_q, W_k (K, d_att, d_e); W_v (K,
+    d_out, d_e); W_l (K, C, d_out); b_q, b_k (K, d_att); b_v (K, d_out); b_l (C,). The ids of [CLS]
+    and [UNK] are data of the tokenizer and not included.
     """
 
     W_e: jax.Array
@@ -41,8 +44,8 @@ def params_from_weights(weights: AttentionWeights, dtype: Any = None) -> Params:
     Parameters
     ----------
     weights : AttentionWeights
-    dtype : floating type of the parameters; None selects JAX's default, float64 if `jax_enable_x64` is on and float32
-        otherwise
+    dtype : floating type of the parameters; None selects JAX's default, float64 if `jax_enable_x64`
+        is on and float32 otherwise
 
     Examples
     --------

@@ -1,4 +1,5 @@
-"""SLALOM from its definition, P2 (Leemann et al.) Eq. 4: a softmax-weighted mean of the values of a sequence's tokens.
+"""SLALOM from its definition, P2 (Leemann et al.) Eq. 4: a softmax-weighted mean of the values of a
+sequence's tokens.
 
 A sequence is padded, with a mask of its real tokens, so that one program works for all lengths.
 """
@@ -39,7 +40,8 @@ def forward(
     ----------
     s, v : (V,) importances and (V, C) values of the tokens
     ids, real : (T,) indices into s and v, and whether a position of the padded sequence is filled
-    s_background, v_background : () and (C,); importance -inf for P2's SLALOM, which has no background
+    s_background, v_background : () and (C,); importance -inf for P2's SLALOM, which has no
+        background
 
     >>> s, v = jnp.array([0.0, 1.0]), jnp.array([[1.0], [-1.0]])
     >>> f = forward(s, v, jnp.array([0, 1, 0]), jnp.array([True, True, False]), -jnp.inf, jnp.zeros(1))
@@ -58,7 +60,9 @@ def derivative(
     s_background: jax.Array,
     v_background: jax.Array,
 ) -> jax.Array:
-    """Compute the (C, T) derivative of F by the soft presence of each token, at full presence (P2 Eq. 64)."""
+    """Compute the (C, T) derivative of F by the soft presence of each token, at full presence (P2
+    Eq. 64).
+    """
     return jax.jacrev(_soft)(
         jnp.ones(ids.shape, s.dtype), s, v, ids, real, s_background, v_background
     )

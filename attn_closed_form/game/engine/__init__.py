@@ -1,1 +1,3 @@
-"""The engine: mean values of pooled games within a proved error. `evaluate.py` states the theorem."""
+"""The engine: mean values of pooled games within a proved error. `evaluate.py` states the
+theorem.
+"""

@@ -1,15 +1,17 @@
 """A bound of each term of the engine for complex p, which decides how many nodes in p it needs.
 
-With c = cosh(theta), on the Bernstein ellipse with parameter e^theta around an interval of p a term is at most
+With c = cosh(theta), on the Bernstein ellipse with parameter e^theta around an interval of p a term
+is at most
 
-    M = w e^(-lam D_0) e^T [ |n_0| + b sum_k (x_k |A_k| + y_k |B_k|) ],   b the largest of |p|, |1 - p| and 1,
+    M = w e^(-lam D_0) e^T [ |n_0| + b sum_k (x_k |A_k| + y_k |B_k|) ],
 
-with T = sum over two groups of n log(1 + u mean(g)), g = |x - y|: the n players that are heavy when present, with u how
-far the ellipse reaches beyond 0, and those that are light, with u how far it reaches beyond 1. For Delta_j and I_ij the
-bracket may be replaced by max_k |x_k - y_k| [ ... ] + 2 max_k (x_k |A_k| + y_k |B_k|).
+with b the largest of |p|, |1 - p| and 1, and T = sum over two groups of n log(1 + u mean(g)), g =
+|x - y|: the n players that are heavy when present, with u how far the ellipse reaches beyond 0, and
+those that are light, with u how far it reaches beyond 1. For Delta_j and I_ij the bracket may be
+replaced by max_k |x_k - y_k| [ ... ] + 2 max_k (x_k |A_k| + y_k |B_k|).
 
-For complex terms the product of all |Y_k| is at most (1 + H/d)^(d/2), H a bound of the sum of all |Y_k|^2 - 1 on the
-ellipse. Proofs: docs/theory/bounds-of-the-engine.md, "Terms".
+For complex terms the product of all |Y_k| is at most (1 + H/d)^(d/2), H a bound of the sum of all
+|Y_k|^2 - 1 on the ellipse. Proofs: docs/theory/bounds-of-the-engine.md, "Terms".
 """
 
 from __future__ import annotations
@@ -20,26 +22,32 @@ import numpy as np
 
 from ..._types import Array
 
-# The ellipses to try. The bound holds for each of them, so they are tuning: a finer grid saves no node, and beyond
-# theta = 4 a polynomial needs so few nodes that the factor e^(n theta) of the bound decides.
+# The ellipses to try. The bound holds for each of them, so they are tuning: a finer grid saves no
+# node, and beyond theta = 4 a polynomial needs so few nodes that the factor e^(n theta) of the
+# bound decides.
 THETA = np.geomspace(0.02, 4.0, 16)
 # The smallest number whose logarithm is taken; a smaller sum has no influence on any result.
 TINY = np.finfo(float).tiny
 # Maximum number of players omitted from a product: two in I_ij, and the player of the numerator.
 PLAYERS_OMITTED = 3
-# Steps of the fixed-point iteration towards the best nu of `_largest_on_ellipse`. Any nu gives a bound; tuning.
+# Steps of the fixed-point iteration towards the best nu of `_largest_on_ellipse`. Any nu gives a
+# bound; tuning.
 NU_STEPS = 3
 
 
 class ComplexSums(NamedTuple):
-    """Sums over the players of complex terms, (2, r): those that are heavy when present, then those that are light."""
+    """Sums over the players of complex terms, (2, r): those that are heavy when present, then those
+    that are light.
+    """
 
     first: Array  # sum of g, complex
     second: Array  # sum of |g|^2
 
 
 class TermSums(NamedTuple):
-    """The sums that a law may use, one entry per term, (r,) each. The first three bound the numerators."""
+    """The sums that a law may use, one entry per term, (r,) each. The first three bound the
+    numerators.
+    """
 
     weight: Array  # w e^(-lam D_0)
     background: Array  # |n_0|
@@ -63,9 +71,11 @@ def term_sums(
     players_light: Array,
     share: float,
 ) -> TermSums:
-    """Return the sums of terms with these arrays, named as in `Terms` and `TermSums`; complex ones by their moduli.
+    """Return the sums of terms with these arrays, named as in `Terms` and `TermSums`; complex ones
+    by their moduli.
 
-    Sums of 1 - x are taken as d minus the sum of x: their rounding, d ulps, is negligible in the bounds.
+    Sums of 1 - x are taken as d minus the sum of x: their rounding, d ulps, is negligible in the
+    bounds.
     """
     r, _, d = factor.shape
     each = np.abs(T[:, 0])
@@ -117,7 +127,9 @@ def complex_term_sums(
 
 
 class Interval(NamedTuple):
-    """The interval on which a term matters: p_0, p_1 (r,); terms that never matter have p_0 = p_1."""
+    """The interval on which a term matters: p_0, p_1 (r,); terms that never matter have p_0 =
+    p_1.
+    """
 
     first: Array
     last: Array
@@ -130,7 +142,8 @@ WHOLE = Interval(np.zeros(1), np.ones(1))
 def log_bound(
     sums: TermSums, interval: Interval = WHOLE, differences: bool = False, theta: Array = THETA
 ) -> Array:
-    """Return the (r, n) log of the bound M of each term on the ellipses `theta` (n,) around its interval.
+    """Return the (r, n) log of the bound M of each term on the ellipses `theta` (n,) around its
+    interval.
 
     With `differences` the smaller one that holds for Delta_j and I_ij, but not for E_p[f].
     """
@@ -148,7 +161,8 @@ def log_bound(
     bracket += sums.background[:, None]
     if differences:
         bracket *= largest_change
-        # Once would do: of the two players of I_ij the sum above holds b >= 1/2 of each. Twice is simpler to prove.
+        # Once would do: of the two players of I_ij the sum above holds b >= 1/2 of each. Twice is
+        # simpler to prove.
         bracket += 2 * sums.largest_player[:, None]
     bracket *= sums.weight[:, None]
     np.maximum(bracket, TINY, out=bracket)
@@ -167,17 +181,21 @@ def log_bound(
 
 
 def _log_product(n: Array, total: Array, reach: Array) -> Array:
-    """Return the log of the largest product of |Y_k| of a group on ellipses that extend beyond [0, 1] by `reach`."""
+    """Return the log of the largest product of |Y_k| of a group on ellipses that extend beyond [0,
+    1] by `reach`.
+    """
     mean = total / np.maximum(n, 1.0)
     outside = np.maximum(reach, 0.0)
     return n[:, None] * np.log1p(outside * mean[:, None])
 
 
 def _largest_on_ellipse(sums: ComplexSums, m: Array, c: Array, theta: Array) -> Array:
-    """Return a bound on H of the module docstring on ellipses `theta` (n,) with centers m and half lengths c (r, 1).
+    """Return a bound on H of the module docstring on ellipses `theta` (n,) with centers m and half
+    lengths c (r, 1).
 
-    On the ellipse p = m + a cos(phi) + i b sin(phi), and the sum is k_0 + k_1 cos(phi) + k_2 sin(phi) + k_3 cos(phi)^2,
-    of which the last three are at most nu + k_3 + k_1^2 / (4 nu) + k_2^2 / (4 (nu + k_3)) for any nu > 0.
+    On the ellipse p = m + a cos(phi) + i b sin(phi), and the sum is k_0 + k_1 cos(phi) + k_2
+    sin(phi) + k_3 cos(phi)^2, of which the last three are at most nu + k_3 + k_1^2 / (4 nu) + k_2^2
+    / (4 (nu + k_3)) for any nu > 0.
     """
     # The sums of g and |g|^2 over the heavy group and over the light one.
     (G1, G2) = sums.first[:, :, None]

@@ -1,14 +1,15 @@
 """The error budget of a computation: |error| <= tol * max|f|, or a ToleranceError.
 
-With B, the spread, the sum over heads of the largest |value| off the center, the error of a mean difference Delta_j, or
-of a sum of them with weights that add up to 1 in modulus, is at most
+With B, the spread, the sum over heads of the largest |value| off the center, the error of a mean
+difference Delta_j, or of a sum of them with weights that add up to 1 in modulus, is at most
 
-    2 (eps + rho) B        the lambda rule, and rounding: both are relative errors of every coalition's centered value
+    2 (eps + rho) B        the lambda rule, and rounding: both are relative to centered values
     + p_error              the rule in p
     + OUTPUT max|f|        the last few additions.
 
-`budget` splits `tol` among them (step 8 of docs/what-tol-guarantees.md); all counts of ulps are in `rounding.py`.
-max|f| is not known. The largest |f| of a few coalitions, minus a bound of its rounding, is a lower bound of it.
+`budget` splits `tol` among them (step 8 of docs/what-tol-guarantees.md); all counts of ulps are in
+`rounding.py`. max|f| is not known. The largest |f| of a few coalitions, minus a bound of its
+rounding, is a lower bound of it.
 """
 
 from __future__ import annotations
@@ -36,23 +37,25 @@ from .rounding import (
     ULP,
 )
 
-# Cap for a number much larger than every value, such as a bias of 1e300 next to values of 1e-300: far above any value
-# in units of 2^exponent (at most 1), and its square still fits into float64 with a margin of 2^-100 on both sides.
+# Cap for a number much larger than every value, such as a bias of 1e300 next to values of 1e-300:
+# far above any value in units of 2^exponent (at most 1), and its square still fits into float64
+# with a margin of 2^-100 on both sides.
 LARGE = 2.0**900
 # Its logarithm.
 LARGE_EXPONENT = 900
-# Tuning: the share of `tol` for the rule in p. A few more nodes make up for a small share, so it is less than half
-# (benchmarks/time_error).
+# Tuning: the share of `tol` for the rule in p. A few more nodes make up for a small share, so it is
+# less than half (benchmarks/time_error).
 P_SHARE = 1 / 4
-# Tuning: the share of `tol` for the approximation of a link by poles in one mean; a difference has two of them.
+# Tuning: the share of `tol` for the approximation of a link by poles in one mean; a difference has
+# two of them.
 POLE_SHARE = 1 / 16
 # Tuning: the loosest relative error of 1/D that is requested; a looser rule saves no node.
 EPS_LOOSE = 0.01
-# Tuning: products are taken through logarithms, which is slower, if plain ones would need more than this share of the
-# error that the lambda rule and rounding have together.
+# Tuning: products are taken through logarithms, which is slower, if plain ones would need more than
+# this share of the error that the lambda rule and rounding have together.
 PLAIN_SHARE = 1 / 4
-# The tol that an error names is rounded up to two digits, which is at most a tenth more; its text is only built for a
-# tol below this multiple of the number that is needed.
+# The tol that an error names is rounded up to two digits, which is at most a tenth more; its text
+# is only built for a tol below this multiple of the number that is needed.
 ROUNDED_UP = 1.2
 
 
@@ -79,15 +82,16 @@ class Budget(NamedTuple):
 
 
 class Computation:
-    """One computation of values within `tol`: the game of the engine, its budget, and the way back from its sums.
+    """One computation of values within `tol`: the game of the engine, its budget, and the way back
+    from its sums.
 
     Parameters
     ----------
     game : the user's game
     tol : guaranteed accuracy of the result, relative to max|f|
-    amplification : factor from an error of a mean difference to one of the result. `budget` assumes that a relative
-        error of f counts twice, as in a difference; a caller for which it counts `factor` times gives factor / 2, as
-        LIME's moments do
+    amplification : factor from an error of a mean difference to one of the result. `budget` assumes
+        that a relative error of f counts twice, as in a difference; a caller for which it counts
+        `factor` times gives factor / 2, as LIME's moments do
     plain, extra_ulps, constants : as in `budget`
 
     Examples
@@ -122,12 +126,13 @@ class Computation:
     def finish(
         self, sums: Array, empty_mass: Array | float = 0.0, constant_mass: float = 0.0
     ) -> Array:
-        """Return the values that belong to sums of the engine, or raise a ToleranceError if they overflow.
+        """Return the values that belong to sums of the engine, or raise a ToleranceError if they
+        overflow.
 
         Parameters
         ----------
-        sums : in units of 2^exponent, without the game's constant, and with the constant as the value of an empty
-            coalition that has no mass
+        sums : in units of 2^exponent, without the game's constant, and with the constant as the
+            value of an empty coalition that has no mass
         empty_mass : the weight of the empty coalition in each sum, with its sign
         constant_mass : the weight of all coalitions together: 1 for a mean, 0 for a difference
         """
@@ -149,7 +154,8 @@ def budget(
     extra_ulps: float = 0.0,
     constants: float = 0.0,
 ) -> Budget:
-    """Return the accuracy that the parts of a computation must keep, or raise a ToleranceError with the smallest tol.
+    """Return the accuracy that the parts of a computation must keep, or raise a ToleranceError with
+    the smallest tol.
 
     Parameters
     ----------
@@ -158,7 +164,8 @@ def budget(
     amplification : factor from an error of a mean difference to one of the caller's result
     plain : whether products cannot be computed through logarithms, as in the recursion over sizes
     extra_ulps : rounding in addition to that of the engine, in ulps of the spread
-    constants : sum of moduli of constants that the caller adds up, of which a result may lose CONSTANTS ulps
+    constants : sum of moduli of constants that the caller adds up, of which a result may lose
+        CONSTANTS ulps
 
     Examples
     --------
@@ -224,7 +231,9 @@ def find_budget(
 
 
 def _relative_output(scale: float, exponent: int, constants: float) -> float:
-    """Return the rounding of the last additions relative to max|f|, with their loss among the smallest numbers."""
+    """Return the rounding of the last additions relative to max|f|, with their loss among the
+    smallest numbers.
+    """
     lost = SUBNORMAL * math.ldexp(1.0, least_exponent() - exponent) + CONSTANTS * ULP * constants
     if scale:
         return OUTPUT * ULP + lost / scale
@@ -232,7 +241,8 @@ def _relative_output(scale: float, exponent: int, constants: float) -> float:
 
 
 def least_exponent() -> int:
-    """Return the k for which additions among the smallest numbers lose at most 2^k each, in units of SUBNORMAL.
+    """Return the k for which additions among the smallest numbers lose at most 2^k each, in units
+    of SUBNORMAL.
 
     Libraries such as torch can tell the processor to turn subnormal numbers into zero.
 
@@ -289,7 +299,9 @@ def smallest_text(tol: float) -> str:
 
 
 def in_units(value: float, exponent: int) -> float:
-    """Convert a number >= 0 to units of 2^exponent, capped if it is much larger than every value."""
+    """Convert a number >= 0 to units of 2^exponent, capped if it is much larger than every
+    value.
+    """
     if value and math.frexp(value)[1] - exponent > LARGE_EXPONENT:
         return LARGE
     return math.ldexp(value, -exponent)
@@ -303,7 +315,9 @@ def times_power(x: Array, exponent: int) -> Array:
 
 
 def finite(x: Array, nan: bool = False) -> Array:
-    """Return x, or raise a ToleranceError if a number overflowed. `nan` allows 0/0, which the caller replaces later."""
+    """Return x, or raise a ToleranceError if a number overflowed. `nan` allows 0/0, which the
+    caller replaces later.
+    """
     if np.isinf(x).any() or (not nan and np.isnan(x).any()):
         raise ToleranceError(
             "the result overflows float64: a number is above 1.8e308; divide the values by a constant"

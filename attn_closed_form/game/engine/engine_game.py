@@ -1,8 +1,8 @@
 """What the engine needs of a game: two protocols.
 
-A user's game (`Game`) is a `PooledGame` or a `LinkedGame`. `engine_game(tol)` turns it into an `EngineGame`, whose value
-is a sum of heads N_h / D_h: a pooled game is one already, and a linked game is approximated by a `PoleGame`, whose heads
-are poles and have complex masses.
+A user's game (`Game`) is a `PooledGame` or a `LinkedGame`. `engine_game(tol)` turns it into an
+`EngineGame`, whose value is a sum of heads N_h / D_h: a pooled game is one already, and a linked
+game is approximated by a `PoleGame`, whose heads are poles and have complex masses.
 """
 
 from __future__ import annotations
@@ -45,14 +45,17 @@ class Game(Protocol):
         ...
 
     def engine_game(self, tol: float) -> EngineGame:
-        """Return the game that the engine computes with, which differs by a small share of `tol` times max|f|."""
+        """Return the game that the engine computes with, which differs by a small share of `tol`
+        times max|f|.
+        """
         ...
 
 
 class EngineGame(Protocol):
     """A sum of heads N_h / D_h, in units of 2^exponent, plus the constant `base`.
 
-    Coalitions without any mass count as `base` in the engine's sums; `empty_excess` is what is missing.
+    Coalitions without any mass count as `base` in the engine's sums; `empty_excess` is what is
+    missing.
     """
 
     @property
@@ -77,7 +80,9 @@ class EngineGame(Protocol):
 
     @property
     def half_range(self) -> Array:
-        """The (H,) upper bounds on the modulus of each head, in units of 2^exponent; their sum is the spread."""
+        """The (H,) upper bounds on the modulus of each head, in units of 2^exponent; their sum is
+        the spread.
+        """
         ...
 
     @property
@@ -102,12 +107,16 @@ class EngineGame(Protocol):
 
     @property
     def positive(self) -> bool:
-        """Whether all factors are positive, so that their product can be taken through logarithms."""
+        """Whether all factors are positive, so that their product can be taken through
+        logarithms.
+        """
         ...
 
     @property
     def engine_share(self) -> float:
-        """The share of `tol` that is left to the engine; an approximation of the game has the rest."""
+        """The share of `tol` that is left to the engine; an approximation of the game has the
+        rest.
+        """
         ...
 
     def least_tol(self, amplification: float) -> float:
@@ -115,9 +124,13 @@ class EngineGame(Protocol):
         ...
 
     def engine_game(self, tol: float) -> EngineGame:
-        """Return the game that the engine computes with for another tol: this one, if it is not approximated."""
+        """Return the game that the engine computes with for another tol: this one, if it is not
+        approximated.
+        """
         ...
 
     def pieces(self, eps: float) -> Iterator[Pieces]:
-        """Yield the masses of all heads with nodes and weights for 1/D, accurate to a relative `eps`."""
+        """Yield the masses of all heads with nodes and weights for 1/D, accurate to a relative
+        `eps`.
+        """
         ...

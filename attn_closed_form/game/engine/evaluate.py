@@ -1,18 +1,23 @@
 """Mean values of a game under a law, within `tol`: exact, in O(L m d).
 
-**Theorem** (docs/theory/two-integrals.md). Let f = N/D be a head, every player present with probability p,
-independently. A rule of exponentials, 1/D = sum_l w_l e^(-lam_l D) (`exponential_sums.py`), makes means of f sums of
-products over the players. With the letters of `terms.py`, for one node lam,
+**Theorem** (docs/theory/two-integrals.md). Let f = N/D be a head, every player present with
+probability p, independently. A rule of exponentials, 1/D = sum_l w_l e^(-lam_l D)
+(`exponential_sums.py`), makes means of f sums of products over the players. With the letters of
+`terms.py`, for one node lam,
 
     E_p[f]  = sum_l P num
-    Delta_j = E_p[f | j present] - E_p[f | j absent] = sum_l P [ X_j num + Z_j ],   X = (x - y) sigma,   Z = S sigma^2
-    I_ij    = second difference in i, j             = sum_l P [ num X_i X_j + X_i Z_j + Z_i X_j ].
+    Delta_j = E_p[f | j present] - E_p[f | j absent] = sum_l P [ X_j num + Z_j ]
+    I_ij    = second difference in i, j              = sum_l P [ num X_i X_j + X_i Z_j + Z_i X_j ]
 
-A **statistic** is one of these, and a **law** (`laws.py`) what is done with it as a function of p. `evaluate` is the
-driver: the game's budget, terms, nodes p, sums, and the way back to the game's units.
+with X = (x - y) sigma and Z = S sigma^2.
 
-Coalitions without any mass count as `base` in the sums. What is missing is `empty_excess` times the probability that
-all players are absent but the k players of a k-th difference, with the sign of a difference: (-1)^k empty_mass(d - k).
+A **statistic** is one of these, and a **law** (`laws.py`) what is done with it as a function of p.
+`evaluate` is the driver: the game's budget, terms, nodes p, sums, and the way back to the game's
+units.
+
+Coalitions without any mass count as `base` in the sums. What is missing is `empty_excess` times the
+probability that all players are absent but the k players of a k-th difference, with the sign of a
+difference: (-1)^k empty_mass(d - k).
 """
 
 from __future__ import annotations
@@ -40,7 +45,8 @@ class Statistic(NamedTuple):
     players : k, the players that are fixed
     axes : of players that the result has
     amplification : factor by which an error of a mean difference is multiplied
-    sums : from terms, a batch of nodes and whether products go through logarithms, to weighted sums over the nodes
+    sums : from terms, a batch of nodes and whether products go through logarithms, to weighted sums
+        over the nodes
     """
 
     players: int
@@ -53,7 +59,8 @@ class Statistic(NamedTuple):
 def evaluate(
     game: Game | GameSum, law: Law, statistic: Statistic, tol: float, amplification: float = 1.0
 ) -> Array:
-    """Compute the statistic's mean under the law, with |error| <= tol / amplification * max|f| or a ToleranceError.
+    """Compute the statistic's mean under the law, with |error| <= tol / amplification * max|f| or a
+    ToleranceError.
 
     Parameters
     ----------
@@ -65,7 +72,8 @@ def evaluate(
 
     Returns
     -------
-    () for MEAN, (d,) for FIRST and a row, (d, d) for PAIRS; the diagonal of second differences has no meaning
+    () for MEAN, (d,) for FIRST and a row, (d, d) for PAIRS; the diagonal of second differences has
+    no meaning
 
     Examples
     --------
@@ -112,7 +120,7 @@ def batch_sums(
             yield sums(terms, batch, goal.precise).real
 
 
-# --- sums over terms and nodes -------------------------------------------------------------------------------------
+# --- sums over terms and nodes --------------------------------------------------------------------
 
 
 class BatchPart(NamedTuple):
@@ -124,14 +132,17 @@ class BatchPart(NamedTuple):
     which: slice
 
     def of(self, weights: Array) -> Array:
-        """Return the weights of this part from those of the batch, (..., m, r) or, equal for all terms, (..., m, 1)."""
+        """Return the weights of this part from those of the batch, (..., m, r) or, equal for all
+        terms, (..., m, 1).
+        """
         if weights.shape[-1] == 1:
             return weights[..., self.nodes, :]
         return weights[..., self.nodes, self.which]
 
 
 def parts_of(terms: Terms, p: Array, precise: bool) -> Iterator[BatchPart]:
-    """Yield the terms at nodes p (m, r) or (m, 1) in parts of few terms, or of one term and few nodes.
+    """Yield the terms at nodes p (m, r) or (m, 1) in parts of few terms, or of one term and few
+    nodes.
 
     Working arrays stay small. `sigma` of a part is used up before the next one is made.
     """
@@ -159,7 +170,8 @@ def weighted_sums(
     mean_weights: Array | None,
     first_weights: Array | None,
 ) -> tuple[Array, Array]:
-    """Sum E_p[f] (a,) and Delta_j (b, d) over terms and nodes, for sets of weights (a, m, r) and (b, m, r), or none.
+    """Sum E_p[f] (a,) and Delta_j (b, d) over terms and nodes, for sets of weights (a, m, r) and
+    (b, m, r), or none.
 
     The weights may be (a, m, 1) if they are equal for all terms, like those of the batch.
     """
@@ -193,7 +205,9 @@ def weighted_sums(
 
 
 def first_differences(terms: Terms, by_X: Array, by_Z: Array, sigma: Array) -> Array:
-    """Return (b, d) sums over nodes and terms of by_X X_j + by_Z Z_j, weights (b, m, r); squares `sigma` in place."""
+    """Return (b, d) sums over nodes and terms of by_X X_j + by_Z Z_j, weights (b, m, r); squares
+    `sigma` in place.
+    """
     X = [terms.add_nodes(weights, sigma) for weights in by_X]
     sigma *= sigma
     out = np.empty((len(by_X), sigma.shape[2]), dtype=sigma.dtype)
@@ -206,7 +220,7 @@ def first_differences(terms: Terms, by_X: Array, by_Z: Array, sigma: Array) -> A
     return out
 
 
-# --- statistics ---------------------------------------------------------------------------------------------------
+# --- statistics -----------------------------------------------------------------------------------
 
 
 def weighted_mean(terms: Terms, batch: Batch, precise: bool) -> Array:
@@ -220,7 +234,9 @@ def weighted_first_differences(terms: Terms, batch: Batch, precise: bool) -> Arr
 
 
 def weighted_pairs(terms: Terms, batch: Batch, precise: bool) -> Array:
-    """Return the (d, d) weighted sums of I_ij, half of them by a matrix product and the rest by symmetry."""
+    """Return the (d, d) weighted sums of I_ij, half of them by a matrix product and the rest by
+    symmetry.
+    """
     d = terms.factor.shape[2]
     half = np.zeros((d, d), dtype=terms.factor.dtype)
     exact = np.zeros((d, d), dtype=terms.factor.dtype)

@@ -5,22 +5,25 @@ rule is a set of nodes and weights, all positive, with
 
     | D sum_l w_l e^(-lam_l D) - 1 | <= eps        for every D in [1, R].
 
-*Short sums* are used up to R = e^12: a table of nearly best sums of exponentials (Braess and Hackbusch, 2005), made by
-`benchmarks/exponential_sums.py`. The bound of each entry is proved in ball arithmetic by
-`tests/game/engine/test_exponential_sums.py`.
+*Short sums* are used up to R = e^12: a table of nearly best sums of exponentials (Braess and
+Hackbusch, 2005), made by `benchmarks/exponential_sums.py`. The bound of each entry is proved in
+ball arithmetic by `tests/game/engine/test_exponential_sums.py`.
 
-*The trapezoidal rule* is used beyond: lam = exp(t - e^(-(t - t0))), t0 = 1/2 - ln R, in equal steps h = pi^2 / ln(1400
-/ eps) of t, without the nodes at both ends that are too small to matter. The steps are multiples of 2^-20, so that
-every t is exact and lam = e^t e^(-squeeze) has the rounding of two exponentials for any R.
+*The trapezoidal rule* is used beyond: lam = exp(t - e^(-(t - t0))), t0 = 1/2 - ln R, in equal steps
+h = pi^2 / ln(1400 / eps) of t, without the nodes at both ends that are too small to matter. The
+steps are multiples of 2^-20, so that every t is exact and lam = e^t e^(-squeeze) has the rounding
+of two exponentials for any R.
 
-*Sectors.* For |arg w| <= angle < pi/2 and 1 <= Re w <= R the substitution is the same, with smaller steps
-(`sector_segments`). A second table has short sums for most angles and ranges, a third to a half as long, made by
-`benchmarks/sector_sums.py` and proved in ball arithmetic on the boundary of that region, where the error is largest.
+*Sectors.* For |arg w| <= angle < pi/2 and 1 <= Re w <= R the substitution is the same, with smaller
+steps (`sector_segments`). A second table has short sums for most angles and ranges, a third to a
+half as long, made by `benchmarks/sector_sums.py` and proved in ball arithmetic on the boundary of
+that region, where the error is largest.
 
 The proofs are in docs/theory/bounds-of-the-engine.md.
 
-A relative error eps of 1/D is a relative error eps of every coalition's value, so it moves no difference of two
-mean values of f by more than 2 eps max|f|: that is what turns eps into a guarantee for Shapley values and the rest.
+A relative error eps of 1/D is a relative error eps of every coalition's value, so it moves no
+difference of two mean values of f by more than 2 eps max|f|: that is what turns eps into a
+guarantee for Shapley values and the rest.
 """
 
 from __future__ import annotations
@@ -35,35 +38,42 @@ import numpy as np
 
 from ..._types import Array, Ids, Masks
 
-# Smallest and largest eps that are requested of a lambda rule: every range has a rule this good, because the table ends
-# here, and so does the proof of the trapezoidal rule (proofs_check/trapezoid.py).
+# Smallest and largest eps that are requested of a lambda rule: every range has a rule this good,
+# because the table ends here, and so does the proof of the trapezoidal rule
+# (proofs_check/trapezoid.py).
 EPS_MIN = 2e-14
 # See EPS_MIN.
 EPS_MAX = 0.1
-# The step error of the trapezoidal rule is at most 0.5 eps for h = pi^2 / ln(STEP_CONSTANT / eps): 2 N / (e^(2 pi a / h)
+# The step error of the trapezoidal rule is at most 0.5 eps for h = pi^2 / ln(STEP_CONSTANT / eps):
+# 2 N / (e^(2 pi a / h)
 # - 1) with N and the best line a from proofs_check/trapezoid.py, which proves it for this constant.
 STEP_CONSTANT = 1400.0
 # t_0 + ln R, the place where the left end of the integrand is squeezed. The same proof.
 T0 = 0.5
 # Steps are multiples of 2^-STEP_BITS, so that every node t = k h is exact for |t| below 2^32.
 STEP_BITS = 20
-# Nodes that are dropped: at the right those with e^lam above (CUT/eps) ln(CUT/eps), which make at most 0.26 eps, at the
-# left those with w R below eps / LEFT_CUT, which make less than 0.07 eps (docs/theory/bounds-of-the-engine.md).
+# Nodes that are dropped: at the right those with e^lam above (CUT/eps) ln(CUT/eps), which make at
+# most 0.26 eps, at the left those with w R below eps / LEFT_CUT, which make less than 0.07 eps
+# (docs/theory/bounds-of-the-engine.md).
 CUT = 8.0
 # See CUT.
 LEFT_CUT = 16.0
-# No node has a squeeze above LARGEST_SQUEEZE + ln(1/eps): its w R would be far below the left cut. Generous: 8 would do,
-# too, because the nodes beyond the left cut are dropped again.
+# No node has a squeeze above LARGEST_SQUEEZE + ln(1/eps): its w R would be far below the left cut.
+# Generous: 8 would do, too, because the nodes beyond the left cut are dropped again.
 LARGEST_SQUEEZE = 80.0
-# Longest ln R whose nodes fit into float64 together with a mass; longer rules are split into segments.
+# Longest ln R whose nodes fit into float64 together with a mass; longer rules are split into
+# segments.
 LOG_RANGE_SEGMENT = 256.0
 # The part of eps that is dropped at each end of a rule for a sector; the steps have 0.5 eps.
 SECTOR_CUT = 0.2
-# Logarithm of the smallest and the largest numbers in a rule for a sector: e^-700 is the end of float64.
+# Logarithm of the smallest and the largest numbers in a rule for a sector: e^-700 is the end of
+# float64.
 LOG_FLOAT_MAX = 700.0
-# Tuning: steps for rounding the difference between pi/2 and an angle, so that games share a cached rule.
+# Tuning: steps for rounding the difference between pi/2 and an angle, so that games share a cached
+# rule.
 SECTOR_STEP = 0.03
-# Tuning: the lines Im t = a that are tried, as shares of that difference. Any of them gives a bound.
+# Tuning: the lines Im t = a that are tried, as shares of that difference. Any of them gives a
+# bound.
 SECTOR_LINES = np.array([0.6, 0.7, 0.78, 0.84, 0.88, 0.91, 0.94, 0.96])
 
 # A table of rules: for each tuple of keys its entries, a bound and two arrays, shortest first.
@@ -71,7 +81,8 @@ Table = dict[tuple[float, ...], list[tuple[float, Array, Array]]]
 
 
 def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
-    """Return nodes and weights for 1/D with relative error at most `eps` for D in [1, exp(log_range)].
+    """Return nodes and weights for 1/D with relative error at most `eps` for D in [1,
+    exp(log_range)].
 
     Parameters
     ----------
@@ -109,7 +120,9 @@ def _check_eps(eps: float) -> None:
 
 
 class Segment(NamedTuple):
-    """A part of a rule whose numbers fit into float64: its nodes are lam e^(-shift), its weights w e^(-shift)."""
+    """A part of a rule whose numbers fit into float64: its nodes are lam e^(-shift), its weights w
+    e^(-shift).
+    """
 
     shift: float
     lam: Array
@@ -164,7 +177,8 @@ def lambda_segments(log_range: float, eps: float) -> list[Segment]:
 
 
 def sector_segments(log_range: float, eps: float, angle: float) -> list[Segment]:
-    """Return a rule for 1/w, |arg w| <= angle and 1 <= Re w <= e^log_range, in segments as in `lambda_segments`.
+    """Return a rule for 1/w, |arg w| <= angle and 1 <= Re w <= e^log_range, in segments as in
+    `lambda_segments`.
 
     >>> ((shift, lam, w),) = sector_segments(1.0, 1e-10, 0.8)
     >>> z = 3.0 * np.exp(0.8j)
@@ -205,14 +219,18 @@ def _sums_from(i: int, j: int) -> list[tuple[float, Array, Array]]:
 
 
 def short_sector_sums() -> tuple[list[float], list[float], Table]:
-    """Return the table for sectors: its angles and ln R, ascending, and the sums (bound, lam, w), shortest first."""
+    """Return the table for sectors: its angles and ln R, ascending, and the sums (bound, lam, w),
+    shortest first.
+    """
     (angles, log_ranges), table = read_table("sector_sums.npz", "angle", "log_range")
     return angles, log_ranges, table
 
 
 @lru_cache(maxsize=512)
 def computed_sector_segments(log_range: float, eps: float, angle: float) -> list[Segment]:
-    """Return the trapezoidal rule for a sector; the bound is in docs/theory/bounds-of-the-engine.md, "Sectors"."""
+    """Return the trapezoidal rule for a sector; the bound is in
+    docs/theory/bounds-of-the-engine.md, "Sectors".
+    """
     angle = max(angle, 0.0)
     cos = math.cos(angle)
     # The step: for the best line Im t = a, 2 N / (e^(2 pi a / h) - 1) is eps / 2.
@@ -225,7 +243,8 @@ def computed_sector_segments(log_range: float, eps: float, angle: float) -> list
     t0 = T0 - log_range
     reach = math.log(LOG_FLOAT_MAX)
     nodes = _equal_steps(h, t0 - reach, reach, t0)
-    # |w| is at most Re w / cos. All terms up to a node that is dropped, or from it on, add up to less than the cut.
+    # |w| is at most Re w / cos. All terms up to a node that is dropped, or from it on, add up to
+    # less than the cut.
     cut = SECTOR_CUT * eps * cos
     log_w = nodes.log_weights()
     left_terms = np.exp(log_w + log_range)
@@ -254,7 +273,9 @@ def _exact_step(h: float) -> float:
 
 
 def rounded_arguments(log_range: float, eps: float) -> tuple[float, float]:
-    """Round both to the safe side, so that games of similar range share a cached rule with a proved eps."""
+    """Round both to the safe side, so that games of similar range share a cached rule with a proved
+    eps.
+    """
     eighths = math.floor(8 * math.log10(eps))
     return math.ceil(2 * log_range) / 2, 10 ** (eighths / 8)
 
@@ -285,7 +306,8 @@ def _trapezoid_plain(log_range: float, eps: float) -> tuple[Array, Array]:
 def read_table(
     file: str, *keys: str, columns: tuple[str, str] = ("lam", "w")
 ) -> tuple[list[list[float]], Table]:
-    """Read a table of this folder: the values of each key, ascending, and the entries of each of their tuples.
+    """Read a table of this folder: the values of each key, ascending, and the entries of each of
+    their tuples.
 
     An entry is a bound and two arrays; the shortest ones are first.
     """
@@ -306,7 +328,9 @@ def read_table(
 
 
 def short_sum_key(log_range: float, eps: float) -> tuple[int, int] | None:
-    """Return the key of the shortest sum for this range and relative error, or None if there is none."""
+    """Return the key of the shortest sum for this range and relative error, or None if there is
+    none.
+    """
     log_ranges, errors = _errors()
     i = bisect_left(log_ranges, log_range)
     if i == len(log_ranges):
@@ -327,7 +351,9 @@ def _short_sum(i: int, k: int) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=1024)
 def short_sums_together(keys: tuple[tuple[int, int], ...]) -> tuple[Array, Array, Ids]:
-    """Return the concatenated nodes and weights of several sums of the table, and the sum of each, (L,) each."""
+    """Return the concatenated nodes and weights of several sums of the table, and the sum of each,
+    (L,) each.
+    """
     sums = [_short_sum(*key) for key in keys]
     all_lam, all_w = zip(*sums, strict=True)
     lam, w = _frozen(np.concatenate(all_lam), np.concatenate(all_w))
@@ -337,7 +363,9 @@ def short_sums_together(keys: tuple[tuple[int, int], ...]) -> tuple[Array, Array
 
 @lru_cache(maxsize=1)
 def _errors() -> tuple[list[float], list[list[float]]]:
-    """Return the table's ln R, ascending, and the negated bounds of the sums of each, which makes them ascend."""
+    """Return the table's ln R, ascending, and the negated bounds of the sums of each, which makes
+    them ascend.
+    """
     (log_ranges,), table = read_table("exponential_sums.npz", "log_range")
     bounds = []
     for key in log_ranges:

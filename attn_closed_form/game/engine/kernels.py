@@ -1,8 +1,9 @@
-"""Array arithmetic of the engine: mixtures and products of factors, sums over players, over nodes and over batches.
+"""Array arithmetic of the engine: mixtures and products of factors, sums over players, over nodes
+and over batches.
 
-Arrays have the axes (terms r, nodes m, players d). Each trick has its reason at the line; tests/game/engine/
-test_kernels.py compares every kernel with plain NumPy. The rounding of products and sums is step 7 of
-docs/what-tol-guarantees.md.
+Arrays have the axes (terms r, nodes m, players d). Each trick has its reason at the line;
+tests/game/engine/ test_kernels.py compares every kernel with plain NumPy. The rounding of products
+and sums is step 7 of docs/what-tol-guarantees.md.
 """
 
 from __future__ import annotations
@@ -15,25 +16,28 @@ import numpy as np
 
 from ..._types import Array
 
-# Tuning: elements of one working array with nodes p, which about fits into a core's caches (benchmarks/shapley).
+# Tuning: elements of one working array with nodes p, which about fits into a core's caches
+# (benchmarks/shapley).
 BATCH_ELEMENTS = 1 << 17
-# Tuning: up to this many players matrix products are used. Small ones are several times as fast as broadcasting, and
-# no BLAS starts threads for them (benchmarks/shapley).
+# Tuning: up to this many players matrix products are used. Small ones are several times as fast as
+# broadcasting, and no BLAS starts threads for them (benchmarks/shapley).
 MATRIX_PLAYERS = 1024
-# OpenBLAS starts threads for a complex vector times a matrix of more elements; on a busy machine, waiting for them may
-# take thousands of times as long as the product.
+# OpenBLAS starts threads for a complex vector times a matrix of more elements; on a busy machine,
+# waiting for them may take thousands of times as long as the product.
 COMPLEX_PRODUCT = 4095
-# Tuning: a product of factors is halved down to this length, which vectorizes, before it is taken one by one.
+# Tuning: a product of factors is halved down to this length, which vectorizes, before it is taken
+# one by one.
 PRODUCT_AT_ONCE = 16
 
 _memory = threading.local()
 
 
 def workspace(shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Return two uninitialized arrays, which the next call in the same thread returns again if they are small.
+    """Return two uninitialized arrays, which the next call in the same thread returns again if they
+    are small.
 
-    New memory costs as much as the arithmetic on it, because the system clears each page. Only `at_probability` asks
-    for it, and what it returns is used up before it is called again.
+    New memory costs as much as the arithmetic on it, because the system clears each page. Only
+    `at_probability` asks for it, and what it returns is used up before it is called again.
     """
     size = math.prod(shape)
     if size > 2 * BATCH_ELEMENTS:
@@ -57,7 +61,9 @@ def points_of(p: Array, r: int) -> Array:
 
 
 def mix(points: Array, factor: Array, some_light: bool, out: Array, spare: Array) -> None:
-    """Write Y = p x + (1 - p) y to `out` (r, m, d), from points (r, m, 2) and factors (r, 2, d). Nothing cancels."""
+    """Write Y = p x + (1 - p) y to `out` (r, m, d), from points (r, m, 2) and factors (r, 2, d).
+    Nothing cancels.
+    """
     if out.shape[2] <= MATRIX_PLAYERS:
         np.matmul(points, factor, out=out)
         return
@@ -75,9 +81,9 @@ def mix(points: Array, factor: Array, some_light: bool, out: Array, spare: Array
 def product(Y: Array, spare: Array) -> Array:
     """Multiply real factors (r, m, d) over the players; `spare` is memory of the same size.
 
-    NumPy multiplies over the last axis one by one, and over the first axis several columns at a time. So few players
-    are transposed first, two at a time as one complex number, because half as many numbers move twice as fast. Many
-    players are halved instead, which needs no transpose.
+    NumPy multiplies over the last axis one by one, and over the first axis several columns at a
+    time. So few players are transposed first, two at a time as one complex number, because half as
+    many numbers move twice as fast. Many players are halved instead, which needs no transpose.
     """
     r, m, d = Y.shape
     if d > MATRIX_PLAYERS:
@@ -89,7 +95,8 @@ def product(Y: Array, spare: Array) -> Array:
     rows = Y.reshape(columns, d)
     paired = rows[:, : 2 * pairs].view(np.complex128)
     np.copyto(across, paired.T)
-    # Read as real numbers again, the columns are the products over the players 0, 2, 4, ... and over 1, 3, 5, ...
+    # Read as real numbers again, the columns are the products over the players 0, 2, 4, ... and
+    # over 1, 3, 5, ...
     both = np.multiply.reduce(memory.reshape(pairs, 2 * columns), axis=0)
     even = both[0::2]
     odd = both[1::2]
@@ -100,7 +107,9 @@ def product(Y: Array, spare: Array) -> Array:
 
 
 def complex_product(Y: Array, spare: Array) -> Array:
-    """Multiply complex factors (r, m, d) over the players; `spare` has as many bytes as Y. Transposed as in `product`."""
+    """Multiply complex factors (r, m, d) over the players; `spare` has as many bytes as Y.
+    Transposed as in `product`.
+    """
     r, m, d = Y.shape
     if d > MATRIX_PLAYERS:
         return _product_by_halves(Y)
@@ -125,7 +134,9 @@ def _product_by_halves(Y: Array) -> Array:
 
 
 def precise_product(points: Array, less: Array, some_light: bool, Y: Array) -> Array:
-    """Multiply through log1p(Y - 1), whose rounding is relative to the logarithm, not to the number of players."""
+    """Multiply through log1p(Y - 1), whose rounding is relative to the logarithm, not to the number
+    of players.
+    """
     p = points[:, :, :1]
     q = points[:, :, 1:]
     change = p * less[:, :1]
@@ -141,7 +152,9 @@ def precise_product(points: Array, less: Array, some_light: bool, Y: Array) -> A
 
 
 def contract(x: Array, y: Array, precise: bool) -> Array:
-    """Sum over players: (r, m, d) with (r, 2, d) -> (r, m, 2). NumPy's sum is pairwise; the others are not."""
+    """Sum over players: (r, m, d) with (r, 2, d) -> (r, m, 2). NumPy's sum is pairwise; the others
+    are not.
+    """
     r, m, d = x.shape
     if not precise and d <= MATRIX_PLAYERS:
         return np.matmul(x, y.transpose(0, 2, 1))
@@ -185,11 +198,12 @@ def add_complex_nodes(w: Array, x: Array) -> Array:
 
 
 def products_of_others(Q: Array, R: Array) -> tuple[Array, Array]:
-    """Compute for each entry of the last axis the product of all other factors Q with numerators R, both (..., n).
+    """Compute for each entry of the last axis the product of all other factors Q with numerators R,
+    both (..., n).
 
-    A pair (Q, R) is a product of factors and the sum of the same with one numerator in place of its factor, so pairs
-    multiply as (Q, R) (Q', R') = (Q Q', Q R' + R Q'). Neighbors are multiplied, and the others of a factor are those of
-    its pair times its neighbor: nothing is divided.
+    A pair (Q, R) is a product of factors and the sum of the same with one numerator in place of its
+    factor, so pairs multiply as (Q, R) (Q', R') = (Q Q', Q R' + R Q'). Neighbors are multiplied,
+    and the others of a factor are those of its pair times its neighbor: nothing is divided.
 
     >>> products_of_others(np.array([2.0, 3.0, 5.0]), np.array([1.0, 0.0, 0.0]))
     (array([15., 10.,  6.]), array([0., 5., 3.]))
@@ -221,9 +235,11 @@ def _pair_product(first: tuple[Array, Array], second: tuple[Array, Array]) -> tu
 
 
 def sum_in_pairs(arrays: Iterable[Array], zero: Array) -> Array:
-    """Sum n arrays pairwise, with log2(n) roundings each instead of n; return `zero` if there are none.
+    """Sum n arrays pairwise, with log2(n) roundings each instead of n; return `zero` if there are
+    none.
 
-    As a binary counter: a sum of 2^k arrays waits for another one of the same size. Arrays are added in place.
+    As a binary counter: a sum of 2^k arrays waits for another one of the same size. Arrays are
+    added in place.
     """
     # Numbers of arrays, falling powers of two, and their sums.
     waiting: list[tuple[int, Array]] = []

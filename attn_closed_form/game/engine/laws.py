@@ -1,18 +1,20 @@
-"""Laws: linear functionals on functions of p, and the number of nodes that each needs for an allowed error.
+"""Laws: linear functionals on functions of p, and the number of nodes that each needs for an
+allowed error.
 
-A mean over coalitions whose size is drawn from some law, then the coalition uniformly, is a functional on polynomials
-in p, the probability that a player is present. Shapley values are int Delta_j(p) dp, Banzhaf values Delta_j(1/2), Beta
-Shapley values an integral with a density, LIME's moments a sum over sizes (`lime/moments.py`).
+A mean over coalitions whose size is drawn from some law, then the coalition uniformly, is a
+functional on polynomials in p, the probability that a player is present. Shapley values are int
+Delta_j(p) dp, Banzhaf values Delta_j(1/2), Beta Shapley values an integral with a density, LIME's
+moments a sum over sizes (`lime/moments.py`).
 
-**Nodes.** Delta_j is a polynomial of degree d - 1, so Gauss-Legendre with ceil(d/2) nodes is exact. Far fewer suffice:
-for a function bounded by M inside the Bernstein ellipse with parameter e^theta around [0, 1], m nodes err by at most
-(32/15) M e^(-2 m theta) / (1 - e^(-2 theta)) (Trefethen, Approximation Theory and Approximation Practice, theorem
-19.3). `bounds.py` has M.
+**Nodes.** Delta_j is a polynomial of degree d - 1, so Gauss-Legendre with ceil(d/2) nodes is exact.
+Far fewer suffice: for a function bounded by M inside the Bernstein ellipse with parameter e^theta
+around [0, 1], m nodes err by at most (32/15) M e^(-2 m theta) / (1 - e^(-2 theta)) (Trefethen,
+Approximation Theory and Approximation Practice, theorem 19.3). `bounds.py` has M.
 
-**Short intervals.** For real p a term of Delta_j or I_ij is at most e^LOG_OMITTED w e^(-lam D_0) e^(-X) [ |n_0| +
-sum_k (x_k |A_k| + y_k |B_k|) ] with X = p sum_heavy g + (1 - p) sum_light g. If X is above some tau the term cannot
-matter, so only an interval of p counts, on which 15 to 25 nodes are enough for any d. Proofs:
-docs/theory/bounds-of-the-engine.md, "Laws".
+**Short intervals.** For real p a term of Delta_j or I_ij is at most e^LOG_OMITTED w e^(-lam D_0)
+e^(-X) [ |n_0| + sum_k (x_k |A_k| + y_k |B_k|) ] with X = p sum_heavy g + (1 - p) sum_light g. If X
+is above some tau the term cannot matter, so only an interval of p counts, on which 15 to 25 nodes
+are enough for any d. Proofs: docs/theory/bounds-of-the-engine.md, "Laws".
 """
 
 from __future__ import annotations
@@ -29,24 +31,29 @@ from .bounds import PLAYERS_OMITTED, THETA, TINY, Interval, TermSums, log_bound
 from .rounding import DENSITY_FIXED_DEGREES, DENSITY_PER_DEGREE, LOG_DECAY_ROOM, MOST_NODES
 from .terms import Terms
 
-# Tuning: the share of a term's error for the part outside its interval; the rest is for the rule inside.
+# Tuning: the share of a term's error for the part outside its interval; the rest is for the rule
+# inside.
 OUTSIDE = 0.125
 # Leaving a player out of a product costs at most a factor e next to e^(-X).
 LOG_OMITTED = PLAYERS_OMITTED + LOG_DECAY_ROOM
-# Tuning: an interval is shortened if a term decays by more than this multiple of tau; a hardly shorter one saves no
-# node.
+# Tuning: an interval is shortened if a term decays by more than this multiple of tau; a hardly
+# shorter one saves no node.
 WORTH_CUTTING = 1.25
-# Tuning: a decay up to which no interval is shortened, because the whole of [0, 1] needs as few nodes.
+# Tuning: a decay up to which no interval is shortened, because the whole of [0, 1] needs as few
+# nodes.
 SHORT_DECAY = 16.0
 # Tuning: shortest interval. Shorter ones would bring nodes so near to 0 or 1 that 1/Y overflows.
 SHORTEST_INTERVAL = 1e-6
-# Tuning: numbers of nodes for the terms of a linked game. They are few, because terms with equal numbers are computed
-# together, and grow by a fifth, which wastes a tenth of the nodes on average (benchmarks/probability).
+# Tuning: numbers of nodes for the terms of a linked game. They are few, because terms with equal
+# numbers are computed together, and grow by a fifth, which wastes a tenth of the nodes on average
+# (benchmarks/probability).
 LINKED_COUNTS = np.array([3, 6, 9, 12, 15, 18, 22, 28, 40, 58, 70])
 
 
 class Batch(NamedTuple):
-    """Terms (indices into a chunk) with m nodes p and weights each, both (m, r), or (m, 1) if all have the same."""
+    """Terms (indices into a chunk) with m nodes p and weights each, both (m, r), or (m, 1) if all
+    have the same.
+    """
 
     terms: Ids | slice
     p: Array
@@ -57,7 +64,8 @@ class Nodes(Protocol):
     """Anything with nodes and weights for the terms of a game."""
 
     def batches(self, terms: Terms, allowed: float, differences: bool = True) -> list[Batch]:
-        """Return nodes and weights for which the total error of all terms of the game is at most `allowed`.
+        """Return nodes and weights for which the total error of all terms of the game is at most
+        `allowed`.
 
         With `differences`, they are for Delta_j and I_ij, otherwise for E_p[f].
         """
@@ -102,10 +110,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Density:
-    """The density sum of c p^a (1-p)^b over `powers` = ((c, a, b), ...), integers, with respect to dp on [0, 1].
+    """The density sum of c p^a (1-p)^b over `powers` = ((c, a, b), ...), integers, with respect to
+    dp on [0, 1].
 
-    `total` is the integral of its modulus. A density of degree n whose coefficients add up to C in modulus multiplies
-    the bound M by at most C e^(n theta): n/2 more nodes and C times less allowed error make up for that.
+    `total` is the integral of its modulus. A density of degree n whose coefficients add up to C in
+    modulus multiplies the bound M by at most C e^(n theta): n/2 more nodes and C times less allowed
+    error make up for that.
 
     >>> Density(((1, 0, 0),)).empty_mass(3)      # int (1-p)^3 dp
     0.25
@@ -121,7 +131,9 @@ class Density:
 
     @property
     def extra_ulps(self) -> float:
-        """Of a rounded p and of powers of p and 1 - p, relative to the sum of the moduli of the powers' integrals."""
+        """Of a rounded p and of powers of p and 1 - p, relative to the sum of the moduli of the
+        powers' integrals.
+        """
         if self.degree == 0:
             return 0.0
         positive = tuple((abs(c), a, b) for c, a, b in self.powers)
@@ -129,7 +141,9 @@ class Density:
         return DENSITY_PER_DEGREE * (self.degree + DENSITY_FIXED_DEGREES) * moduli / self.total
 
     def empty_mass(self, n: int) -> float:
-        """Compute int rho (1 - p)^n dp, from int p^a (1-p)^b dp = 1 / ((a + b + 1) C(a + b, a)) in integers."""
+        """Compute int rho (1 - p)^n dp, from int p^a (1-p)^b dp = 1 / ((a + b + 1) C(a + b, a)) in
+        integers.
+        """
         integrals = []
         for c, a, b in self.powers:
             degree = a + b + n
@@ -176,11 +190,12 @@ UNIFORM = Density(((1, 0, 0),))
 def legendre_count(
     sums: TermSums, degree: int, allowed: float, differences: bool
 ) -> tuple[Interval, Ids]:
-    """Return the interval of each term, and the (r,) numbers of nodes on it for polynomials of this degree.
+    """Return the interval of each term, and the (r,) numbers of nodes on it for polynomials of this
+    degree.
 
-    Terms of a chunk have the same number of nodes, the smallest for which their errors add up to no more than the
-    allowed one. A linked game has many more terms, so there each term has as many as it needs, rounded up to one of
-    LINKED_COUNTS.
+    Terms of a chunk have the same number of nodes, the smallest for which their errors add up to no
+    more than the allowed one. A linked game has many more terms, so there each term has as many as
+    it needs, rounded up to one of LINKED_COUNTS.
     """
     r = sums.weight.size
     log_allowed = -math.inf
@@ -191,7 +206,8 @@ def legendre_count(
     log_inside = log_allowed
     if float(np.minimum.reduce(length)) < 1:
         log_inside += math.log(1 - OUTSIDE)
-    # Nodes for every theta: log of M times the factor of the theorem, over the allowed error, divided by 2 theta.
+    # Nodes for every theta: log of M times the factor of the theorem, over the allowed error,
+    # divided by 2 theta.
     needed = log_bound(sums, interval, differences)
     needed += log_legendre_factor(THETA)
     log_length = np.log(np.maximum(length, TINY))
@@ -207,7 +223,9 @@ def legendre_count(
 
 
 def _linked_counts(least: Array, exact: int) -> Ids:
-    """Return at least `least` nodes for each term (r,), rounded up to one of LINKED_COUNTS, and at most `exact`."""
+    """Return at least `least` nodes for each term (r,), rounded up to one of LINKED_COUNTS, and at
+    most `exact`.
+    """
     place = np.searchsorted(LINKED_COUNTS, least)
     counts = LINKED_COUNTS[np.minimum(place, LINKED_COUNTS.size - 1)]
     counts = np.where(least > counts, exact, counts)
@@ -217,7 +235,8 @@ def _linked_counts(least: Array, exact: int) -> Ids:
 def _common_count(least: Array, rate: Array, exact: int) -> int:
     """Return the smallest m for all terms, each of which would need `least` nodes (r,) alone.
 
-    A term with m nodes makes e^(rate (least - m)) times its part: most make less, and others may make more.
+    A term with m nodes makes e^(rate (least - m)) times its part: most make less, and others may
+    make more.
     """
     r = least.size
     enough = min(float(np.maximum.reduce(least)), exact)
@@ -239,7 +258,9 @@ def log_legendre_factor(theta: Array) -> Array:
 
 
 def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
-    """Return the interval on which a term may exceed e^log_allowed (r,); see "Short intervals" above."""
+    """Return the interval on which a term may exceed e^log_allowed (r,); see "Short intervals"
+    above.
+    """
     r = sums.weight.size
     whole = Interval(np.zeros(r), np.ones(r))
     largest_heavy = float(np.maximum.reduce(sums.heavy))
@@ -249,7 +270,8 @@ def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
     size = sums.weight * (sums.background + sums.players)
     log_size = np.log(np.maximum(size, TINY))
     tau = np.maximum(log_size + (LOG_OMITTED - log_allowed), 0.0)
-    # X is sums.light at p = 0 and sums.heavy at p = 1; it crosses tau where X(p) = light + p (heavy - light).
+    # X is sums.light at p = 0 and sums.heavy at p = 1; it crosses tau where X(p) = light + p (heavy
+    # - light).
     cut_last = sums.heavy > WORTH_CUTTING * tau
     cut_first = sums.light > WORTH_CUTTING * tau
     if not (cut_last | cut_first).any():

@@ -1,15 +1,18 @@
-"""A pooled game in the units of the engine: a light and a heavy state per player, at one scale of mass.
+"""A pooled game in the units of the engine: a light and a heavy state per player, at one scale of
+mass.
 
-In a head every player has a light state and a heavy one, whose mass is larger by a gap. D_0, the mass of all light
-states and of the background, is always there, so the mass of a coalition is D_0 plus the gaps of the players in their
-heavy state.
+In a head every player has a light state and a heavy one, whose mass is larger by a gap. D_0, the
+mass of all light states and of the background, is always there, so the mass of a coalition is D_0
+plus the gaps of the players in their heavy state.
 
-**Tiers.** 1/D needs nodes lam over the whole range of D, about four per e-fold. But D cannot be everywhere: sort D_0
-and the gaps, and cut where the next gap is more than e^TIER_GAP times everything before it. D then lies in one of the
-ranges ("tiers") between the cuts. A rule for 1/D on every tier, all of them added up, is a rule for 1/D on their union
-(step 4 of docs/what-tol-guarantees.md), so a masked score of -1e9 costs a handful of nodes. A long tier is cut into
-segments of nodes. Each tier or segment is a piece with a separate unit of mass, in which everything that matters fits
-into float64: a mass that is too light counts as 0, and one that is too heavy has e^(-lam mass) = 0.
+**Tiers.** 1/D needs nodes lam over the whole range of D, about four per e-fold. But D cannot be
+everywhere: sort D_0 and the gaps, and cut where the next gap is more than e^TIER_GAP times
+everything before it. D then lies in one of the ranges ("tiers") between the cuts. A rule for 1/D on
+every tier, all of them added up, is a rule for 1/D on their union (step 4 of
+docs/what-tol-guarantees.md), so a masked score of -1e9 costs a handful of nodes. A long tier is cut
+into segments of nodes. Each tier or segment is a piece with a separate unit of mass, in which
+everything that matters fits into float64: a mass that is too light counts as 0, and one that is too
+heavy has e^(-lam mass) = 0.
 """
 
 from __future__ import annotations
@@ -28,21 +31,26 @@ from .terms import Masses, Pieces
 if TYPE_CHECKING:
     from ..pooled_game import PooledGame
 
-# The nodes of a heavier tier add at most 100 e^-TIER_GAP / D at a D of this tier, less than 3e-18 (step 4).
+# The nodes of a heavier tier add at most 100 e^-TIER_GAP / D at a D of this tier, less than 3e-18
+# (step 4).
 TIER_GAP = 45.0
-# The room at both ends of a range of D, added to ln R: 2 RANGE_ROOM, and a little for the logarithm itself.
+# The room at both ends of a range of D, added to ln R: 2 RANGE_ROOM, and a little for the logarithm
+# itself.
 LOG_ROOM = 3 * RANGE_ROOM
-# ln R of a tier up to this is computed from its masses, whose sum fits into float64; of a longer one, from logarithms.
+# ln R of a tier up to this is computed from its masses, whose sum fits into float64; of a longer
+# one, from logarithms.
 LOG_RANGE_EXACT = 256.0
-# Largest logarithm of a mass over its unit: beyond it, e^(-lam mass) is 0 at every node lam, and e^650 times a value
-# still fits into float64.
+# Largest logarithm of a mass over its unit: beyond it, e^(-lam mass) is 0 at every node lam, and
+# e^650 times a value still fits into float64.
 LOG_MASS_MAX = 650.0
 # Tuning: elements (pieces times players) of one array of pieces, 8 MB.
 PIECE_ELEMENTS = 1 << 20
 
 
 def exp_difference(s: Array, unit: Array) -> Array:
-    """Compute e^(s - unit) to a few ulps for any size of both, with the difference in two floats."""
+    """Compute e^(s - unit) to a few ulps for any size of both, with the difference in two
+    floats.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         high = s - unit
         size = np.abs(high)
@@ -60,7 +68,7 @@ def exp_difference(s: Array, unit: Array) -> Array:
     return np.exp(capped) * (1 + low)
 
 
-# --- heads in units of their largest masses ------------------------------------------------------------------------
+# --- heads in units of their largest masses -------------------------------------------------------
 
 
 def head_masses(game: PooledGame) -> Masses:
@@ -90,7 +98,9 @@ def head_masses(game: PooledGame) -> Masses:
 
 
 class Ranges(NamedTuple):
-    """The smallest D of each head, in units of its largest mass, and the logarithm of the largest over it, (H,) each."""
+    """The smallest D of each head, in units of its largest mass, and the logarithm of the largest
+    over it, (H,) each.
+    """
 
     least: Array
     log_range: Array
@@ -108,7 +118,9 @@ def ranges_of(game: PooledGame, masses: Masses) -> Ranges:
 
 
 def game_pieces(game: PooledGame, eps: float) -> Iterator[Pieces]:
-    """Yield the pieces of all varying heads, with nodes and weights for 1/D accurate to a relative `eps`."""
+    """Yield the pieces of all varying heads, with nodes and weights for 1/D accurate to a relative
+    `eps`.
+    """
     masses = game.head_masses
     if not len(masses.D_0):
         return
@@ -137,7 +149,9 @@ def game_pieces(game: PooledGame, eps: float) -> Iterator[Pieces]:
 
 
 def _common_rule(ranges: Ranges, eps: float) -> tuple[Array, Array, Ids] | None:
-    """Return nodes, weights and the head of each, (r,), if the range of every head is in the table of short sums."""
+    """Return nodes, weights and the head of each, (r,), if the range of every head is in the table
+    of short sums.
+    """
     keys = []
     for log_range in ranges.log_range.tolist():
         key = short_sum_key(log_range + LOG_ROOM, eps)
@@ -150,11 +164,13 @@ def _common_rule(ranges: Ranges, eps: float) -> tuple[Array, Array, Ids] | None:
     return lam * of_node, w * of_node, head_of
 
 
-# --- tiers of a head with a long range ----------------------------------------------------------------------------
+# --- tiers of a head with a long range ------------------------------------------------------------
 
 
 class Heads(NamedTuple):
-    """The heads whose values vary. Log-masses (H, d), centered values (H, d) in units of 2^exponent."""
+    """The heads whose values vary. Log-masses (H, d), centered values (H, d) in units of
+    2^exponent.
+    """
 
     s: Array
     v: Array
@@ -241,7 +257,9 @@ def scales_of(game: PooledGame, ranges: Ranges) -> list[Scale]:
 
 
 class _SortedGaps(NamedTuple):
-    """The gaps of one head, ascending, as rounded logarithms; with D_0 in front, as player -1, if there is any."""
+    """The gaps of one head, ascending, as rounded logarithms; with D_0 in front, as player -1, if
+    there is any.
+    """
 
     log_gap: Array
     player: Ids
@@ -276,7 +294,8 @@ def _sorted_gaps(heads: Heads, h: int) -> _SortedGaps:
 
 def _tiers(heads: Heads, h: int) -> list[Scale]:
     """Return the tiers of one head, lightest first."""
-    # Logarithms find the tiers; they may be rounded. The numbers that count are taken from masses afterwards.
+    # Logarithms find the tiers; they may be rounded. The numbers that count are taken from masses
+    # afterwards.
     gaps = _sorted_gaps(heads, h)
     so_far = np.logaddexp.accumulate(gaps.log_gap)
     jumps = gaps.log_gap[1:] - so_far[:-1]
@@ -320,8 +339,10 @@ def _scaled_pieces(scales: list[Scale], eps: float) -> list[ScaledPiece]:
 
 
 def shift_rounding(unit: float, shift: float) -> float:
-    """Return e^((unit + shift) - unit - shift), what the rounding of unit + shift does to a mass in this unit.
+    """Return e^((unit + shift) - unit - shift), what the rounding of unit + shift does to a mass in
+    this unit.
 
-    The nodes of a segment are lam e^(-shift) and masses are in units of e^(unit + shift), a rounded number.
+    The nodes of a segment are lam e^(-shift) and masses are in units of e^(unit + shift), a rounded
+    number.
     """
     return math.exp(((unit + shift) - unit) - shift)

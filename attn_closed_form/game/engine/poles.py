@@ -1,18 +1,20 @@
 """Linked games in the engine: a sum of poles, whose terms are complex.
 
-A linked game g(f), f = N/D of one head, is a constant plus Re sum_m r_m / (f - z_m) (`links.py`). With
+A linked game g(f), f = N/D of one head, is a constant plus Re sum_m r_m / (f - z_m) (`links.py`).
+With
 
-    1 / (f - z) = D / (N - z D),        N - z D = Q_0 + sum of Q_j,   Q_j = a_j (v_j - z), or b_j (v'_j - z) if absent,
+    1 / (f - z) = D / (N - z D),        N - z D = Q_0 + sum of Q_j,
+    Q_j = a_j (v_j - z) if player j is present, b_j (v'_j - z) if it is absent,
 
-every pole is a head with complex masses Q and with masses a, b in place of masses times values. All Q of coalitions lie
-in the sector under which the range of f is seen from z. Turned by u = e^(-i psi), psi the middle angle, it lies around
-the positive real axis, with half angle theta < pi/2, and
+every pole is a head with complex masses Q and with masses a, b in place of masses times values. All
+Q of coalitions lie in the sector under which the range of f is seen from z. Turned by u = e^(-i
+psi), psi the middle angle, it lies around the positive real axis, with half angle theta < pi/2, and
 
     D / (N - z D) = u D int_0^inf e^(-lam u (N - z D)) dlam
 
-factorizes over the players as 1/D does for a plain game (`sector_segments` has the rule). A factor is x = e^(-lam u Q)
-of the state whose real part is larger, relative to the other state. Step 10 of docs/what-tol-guarantees.md has the
-proof.
+factorizes over the players as 1/D does for a plain game (`sector_segments` has the rule). A factor
+is x = e^(-lam u Q) of the state whose real part is larger, relative to the other state. Step 10 of
+docs/what-tol-guarantees.md has the proof.
 """
 
 from __future__ import annotations
@@ -55,15 +57,18 @@ if TYPE_CHECKING:
 
 Complex = NDArray[np.complexfloating[Any, Any]]
 
-# Tuning: terms of a chunk. Complex terms are added up MOST_TERMS at a time, so larger chunks only have fewer batches
-# (benchmarks/probability).
+# Tuning: terms of a chunk. Complex terms are added up MOST_TERMS at a time, so larger chunks only
+# have fewer batches (benchmarks/probability).
 MOST_COMPLEX_TERMS = 512
-# Tuning: elements of one working array, of which several are alive at once for complex terms (benchmarks/probability).
+# Tuning: elements of one working array, of which several are alive at once for complex terms
+# (benchmarks/probability).
 COMPLEX_ELEMENTS = 1 << 16
 
 
 class Poles(NamedTuple):
-    """g(f) = constant + Re sum residue / (f - z), within `error` on the range it was made for; z, residue (M,)."""
+    """g(f) = constant + Re sum residue / (f - z), within `error` on the range it was made for; z,
+    residue (M,).
+    """
 
     constant: float
     z: Complex
@@ -74,8 +79,8 @@ class Poles(NamedTuple):
 class Sectors(NamedTuple):
     """How a range is seen from each of M points z: (M,) each.
 
-    Turned by u, all u (f - z) lie in a sector |arg| <= half_angle with real parts from `least` to `most`: real parts
-    are linear in f, so both are those of an end of the range.
+    Turned by u, all u (f - z) lie in a sector |arg| <= half_angle with real parts from `least` to
+    `most`: real parts are linear in f, so both are those of an end of the range.
     """
 
     turn: Complex  # u = e^(-i psi), psi the middle angle
@@ -173,11 +178,13 @@ class PoleGame:
     def extra_ulps(self) -> float:
         """Rounding in addition to that of a plain game, in ulps of the sum of `half_range`.
 
-        Moduli of e^(-lam w) add up to 1/cos(theta) times 1/|w|, and lam |w| times that to 1/cos(theta)^2, both times
-        POLE_MODULI at most. An exponent is correct to POLE_EXPONENT ulps of the sum of |Q_j| over the players of a
-        coalition, which is at most its mass times the largest |v - z|, and of the |Q_j| of their other states, which
-        are at most `ratio` times as large: the other state is the one with the smaller real part. Masses and values
-        have MASSES ulps of the values' spread and the rounding of the argument of g, times the largest slope of g.
+        Moduli of e^(-lam w) add up to 1/cos(theta) times 1/|w|, and lam |w| times that to
+        1/cos(theta)^2, both times POLE_MODULI at most. An exponent is correct to POLE_EXPONENT ulps
+        of the sum of |Q_j| over the players of a coalition, which is at most its mass times the
+        largest |v - z|, and of the |Q_j| of their other states, which are at most `ratio` times as
+        large: the other state is the one with the smaller real part. Masses and values have MASSES
+        ulps of the values' spread and the rounding of the argument of g, times the largest slope of
+        g.
         """
         spread = float(self.half_range.sum())
         if spread == 0:
@@ -201,7 +208,9 @@ class PoleGame:
         return (of_poles + moved) / spread / ULP
 
     def pieces(self, eps: float) -> Iterator[Pieces]:
-        """Yield for every tier of the inner game its poles as pieces; weights carry residue and turn of the pole."""
+        """Yield for every tier of the inner game its poles as pieces; weights carry residue and
+        turn of the pole.
+        """
         inner = self.linked.game
         if not self.poles.z.size:
             return
@@ -273,8 +282,8 @@ class _Segment(NamedTuple):
 class PoleMasses(Masses):
     """Masses of poles: a piece is a pole at one scale.
 
-    gap and D_0 are of Q = u a (v - z), which is complex; the lighter state is the one with the smaller real part; V and
-    n_0 are masses.
+    gap and D_0 are of Q = u a (v - z), which is complex; the lighter state is the one with the
+    smaller real part; V and n_0 are masses.
     """
 
     most_terms: ClassVar[int] = MOST_COMPLEX_TERMS
@@ -282,7 +291,9 @@ class PoleMasses(Masses):
     def terms(
         self, lam: Array, w: Array, piece_of: Ids, share: float, precise: bool
     ) -> ComplexTerms:
-        """Return the terms of nodes lam with weights w (r,), which are a `share` of all terms of the game."""
+        """Return the terms of nodes lam with weights w (r,), which are a `share` of all terms of
+        the game.
+        """
         weight = w * np.exp(-lam * self.D_0[piece_of])
         n_0 = self.n_0[piece_of]
         exponent = self.gap[piece_of]
@@ -328,12 +339,14 @@ class ComplexTerms(Terms):
     def at_probability(self, p: Array, precise: bool) -> AtProbability:
         """Compute P, num and sigma at nodes p (m, r) or (m, 1).
 
-        Where p x and (1 - p) y of some player nearly cancel, all three are 0, and `vanishing` has these nodes.
+        Where p x and (1 - p) y of some player nearly cancel, all three are 0, and `vanishing` has
+        these nodes.
         """
         r, _, d = self.factor.shape
         points = points_of(p, r)
         numbers, spare = workspace((r, len(p), 2 * d))
-        # Real and imaginary parts side by side: p is real, and numbers of one kind multiply several times as fast.
+        # Real and imaginary parts side by side: p is real, and numbers of one kind multiply several
+        # times as fast.
         parts_of_factor = np.ascontiguousarray(self.factor).view(np.float64)
         np.matmul(points, parts_of_factor, out=numbers)
         Y: Any = numbers.view(np.complex128)
@@ -362,7 +375,9 @@ class ComplexTerms(Terms):
         return AtProbability(P.T, num.T, Y.transpose(1, 0, 2), vanishing)
 
     def _nearly_cancel(self, points: Array, Y: Array, squares: Array) -> Masks:
-        """Return the (r, m) mask of nodes at which |Y| of some player is far below p |x| + (1 - p) |y|."""
+        """Return the (r, m) mask of nodes at which |Y| of some player is far below p |x| + (1 - p)
+        |y|.
+        """
         left_out = np.minimum.reduce(squares, axis=2) < LEAST_FACTOR**2
         # Few nodes are left: now with the moduli of every player.
         term, node = np.nonzero(left_out)
@@ -390,7 +405,9 @@ class ComplexTerms(Terms):
 
 
 class Vanishing(NamedTuple):
-    """Nodes of complex terms at which some Y nearly cancels: weights w, factors and masses of n of them."""
+    """Nodes of complex terms at which some Y nearly cancels: weights w, factors and masses of n of
+    them.
+    """
 
     node: Ids  # (n,) indices of nodes
     term: Ids  # (n,) indices of terms
@@ -401,12 +418,16 @@ class Vanishing(NamedTuple):
     n_0: Array  # (n,)
 
     def weights_at(self, weights: Array, shape: tuple[int, ...]) -> Array:
-        """Return the weights (..., n) of these nodes from those of all nodes and terms, (..., m, r) or (..., m, 1)."""
+        """Return the weights (..., n) of these nodes from those of all nodes and terms, (..., m, r)
+        or (..., m, 1).
+        """
         every = np.broadcast_to(weights, (*weights.shape[:-2], *shape))
         return every[..., self.node, self.term]
 
     def products(self) -> tuple[Array, Array]:
-        """Compute P num (n,) and P [X_j num + Z_j] (n, d) from products of all other players, without division."""
+        """Compute P num (n,) and P [X_j num + Z_j] (n, d) from products of all other players,
+        without division.
+        """
         share = np.stack([self.p, 1 - self.p], axis=1)
         mixed = share[:, :, None] * self.factor
         Y = mixed.sum(axis=1)
@@ -423,7 +444,9 @@ class Vanishing(NamedTuple):
         return self.weight * product, self.weight[:, None] * first
 
     def second_differences(self, i: int) -> Array:
-        """Compute P [num X_i X_j + X_i Z_j + Z_i X_j] (n, d), the change of first differences when i is present."""
+        """Compute P [num X_i X_j + X_i Z_j + Z_i X_j] (n, d), the change of first differences when
+        i is present.
+        """
         changes = []
         for k in (0, 1):
             factor = self.factor.copy()

@@ -1,13 +1,16 @@
-"""Power series in p for terms of thousands of players, all of which are heavy when present (deletions above all).
+"""Power series in p for terms of thousands of players, all of which are heavy when present
+(deletions above all).
 
-There only small p count, and with g = 1 - x, q = p max(g) is small. Every player's factor is Y = 1 - p g, so
+There only small p count, and with g = 1 - x, q = p max(g) is small. Every player's factor is Y = 1
+- p g, so
 
     sum_k log Y_k  = - sum_i p^i G_i / i,          G_i = sum_k g_k^i
     sigma_k        = sum_i p^i g_k^i               sigma_k^2 = sum_i (i + 1) p^i g_k^i
     num            = n_0 + sum_i p^i [ p sum_k g_k^i T_k,present + (1 - p) sum_k g_k^i T_k,absent ].
 
-With J powers the players are gone through twice J times instead of once for every node. All terms are positive, and J
-is such that the omitted part is at most an eighth of an ulp (docs/theory/bounds-of-the-engine.md, "Power series").
+With J powers the players are gone through twice J times instead of once for every node. All terms
+are positive, and J is such that the omitted part is at most an eighth of an ulp
+(docs/theory/bounds-of-the-engine.md, "Power series").
 """
 
 from __future__ import annotations
@@ -18,19 +21,22 @@ from ..._types import Array
 from .rounding import SERIES_REMAINDER, SERIES_ROOM
 from .terms import Terms
 
-# Tuning: largest q of a power series. Beyond it, J is as large as the number of nodes (benchmarks/bag_speed).
+# Tuning: largest q of a power series. Beyond it, J is as large as the number of nodes
+# (benchmarks/bag_speed).
 LARGEST_Q = 0.2
 # Tuning: powers that cost as much as one node (benchmarks/bag_speed).
 POWERS_PER_NODE = 2.0
-# Tuning: elements (terms times players) of one working array of a series: a few of them fit into a core's cache
-# (benchmarks/bag_speed).
+# Tuning: elements (terms times players) of one working array of a series: a few of them fit into a
+# core's cache (benchmarks/bag_speed).
 SERIES_ELEMENTS = 1 << 15
 # More powers than any number of nodes is worth.
 TOO_MANY = 1 << 30
 
 
 def series_length(terms: Terms, p: Array) -> int:
-    """Return J for these terms at nodes p (m, r) or (m, 1), or 0 if evaluating the nodes one by one is cheaper."""
+    """Return J for these terms at nodes p (m, r) or (m, 1), or 0 if evaluating the nodes one by one
+    is cheaper.
+    """
     if terms.masses.some_light:
         return 0
     largest_p = np.max(p, axis=0)
@@ -52,7 +58,9 @@ def count_powers(q: float) -> int:
 
 
 def _remainder(q: float, J: int) -> float:
-    """Return the largest part, relative to the whole, that J powers leave out of sigma^2 and of the logarithm."""
+    """Return the largest part, relative to the whole, that J powers leave out of sigma^2 and of the
+    logarithm.
+    """
     of_square = (J + 1) * q**J / (1 - q) ** 2
     of_logarithm = q ** (J - 1) / (J * (1 - q))
     return max(of_square, of_logarithm)
@@ -91,7 +99,9 @@ def sums_by_series(
 
 
 def _at_probability(terms: Terms, p: Array, J: int) -> tuple[Array, Array, Array]:
-    """Compute P and num at nodes p (m, r) or (m, 1), (m, r) each, and the powers p^0, ..., p^(J-1), (J, m, r)."""
+    """Compute P and num at nodes p (m, r) or (m, 1), (m, r) each, and the powers p^0, ..., p^(J-1),
+    (J, m, r).
+    """
     r = len(terms.lam)
     m = len(p)
     powers = np.ones((J, m, r))

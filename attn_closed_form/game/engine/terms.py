@@ -1,6 +1,7 @@
 """The terms of a game: everything that does not depend on p.
 
-A **term** is one node lam of the rule for 1/D in one head (one tier of it, see `pieces.py`). For player k let
+A **term** is one node lam of the rule for 1/D in one head (one tier of it, see `pieces.py`). For
+player k let
 
     x = e^(-lam gap) when it is present, y the same when it is absent (one of the two is 1),
     A, B = its mass times value when present and when absent,
@@ -8,10 +9,12 @@ A **term** is one node lam of the rule for 1/D in one head (one tier of it, see 
 
 With every player present with probability p, independently, a term has
 
-    Y = p x + (1 - p) y,   sigma = 1/Y,   P = w e^(-lam D_0) prod_k Y_k,   num = n_0 + sum_k sigma_k (p T_k0 + (1-p) T_k1).
+    Y = p x + (1 - p) y,   sigma = 1/Y,
+    P = w e^(-lam D_0) prod_k Y_k,
+    num = n_0 + sum_k sigma_k (p T_k0 + (1 - p) T_k1).
 
-`evaluate.py` sums them over terms and over p. `bounds.py` bounds them for complex p. The terms of a linked game are
-complex (`poles.py`), with the same names.
+`evaluate.py` sums them over terms and over p. `bounds.py` bounds them for complex p. The terms of a
+linked game are complex (`poles.py`), with the same names.
 """
 
 from __future__ import annotations
@@ -48,7 +51,8 @@ CHUNK_ELEMENTS = 1 << 17
 
 
 class Pieces(NamedTuple):
-    """Some heads at one scale each, n pieces, with the nodes lam and weights w of the rule for 1/D, (r,).
+    """Some heads at one scale each, n pieces, with the nodes lam and weights w of the rule for 1/D,
+    (r,).
 
     Masses are in units of the piece, lam and w in units of one over it.
     """
@@ -96,7 +100,9 @@ class Masses:
         return bool(self.V[:, 1].any())
 
     def terms(self, lam: Array, w: Array, piece_of: Ids, share: float, precise: bool) -> Terms:
-        """Return the terms of nodes lam with weights w (r,), which are a `share` of all terms of the game."""
+        """Return the terms of nodes lam with weights w (r,), which are a `share` of all terms of
+        the game.
+        """
         weight = w * np.exp(-lam * self.D_0[piece_of])
         n_0 = self.n_0[piece_of]
         exponent = self.gap[piece_of]
@@ -142,7 +148,9 @@ class Masses:
         )
 
     def second_numerator(self, V: Array, factor: Array) -> Array:
-        """Return S = x y (A - B), (r, d), for masses times values V (r, 2, d); y is 1 for players heavy when present."""
+        """Return S = x y (A - B), (r, d), for masses times values V (r, 2, d); y is 1 for players
+        heavy when present.
+        """
         change = V[:, 0] - V[:, 1]
         S = change * factor[:, 0]
         if self.some_light:
@@ -151,7 +159,9 @@ class Masses:
 
 
 class AtProbability(NamedTuple):
-    """Terms at m nodes p: the product, the numerator and 1/Y. sigma is in memory that the next call reuses."""
+    """Terms at m nodes p: the product, the numerator and 1/Y. sigma is in memory that the next call
+    reuses.
+    """
 
     P: Array  # (m, r)
     num: Array  # (m, r)
@@ -203,7 +213,9 @@ class Terms:
         )
 
     def of_players(self, group: Ids, weight: Array, n_0: Array) -> Terms:
-        """Return the terms of some players alone, with another weight and numerator of the background."""
+        """Return the terms of some players alone, with another weight and numerator of the
+        background.
+        """
         less = None
         if self.less is not None:
             less = self.less[:, :, group]
@@ -253,7 +265,9 @@ class Terms:
 
 
 def terms_of(game: EngineGame, goal: Budget, elements: int = CHUNK_ELEMENTS) -> Iterator[Terms]:
-    """Yield all terms of a game, in chunks whose arrays (terms times players) have about `elements` elements."""
+    """Yield all terms of a game, in chunks whose arrays (terms times players) have about `elements`
+    elements.
+    """
     for pieces in game.pieces(goal.eps):
         masses = pieces.masses
         step = max(1, min(masses.most_terms, elements // game.d))
