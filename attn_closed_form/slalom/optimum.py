@@ -39,7 +39,7 @@ class Penalties(NamedTuple):
 
 
 # Powers of ten: between two of them, the error on held-out samples hardly changes.
-PENALTIES = Penalties(
+FIT_PENALTIES = Penalties(
     first=1e-5, weaker=(1e-6, 1e-7, 1e-8, 1e-9), stronger=(1e-4, 1e-3, 1e-2), strongest=1.0
 )
 # Penalties are compared on at most this many samples, because only their order matters; the last
@@ -123,7 +123,7 @@ class Optimum:
         solution = self.descend(best, start, report)
         if self.penalty is not None:
             return solution
-        while best.penalty < PENALTIES.strongest and not _believable(best, solution):
+        while best.penalty < FIT_PENALTIES.strongest and not _believable(best, solution):
             best = replace(best, penalty=10 * best.penalty)
             solution = self.descend(best, solution.s, report)
         return solution
@@ -136,7 +136,7 @@ class Optimum:
     def first_penalty(self) -> float:
         """The given penalty, or the first one to try."""
         if self.penalty is None:
-            return PENALTIES.first
+            return FIT_PENALTIES.first
         return self.penalty
 
     def choose(
@@ -182,8 +182,8 @@ class Optimum:
         trials = [first]
         if self.penalty is not None:
             return trials
-        most = 1 + len(PENALTIES.weaker) + len(PENALTIES.stronger)
-        for side in (PENALTIES.weaker, PENALTIES.stronger):
+        most = 1 + len(FIT_PENALTIES.weaker) + len(FIT_PENALTIES.stronger)
+        for side in (FIT_PENALTIES.weaker, FIT_PENALTIES.stronger):
             last = first
             for penalty in side:
                 report("penalty", len(trials), most)

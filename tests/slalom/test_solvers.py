@@ -12,7 +12,7 @@ from attn_closed_form import Slalom
 from attn_closed_form.slalom import optimum as module
 from attn_closed_form.slalom.design import any_size
 from attn_closed_form.slalom.least_squares import Problem, Stop
-from attn_closed_form.slalom.optimum import PENALTIES, ROUGH, Optimum, Trial
+from attn_closed_form.slalom.optimum import FIT_PENALTIES, ROUGH, Optimum, Trial
 
 
 def silent(*_):
@@ -88,7 +88,7 @@ def test_no_penalty_is_chosen_whose_values_cannot_be_believed(monkeypatch):
     monkeypatch.setattr(module, "FARTHEST", 1e-3)
     trials = Optimum().search(problem, np.arange(150), np.arange(150, 200), silent)
     # Both sides were tried, and their values are too large.
-    assert [trial.penalty for trial in trials] == [PENALTIES.first]
+    assert [trial.penalty for trial in trials] == [FIT_PENALTIES.first]
     assert (
         not Optimum()
         .try_penalty(problem, 1e-6, problem.start(), np.arange(150), np.arange(150, 200))
@@ -213,7 +213,7 @@ def test_a_given_penalty_is_kept_and_one_sample_is_enough():
         assert background is None or found.problem.background is background
     one = problem.take(np.array([3]))
     best, start = Optimum().choose([one], silent, np.random.default_rng(0))
-    assert best.penalty == PENALTIES.first and (start == 0).all()
+    assert best.penalty == FIT_PENALTIES.first and (start == 0).all()
     best, _ = Optimum(penalty=0.5).choose([one], silent, np.random.default_rng(0))
     assert best.penalty == 0.5
 
@@ -234,7 +234,7 @@ def test_an_exact_slalom_wider_than_the_spread_is_not_returned_as_it_is():
 def test_progress_of_the_search():
     seen = []
     Optimum().solve(rough(), lambda *report: seen.append(report), np.random.default_rng(0))
-    total = 1 + len(PENALTIES.weaker) + len(PENALTIES.stronger)
+    total = 1 + len(FIT_PENALTIES.weaker) + len(FIT_PENALTIES.stronger)
     penalties = [report for report in seen if report[0] == "penalty"]
     assert penalties[0][1] == 1 and all(
         0 <= b[1] - a[1] <= 1 for a, b in itertools.pairwise(penalties)
