@@ -126,8 +126,8 @@ def _at_probability(terms: Terms, p: Array, J: int) -> tuple[Array, Array, Array
             power *= g
     totals = np.add.reduce(sums, axis=3)
     G = totals[0]
-    i = np.arange(1.0, J)
-    log_product = np.einsum("jmr,jr->mr", powers[1:], G[1:] / i[:, None])
+    power_numbers = np.arange(1.0, J)
+    log_product = np.einsum("jmr,jr->mr", powers[1:], G[1:] / power_numbers[:, None])
     num = p * np.einsum("jmr,jr->mr", powers, totals[1])
     if states == 2:
         num += (1 - p) * np.einsum("jmr,jr->mr", powers, totals[2])
