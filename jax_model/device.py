@@ -106,9 +106,11 @@ def predict(tables: Tables, ids: jax.Array) -> jax.Array:
     (2, 1)
     """
     s, u = _scores(tables, ids)
+    alpha = jax.nn.softmax(s, axis=-1)
     with jax.default_matmul_precision(PRECISION):
-        pooled = jnp.einsum("bkt,btkc->bc", jax.nn.softmax(s, axis=-1), u)
-    return pooled / s.shape[1] + tables.b_l
+        pooled = jnp.einsum("bkt,btkc->bc", alpha, u)
+    heads = s.shape[1]
+    return pooled / heads + tables.b_l
 
 
 @jax.jit  # type: ignore[untyped-decorator]
@@ -143,10 +145,13 @@ def gradient(tables: Tables, ids: jax.Array, coefficients: jax.Array) -> jax.Arr
         through_values = jnp.einsum("bkt,ke->bte", alpha, w_v)
         through_keys = jnp.einsum("bkt,ke->bte", beta, tables.w_k)
         # The query of [CLS] changes all scores at once.
-        mean_e = jnp.einsum("bkt,bte->bke", beta, tables.W_e[ids] + tables.W_p)
-        mean_key = jnp.einsum("kae,bke->bka", tables.W_k, mean_e) / tables.W_k.shape[1] ** 0.5
+        e = tables.W_e[ids] + tables.W_p
+        mean_e = jnp.einsum("bkt,bte->bke", beta, e)
+        d_att = tables.W_k.shape[1]
+        mean_key = jnp.einsum("kae,bke->bka", tables.W_k, mean_e) / d_att**0.5
         through_query = jnp.einsum("bka,kae->be", mean_key, tables.W_q)
-    return (through_values + through_keys).at[:, 0].add(through_query)
+    through_tokens = through_values + through_keys
+    return through_tokens.at[:, 0].add(through_query)
 
 
 def _scores(tables: Tables, ids: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -200,17 +205,22 @@ def stack_games(games: Sequence[PooledGame], dtype: Any = None) -> Games:
     heads = {game.H for game in games}
     if len(heads) != 1:
         raise ValueError(f"games: expected games with one number of heads, got {sorted(heads)}")
-    d = max(game.d for game in games)
+    players = [game.d for game in games]
+    d = max(players)
     arrays: dict[str, jax.Array] = {}
     for name in Games._fields[:-1]:
         filler = -np.inf if name in ("s", "s_absent") else 0.0
         rows = [np.asarray(getattr(game, name)) for game in games]
         if rows[0].ndim == 2:
-            rows = [
-                np.pad(row, ((0, 0), (0, d - row.shape[1])), constant_values=filler) for row in rows
-            ]
+            rows = [_filled_up(row, d, filler) for row in rows]
         arrays[name] = jnp.asarray(np.stack(rows), dtype)
-    return Games(**arrays, players=jnp.asarray([game.d for game in games]))
+    return Games(**arrays, players=jnp.asarray(players))
+
+
+def _filled_up(row: NDArray[np.float64], d: int, filler: float) -> NDArray[np.float64]:
+    """Return an array (H, n) with columns added up to d."""
+    missing = d - row.shape[1]
+    return np.pad(row, ((0, 0), (0, missing)), constant_values=filler)
 
 
 def fixed_rule(games: Games, tol: float = 1e-11) -> Rule:
@@ -241,9 +251,14 @@ def fixed_rule(games: Games, tol: float = 1e-11) -> Rule:
     # Rounding moves the end points of the range by a few units in the last place.
     margin = 64 * float(jnp.finfo(dtype).eps)
     lam, w = lambda_rule(log_range + 2 * margin, tol)
-    p, w_p = legendre_rule((games.s.shape[-1] + 1) // 2)
-    stretched = (lam / (1 - margin), w / (1 - margin), p, w_p)
-    return Rule(*(jnp.asarray(array, dtype) for array in stretched))
+    d = games.s.shape[-1]
+    p, w_p = legendre_rule((d + 1) // 2)
+    return Rule(
+        lam=jnp.asarray(lam / (1 - margin), dtype),
+        w=jnp.asarray(w / (1 - margin), dtype),
+        p=jnp.asarray(p, dtype),
+        w_p=jnp.asarray(w_p, dtype),
+    )
 
 
 def _log_range(game: Games) -> tuple[jax.Array, jax.Array]:
@@ -253,8 +268,10 @@ def _log_range(game: Games) -> tuple[jax.Array, jax.Array]:
     lighter = jnp.minimum(game.s, game.s_absent)
     heavier = jnp.maximum(game.s, game.s_absent)
     background = game.s_background[:, None]
-    low = jax.nn.logsumexp(jnp.concatenate([lighter, background], axis=1), axis=1)
-    high = jax.nn.logsumexp(jnp.concatenate([heavier, background], axis=1), axis=1)
+    of_lighter = jnp.concatenate([lighter, background], axis=1)
+    of_heavier = jnp.concatenate([heavier, background], axis=1)
+    low = jax.nn.logsumexp(of_lighter, axis=1)
+    high = jax.nn.logsumexp(of_heavier, axis=1)
     # Without a background, deleted players leave nothing; then the lightest player alone has the
     # smallest mass.
     alone = jnp.where(jnp.isneginf(heavier), jnp.inf, heavier).min(axis=1)
@@ -270,7 +287,8 @@ def shapley_of(game: Games, rule: Rule) -> jax.Array:
     >>> jnp.abs(shapley_of(game, fixed_rule(batch, 1e-6)) - jnp.array([0.0, 2.0])).max() < 1e-5
     Array(True, dtype=bool)
     """
-    unit = jax.lax.stop_gradient(_log_range(game)[0])[:, None]
+    log_least, _ = _log_range(game)
+    unit = jax.lax.stop_gradient(log_least)[:, None]
     # The value of a coalition is a constant plus the mean of centered values, which are small and
     # lose no digits.
     center = jax.lax.stop_gradient(_center(game))
@@ -285,32 +303,37 @@ def shapley_of(game: Games, rule: Rule) -> jax.Array:
     # none underflows.
     less = jnp.minimum(a, b)
     lam = rule.lam[:, None]
-    x = jnp.exp(-lam * (a - less)[:, None])
-    y = jnp.exp(-lam * (b - less)[:, None])
-    common = rule.w * jnp.exp(-rule.lam * (c_0 + less.sum(axis=1, keepdims=True)))
+    gap_a = a - less
+    gap_b = b - less
+    x = jnp.exp(-lam * gap_a[:, None])
+    y = jnp.exp(-lam * gap_b[:, None])
+    D_0 = c_0 + less.sum(axis=1, keepdims=True)
+    common = rule.w * jnp.exp(-rule.lam * D_0)
+    # One row for every node lam.
+    A = A[:, None]
+    B = B[:, None]
+    n_0 = n_0[:, None]
 
     def add_node(total: jax.Array, node: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         """Add the integrand at one node p: arrays have the axes head, node for 1/D, player."""
         p, w_p = node
         Y = p * x + (1 - p) * y
-        share = (p * x * A[:, None] + (1 - p) * y * B[:, None]) / Y
-        others = n_0[:, None] + share.sum(axis=-1, keepdims=True) - share
+        share = (p * x * A + (1 - p) * y * B) / Y
+        others = n_0 + share.sum(axis=-1, keepdims=True) - share
         product = common * jnp.prod(Y, axis=-1)
-        change = x * (others + A[:, None]) - y * (others + B[:, None])
-        difference = (product[..., None] / Y * change).sum(axis=(0, 1))
-        return total + w_p * difference, None
+        change = x * (others + A) - y * (others + B)
+        difference = product[..., None] / Y * change
+        return total + w_p * difference.sum(axis=(0, 1)), None
 
     nothing = jnp.zeros(game.s.shape[-1], game.s.dtype)
     # Reverse mode recomputes the arrays of a node instead of keeping those of all nodes.
     values, _ = jax.lax.scan(jax.checkpoint(add_node), nothing, (rule.p, rule.w_p))
 
     # Where no mass is left, the sum counts 0 for the mean; the game has its own value there.
-    no_mass = (
-        jnp.isneginf(jnp.minimum(game.s, game.s_absent)).all()
-        & jnp.isneginf(game.s_background).all()
-    )
+    absent_players = jnp.isneginf(jnp.minimum(game.s, game.s_absent)).all()
+    no_background = jnp.isneginf(game.s_background).all()
     assumed = game.bias + center.sum()
-    excess = jnp.where(no_mass, game.empty_value - assumed, 0.0)
+    excess = jnp.where(absent_players & no_background, game.empty_value - assumed, 0.0)
     real = jnp.arange(values.size) < game.players
     return jnp.where(real, values - excess / game.players, 0.0)
 
@@ -321,8 +344,9 @@ def _center(game: Games) -> jax.Array:
     """
     s = jnp.concatenate([game.s, game.s_absent, game.s_background[:, None]], axis=1)
     v = jnp.concatenate([game.v, game.v_absent, game.v_background[:, None]], axis=1)
-    lowest = jnp.where(jnp.isneginf(s), jnp.inf, v).min(axis=1, keepdims=True)
-    highest = jnp.where(jnp.isneginf(s), -jnp.inf, v).max(axis=1, keepdims=True)
+    without_mass = jnp.isneginf(s)
+    lowest = jnp.where(without_mass, jnp.inf, v).min(axis=1, keepdims=True)
+    highest = jnp.where(without_mass, -jnp.inf, v).max(axis=1, keepdims=True)
     return (lowest + highest) / 2
 
 

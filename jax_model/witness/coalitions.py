@@ -85,12 +85,14 @@ def _deleted(params: Params, ids: jax.Array, present: jax.Array, unk: jax.Array)
     p = params
     e = model.embed(params, ids)
     f = p.b_l
-    for i in range(len(p.W_q)):
+    K = len(p.W_q)
+    for i in range(K):
         q = p.W_q[i] @ e[0] + p.b_q[i]
         k = e @ p.W_k[i].T + p.b_k[i]
         v = e @ p.W_v[i].T + p.b_v[i]
-        logits = jnp.where(present, k @ q / len(q) ** 0.5, -jnp.inf)
-        f = f + p.W_l[i] @ (jax.nn.softmax(logits) @ v) / len(p.W_q)
+        logits = k @ q / len(q) ** 0.5
+        alpha = jax.nn.softmax(jnp.where(present, logits, -jnp.inf))
+        f = f + p.W_l[i] @ (alpha @ v) / K
     return f
 
 
@@ -168,31 +170,45 @@ def shapley(f: Array) -> Array:
     array([2., 3.])
     """
     d = _players(f)
-    sizes = coalitions(_players(f)).sum(axis=1)
-    weight = np.array(
-        [math.factorial(s) * math.factorial(d - 1 - s) / math.factorial(d) for s in range(d)]
-    )
-    return np.array(
-        [weight[sizes[S]] @ (f[S | 1 << j] - f[S]) for j in range(d) for S in [_without(f, j)]]
-    )
+    sizes = coalitions(d).sum(axis=1)
+    weight = _size_weights(d)
+    phi = np.empty(d)
+    for j in range(d):
+        S = _without(f, j)
+        gain = f[S | 1 << j] - f[S]
+        phi[j] = weight[sizes[S]] @ gain
+    return phi
+
+
+def _size_weights(d: int) -> Array:
+    """Return s! (d - 1 - s)! / d! for s = 0..d-1."""
+    weights = []
+    for s in range(d):
+        orders = math.factorial(s) * math.factorial(d - 1 - s)
+        weights.append(orders / math.factorial(d))
+    return np.array(weights)
 
 
 def banzhaf(f: Array) -> Array:
     """Compute the mean of f(S + j) - f(S) over all S without j, (d,) (Banzhaf, 1965)."""
-    return np.array(
-        [(f[S | 1 << j] - f[S]).mean() for j in range(_players(f)) for S in [_without(f, j)]]
-    )
+    values = []
+    for j in range(_players(f)):
+        S = _without(f, j)
+        gain = f[S | 1 << j] - f[S]
+        values.append(gain.mean())
+    return np.array(values)
 
 
 def leave_one_out(f: Array) -> Array:
     """Compute f(all) - f(all but j), (d,)."""
-    return np.array([f[-1] - f[len(f) - 1 ^ 1 << j] for j in range(_players(f))])
+    everyone = len(f) - 1
+    return np.array([f[everyone] - f[everyone ^ 1 << j] for j in range(_players(f))])
 
 
 def by_size(f: Array) -> Array:
     """Compute the mean of f over the coalitions with s = 0..d players absent, (d + 1,)."""
     d = _players(f)
-    sizes = coalitions(_players(f)).sum(axis=1)
+    sizes = coalitions(d).sum(axis=1)
     return np.array([f[sizes == d - s].mean() for s in range(d + 1)])
 
 
@@ -204,19 +220,18 @@ def interactions(f: Array) -> Array:
     + i) - f(S + j) + f(S)).
     """
     d = _players(f)
-    sizes = coalitions(_players(f)).sum(axis=1)
-    weight = np.array(
-        [
-            math.factorial(s) * math.factorial(d - 2 - s) / math.factorial(d - 1)
-            for s in range(d - 1)
-        ]
-    )
+    sizes = coalitions(d).sum(axis=1)
+    # Those of Shapley values of one player fewer.
+    weight = _size_weights(d - 1)
     out = np.diag(shapley(f))
     for j in range(d):
         for i in range(j):
             S = _without(f, i, j)
-            second = f[S | 1 << i | 1 << j] - f[S | 1 << i] - f[S | 1 << j] + f[S]
-            out[i, j] = out[j, i] = weight[sizes[S]] @ second
+            with_i = S | 1 << i
+            with_j = S | 1 << j
+            second = f[with_i | with_j] - f[with_i] - f[with_j] + f[S]
+            out[i, j] = weight[sizes[S]] @ second
+            out[j, i] = out[i, j]
     return out
 
 
@@ -251,17 +266,26 @@ def lime(
         return Ridge(np.array([[-1.0, 1.0]]) / (1 + ridge), np.array([1.0, 0.0]), 1.0)
     present = coalitions(d)
     absent = d - present.sum(axis=1)
-    if num_samples is None:
-        document = 0.0
-    else:
+    document = 0.0
+    penalty = 0.0
+    if num_samples is not None:
         document = 1 / num_samples
-    drawn = np.array([document, *((1 - document) / (d * math.comb(d, s)) for s in range(1, d + 1))])
-    distance = 100 * (1 - np.sqrt(1 - np.arange(d + 1) / d))
-    root = np.sqrt((drawn * np.exp(-((distance / kernel_width) ** 2) / 2))[absent])
-    penalty = np.sqrt(0.0 if num_samples is None else ridge / num_samples)
-    rows = np.block(
-        [[root[:, None], root[:, None] * present], [np.zeros((d, 1)), penalty * np.eye(d)]]
-    )
+        penalty = math.sqrt(ridge / num_samples)
+    # The probability of a coalition by its number of absent players, and the weight of a sample.
+    drawn = np.empty(d + 1)
+    drawn[0] = document
+    drawn[1:] = [(1 - document) / (d * math.comb(d, s)) for s in range(1, d + 1)]
+    share = np.arange(d + 1) / d
+    distance = 100 * (1 - np.sqrt(1 - share))
+    kernel = np.exp(-((distance / kernel_width) ** 2) / 2)
+    root = np.sqrt((drawn * kernel)[absent])
+
+    # One row per coalition, then one per coefficient, which the ridge pulls to zero.
+    column = root[:, None]
+    samples = np.hstack([column, column * present])
+    pulls = np.hstack([np.zeros((d, 1)), penalty * np.eye(d)])
+    left = np.concatenate([samples, pulls])
     right = np.concatenate([np.diag(root), np.zeros((d, 2**d))])
-    solution, _, _, singular = np.linalg.lstsq(rows, right, rcond=None)
-    return Ridge(solution[1:], solution[0], float(singular[0] / singular[-1]))
+    solution, _, _, singular = np.linalg.lstsq(left, right, rcond=None)
+    condition = float(singular[0] / singular[-1])
+    return Ridge(coef=solution[1:], intercept=solution[0], condition=condition)

@@ -8,7 +8,7 @@ Theorem 4.1 omits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -33,8 +33,10 @@ def pad_ids(tokens: Sequence[int], T_max: int | None, cls: int = 0, unk: int = 1
     body = [int(token) for token in tokens]
     if T_max is None:
         return jnp.array([cls, *body], dtype=jnp.int32)
-    body = body[: T_max - 1]
-    return jnp.array([cls, *body, *[unk] * (T_max - 1 - len(body))], dtype=jnp.int32)
+    room = T_max - 1
+    body = body[:room]
+    padding = [unk] * (room - len(body))
+    return jnp.array([cls, *body, *padding], dtype=jnp.int32)
 
 
 predict = jax.jit(model.forward)
@@ -98,23 +100,23 @@ def integrated_gradients(
     w = jnp.array(weights / 2, start.dtype)
 
     def slope(tau: jax.Array) -> jax.Array:
-        return (_gradient_at(params, start + tau * step, output) * step).sum(axis=1)
+        gradient = _gradient_at(params, start + tau * step, output)
+        return (gradient * step).sum(axis=1)
 
     def add_panel(total: jax.Array, left: jax.Array) -> tuple[jax.Array, None]:
-        return total + w @ jax.vmap(slope)((left + x) / panels) / panels, None
+        slopes = jax.vmap(slope)((left + x) / panels)
+        return total + w @ slopes / panels, None
 
-    total, _ = jax.lax.scan(
-        add_panel, jnp.zeros(len(ids), start.dtype), jnp.arange(panels).astype(start.dtype)
-    )
+    nothing = jnp.zeros(len(ids), start.dtype)
+    lefts = jnp.arange(panels).astype(start.dtype)
+    total, _ = jax.lax.scan(add_panel, nothing, lefts)
     return total
 
 
-def _half(
-    product: Callable[[jax.Array, jax.Array], jax.Array], a: jax.Array, b: jax.Array
-) -> jax.Array:
-    """Return product(a, b), with half of the relevance for each factor."""
+def half_product(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Return a @ b, with half of the relevance for each factor."""
     stop = jax.lax.stop_gradient
-    return (product(stop(a), b) + product(a, stop(b))) / 2
+    return (stop(a) @ b + a @ stop(b)) / 2
 
 
 @jax.jit  # type: ignore[untyped-decorator]
@@ -131,12 +133,15 @@ def relevance(params: Params, ids: jax.Array, output: int | jax.Array = 0) -> ja
 
     def halved(e: jax.Array) -> jax.Array:
         f = jnp.zeros((), e.dtype)
-        for i in range(len(p.W_q)):
+        K = len(p.W_q)
+        for i in range(K):
             q = p.W_q[i] @ e[0] + p.b_q[i]
             k = e @ p.W_k[i].T + p.b_k[i]
             v = e @ p.W_v[i].T + p.b_v[i]
-            alpha = jax.nn.softmax(_half(lambda k, q: k @ q, k, q) / len(q) ** 0.5)
-            f = f + p.W_l[i, output] @ _half(lambda alpha, v: alpha @ v, alpha, v) / len(p.W_q)
+            logits = half_product(k, q) / len(q) ** 0.5
+            v_tilde = half_product(jax.nn.softmax(logits), v)
+            f = f + p.W_l[i, output] @ v_tilde / K
         return f
 
-    return (jax.grad(halved)(e) * e).sum(axis=1)
+    gradient_of_halved = jax.grad(halved)(e)
+    return (gradient_of_halved * e).sum(axis=1)
