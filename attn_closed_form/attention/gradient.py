@@ -194,7 +194,7 @@ def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Outp
     >>> gradient_times_input(random_weights(seed=0), [5, 7]).shape
     (2,)
     """
-    return _relevance(weights, tokens, output, 1, 1)
+    return _relevance(weights, tokens, output, values=1, keys=1)
 
 
 def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
@@ -208,7 +208,7 @@ def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: Output = 0
     >>> classifier_lrp(random_weights(seed=0), [5, 7]).shape
     (2,)
     """
-    return _relevance(weights, tokens, output, 2, 4)
+    return _relevance(weights, tokens, output, values=2, keys=4)
 
 
 def _relevance(

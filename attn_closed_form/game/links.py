@@ -250,7 +250,7 @@ def _even_poles(kind: str, low: float, high: float, error: float) -> Poles:
     return Poles(entry.constant, entry.z, entry.residue, entry.bound)
 
 
-def _slope(largest: float) -> Callable[[float, float], float]:
+def _constant_slope(largest: float) -> Callable[[float, float], float]:
     """Return the largest slope of a function on any range."""
 
     def slope(low: float, high: float) -> float:
@@ -261,7 +261,7 @@ def _slope(largest: float) -> Callable[[float, float], float]:
 
 def _even_link(kind: str, largest_slope: float) -> Function:
     """Return the link of an even part of an activation."""
-    return Function(EVEN_PARTS[kind], partial(_even_poles, kind), _slope(largest_slope))
+    return Function(EVEN_PARTS[kind], partial(_even_poles, kind), _constant_slope(largest_slope))
 
 
 # The slopes of the even parts are those on all of the real line, rounded up
@@ -271,7 +271,7 @@ LINKS: dict[str, Function] = {
     "log cosh": _even_link("log cosh", 0.5),
     "x erf": _even_link("x erf", 0.63),
     "x tanh cubic": _even_link("x tanh cubic", 0.63),
-    "sigmoid": Function(_sigmoid, _sigmoid_poles, _slope(0.25)),
+    "sigmoid": Function(_sigmoid, _sigmoid_poles, _constant_slope(0.25)),
     "exp": Function(np.exp, _exp_poles, _exp_slope),
 }
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,6 +44,15 @@ AXES_OF_SEVERAL_INPUTS: dict[str, tuple[str, ...]] = {
 }
 # The first unit of the only input.
 ONE_INPUT = np.zeros(1, dtype=np.intp)
+
+
+class _RelativeMasses(NamedTuple):
+    """Masses of n units of B inputs in H heads, over the largest mass of their head and input."""
+
+    units: Array  # (H, n)
+    background: Array  # (H, B)
+    total: Array  # (H, B)
+    lengths: Ids  # (B,) the number of units of each input
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,17 +139,15 @@ class PooledScores:
         """Return the share of each unit (H, n) and of the background (H,) or (H, B) in the softmax
         of each head.
         """
-        mass, background, total, lengths = self._masses()
-        of_units = mass / np.repeat(total, lengths, axis=1)
-        of_background = background / total
+        masses = self._masses()
+        of_units = masses.units / np.repeat(masses.total, masses.lengths, axis=1)
+        of_background = masses.background / masses.total
         if self.starts is None:
             of_background = of_background[:, 0]
         return of_units, of_background
 
-    def _masses(self) -> tuple[Array, Array, Array, Ids]:
-        """Return relative masses of units (H, n), background and total (H, B), and units per input
-        (B,).
-        """
+    def _masses(self) -> _RelativeMasses:
+        """Return all masses over the largest one of their head and input."""
         starts = self._first_units
         H, n = self.s.shape
         s_background = self.s_background.reshape(H, -1)
@@ -149,7 +157,7 @@ class PooledScores:
         mass = np.exp(self.s - np.repeat(top, lengths, axis=1))
         background = np.exp(s_background - top)
         total = np.add.reduceat(mass, starts, axis=1) + background
-        return mass, background, total, lengths
+        return _RelativeMasses(mass, background, total, lengths)
 
     @property
     def _first_units(self) -> Ids:
@@ -169,12 +177,12 @@ class PooledScores:
 
     def logits(self) -> Array:
         """Return the (C,) logits with every unit present, or (B, C) for several inputs."""
-        mass, background, total, _ = self._masses()
+        masses = self._masses()
         starts = self._first_units
         v_background = self.v_background.reshape(len(self.v), -1)
-        of_units = np.add.reduceat(mass[self.head] * self.v, starts, axis=1)
-        of_background = background[self.head] * v_background
-        means = (of_units + of_background) / total[self.head]
+        of_units = np.add.reduceat(masses.units[self.head] * self.v, starts, axis=1)
+        of_background = masses.background[self.head] * v_background
+        means = (of_units + of_background) / masses.total[self.head]
         logits = np.repeat(self.bias[None], starts.size, axis=0)
         for mean, output in zip(means, self.output.tolist(), strict=True):
             logits[:, output] += mean

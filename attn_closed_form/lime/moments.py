@@ -274,5 +274,12 @@ def budget_of_fit(
     """Return the budget if errors of f are multiplied by `factor`; `budget` assumes twice the error
     of f.
     """
-    empty = LIME_EMPTY * fit.nobody_factor() * in_units(abs(game.empty_excess), game.exponent)
-    return find_budget(game, tol, factor / 2, plain, fit.extra_ulps(factor, at_all), empty)
+    excess = in_units(abs(game.empty_excess), game.exponent)
+    return find_budget(
+        game,
+        tol,
+        amplification=factor / 2,
+        plain=plain,
+        extra_ulps=fit.extra_ulps(factor, at_all),
+        constants=LIME_EMPTY * fit.nobody_factor() * excess,
+    )

@@ -178,7 +178,6 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
     p, exact = _nodes_of(moments, m)
     P = legendre_values(p, moments.rounded.size)
     weights = _weights_at(moments, P[:, :exact])
-    size = float(np.abs(weights).sum())
     delta = _moment_errors(moments, weights, P)
     # The logs of sum c_n delta_n / M, for the degrees that the rule has, then for the others up to
     # the last moment.
@@ -192,7 +191,8 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
         log_truncation = np.log(of_others) + log_factor
     # Beyond the last moment there are the rule and the remainder of the kernel.
     log_rule_weights, log_remainder = moments.log_beyond
-    log_rule_beyond = np.log(size) + log_rule_weights
+    log_size = np.log(float(np.abs(weights).sum()))
+    log_rule_beyond = log_size + log_rule_weights
     log_beyond = np.logaddexp(log_rule_beyond, log_remainder)
     log_error = np.logaddexp(log_truncation, log_beyond + log_factor)
     log_smooth = np.logaddexp(log_truncation, log_rule_beyond + log_factor)
@@ -230,6 +230,7 @@ def moduli_are_counted(q: Array, p: Array, weights: Array) -> bool:
     """
     d = q.size - 1
     s = np.arange(d + 1)
+    share = s / d
     moduli = np.abs(weights)
     absent = 1 - p
     moving = LIME_MIXED_SIGNS * float(q @ (s * (d - s))) / (d * (d - 1))
@@ -237,8 +238,8 @@ def moduli_are_counted(q: Array, p: Array, weights: Array) -> bool:
         return False
     # The spare sum is square - 2 w first + w^2 level.
     level = LIME_MIXED_SIGNS * float(q.sum()) - float(moduli.sum())
-    first = LIME_MIXED_SIGNS * float(q @ (s / d)) - float(moduli @ absent)
-    square = LIME_MIXED_SIGNS * float(q @ (s / d) ** 2) - float(moduli @ absent**2)
+    first = LIME_MIXED_SIGNS * float(q @ share) - float(moduli @ absent)
+    square = LIME_MIXED_SIGNS * float(q @ share**2) - float(moduli @ absent**2)
     return min(level, square) >= 0 and level * square >= first**2
 
 

@@ -82,28 +82,11 @@ def size_moments(d: int, kernel_width: float, longest: int) -> SizeMoments:
 @lru_cache(maxsize=512)
 def _size_moments(d: int, kernel_width: float, N: int) -> SizeMoments:
     """Compute the moments up to degree N."""
-    log_norm = _log_norms(d)
     kernel = relative_kernel(d, kernel_width)
     q = whole(kernel[::-1], WEIGHT_BITS)
-    # Q_n(d-m) = (-1)^n Q_n(m), so sums over half of the sizes are enough.
-    half = d // 2 + 1
-    mirrored = q[::-1][:half].copy()
-    if d % 2 == 0:
-        mirrored[-1] = 0
-    folded = [q[:half] + mirrored, q[:half] - mirrored]
-    slope = np.array([d - 2 * m for m in range(half)], dtype=object)
-    steps = [(n * (d + n + 1), (n + 1) * (d - n)) for n in range(N)]
-    nu = []
-    for n, Q in enumerate(polynomials(slope, 0, steps, HAHN_BITS)):
-        nu.append(int(folded[n % 2] @ Q))
+    nu = _along_hahn_polynomials(q, d, N)
     residual = _remainder(q, nu, d)
-    # What no moment shows: sums over the degrees from N + 1 to d, as logarithms.
-    degrees = np.arange(N + 1, d + 1)
-    log_root = np.log(2 * degrees + 1) / 2
-    decay = log_root[:, None] - np.outer(degrees, THETA)
-    with_norm = decay + log_norm[degrees, None]
-    log_rule = np.logaddexp.reduce(decay, axis=0, initial=-np.inf)
-    log_kernel = np.logaddexp.reduce(with_norm, axis=0, initial=-np.inf)
+    log_rule, log_kernel = _log_beyond(d, N)
     # From units of Hahn polynomials to those of Legendre polynomials.
     excess_bits = HAHN_BITS - LEGENDRE_BITS
     whole_nu = np.array([moment >> excess_bits for moment in nu], dtype=object)
@@ -115,6 +98,43 @@ def _size_moments(d: int, kernel_width: float, N: int) -> SizeMoments:
         remainder=float(np.sqrt(d + 1)) * residual * (1 + 1e-12),
         log_beyond=np.stack([log_rule, np.log(residual) + log_kernel]),
     )
+
+
+def _along_hahn_polynomials(q: Whole, d: int, N: int) -> list[int]:
+    """Return the sums of q_m Q_n(m) over the sizes m, for n = 0..N, in units of both."""
+    # Q_n(d-m) = (-1)^n Q_n(m), so sums over half of the sizes are enough.
+    half = d // 2 + 1
+    first = q[:half]
+    mirrored = q[::-1][:half].copy()
+    if d % 2 == 0:
+        mirrored[-1] = 0
+    of_even = first + mirrored
+    of_odd = first - mirrored
+    slope = np.array([d - 2 * m for m in range(half)], dtype=object)
+    steps = []
+    for n in range(N):
+        fall = n * (d + n + 1)
+        rise = (n + 1) * (d - n)
+        steps.append((fall, rise))
+    nu = []
+    for n, Q in enumerate(polynomials(slope, 0, steps, HAHN_BITS)):
+        folded = of_odd if n % 2 else of_even
+        nu.append(int(folded @ Q))
+    return nu
+
+
+def _log_beyond(d: int, N: int) -> tuple[Array, Array]:
+    """Return the logs of the sums of sqrt(2n+1) e^(-n theta) and of the same times |Q_n|, N < n <=
+    d, one for each theta: what no moment shows.
+    """
+    degrees = np.arange(N + 1, d + 1)
+    log_root = np.log(2 * degrees + 1) / 2
+    log_terms = log_root[:, None] - np.outer(degrees, THETA)
+    log_norm = _log_norms(d)[degrees]
+    with_norm = log_terms + log_norm[:, None]
+    log_rule = np.logaddexp.reduce(log_terms, axis=0, initial=-np.inf)
+    log_kernel = np.logaddexp.reduce(with_norm, axis=0, initial=-np.inf)
+    return log_rule, log_kernel
 
 
 @lru_cache(maxsize=512)

@@ -16,8 +16,9 @@ terms, and the players whose order rounding leaves open count with their errors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -61,6 +62,16 @@ class BoundsBySize(NamedTuple):
     attained_max: Array
     proved_min: Array
     proved_max: Array
+
+    def on_scale(self, scale: Callable[[Any], Array]) -> BoundsBySize:
+        """Return the bounds of an increasing function of the prediction."""
+        return BoundsBySize(
+            absent=self.absent,
+            attained_min=scale(self.attained_min),
+            attained_max=scale(self.attained_max),
+            proved_min=scale(self.proved_min),
+            proved_max=scale(self.proved_max),
+        )
 
 
 def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsBySize:

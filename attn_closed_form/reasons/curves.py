@@ -122,12 +122,16 @@ def removal_curves(
     else:
         limits = bounds
     sizes = limits.absent
-    falling, rising = (
-        scale(values_along(game, players, sizes)) for players in (order, order[::-1])
+    grand = np.ones(game.d, dtype=bool)
+    return RemovalCurves(
+        absent=sizes,
+        deletion=scale(values_along(game, order, sizes)),
+        insertion=scale(values_along(game, order[::-1], sizes)),
+        bounds=limits.on_scale(scale),
+        whole=float(scale(game.value(grand))),
+        empty=float(scale(game.value(~grand))),
+        players=game.d,
     )
-    scaled = BoundsBySize(sizes, *(scale(side) for side in limits[1:]))
-    whole, empty = (float(scale(game.value(np.full(game.d, present)))) for present in (True, False))
-    return RemovalCurves(sizes, falling, rising, scaled, whole, empty, game.d)
 
 
 def descending(scores: ArrayLike, d: int) -> Ids:
@@ -156,9 +160,11 @@ def values_along(game: PooledGame, order: Ids, absent: Ids | None = None) -> Arr
     present, gone, background = game.linear
     # Present players are summed from the end, not by subtraction: so nothing cancels when the
     # largest has been removed.
+    from_last = np.cumsum(present[order[::-1]], axis=0)
+    from_first = np.cumsum(gone[order], axis=0)
     sums = np.zeros((game.d + 1, 2 * game.H))
-    sums[:-1] += np.cumsum(present[order[::-1]], axis=0)[::-1]
-    sums[1:] += np.cumsum(gone[order], axis=0)
+    sums[:-1] += from_last[::-1]
+    sums[1:] += from_first
     return game.pooled(sums[sizes] + background, sizes == game.d)
 
 
@@ -191,9 +197,8 @@ def flip_order(
     def scores(theta: float) -> Array:
         # The thresholds of the heads differ from the heads' values by equal parts and add up to
         # theta.
-        return slopes(game, everybody, means - (means.sum() + game.bias - theta) / game.H).sum(
-            axis=0
-        )
+        above = means.sum() + game.bias - theta
+        return slopes(game, everybody, means - above / game.H).sum(axis=0)
 
     start = scores(threshold)
     if game.d > EVERY_SIZE and game.linear is None:
@@ -205,9 +210,11 @@ def flip_order(
     first[order[:crossing]] = True
     parts = slice(0, crossing), slice(crossing, None)
     best = [(float(scale(curve[part]).sum()), start) for part in parts]
-    lowest = min(float(curve.min()), float(game.v.min(axis=1).sum() + game.bias))
-    above = np.linspace(curve[0], curve.min(), candidates // 2)
-    below = np.linspace(curve.min(), lowest, candidates // 2)
+    lowest_of_curve = float(curve.min())
+    lowest_of_players = float(game.v.min(axis=1).sum() + game.bias)
+    lowest = min(lowest_of_curve, lowest_of_players)
+    above = np.linspace(curve[0], lowest_of_curve, candidates // 2)
+    below = np.linspace(lowest_of_curve, lowest, candidates // 2)
     for theta in np.concatenate([above, below]):
         each = scores(float(theta))
         ranked = np.lexsort((-each, ~first))
@@ -217,6 +224,9 @@ def flip_order(
     (_, inside), (_, outside) = best
     if not crossing:
         return outside
-    inside = inside + max(0.0, start[first].min() - inside[first].min())
-    outside = outside - max(0.0, outside[~first].max(initial=0.0))
+    # The scores of the set become positive, and those of the others at most 0.
+    missing = start[first].min() - inside[first].min()
+    too_large = outside[~first].max(initial=0.0)
+    inside = inside + max(0.0, missing)
+    outside = outside - max(0.0, too_large)
     return np.where(first, inside, outside)

@@ -96,7 +96,10 @@ class Problem:
     @cached_property
     def V(self) -> int:
         """Number of tokens without the background."""
-        return self.counts.shape[1] - self.background
+        columns = self.counts.shape[1]
+        if self.background:
+            return columns - 1
+        return columns
 
     @cached_property
     def root(self) -> Array:
@@ -283,9 +286,11 @@ def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array
     V = problem.V
     tokens = slice(0, V)
     F = problem.f - r
-    rates = [v[:, c] - F[:, c : c + 1] for c in range(v.shape[1])]
+    # v_j - F_i of each class, (n, V).
+    rates = [v_class - F_class[:, None] for v_class, F_class in zip(v.T, F.T, strict=True)]
     x = problem.alpha(s) * problem.root
-    S, g = _eliminated(x, rates, r * problem.root, problem.ridge, problem.center - v)
+    pull = problem.center - v
+    S, g = _eliminated(x, rates, r * problem.root, problem.ridge, pull)
     # The penalty on the deviations from the mean of all tokens.
     centering = np.eye(V) - 1.0 / V
     deviation = s[tokens] - s[tokens].mean()
@@ -309,7 +314,8 @@ def linear_start(problem: Problem) -> Array:
     S = S / size + JITTER.start * np.eye(len(S))
     a = np.ones(len(S))
     for _ in range(3):
-        a = np.linalg.solve(S, a / np.abs(a).max()).astype(np.float64, copy=False)
+        a = a / np.abs(a).max()
+        a = np.linalg.solve(S, a).astype(np.float64, copy=False)
     a = a * np.sign(a.sum())
     largest = a.max()
     if largest <= 0:
@@ -439,8 +445,9 @@ def _damped_step(S: Array, g: Array, damping: float) -> Array:
     """Return the step of Levenberg and Marquardt, infinite if the matrix is singular to the last
     digit.
     """
+    damped = S + damping * np.eye(len(S))
     try:
-        return np.linalg.solve(S + damping * np.eye(len(S)), g).astype(np.float64, copy=False)
+        return np.linalg.solve(damped, g).astype(np.float64, copy=False)
     except np.linalg.LinAlgError:
         return np.full(len(S), np.inf)
 
