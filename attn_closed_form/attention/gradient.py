@@ -261,7 +261,7 @@ def integrated_gradients(
     ids = as_tokens(weights, tokens)
     _, s1, u1 = scores(weights, ids, output)
     _, s0, u0 = scores(weights, np.full_like(ids, weights.unk), output)
-    path = _Path(s0, u0, s1 - s0, u1 - u0, slice(1, 1 + ids.size))
+    path = StraightPath(s0, u0, s1 - s0, u1 - u0, slice(1, 1 + ids.size))
     size = max(np.abs(u0).max(), np.abs(u1).max(), np.finfo(float).tiny)
     total = np.zeros(ids.size)
     waiting = [(np.zeros(1), np.ones(1))]
@@ -300,7 +300,7 @@ def integrated_gradients(
     return total / weights.K
 
 
-class _Path(NamedTuple):
+class StraightPath(NamedTuple):
     """The straight line from the document of [UNK] tokens to a document, logits s0 + tau ds and
     values u0 + tau du.
     """

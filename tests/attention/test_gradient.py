@@ -14,7 +14,7 @@ from attn_closed_form.attention import (
     gradient_times_input,
     integrated_gradients,
 )
-from attn_closed_form.attention.gradient import too_wide
+from attn_closed_form.attention.gradient import StraightPath
 from attn_closed_form.attention.predict import scores
 from attn_closed_form.attention.weights import WEIGHT_AXES
 from tests import comparisons
@@ -229,20 +229,21 @@ def test_empty_document(function):
     assert got.shape == ((model.T_max, model.d_e) if function is gradient else (0,))
 
 
-def straight_lines(slopes, ends):
-    """Logits of two heads of three tokens at the start of a path, and their slopes."""
-    s0 = np.zeros((1, 3)) + ends
-    return s0, np.zeros((1, 3)) + slopes
+def straight_path(slopes, start):
+    """A path of one head and three tokens whose values are all zero."""
+    s0 = np.array([start])
+    ds = np.array([slopes])
+    return StraightPath(s0, 0 * s0, ds, 0 * s0, slice(None))
 
 
 @pytest.mark.parametrize(("lead", "wide"), [(20.0, True), (45.0, True), (55.0, False)])
 def test_a_token_of_small_attention_counts_in_the_movement_of_logits(lead, wide):
     """Attention of e^-45 is above an ulp of a sum; e^-55 is not, and its movement splits no panel."""
-    s0, ds = straight_lines([0.0, 0.0, -1000.0], [0.0, 0.0, -lead])
-    assert too_wide(s0, ds, np.zeros(1), np.ones(1)).tolist() == [wide]
+    path = straight_path([0.0, 0.0, -1000.0], [0.0, 0.0, -lead])
+    assert path.too_wide(np.zeros(1), np.ones(1)).tolist() == [wide]
 
 
 @pytest.mark.parametrize(("movement", "wide"), [(39.0, False), (41.0, True), (390.0, True)])
 def test_logits_move_by_at_most_forty_within_a_panel(movement, wide):
-    s0, ds = straight_lines([movement, 0.0, 0.0], [-movement / 2, 0.0, 0.0])
-    assert too_wide(s0, ds, np.zeros(1), np.ones(1)).tolist() == [wide]
+    path = straight_path([movement, 0.0, 0.0], [-movement / 2, 0.0, 0.0])
+    assert path.too_wide(np.zeros(1), np.ones(1)).tolist() == [wide]
