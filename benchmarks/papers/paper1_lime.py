@@ -310,6 +310,51 @@ def authors_rows(run: Run) -> None:
     run.rows.append(claim(STORED, text, holds, place, why, "review"))
 
 
+def stored_figure_1(run: Run) -> None:
+    """The three sentences of Fig. 1's caption on the scores that the authors' notebook stores."""
+    result = "P1 Fig. 1 (authors' values)"
+    stored = authors.values()["P1"]["figure 1"]["scores"]
+    scores = {name: np.array(list(words.values())) for name, words in stored.items()}
+    words = {name: list(one) for name, one in stored.items()}
+    at = {name: one.index("questionable") for name, one in words.items()}
+    rank = {name: int((np.abs(one) > abs(one[at[name]])).sum()) + 1 for name, one in scores.items()}
+    negative = {name for name, one in scores.items() if one[at[name]] < 0}
+    first = {name: words[name][int(np.abs(one).argmax())] for name, one in scores.items()}
+    popular = {name for name, word in first.items() if word == "popular"}
+    place = f"{authors.ATTENTION}, attention_meets_xai.ipynb"
+    for text, holds in (
+        ("every method has 'questionable' among its two strongest words", max(rank.values()) <= 2),
+        ("LIME and G×I alone find 'questionable' negative", negative == {"LIME", "G×I"}),
+        (
+            "'popular' is first for attention and for no other method",
+            popular == {"α-avg", "α-max"},
+        ),
+    ):
+        why = f"negative for {', '.join(sorted(negative))}; {place}"
+        run.rows.append(claim(result, text, [holds], place, why, "notebook"))
+
+
+def stored_figure_5(run: Run) -> None:
+    """Theorem 4.1 against autodiff as far as the authors' notebook prints both."""
+    result = "P1 Fig. 5 (authors' values)"
+    stored = authors.values()["P1"]["figure 5"]
+    theory = np.array(stored["theory"])
+    autodiff = np.array(stored["autodiff"])
+    equal = (theory == autodiff).all(axis=1)
+    place = f"{authors.ATTENTION}, gradient_meets_attention.ipynb; {stored['columns']}"
+    text = "Theorem 4.1 is autodiff in all digits shown, at every printed row but [CLS]"
+    run.rows.append(claim(result, text, equal[1:].tolist(), place, of="rows"))
+    text = "Theorem 4.1 is autodiff in all digits shown, at [CLS]"
+    why = f"[CLS] also determines the query; {place}"
+    run.rows.append(claim(result, text, equal[:1].tolist(), place, why, "rows"))
+    case = "largest difference of Theorem 4.1 to autodiff at [CLS]"
+    largest = float(np.abs(theory[0] - autodiff[0]).max())
+    size = theory.shape[1]
+    run.rows.append(
+        Row(result, case, largest, None, place, n=size, of="coordinates", statistic="largest")
+    )
+
+
 def against_the_package(
     run: Run, weights: AttentionWeights, documents: list[Ids], samples: int
 ) -> float:
@@ -404,6 +449,8 @@ def main(argv: list[str] | None = None) -> int:
         section_6(run, way, some)
     without_noise(run, found[UNK_WORDS])
     authors_rows(run)
+    stored_figure_1(run)
+    stored_figure_5(run)
     ids = documents[closest_to_figure_4(documents, (output(weights, documents) < 0).tolist())]
     draw(run, weights, ids, vocabulary.decode(dict.fromkeys(ids.tolist())), found, samples)
     settings = {"reviews": len(documents), "runs of LIME per review": RUNS, "samples": samples}

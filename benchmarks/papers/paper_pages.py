@@ -169,7 +169,8 @@ def claim_parts(v: Verdict, shown: set[str]) -> list[str]:
             sentences.append(f"Corrected, it holds in {side.outcome}{name}.")
     kinds = [part for part in v.numbers.split("; ") if part in KINDS]
     if kinds:
-        sentences.append(f"As a statement: {', '.join(dict.fromkeys(kinds))}.")
+        form = "[the errata](../../proofs_check/ERRATA.md) have the corrected form"
+        sentences.append(f"As a statement: {', '.join(dict.fromkeys(kinds))}; {form}.")
     terms = dict.fromkeys(side.terms for side in counted)
     for absent, sample, measure, threshold in list(terms)[:1]:
         more = ", and so on" if len(terms) > 1 else ""

@@ -149,6 +149,23 @@ CLAIMS = (
         ),
     ),
     Claim(
+        "P1 Fig. 1 (authors' values)",
+        "The same on the scores that the authors' notebook stores.",
+        rows=(
+            ("P1 Fig. 1 (authors' values)", "two strongest", "strong"),
+            ("P1 Fig. 1 (authors' values)", "negative", "signs"),
+            ("P1 Fig. 1 (authors' values)", "'popular' is first", "preferred"),
+        ),
+    ),
+    Claim(
+        "P1 Fig. 5 (authors' values)",
+        "The gradient is given by Eq. 14, on both sides of Fig. 5 that the authors' notebook stores.",
+        rows=(
+            ("P1 Fig. 5 (authors' values)", "every printed row but", "tokens and padding"),
+            ("P1 Fig. 5 (authors' values)", "at [CLS]", "[CLS]"),
+        ),
+    ),
+    Claim(
         "P1 Fig. 3",
         "The heads concentrate on different tokens.",
         rows=(("P1 Fig. 3", "reviews: heads concentrate"),),
