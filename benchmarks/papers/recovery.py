@@ -109,8 +109,8 @@ TRAININGS = {
     (NOISE, 2): 5,
     (FREE, 1): 3,
     (NOISE, 6): 3,
-    (AUTHORS, 2): 2,
-    (NOISE, 12): 2,
+    (AUTHORS, 2): 1,
+    (NOISE, 12): 1,
 }
 QUICK_TRAININGS = {(NOISE, 1): 2, (FREE, 1): 2}
 
