@@ -13,7 +13,8 @@ every document (`Places`). The sums over a document give numerator N(p) and deno
 that is kept adds its own mass, moves every later token by one position, and takes one [UNK] from
 the end:
 
-    dN_j(p) = sum over t with xi_t = j of [own part of t + (1 - p) sum_{u > t} (moved part of u) + moved padding]
+    dN_j(p) = sum over t with xi_t = j of
+              [own part of t + (1 - p) sum_{u > t} (moved part of u) + moved padding]
 
 and dD_j alike. LIME weighs the exact change of the ratio between "kept" and "absent",
 

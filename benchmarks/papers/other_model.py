@@ -121,7 +121,10 @@ def table_12(
             case = f"{name}: {kind} AOPC{measure} ({better} is good)"
             run.rows.append(mean_row("P2 Table 12", case, values, paper, differs, "reviews"))
     lin = mean["SLALOM-eff, lin."]
-    text = "linearized SLALOM-eff is at least as good as LIME and as SHAP (0.005), deletion and insertion"
+    text = (
+        "linearized SLALOM-eff is at least as good as LIME and as SHAP (0.005), deletion and "
+        "insertion"
+    )
     holds = [
         better
         for name in ("LIME", "SHAP")

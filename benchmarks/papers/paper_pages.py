@@ -48,10 +48,12 @@ TITLES = {
     "P2": "Attention mechanisms don't learn additive models, run again",
 }
 ABOUT = {
-    "P1": "Lopardo, Precioso and Garreau (ICML 2024) compare attention, gradients and LIME on a classifier with one "
+    "P1": "Lopardo, Precioso and Garreau (ICML 2024) compare attention, gradients and LIME on a "
+    "classifier with one "
     "layer of attention, in formulas. This library computes those formulas, and exact values where "
     "they approximate.",
-    "P2": "Leemann, Fastowski, Pfeiffer and Kasneci (2025) show that transformers do not learn additive models and "
+    "P2": "Leemann, Fastowski, Pfeiffer and Kasneci (2025) show that transformers do not learn "
+    "additive models and "
     "propose SLALOM, a softmax-weighted average, as their surrogate. This library fits and "
     "explains SLALOMs.",
 }
@@ -126,7 +128,8 @@ def page(paper: str, found: list[Verdict], rows: Rows) -> str:
         "## Behind this page",
         f"- [All {len(ITEMS)} statements of both papers](statements.md), each with its status and "
         "the code that looks at it.\n"
-        "- [The results](../../benchmarks/RESULTS.md): every number with its standard error, next to "
+        "- [The results](../../benchmarks/RESULTS.md): every number with its standard error, next "
+        "to "
         "the paper's, and how each claim was judged.\n"
         "- [The errata](../../proofs_check/ERRATA.md): each correction with a counterexample.\n"
         f"- `python -m proofs_check --paper {paper}` checks the statements again, and `--list` "
@@ -196,7 +199,8 @@ def statements_page() -> str:
         "<!-- Made by `python -m benchmarks.papers.paper_pages`; do not edit. -->",
         "# All statements of the two papers",
         f"An independent reader listed {len(ITEMS)} statements of the two papers and the slides: "
-        f"{said}. *Checked* statements hold as printed by enumeration, automatic differentiation or "
+        f"{said}. *Checked* statements hold as printed by enumeration, automatic differentiation "
+        "or "
         "a test of the library. *Corrected* ones fail as printed and hold in the form of [the "
         "errata](../../proofs_check/ERRATA.md). *Experiments* are measured on models that were "
         "trained here; [the pages of the papers](lopardo2024.md) have the outcome.",

@@ -1,5 +1,5 @@
-"""The parts of a paper's page that are about this paper alone: its main table, and what the authors'
-repository answers. All numbers come from the result files and `authors_values.json`.
+"""The parts of a paper's page that are about this paper alone: its main table, and what the
+authors' repository answers. All numbers come from the result files and `authors_values.json`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def forms_of_theorem_5_1(rows: Rows) -> list[str]:
         "The corrected first order, which is right as T_max grows, is *further* from LIME than the "
         "printed theorem at the paper's size. Neither is close. What is close under deletion is a "
         "mean field with LIME's kernel in which the words behind a deleted one move up "
-        f"({best} reviews; [`lime_deletion`](../../benchmarks/papers/lime_deletion.py)). With [UNK] "
+        f"({best} reviews; [`lime_deletion`](../../benchmarks/papers/lime_deletion.py)). With "
+        "[UNK] "
         "in place, the library's `lime_mean_field` with LIME's kernel and the exact limit "
         "(`lime_limit`) are close. Under deletion both miss LIME by what the positions change.",
         "![Errors of every form](../../benchmarks/figures/paper1_lime_forms.png)",
@@ -115,7 +116,8 @@ def growing_t_max(rows: Rows) -> list[str]:
         table(["T_max", "attention on the review", "factor", *forms], lines),
         "At T_max = 256 the words hold most of the attention. LIME looks at half-empty reviews, in "
         "which a word that is left weighs more: the factor, which the theorem takes from full "
-        "reviews, is near 3/2 with LIME's kernel. That is why the printed 3/2 looks right in Fig. 4, "
+        "reviews, is near 3/2 with LIME's kernel. That is why the printed 3/2 looks right in Fig. "
+        "4, "
         "although the constant of the theorem is 1. The next order of the series comes from the "
         "softmax's denominator alone; it halves the error at this size and is not enough. Summed "
         "up, the series is the mean field.",
@@ -142,7 +144,8 @@ def attention_repository() -> list[str]:
         "\n".join(
             [
                 f"- **Figure 4**: LIME's mean over five runs and Eq. 19 for all {lime.size} words. "
-                f"The relative error of Theorem 5.1 is {error:.0%} with 3/2 and {plain:.0%} with the "
+                f"The relative error of Theorem 5.1 is {error:.0%} with 3/2 and {plain:.0%} with "
+                "the "
                 f"constant 1; the best multiple is {authors.best_factor():.3f}.",
                 f"- **Figure 5**: the row of [CLS] differs ({theory[0, 0]:.3f} by the theorem, "
                 f"{autodiff[0, 0]:.3f} by autodiff, and {theory[0, 1]:.3f} against "
@@ -222,7 +225,8 @@ def areas_of_table_11(rows: Rows) -> list[str]:
     return [
         "## Deletion and insertion: two measures under one name",
         "The text defines the AOPC, f(document) minus the mean. The authors' code reports 1 minus "
-        "the mean probability of the true class at every fifth token, and only that can be put next "
+        "the mean probability of the true class at every fifth token, and only that can be put "
+        "next "
         "to Tables 1c, 11 and 12. Printed numbers are those of BERT for the encoder and GPT-2 for "
         "the decoder; ours are small models on short reviews.",
         table(
@@ -247,14 +251,16 @@ def slalom_repository() -> list[str]:
         "[`authors`](../../benchmarks/papers/authors.py) has the values with their files.",
         "\n".join(
             [
-                f"- **Eq. 81** was run with |v|: the file of {stored['recovery']['words']} words has "
+                f"- **Eq. 81** was run with |v|: the file of {stored['recovery']['words']} words "
+                "has "
                 f"s = {fit['slope']:.3f} |v|^1.5 {fit['offset']:+.3f} with a residual deviation of "
                 f"{fit['residual standard deviation']:.2f}, and {fit['words of negative value']} "
                 "negative values.",
                 "- **Algorithm 2** ends after its first s-step in the code.",
                 f"- **Table 15**: the notebook stores other numbers ({cells}; values, importances, "
                 "linear scores).",
-                "- **Fig. 4 (c, d)**: the RMSE is the mean difference, and the comparison is with the "
+                "- **Fig. 4 (c, d)**: the RMSE is the mean difference, and the comparison is with "
+                "the "
                 "transformer's outputs.",
                 "- **Tables 1c, 11, 12**: see the two measures above.",
             ]

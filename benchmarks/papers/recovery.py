@@ -310,8 +310,8 @@ def tables_7_and_8(run: Run, found: dict[Key, list[dict[str, Any]]], n: int, V: 
     """
     setting = f"{n:,} sequences of {V} words (paper: 400,000 of 200), width 32, from scratch"
     notes = {
-        FREE: "not in the paper: trained on the probabilities of the labels instead of drawn labels",
-        AUTHORS: f"the first {authors.WORDS} of the authors' 200 words, as many sequences as in the paper",
+        FREE: "not in the paper: trained on probabilities instead of drawn labels",
+        AUTHORS: f"the first {authors.WORDS} of the authors' 200 words, 400,000 sequences",
     }
     for table, what, key, paper in (
         ("P2 Table 7", "the log-odds", "logits", TABLE_7),
@@ -338,7 +338,8 @@ def tables_7_and_8(run: Run, found: dict[Key, list[dict[str, Any]]], n: int, V: 
     run.rows += [
         Row(
             "P2 Table 7",
-            f"(ours) minimum MSE x 100 of an unbiased estimator from {labels:,} labels, {words} words",
+            f"(ours) minimum MSE x 100 of an unbiased estimator from {labels:,} labels, {words} "
+            "words",
             100 * 4 * (2 * words - 1) / labels,
             None,
             "4 (2 V - 1) / n, Cramer-Rao at even odds; " + note,
@@ -438,7 +439,8 @@ def expressions(run: Run, found: dict[Key, list[dict[str, Any]]]) -> None:
                 note = "1 where our trainings reproduce the number; smaller models, fewer words"
                 run.rows.append(mean_row(result, case, ratio, None, note, "runs"))
         why = (
-            "the expression of the authors' notebook for Fig. 4 (c, d), sqrt(mean(a - b)^2), gives numbers of the "
+            "the expression of the authors' notebook for Fig. 4 (c, d), sqrt(mean(a - b)^2), gives "
+            "numbers of the "
             "printed size, and the mean squared errors of the same trainings are far larger"
         )
         text = f"the numbers for the {what} are nearer to our mean squared errors"

@@ -91,8 +91,8 @@ class Count(NamedTuple):
 class Side(NamedTuple):
     """One side of a comparison: what is judged, and how; `outcome` says in how many cases it holds.
 
-    Two sides can be compared if everything between the statement and the outcome is equal. `name` is
-    short, for a sentence that has said the rest.
+    Two sides can be compared if everything between the statement and the outcome is equal. `name`
+    is short, for a sentence that has said the rest.
     """
 
     statement: str
@@ -159,7 +159,8 @@ CLAIMS = (
     ),
     Claim(
         "P1 Fig. 5 (authors' values)",
-        "The gradient is given by Eq. 14, on both sides of Fig. 5 that the authors' notebook stores.",
+        "The gradient is given by Eq. 14, on both sides of Fig. 5 that the authors' notebook "
+        "stores.",
         rows=(
             ("P1 Fig. 5 (authors' values)", "every printed row but", "tokens and padding"),
             ("P1 Fig. 5 (authors' values)", "at [CLS]", "[CLS]"),
@@ -468,7 +469,9 @@ def of_check(entry: Statement, claim: Claim, corrected: bool) -> Side:
 
 
 def comparable(claim: Claim, printed: list[Side], corrected: list[Side]) -> None:
-    """Raise unless every side has all fields, and every corrected form is judged as a printed one."""
+    """Raise unless every side has all fields, and every corrected form is judged as a printed "
+    "one.
+    """
     for side in (*printed, *corrected):
         empty = [key for key, value in side._asdict().items() if key != "name" and not value]
         if empty:
@@ -558,8 +561,10 @@ def verdict_table(found: list[Verdict]) -> list[str]:
     are judged.
     """
     lines = [
-        f"Of {len(found)} claims, {tally(found)}. Counts give the number of cases in which a claim is true. A claim "
-        f"holds if it is true in at least {100 * ENOUGH:.0f}% of the cases. `proofs_check/ERRATA.md` has the "
+        f"Of {len(found)} claims, {tally(found)}. Counts give the number of cases in which a claim "
+        "is true. A claim "
+        f"holds if it is true in at least {100 * ENOUGH:.0f}% of the cases. "
+        "`proofs_check/ERRATA.md` has the "
         "corrected forms of the statements that are wrong as stated.\n",
         "| place | claim | verdict | numbers | sample | module |\n|---|---|---|---|---|---|",
     ]
@@ -571,7 +576,8 @@ def verdict_table(found: list[Verdict]) -> list[str]:
     lines += [
         "",
         "### How each claim was judged\n",
-        "Each line is a form of a claim. A corrected form is listed only next to a printed one that "
+        "Each line is a form of a claim. A corrected form is listed only next to a printed one "
+        "that "
         "is judged in the same way: the same words are absent, and sample, measure and threshold "
         "are the same.\n",
         "| place | form | absent words | sample | measure | threshold | holds |",

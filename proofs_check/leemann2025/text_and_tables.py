@@ -69,7 +69,8 @@ def rmse_of_figure_4(perturb: float = 0.0) -> Outcome:
         ALGEBRA,
         abs(printed - root),
         "16 words have 32 parameters. If one importance is off by 5, the RMSE is at least "
-        f"5/sqrt(32) = {5 / math.sqrt(32):.2f}; the figure shows such a word and prints 0.011. With "
+        f"5/sqrt(32) = {5 / math.sqrt(32):.2f}; the figure shows such a word and prints 0.011. "
+        "With "
         f"a second one off by -4.64, the mean difference is 0.36/32 = {printed:.3f}.",
     )
 

@@ -1,5 +1,5 @@
-"""Claims carry how they were judged, and a corrected form is compared with a printed one by the same
-measure, on the same sample.
+"""Claims carry how they were judged, and a corrected form is compared with a printed one by the
+same measure, on the same sample.
 """
 
 import pytest
