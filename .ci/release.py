@@ -1,0 +1,61 @@
+"""Two steps of a release: the tag is the version, and the links of the README are absolute.
+
+    python .ci/release.py version v0.4.0
+    python .ci/release.py readme https://HOST/OWNER/NAME/blob/v0.4.0
+
+A package index shows the README alone, so a link to a file of the repository needs its address, and a picture the
+address of its content ("raw" in place of "blob"). The second step changes README.md in place; nothing commits it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?![a-z]+:|#)([^)\s]+)\)")
+CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
+
+
+def version() -> str:
+    """The version of the package, without importing it."""
+    text = (ROOT / "attn_closed_form" / "__init__.py").read_text(encoding="utf-8")
+    found = VERSION.search(text)
+    assert found is not None
+    return found[1]
+
+
+def with_addresses(markdown: str, address: str) -> str:
+    """The text with an absolute address in every link to a file; code stays as it is."""
+
+    def absolute(match: re.Match[str]) -> str:
+        mark, text, target = match.groups()
+        base = address.replace("/blob/", "/raw/") if mark else address
+        return f"{mark}[{text}]({base.rstrip('/')}/{target})"
+
+    parts = CODE.split(markdown)
+    for i in range(0, len(parts), 2):  # the text between blocks of code
+        parts[i] = LINK.sub(absolute, parts[i])
+    return "".join(parts)
+
+
+def main(argv: list[str]) -> int:
+    """Run one step; return 1 with a sentence if it fails."""
+    if argv[:1] == ["version"] and len(argv) == 2:
+        if argv[1] == f"v{version()}":
+            return 0
+        print(f"expected the tag v{version()}, got {argv[1]}", file=sys.stderr)
+        return 1
+    if argv[:1] == ["readme"] and len(argv) == 2:
+        path = ROOT / "README.md"
+        text = path.read_text(encoding="utf-8")
+        path.write_text(with_addresses(text, argv[1]), encoding="utf-8")
+        return 0
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
