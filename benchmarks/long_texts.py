@@ -6,7 +6,8 @@ Explains texts of 10 to 20,000 different words with every default, each in a pro
 whose memory is measured. A page explains the same texts while a second client asks about a short
 one again and again: how long does the second client wait at most? Then 300 random texts of hostile
 shape are explained: long runs of one character, punctuation, combining characters, right-to-left
-marks, and lines of a megabyte.
+marks, and lines of a megabyte. Explanations are measured in processor seconds, so that other work on
+the machine does not count, and the wait in seconds of a clock.
 
 The model has one head and no positions, as the table model of `train` has, and 20,000 words with
 random numbers.
@@ -65,14 +66,17 @@ def main() -> int:
     for row in rows:
         if "default explanation" in row["case"]:
             words = row["words"]
-            bars.append(Bar(f"{words:,} words, seconds", row["seconds"], "<=", LIMITS[words]))
+            name = f"{words:,} words, processor seconds"
+            bars.append(Bar(name, row["processor seconds"], "<=", LIMITS[words]))
             bars.append(Bar(f"{words:,} words, megabytes", row["megabytes"], "<=", MEGABYTES))
         elif "second client" in row["case"]:
             name = f"page explains {row['words']:,} words: another client waits, seconds"
             bars.append(Bar(name, row["seconds"], "<=", WAIT))
         else:
-            name = f"{HOSTILE_TEXTS} hostile texts: largest seconds per 100,000 characters"
-            bars.append(Bar(name, row["seconds"], "<=", HOSTILE_SECONDS))
+            name = (
+                f"{HOSTILE_TEXTS} hostile texts: processor seconds per 100,000 characters, largest"
+            )
+            bars.append(Bar(name, row["processor seconds"], "<=", HOSTILE_SECONDS))
     settings = {"model": "one head, 20,000 words, random"}
     if report("long_texts", rows, seed=SEED, settings=settings, bars=bars):
         return 0
@@ -105,11 +109,14 @@ def explain_one(path: str, words: int) -> int:
     text = text_of(words)
     model.explain("word1 word2 word3")
     start = time.perf_counter()
+    processor_start = time.process_time()
     found = model.explain(text)
+    processor_seconds = time.process_time() - processor_start
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     row = {
         "seconds": seconds,
+        "processor seconds": processor_seconds,
         "megabytes": peak,
         "methods": len(found),
         "with LIME": "lime" in found,
@@ -167,13 +174,13 @@ def hostile(model: TextClassifier) -> dict[str, Any]:
     longest = 0
     for _ in range(HOSTILE_TEXTS):
         text = hostile_text(rng)
-        start = time.perf_counter()
+        start = time.process_time()
         model.explain(text)
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         longest = max(longest, len(text))
         # A short text may take the time of 100,000 characters.
         slowest = max(slowest, seconds / max(1.0, len(text) / 100_000))
-    return {"case": "hostile texts", "longest text": longest, "seconds": slowest}
+    return {"case": "hostile texts", "longest text": longest, "processor seconds": slowest}
 
 
 def hostile_text(rng: np.random.Generator) -> str:
