@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all coverage attack check docs report outputs test-oldest proofs mutants mutants-sample mutants-proof bench-device reproduce reproduce-full format clean
+.PHONY: demo test test-all coverage attack check workflows docs report outputs test-oldest proofs mutants mutants-sample mutants-proof bench-device reproduce reproduce-full format clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
@@ -29,6 +29,10 @@ check: $(VENV)/.dev                ## lint, format, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+workflows: $(VENV)/.workflows      ## errors and security holes in .github/workflows (actionlint, zizmor)
+	$(BIN)/actionlint
+	$(BIN)/zizmor --offline .github/workflows
 
 docs: $(VENV)/.docs                ## the site, into site/; needs no network once .venv is there
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
@@ -112,6 +116,10 @@ $(VENV)/.all: pyproject.toml | $(BIN)/python
 $(VENV)/.mutants: pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[dev,mutants]'
 	@touch $@ $(VENV)/.dev $(VENV)/.core
+
+$(VENV)/.workflows: pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[workflows]'
+	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[docs]'

@@ -141,3 +141,25 @@ def test_the_citation_and_the_changelog_have_the_version_and_its_date():
     released, day = re.search(r"^## (\d+\.\d+\.\d+) \((.+)\)$", changelog, re.MULTILINE).groups()
     assert version == released and day == f"{date.day} {date:%B %Y}"
     assert attn_closed_form.__version__ == version or attn_closed_form.__version__.endswith(".dev0")
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_are_pinned_by_their_hashes(path):
+    """And no step keeps the token of the repository."""
+    text = path.read_text(encoding="utf-8")
+    actions = re.findall(r"uses: (\S+)", text)
+    assert actions
+    assert [
+        action for action in actions if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action)
+    ] == []
+    assert text.count("actions/checkout@") == text.count("persist-credentials: false")
+
+
+def test_every_python_and_every_system_is_tested():
+    text = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["project"]["classifiers"]))
+    assert f"python: {str(listed).replace(chr(39), chr(34))}" in text
+    assert "os: [macos-latest, windows-latest]" in text
