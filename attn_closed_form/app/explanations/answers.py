@@ -114,8 +114,8 @@ class Reasons:
     output : name of the explained output; None if the game is the margin of one class over its
         strongest rival
     scale : the explained scale
-    rivals : for a predicted class among several, the other classes, which `rival` of a reason
-        counts; otherwise empty
+    rivals : for a predicted class among several, the other classes, which `rival` of a reason counts; otherwise empty
+    chance : for such a class, the scale of its probability where only it and one other class are possible
     """
 
     certified: Certified
@@ -126,6 +126,7 @@ class Reasons:
     output: str | None
     scale: ExplainedScale = LOGIT
     rivals: tuple[str, ...] = ()
+    chance: ExplainedScale = LOGIT
 
     @property
     def game(self) -> PooledGame:
@@ -236,6 +237,7 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
         output=output,
         scale=scale,
         rivals=tuple(outputs[c] for c in rivals),
+        chance=ExplainedScale("probability", float(evidence.model.temperature)),
     )
 
 

@@ -19,9 +19,9 @@ from ..explanations.methods import METHODS
 from ..explanations.settings import Settings
 from ..explanations.word_effects import WordEffect
 from ..models.protocol import TextModel
+from ..show.bars import AxisRange
 from ..show.drawing import new_figure, saved_figure
 from ..show.effects import EffectBar, EffectChart, effect_chart, effect_range, unit_of_effects
-from ..show.figures import AxisRange
 from ..show.html import report
 from ..show.page import bullets, details, page_of, static, write_page
 from ..show.plots import draw_effects

@@ -18,6 +18,7 @@ from ..models.scale import ExplainedScale, percent
 from . import figures, maps
 from .figures import AGAINST, FOR, UNSIGNED
 from .page import LONGEST_SENTENCE, bullets, css, note, section, svg, svg_text, table_of
+from .removals import DRAWN, removal_curves, share_of_best
 from .report_parts import both_scales, classes_of, facts, headline_of, unnamed_classes
 from .sanitize import escape, prose
 
@@ -78,16 +79,14 @@ def _removal(explanations: Explanations) -> str:
     evidence = explanations.evidence
     if not evidence.is_pooled:
         return _checked_removal(explanations)
-    curves = figures.removal_curves(explanations)
-    chosen = [method for method in figures.DRAWN if method in curves] or list(curves)[
-        : len(figures.DRAWN)
-    ]
+    curves = removal_curves(explanations)
+    chosen = [method for method in DRAWN if method in curves] or list(curves)[: len(DRAWN)]
     drawn = _deletion({METHODS[method].label: curves[method] for method in chosen}, evidence.scale)
     heads = evidence.pooled.H
     rows = []
     for method, each in curves.items():
-        deletion = figures.share_of_best(each.deletion_share, heads)
-        insertion = figures.share_of_best(each.insertion_share, heads)
+        deletion = share_of_best(each.deletion_share, heads)
+        insertion = share_of_best(each.insertion_share, heads)
         rows.append((METHODS[method].label, [deletion, insertion]))
     text = (
         "The prediction as instances are removed, highest score first. No order can enter the "

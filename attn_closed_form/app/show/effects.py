@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..explanations.word_effects import Mean, WordEffect
 from ..models.scale import ExplainedScale
-from .figures import AxisRange
+from .bars import AxisRange
 from .sanitize import visible
 
 

@@ -16,17 +16,12 @@ from ..explanations.explanation import Explanations
 from ..models.protocol import BagModel
 from . import figures, maps
 from .bag_report import bag_notebook, bag_page
+from .colored import is_long, script_data
+from .method_parts import numbers_of, surrogate_of, text_methods
 from .page import page_of, static, stylesheet
 from .report_parts import facts
-from .text_report import (
-    is_long,
-    numbers_of,
-    script_data,
-    slalom_plane_of,
-    surrogate_of,
-    text_answer,
-    text_methods,
-)
+from .slalom_plane import slalom_plane_of
+from .text_report import text_answer, texts_of_page
 
 
 def notebook(explanations: Explanations) -> str:
@@ -62,7 +57,7 @@ def report(explanations: Explanations) -> str:
         parts.append(slalom_plane_of(explanations))
     parts.append(facts(explanations))
     parts.append('<div id="tip" aria-live="polite"></div>')
-    parts += [script_data(explanations), f"<script>{_script()}</script>"]
+    parts += [script_data(texts_of_page(explanations)), f"<script>{_script()}</script>"]
     return page_of(figures.headline(explanations), "".join(parts))
 
 

@@ -15,9 +15,10 @@ from importlib.resources import files
 
 from ..explanations.explanation import Explanation
 from ..files.atomic import replacing
-from . import figures
-from .figures import AGAINST, FOR, UNSIGNED, Bar
+from .bars import Bar
+from .figures import AGAINST, FOR, UNSIGNED
 from .sanitize import escape, prose
+from .waterfall import waterfall
 
 # Tuning: a longer sentence is shortened in the middle, so that no text can bloat the page.
 LONGEST_SENTENCE = 800
@@ -64,9 +65,11 @@ def page_of(title: str, body: str, style: str = "") -> str:
     )
 
 
-def details(title: str, body: str, kind: str = "") -> str:
-    """Return a part of a page that is folded; `kind` is a class of the stylesheet."""
+def details(title: str, body: str, kind: str = "", name: str = "") -> str:
+    """Return a part of a page that is folded; `kind` is a class of the stylesheet, and links lead to its `name`."""
     attribute = f' class="{kind}"' if kind else ""
+    if name:
+        attribute += f' id="{name}"'
     return f"<details{attribute}><summary>{escape(title)}</summary>{body}</details>"
 
 
@@ -121,25 +124,26 @@ def bars_of(bars: Sequence[Bar], axis: str = "") -> str:
     for bar in bars:
         end = ""
         if bar.kind == "end":
-            end = " class=end"
-        drawn = _track(bar.kind, bar.left, bar.right)
+            end = " end"
+        drawn = track_of(bar.kind, bar.left, bar.right)
         if bar.error:
             # One standard error to each side of the tip, as far as the track goes.
             tip = bar.left
             if bar.kind == "for":
                 tip = bar.right
-            drawn += _track("error", max(tip - bar.error, 0.0), min(tip + bar.error, 1.0))
+            drawn += track_of("error", max(tip - bar.error, 0.0), min(tip + bar.error, 1.0))
         rows.append(
-            f"<span{end} "
-            f"dir=auto>{escape(bar.label, LONGEST_LABEL)}</span><span{end}>{prose(bar.text)}</span>"
-            f"<div class=track>{drawn}</div>"
+            f'<span class="label{end}" dir=auto>{escape(bar.label, LONGEST_LABEL)}</span>'
+            f'<span class="number{end}">{prose(bar.text)}</span><div class=track>{drawn}</div>'
         )
+        if bar.note:
+            rows.append(f"<span class=remark>{prose(bar.note)}</span>")
     return f'<div class="bars" style="--zero:{100 * bars[0].left:.1f}%">{"".join(rows)}{axis}</div>'
 
 
 def waterfall_of(e: Explanation) -> str:
     """Return the steps of a waterfall above their axis."""
-    steps = figures.waterfall(e)
+    steps = waterfall(e)
     ticks = "".join(
         f'<span style="left:{100 * at:.1f}%">{prose(text)}</span>' for at, text in steps.ticks
     )
@@ -147,7 +151,7 @@ def waterfall_of(e: Explanation) -> str:
     return bars_of(steps.bars, axis)
 
 
-def _track(kind: str, left: float, right: float) -> str:
+def track_of(kind: str, left: float, right: float) -> str:
     """Return one bar of a track."""
     return f'<b class={kind} style="left:{100 * left:.1f}%;width:{100 * (right - left):.1f}%"></b>'
 

@@ -32,6 +32,7 @@ from .drawing import (
 from .effects import EffectChart, effect_chart, effect_range, unit_of_effects
 from .figures import AGAINST, FOR, UNSIGNED
 from .maps import HeatMap, bag_name, heat_maps, shades, slide_size
+from .removals import DRAWN, removal_curves, share_of_best
 from .sanitize import visible
 from .text_figures import (
     plot_sentences,
@@ -48,7 +49,7 @@ TWO_COLUMNS = 175 / 25.4
 NAMES_PER_INCH = 7.0
 # The color of a strength of zero on paper.
 WHITE = (255, 255, 255)
-# The color and the line of each curve of `figures.DRAWN`, which differ without color, too.
+# The color and the line of each curve of `removals.DRAWN`, which differ without color, too.
 REMOVAL_STYLES = (
     ("black", "-"),
     ("#d55e00", "--"),
@@ -172,10 +173,10 @@ def plot_removal(explanations: Explanations, ax: Any) -> None:
     Each curve has its label at the line: the flip order, Shapley values, leave-one-out and
     attention, as far as they were computed. The table of a report has the others.
     """
-    curves = figures.removal_curves(explanations)
-    chosen = [method for method in figures.DRAWN if method in curves]
+    curves = removal_curves(explanations)
+    chosen = [method for method in DRAWN if method in curves]
     if not chosen:
-        chosen = list(curves)[: len(figures.DRAWN)]
+        chosen = list(curves)[: len(DRAWN)]
     evidence = explanations.evidence
     factor = explanations.scale.unit["factor"]
     first = curves[chosen[0]]
@@ -190,7 +191,7 @@ def plot_removal(explanations: Explanations, ax: Any) -> None:
         ax.plot(each.absent, heights, color=color, linestyle=style, linewidth=2, label=label)
         # Labels are in different parts of the axis, so that they cannot cover each other.
         at = int((number + 0.5) / len(chosen) * (len(heights) - 1))
-        share = figures.share_of_best(each.deletion_share, evidence.pooled.H)
+        share = share_of_best(each.deletion_share, evidence.pooled.H)
         ax.annotate(
             f"{label}: {share}",
             (each.absent[at], heights[at]),

@@ -11,6 +11,7 @@ from ... import __version__
 from ..explanations.explain import explain_logit
 from ..explanations.explanation import Explanations
 from . import figures
+from .described import kind_of
 from .page import bars_of, bullets, details, note
 from .sanitize import escape, prose
 
@@ -33,10 +34,15 @@ HOW_TO_READ = (
 )
 
 
-def headline_of(explanations: Explanations, thing: str = "This text") -> str:
-    """Return the answer as a heading, and one line of facts."""
+def headline_of(
+    explanations: Explanations, thing: str = "This text", in_notebook: bool = False
+) -> str:
+    """Return the answer as a heading, and one line of facts with a link to what they mean."""
     heading = f"<h1>{prose(figures.headline(explanations, thing))}</h1>"
-    return heading + f'<p class="note facts">{prose(facts_line(explanations))}</p>'
+    line = prose(facts_line(explanations))
+    if not in_notebook:
+        line += ' · <a href="#how">How to read this</a>'
+    return f'{heading}<p class="note facts">{line}</p>'
 
 
 def facts_line(explanations: Explanations) -> str:
@@ -47,7 +53,7 @@ def facts_line(explanations: Explanations) -> str:
     e = figures.leader(explanations)
     things = evidence.target.players
     count = f"{evidence.d:,} {things if evidence.d > 1 else things.removesuffix('s')}"
-    parts = [type(evidence.model).__name__, count]
+    parts = [kind_of(evidence.model).partition(" ")[2], count]
     if e.error is not None:
         parts.append(f"{e.title}: exact to {e.error:.0e}")
     elif e.standard_error is not None and e.standard_error.any():
@@ -111,7 +117,7 @@ def facts(explanations: Explanations) -> str:
     body = "".join(f"<p>{prose(line)}</p>" for line in lines)
     body += f"<h3>How to read this</h3>{bullets(HOW_TO_READ)}"
     body += f"<h3>Methods</h3>{methods}<h3>References</h3>{bullets(REFERENCES)}"
-    return details("What was explained, and how", body, "facts")
+    return details("What was explained, and how", body, "facts", "how")
 
 
 def unnamed_classes(explanations: Explanations) -> str:

@@ -107,7 +107,7 @@ def reasons_sentences(reasons: Reasons) -> list[str]:
     kept = scale.bound(worst, is_upper_bound)
     flipped = scale.bound(after, is_upper_bound)
     if reasons.rivals:
-        return _among_classes(reasons, sufficient, contrastive, kept, flipped)
+        return _among_classes(reasons, sufficient, contrastive)
     if reasons.output is None:
         kept += f" for {DIFFERENCE}"
         flipped += f" for {DIFFERENCE}"
@@ -128,16 +128,18 @@ def _among_classes(
     reasons: Reasons,
     sufficient: SufficientReason,
     contrastive: ContrastiveReason,
-    kept: str,
-    flipped: str,
 ) -> list[str]:
-    """Return the reasons for one class among several, with the class that comes closest."""
+    """Return the reasons for one class among several, with the class that comes closest.
+
+    Their values are probabilities of the class where only it and one other class are possible.
+    """
     assert reasons.sides is not None  # classes have names
     other, predicted = reasons.sides
+    worst, after = reasons.chance.of([sufficient.worst, contrastive.after]).tolist()
     closest = reasons.rivals[sufficient.rival]
-    kept += f" for its logit minus that of {closest}, which comes closest"
+    kept = f"{reasons.chance.bound(worst, upper=False)} against {closest}, which comes closest"
     winner = reasons.rivals[contrastive.rival]
-    flipped += f" for the logit of {predicted} minus that of {winner}"
+    flipped = f"{predicted} against {winner}: {reasons.chance.bound(after, upper=False)}"
     names = reasons.names
     sides = (winner, predicted)
     return [

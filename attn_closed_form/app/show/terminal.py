@@ -19,6 +19,7 @@ from ..models.scale import percent
 from ..models.text_classifier import TextClassifier
 from . import figures
 from .sanitize import elide, visible, width
+from .waterfall import waterfall
 
 # Ends a color.
 RESET = "\x1b[0m"
@@ -121,7 +122,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _waterfall(e: Explanation, columns: int, color: bool) -> str:
-    steps = figures.waterfall(e).bars
+    steps = waterfall(e).bars
     labels = [elide(step.label, BAR_LABEL_COLUMNS) for step in steps]
     pad = max(map(width, labels))
     numbers = max(len(step.text) for step in steps)

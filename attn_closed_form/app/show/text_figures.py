@@ -16,9 +16,11 @@ import numpy as np
 
 from ..explanations.explanation import Explanation, Explanations
 from . import figures
+from .bars import Bar
 from .drawing import import_matplotlib, plain_words, rgb
-from .figures import AGAINST, FOR, UNSIGNED, Bar
+from .figures import AGAINST, FOR, UNSIGNED
 from .sanitize import elide, visible
+from .waterfall import waterfall
 
 # Points per inch.
 POINTS = 72
@@ -204,14 +206,14 @@ def headline_explanation(explanations: Explanations) -> Explanation:
 
 def waterfall_size(explanations: Explanations, inches: float) -> tuple[float, float]:
     """Return the size of the figure of a waterfall, in inches."""
-    bars = figures.waterfall(headline_explanation(explanations)).bars
+    bars = waterfall(headline_explanation(explanations)).bars
     return inches, 1.0 + 0.27 * len(bars)
 
 
 def plot_waterfall(explanations: Explanations, ax: Any) -> None:
     """Draw how the scores add up, from the baseline at the top to the prediction at the bottom."""
     e = headline_explanation(explanations)
-    steps = figures.waterfall(e)
+    steps = waterfall(e)
     places = np.arange(len(steps.bars))[::-1].tolist()
     for place, bar in zip(places, steps.bars, strict=True):
         _draw_step(ax, place, bar)

@@ -22,8 +22,10 @@ from ..models.mean_text import MeanPooledText, VocabularyReader
 from ..models.protocol import Model
 from ..models.text_classifier import TextClassifier
 from ..models.units import Units
-from ..show import figures
+from ..show.live_figures import figures_of, partners
+from ..show.removals import removal
 from ..show.sanitize import elide, visible
+from ..show.slalom_plane import SLALOM, slalom_plane
 from .schema import (
     MAX_BYTES,
     MAX_CHARACTERS,
@@ -127,17 +129,17 @@ def explain_answer(
     explanations = _explanations(model, question, methods, checkpoint)
     removed = [_player("removed", player, explanations) for player in question.removed]
     if removed:
-        removal = figures.removal(explanations, removed)
+        without = removal(explanations, removed)
     else:
-        removal = None
+        without = None
     return {
         **shared_dict(explanations.evidence),
         "methods": {
             name: {**explanation.own_dict(), "kind": explanation.info.kind}
             for name, explanation in explanations.items()
         },
-        "removal": removal,
-        "figures": figures.figures_of(explanations),
+        "removal": without,
+        "figures": figures_of(explanations),
     }
 
 
@@ -208,12 +210,12 @@ def why_answer(
     >>> len(answer["reasons"]["sentences"]), len(answer["sentences"]["scores"])
     (2, 2)
     """
-    explanations = _explanations(model, question, as_methods(figures.SLALOM), checkpoint)
+    explanations = _explanations(model, question, as_methods(SLALOM), checkpoint)
     reasons = explanations.reasons().to_dict()
     checkpoint()
     sentences = explanations.sentences().to_dict()
     checkpoint()
-    plane = plain(figures.slalom_plane(explanations))
+    plane = plain(slalom_plane(explanations))
     return {"reasons": reasons, "sentences": sentences, "figures": {"slalom_plane": plane}}
 
 
@@ -234,7 +236,7 @@ def interactions_answer(
         "interactions": values,
         "scale": evidence.scale.name,
         "error": error,
-        "figures": {"partners": figures.partners(evidence, player, row)},
+        "figures": {"partners": partners(evidence, player, row)},
     }
 
 

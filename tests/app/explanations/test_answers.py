@@ -83,7 +83,7 @@ def test_reasons_of_a_class_hold_against_all_other_classes():
         assert set(why.rivals) == set(model.outputs) - {best}
         first, _ = why.sentences()
         closest = why.rivals[why.sufficient.rival]
-        assert f"stays {best}" in first and f"minus that of {closest}, which comes closest" in first
+        assert f"stays {best}" in first and f"% against {closest}, which comes closest" in first
 
 
 def test_no_deletion_that_keeps_the_words_changes_the_class():
@@ -222,7 +222,7 @@ def test_bags_have_reasons_and_regions():
 def test_reasons_name_what_their_numbers_are():
     text = "A slow start. A wonderful film!"
     several = model_for(text, C=3).explain(text, "shapley").reasons()
-    assert "minus that of class" in several.sentences()[0]
+    assert "% against class" in several.sentences()[0]
     assert several.range_sentence().startswith("Over all subsets of the words, the logit of class")
     two = model_for(text, K=1).explain(text, "shapley")
     assert "difference" not in " ".join(two.reasons().sentences())

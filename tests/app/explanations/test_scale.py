@@ -15,9 +15,12 @@ from attn_closed_form.app.cli.main import main
 from attn_closed_form.app.explanations.explain import explain_logit
 from attn_closed_form.app.models.mean_text import MeanPooledText, VocabularyReader
 from attn_closed_form.app.models.scale import LOGIT, ExplainedScale
-from attn_closed_form.app.show.figures import figures_of, removal, verdict, waterfall
+from attn_closed_form.app.show.figures import verdict
 from attn_closed_form.app.show.html import notebook, report
+from attn_closed_form.app.show.live_figures import figures_of
+from attn_closed_form.app.show.removals import removal
 from attn_closed_form.app.show.terminal import answer, numbers, reasons_text, table
+from attn_closed_form.app.show.waterfall import waterfall
 from tests import enumeration
 from tests.bags import bag_model, slide
 from tests.texts import REVIEW, model_for, typed

@@ -17,8 +17,9 @@ from attn_closed_form.app.explanations.explain import explain_units
 from attn_closed_form.app.explanations.methods import as_methods
 from attn_closed_form.app.models.fit_report import FitReport
 from attn_closed_form.app.show.exports import write_csv
-from attn_closed_form.app.show.figures import colored_text, waterfall
+from attn_closed_form.app.show.figures import colored_text
 from attn_closed_form.app.show.terminal import answer, table
+from attn_closed_form.app.show.waterfall import waterfall
 from tests import enumeration
 from tests.texts import typed
 from tests.tiny_transformers import CLASSES, FAMILIES, REVIEW, bert, explained, gpt2, need_torch

@@ -13,30 +13,23 @@ from hypothesis import strategies as st
 from attn_closed_form import METHODS, explain, load_demo_model
 from attn_closed_form._arrays import plain
 from attn_closed_form.app.models.scale import percent
-from attn_closed_form.app.show import figures
+from attn_closed_form.app.show.bars import AxisRange
 from attn_closed_form.app.show.figures import (
-    LETTER,
-    LINE,
-    PLANE,
-    AxisRange,
-    WaterfallStep,
     class_bars,
     colored_text,
-    figures_of,
     levels,
     method_rows,
     names,
     notice,
-    ordered_within,
-    partners,
-    removal,
-    slalom_plane,
     strongest_players,
     verdict,
-    waterfall,
 )
 from attn_closed_form.app.show.html import report
+from attn_closed_form.app.show.live_figures import figures_of, partners
+from attn_closed_form.app.show.removals import removal
+from attn_closed_form.app.show.slalom_plane import LETTER, LINE, MOST_LABELS, PLANE, slalom_plane
 from attn_closed_form.app.show.terminal import answer
+from attn_closed_form.app.show.waterfall import Step, ordered_within, waterfall
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
 
@@ -189,7 +182,7 @@ def test_the_slalom_plane_has_importance_to_the_right_and_value_upwards(found):
 def test_labels_of_the_plane_cover_no_label_and_no_point():
     text = long_text(60)
     plane = slalom_plane(explain(model_for(text, T_max=64), text))
-    assert 5 < len(plane.labels) <= figures.MOST_LABELS
+    assert 5 < len(plane.labels) <= MOST_LABELS
     boxes = []
     for label in plane.labels:
         width = LETTER * len(label.text) / PLANE[0]
@@ -330,3 +323,28 @@ def test_the_verdict_is_the_most_probable_class():
 def test_an_axis_whose_length_leaves_float64_has_no_ticks():
     assert AxisRange.around([-1.5e308, 1.5e308]).ticks == ()
     assert len(AxisRange.around([2.0, 2.0]).ticks) > 2
+
+
+@given(seed=st.integers(0, 10**6), size=st.sampled_from([0.02, 0.1, 0.4]))
+@settings(deadline=None)
+def test_no_bar_of_many_words_leaves_the_track(seed, size):
+    """Also where the sums of both signs exceed 100 points; the remark of a net bar states them."""
+    text = long_text(60)
+    e = load_demo_model().explain(text, "shapley")["shapley"]
+    scores = np.random.default_rng(seed).normal(size=len(e.scores))
+    scores *= size / np.abs(scores).max()
+    scores += (e.prediction - e.base_value - scores.sum()) / len(scores)
+    changed = dataclasses.replace(e, scores=scores)
+    figure = waterfall(changed)
+    assert figure.ticks[0][1] == "0%" and figure.ticks[-1][1] == "100%"
+    assert sum(bar.members for bar in figure.bars) == len(scores)
+    for bar in figure.bars:
+        assert -1e-9 <= bar.start <= 1 + 1e-9 and -1e-9 <= bar.end <= 1 + 1e-9
+    for bar in figure.bars:
+        if bar.note:
+            named = [other.label for other in figure.bars]
+            others = [s for s, label in zip(scores, e.labels, strict=True) if label not in named]
+            for sign, verb in ((1, "raise"), (-1, "lower")):
+                of_sign = [sign * s for s in others if sign * s >= (0 if sign == 1 else 1e-300)]
+                assert f"{len(of_sign):,} {verb}" in bar.note
+                assert f"by {100 * sum(of_sign):.1f} points" in bar.note

@@ -12,12 +12,13 @@ import pytest
 from attn_closed_form import METHODS, explain, load_demo_model
 from attn_closed_form.app.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.app.models.scale import percent
-from attn_closed_form.app.show.figures import LEVELS, waterfall
+from attn_closed_form.app.show.colored import MANY_WORDS
+from attn_closed_form.app.show.figures import LEVELS
 from attn_closed_form.app.show.figures import levels as figures_levels
 from attn_closed_form.app.show.html import report
 from attn_closed_form.app.show.page import stylesheet
 from attn_closed_form.app.show.sanitize import visible
-from attn_closed_form.app.show.text_report import MANY_WORDS
+from attn_closed_form.app.show.waterfall import waterfall
 from tests.texts import HOSTILE, REVIEW, long_text, model_for, typed
 
 VOID = {"meta", "br", "input"}
@@ -26,7 +27,7 @@ KNOWN = {
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3",
     "blockquote", "dl", "div", "dt", "dd", "section", "p",
     "table", "thead", "tbody", "tr", "th", "td", "i", "small", "svg", "path", "text", "circle", "g", "span", "b",
-    "details", "summary", "ul", "li", "script", "label", "input", "main", "select", "option", "br",
+    "details", "summary", "ul", "li", "script", "label", "input", "main", "select", "option", "br", "a",
 }  # fmt: skip
 
 
@@ -52,7 +53,8 @@ class Page(HTMLParser):
         assert tag in KNOWN, tag
         for name, value in attributes:
             assert not name.startswith("on"), name
-            assert name not in ("src", "href", "action", "formaction"), name
+            assert name not in ("src", "action", "formaction"), name
+            assert name != "href" or value == "#how", value  # the only link leads to this page
             assert "javascript:" not in (value or "")
         if tag not in VOID:
             self.open.append(tag)
@@ -156,7 +158,7 @@ def test_words_carry_the_level_of_their_score():
 
 def test_the_script_knows_every_score():
     model = model_for(REVIEW)
-    data = json.loads(Page(report(explain(model, REVIEW))).scripts[0])
+    (data,) = json.loads(Page(report(explain(model, REVIEW))).scripts[0])
     found = explain(model, REVIEW)
     assert data["labels"] == [METHODS[name].label for name in DEFAULT_METHODS]
     for row, e in zip(data["scores"], found.values(), strict=True):
@@ -179,22 +181,20 @@ def test_unknown_words_are_marked():
     assert "k" in unknown.split() and "k" not in known.split()
 
 
-def test_every_class_can_be_looked_at():
-    model = model_for(REVIEW, C=3)
+def test_the_predicted_class_is_compared_with_every_other_one():
+    model = model_for(REVIEW, C=4, K=1)
     found = explain(model, REVIEW)
     html = typed(report(found))
     Page(html)
-    for name in model.outputs:
-        prediction = explain(model, REVIEW, "leave-one-out", output=name).prediction
-        assert f"{prediction:+.4f}" in html
     chances = found.probabilities
-    others = sorted(
-        (name for name in model.outputs if name != found.output), key=lambda name: -chances[name]
-    )
+    best, runner_up, *others = sorted(chances, key=lambda name: -chances[name])
     titles = re.findall(r"<details name=class><summary>([^<]*)</summary>", html)
-    assert len(titles) == 2
+    assert len(titles) == len(others) == 2 and runner_up not in "".join(titles)
     for title, name in zip(titles, others, strict=True):
-        assert title.startswith(f"{name}, {100 * chances[name]:.1f}%")
+        share = chances[best] / (chances[best] + chances[name])
+        assert title == f"{best} against {name}: {100 * share:.1f}%"
+    # The logit of the class alone is folded, after everything in percent.
+    assert html.index(f"<summary>Logit of {best}") > html.index("How it adds up")
     assert len(html.encode()) < 100_000
 
 
@@ -206,7 +206,7 @@ def test_reasons_and_sentences_are_said():
         assert re.sub("[“”]", "", sentence) in text  # the names are chips instead
     assert "<b class=chip>" in report(found)
     for score in found.sentences().scores:
-        assert found.scale.change(score) in text
+        assert f"{100 * score:+.1f}" in text
 
 
 def test_a_single_sentence_costs_no_owen_values(monkeypatch):
@@ -294,7 +294,7 @@ def test_a_printed_report_keeps_its_colors_and_its_facts():
         "details:not([open],.facts){display:none" in printed
         and ".facts::details-content" in printed
     )
-    assert '<details class="facts">' in page_for(REVIEW)
+    assert '<details class="facts" id="how">' in page_for(REVIEW)
 
 
 def test_the_headline_is_a_sentence_and_the_facts_follow():
@@ -331,7 +331,7 @@ def test_long_texts_open_with_their_sentences_and_are_not_repeated():
     found = explain(model, text)
     assert len(found.labels) > MANY_WORDS
     html = report(found)
-    assert html.index("<h2>Sentences") < html.index("<h2>How it adds up")
+    assert html.index('class="sentences live"') < html.index("<h2>How it adds up")
     occurrences = len(found["shapley"].occurrences)
     assert html.count("<i") - html.count("<input") < 2 * occurrences and "Other methods" not in html
     short = report(explain(load_demo_model(), "A fine film. A bad end."))
@@ -343,7 +343,7 @@ def test_one_text_takes_the_colors_of_every_method():
     model = model_for(REVIEW)
     found = explain(model, REVIEW)
     html = report(found)
-    data = json.loads(Page(html).scripts[0])
+    (data,) = json.loads(Page(html).scripts[0])
     titles = re.findall("<option value=(\\d+)(?: selected)?>([^<]*)</option>", html)
     assert [title for _, title in titles] == [e.title for e in found.values()]
     for levels, e in zip(data["levels"], found.values(), strict=True):

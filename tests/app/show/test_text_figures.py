@@ -13,6 +13,7 @@ matplotlib.use("Agg")
 
 from attn_closed_form.app.show.figures import AGAINST, FOR  # noqa: E402
 from attn_closed_form.app.show.text_figures import placed_words, text_width  # noqa: E402
+from attn_closed_form.app.show.waterfall import waterfall  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_lines_are_within_the_width_and_keep_line_breaks():
 
 def test_a_waterfall_ends_where_the_prediction_is(found):
     (ax,) = found.plot(figure="waterfall").axes
-    bars = figures.waterfall(found["shapley"]).bars
+    bars = waterfall(found["shapley"]).bars
     assert [label.get_text() for label in ax.get_yticklabels()] == [bar.label for bar in bars]
     lengths = [bar.get_width() for bar in ax.patches]
     np.testing.assert_allclose(lengths, [bar.right - bar.left for bar in bars if bar.kind != "end"])

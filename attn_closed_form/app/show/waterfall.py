@@ -1,0 +1,191 @@
+"""The waterfall: how the scores of the players add up from the baseline to the prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._types import Ids
+from ..explanations.explanation import Explanation
+from .bars import AxisRange, Bar
+from .figures import names
+from .sanitize import visible
+
+# The rounding of a running sum of a few probabilities, with a wide margin, which no picture shows.
+ROOM = 1e-9
+
+
+class Waterfall(NamedTuple):
+    """The bars of a waterfall, and pairs (position, text) that mark its axis."""
+
+    bars: tuple[Bar, ...]
+    ticks: tuple[tuple[float, str], ...]
+
+
+class Step(NamedTuple):
+    """One step of a waterfall before it has a place: the change, its standard error, and a remark."""
+
+    label: str
+    change: float
+    members: int
+    error: float = 0.0
+    note: str = ""
+
+
+def waterfall(e: Explanation, top: int = 10) -> Waterfall:
+    """Return bars from the baseline (every player absent) to the prediction, for scores that add up to it.
+
+    At most `top` players have separate bars; ten fit on a phone. The others share two: those that raise the prediction,
+    and those that lower it. The strongest comes first, except that no probability passes 0% or 100% on the way. Where the
+    two bars of the others cannot avoid that in any order, they become one with the sum of both, and if need be fewer
+    players have separate bars.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> e = load_demo_model().explain("A fine film", "shapley")["shapley"]
+    >>> [(bar.label, bar.text) for bar in waterfall(e, top=1).bars]
+    [('baseline', '48.9%'), ('fine', '+19.0 points'), ('2 others raise it', '+1.2 points'), ('positive', '69.1%')]
+    """
+    steps = _fitting_steps(e, top)
+    ends = e.base_value + np.cumsum([step.change for step in steps])
+    if e.of_fit and e.evidence.fit is not None and e.evidence.fit.at_text:
+        # The difference between a fitted game and the model has a separate bar, so the players end before it.
+        steps.append(Step("what the fit misses", e.evidence.fit.at_text, 1))
+        ends = np.append(ends, e.prediction)
+    starts = np.append(e.base_value, ends[:-1])
+    scale = _axis(e, [*starts, *ends, e.prediction], [step.error for step in steps])
+    bars = [_end_bar("baseline", e.base_value, e, scale)]
+    for step, start, end in zip(steps, starts.tolist(), ends.tolist(), strict=True):
+        left, right = sorted((scale.unit(start), scale.unit(end)))
+        bars.append(
+            Bar(
+                label=step.label,
+                text=e.scale.change(end - start, error=step.error or None),
+                kind="for" if end >= start else "against",
+                start=start,
+                end=end,
+                left=left,
+                right=right,
+                members=step.members,
+                error=step.error / (scale.high - scale.low),
+                note=step.note,
+            )
+        )
+    bars.append(_end_bar(visible(e.output), e.prediction, e, scale))
+    ticks = tuple((at, e.scale.tick(number)) for at, number in scale.ticks)
+    return Waterfall(tuple(bars), ticks)
+
+
+def _fitting_steps(e: Explanation, top: int) -> list[Step]:
+    """Return steps in an order in which no probability passes 0% or 100%, with as many names as possible."""
+    first = _steps(e, top)
+    if not e.scale.in_percent:
+        return first
+    for named in range(top, -1, -1):
+        for net in (False, True):
+            order = order_within(e.base_value, _steps(e, named, net), 0.0, 1.0)
+            if order is not None:
+                return order
+    # Scores that do not add up to a probability, such as a sampled estimate far outside.
+    return ordered_within(e.base_value, first, 0.0, 1.0)
+
+
+def _steps(e: Explanation, top: int, net: bool = False) -> list[Step]:
+    """Return the `top` strongest players, strongest first, and the others by sign, or their sum if `net`."""
+    order = np.argsort(-np.abs(e.scores), kind="stable")
+    named = order
+    if len(order) > top + 1:  # a bar for one other player is better used for its name
+        named = order[:top]
+    others = order[len(named) :]
+    words = names(e.evidence)
+    errors = np.zeros(len(order))
+    if e.standard_error is not None:
+        errors = e.standard_error
+    steps = [Step(words[j], float(e.scores[j]), 1, float(errors[j])) for j in named]
+    raising = others[e.scores[others] >= 0]
+    lowering = others[e.scores[others] < 0]
+    if net and raising.size and lowering.size:
+        return [*steps, _net_step(e, raising, lowering)]
+    for players, verb in ((raising, "raise"), (lowering, "lower")):
+        if players.size:
+            label = f"{players.size:,} others {verb} it"
+            if players.size == 1:
+                label = f"1 other {verb}s it"
+            # Standard errors of several players cannot be added without their correlations.
+            steps.append(Step(label, float(e.scores[players].sum()), int(players.size)))
+    return steps
+
+
+def _net_step(e: Explanation, raising: Ids, lowering: Ids) -> Step:
+    """Return the step of players of both signs, with the sum of each sign as its remark."""
+    up = float(e.scores[raising].sum())
+    down = float(e.scores[lowering].sum())
+    count = int(raising.size + lowering.size)
+    parts = []
+    for players, verb, total in ((raising, "raise", up), (lowering, "lower", -down)):
+        verb_of_one = verb if players.size > 1 else f"{verb}s"
+        amount = e.scale.change(total).removeprefix("+")
+        parts.append(f"{players.size:,} {verb_of_one} it by {amount}")
+    return Step(f"{count:,} others, net", up + down, count, note=", ".join(parts))
+
+
+def ordered_within(start: float, steps: Sequence[Step], low: float, high: float) -> list[Step]:
+    """Order steps such that their running sum stays between low and high, if any order does.
+
+    The first step that allows it comes first, and so on. If no order does, each next step passes an end by the least.
+    """
+    order = order_within(start, steps, low, high)
+    if order is not None:
+        return order
+    remaining = list(steps)
+    order = []
+    at = start
+    while remaining:
+        beyond = [max(low - (at + step.change), at + step.change - high) for step in remaining]
+        nearest = remaining.pop(int(np.argmin(beyond)))
+        order.append(nearest)
+        at += nearest.change
+    return order
+
+
+def order_within(start: float, steps: Sequence[Step], low: float, high: float) -> list[Step] | None:
+    """Return the first order of steps whose running sum stays between low and high, or None if there is none."""
+    changes = [step.change for step in steps]
+    if max(map(abs, changes), default=0.0) > high - low + ROOM:
+        return None
+    # The running sum depends only on the set of steps that were taken, so a set that fails is tried only once.
+    failed: set[frozenset[int]] = set()
+
+    def search(taken: list[int], at: float) -> list[int] | None:
+        if len(taken) == len(steps):
+            return taken
+        if frozenset(taken) in failed:
+            return None
+        for i in range(len(steps)):
+            after = at + changes[i]
+            if i not in taken and low - ROOM <= after <= high + ROOM:
+                found = search([*taken, i], after)
+                if found is not None:
+                    return found
+        failed.add(frozenset(taken))
+        return None
+
+    order = search([], start)
+    if order is None:
+        return None
+    return [steps[i] for i in order]
+
+
+def _axis(e: Explanation, values: Sequence[float], errors: Sequence[float]) -> AxisRange:
+    """Return the scale of a waterfall: 0% to 100% for probabilities, otherwise what the bars need."""
+    if e.scale.in_percent:
+        return AxisRange.around([0.0, 1.0, *values])
+    margin = max(errors, default=0.0)
+    return AxisRange.around([min(values) - margin, max(values) + margin])
+
+
+def _end_bar(label: str, value: float, e: Explanation, scale: AxisRange) -> Bar:
+    """Return the bar of the baseline or of the prediction, which is a line."""
+    at = scale.unit(value)
+    return Bar(label, e.scale.level(value), "end", value, value, at, at, 0)
