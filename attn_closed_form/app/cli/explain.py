@@ -9,10 +9,13 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 
+from ..explanations.comparison import Comparison, compare
 from ..explanations.explain import explain
 from ..explanations.explanation import Explanations
+from ..explanations.settings import Settings
 from ..files.open_model import open_model
 from ..models.protocol import Model
 from ..models.transformer import SAMPLES, TransformerClassifier
@@ -20,7 +23,7 @@ from ..show.exports import write_csv
 from ..show.figures import notice
 from ..show.html import report
 from ..show.plots import FIGURES, save_figure
-from ..show.terminal import answer, numbers, reasons_text, table, use_color
+from ..show.terminal import answer, comparison_text, numbers, reasons_text, table, use_color
 from .options import (
     MODEL,
     TEXT,
@@ -28,10 +31,12 @@ from .options import (
     at_least,
     check_targets,
     csv_file,
+    is_file,
     method_names,
     read_settings,
     read_text,
     settings_options,
+    text_or_file,
 )
 
 # Shown after the options of the commands.
@@ -43,6 +48,8 @@ examples:
   attn-closed-form explain review.txt --html report.html --plot figure.png
   attn-closed-form explain review.txt --method shapley --top 10
   attn-closed-form explain review.txt --reasons --scale logit
+  attn-closed-form explain before.txt --compare-with after.txt --html comparison.html
+  attn-closed-form explain review.txt --compare-model other.npz
 
 With color, orange words raise the prediction, blue words lower it, and gray words have no sign. Without color,
 + to ++++ raise it, - to ---- lower it, and * has no sign. `attn-closed-form methods` describes each method.
@@ -80,6 +87,7 @@ VIEWS = {
         "scores"
     ),
     "--csv FILE": (csv_file, None, "write a table with one row per word (.csv, .tsv)"),
+    "--compare-with TEXT": "compare with another text, or with the text in another file",
     "--html FILE": "write a self-contained report",
     "--plot FILE": "write a figure (.png, .svg, .pdf; needs matplotlib)",
     f"--figure {'|'.join(FIGURES)}": "which figure --plot draws (default: table)",
@@ -90,6 +98,14 @@ VIEWS = {
     ),
     "--color auto|always|never": (None, "auto", "color"),
 }
+
+
+# The option that compares two models, which a transformer does not have.
+COMPARE_MODEL = {
+    "--compare-model FILE": "compare with the prediction of another model for the same text"
+}
+# Options that name a file or a folder that is read.
+SOURCES = ("file", "source", "model", "folder", "compare_with", "compare_model")
 
 
 # Options for the samples and the fit of a transformer.
@@ -124,15 +140,21 @@ def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> i
     """
     if args.figure and not args.plot:
         raise argparse.ArgumentTypeError("--figure: expected --plot FILE as well, for the figure")
-    models = (getattr(args, name, None) for name in ("model", "folder"))
-    check_targets((args.file, args.source, *models), args, ("html", "plot", "csv"))
+    compared = args.compare_with is not None or getattr(args, "compare_model", None) is not None
+    _check_comparison(args, compared)
+    sources = (getattr(args, name, None) for name in SOURCES)
+    check_targets(sources, args, ("html", "plot", "csv"))
     settings = read_settings(args)
     text = read_text(args)
     methods = args.method
     figure = args.figure or "table"
     if methods is not None and args.plot:
         methods += [name for name in FIGURES[figure].methods if name not in methods]
-    explanations = explain(opened(), text, methods, **asdict(settings))
+    model = opened()
+    explanations = explain(model, text, methods, **asdict(settings))
+    if compared:
+        _show_comparison(_comparison(explanations, model, text, settings, args), args)
+        return 0
     # Files come first, so that nothing is printed if one cannot be written.
     if args.plot:
         _wrote(save_figure(explanations, figure, args.plot))
@@ -155,6 +177,64 @@ def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> i
     elif args.html != "-":
         _print_table(explanations, args)
     return 0
+
+
+def _check_comparison(args: argparse.Namespace, compared: bool) -> None:
+    """Raise an error for options that say nothing about a comparison."""
+    unfit = [
+        name
+        for name in ("plot", "csv", "top", "reasons", "compare", "method")
+        if getattr(args, name)
+    ]
+    if compared and unfit:
+        raise argparse.ArgumentTypeError(
+            f"--{unfit[0]}: expected no such option with --compare-with and --compare-model, which show Shapley values "
+            "in the terminal, as --html FILE or as --json"
+        )
+
+
+def _comparison(
+    first: Explanations, model: Model, text: str, settings: Settings, args: argparse.Namespace
+) -> Comparison:
+    """Explain another text or by another model, for the same output, and compare."""
+    other_model = model
+    other_text = text
+    names = ("first text", "second text")
+    sources = (args.source or args.file, args.compare_with)
+    if args.compare_with is not None:
+        other_text = text_or_file(args.compare_with)
+    if getattr(args, "compare_model", None) is not None:
+        other_model = open_model(args.compare_model)
+        if args.compare_with is None:
+            names = ("first model", "second model")
+            sources = (args.model, args.compare_model)
+    first_name, second_name = (
+        _name_of(source, name) for source, name in zip(sources, names, strict=True)
+    )
+    same = replace(settings, output=first.output if settings.output is None else settings.output)
+    second = explain(other_model, other_text, first.evidence.headline, **asdict(same))
+    return compare(first, second, (first_name, second_name))
+
+
+def _name_of(source: str | None, default: str) -> str:
+    """Return the name of a file without its folder, or the default for a text."""
+    if source is not None and is_file(source):
+        return Path(source).name
+    return default
+
+
+def _show_comparison(comparison: Comparison, args: argparse.Namespace) -> None:
+    """Write or print a comparison."""
+    if args.html == "-":
+        sys.stdout.write(comparison.report())
+    elif args.html:
+        comparison.report(args.html)
+        _wrote(args.html)
+    if args.json:
+        print(json.dumps(comparison.to_dict(), allow_nan=False))
+    elif args.html != "-":
+        columns = shutil.get_terminal_size((100, 24)).columns
+        print(comparison_text(comparison, columns, use_color(sys.stdout, args.color)))
 
 
 def _wrote(path: object) -> None:
@@ -182,7 +262,7 @@ def _print_table(explanations: Explanations, args: argparse.Namespace) -> None:
 
 explain_command = Command(
     "Explain a model's prediction for a text by several methods at once.",
-    {**TEXT, **MODEL, **settings_options(), **VIEWS},
+    {**TEXT, **MODEL, **settings_options(), **VIEWS, **COMPARE_MODEL},
     lambda args: explain_and_show(args, lambda: open_model(args.model)),
     EXPLAIN_EXAMPLES,
 )

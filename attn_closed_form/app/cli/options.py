@@ -209,11 +209,18 @@ def read_text(args: argparse.Namespace) -> str:
         raise argparse.ArgumentTypeError("expected a TEXT, a FILE or - for standard input")
     if source is None or source == "-":
         return _decode(sys.stdin.buffer.read(), "standard input")
+    return text_or_file(source)
+
+
+def text_or_file(source: str) -> str:
+    """Return a text, or the text in the file of that name."""
+    if is_file(source):
+        return _decode(Path(source).read_bytes(), source)
     if os.path.isdir(source):
         raise ValueError(f"{source}: is a directory; use --text to explain it as a text")
     if FILE_LIKE.fullmatch(source):
         raise FileNotFoundError(f"{source}: no such file; use --text to explain it as a text")
-    return str(source)
+    return source
 
 
 def is_file(name: str | None) -> bool:

@@ -79,6 +79,33 @@ def for_output(explanations: Explanations, output: str) -> Explanations:
     )
 
 
+def runner_up_of(explanations: Explanations) -> tuple[str, str] | None:
+    """Return the predicted class and its runner-up, if the logit of the predicted one of three or more is explained."""
+    evidence = explanations.evidence
+    chances = explanations.probabilities or {}
+    if len(chances) < 3 or evidence.model.loss != "softmax" or not evidence.exact:
+        return None
+    best, second = sorted(chances, key=lambda name: -chances[name])[:2]
+    if explanations.output != best:
+        return None
+    if "," in best + second:  # the name of a margin is split at its comma
+        return None
+    return best, second
+
+
+def against_runner_up(explanations: Explanations) -> Explanations:
+    """Return Shapley values of the predicted class against its runner-up, for a softmax of three classes or more.
+
+    The logit of one class is defined only up to a shift that all classes share. Its difference to another one has a
+    meaning, and for one head the probability of the class where only these two are possible has exact values.
+    """
+    pair = runner_up_of(explanations)
+    if pair is None:
+        return explanations
+    best, second = pair
+    return for_output(explanations, f"margin:{best},{second}")
+
+
 def _settings_for(evidence: Evidence, output: str) -> Settings:
     """Return the settings that explain another output in the same way."""
     target = evidence.target

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from ..models.target import Target
 from .answers import GroupScores, Reasons, checked_sets, group_scores, reasons, removal_curves_of
 from .evidence import Evidence
 from .methods import METHODS, Family, Method, find_method
+
+if TYPE_CHECKING:
+    from .comparison import Comparison
 
 # Tuning: the number of players in the `repr` of an explanation, about one line.
 NAMED_IN_REPR = 5
@@ -388,6 +391,12 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         return self.evidence.cached(
             ("groups", grouping), lambda: group_scores(self.evidence, grouping)
         )
+
+    def compare(self, other: Explanations, names: tuple[str, str] | None = None) -> Comparison:
+        """Compare with the explanation of another text, or by another model; see `Comparison`."""
+        from .comparison import compare
+
+        return compare(self, other, names)
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per player and one column per method; needs

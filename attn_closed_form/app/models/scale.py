@@ -158,6 +158,17 @@ class ExplainedScale:
         """Format a score for a column whose title has the unit."""
         return format(self.unit["factor"] * value, spec)
 
+    def column(self, value: float) -> str:
+        """Format a score with fixed decimals, for a column whose title has the unit; zero has no sign.
+
+        >>> ExplainedScale("probability").column(0.0312), ExplainedScale("probability").column(-1e-5)
+        ('+3.1', '0.0')
+        """
+        text = self.digits(value, f"+.{self.unit['decimals']}f")
+        if float(text) == 0:
+            return text[1:]
+        return text
+
     def end(self, value: float) -> str:
         """Format the end of a color scale, with its unit."""
         return self.digits(value, ".2g") + str(self.unit["change"])

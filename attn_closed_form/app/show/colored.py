@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..._types import Array
 from ..explanations.answers import GroupScores, grouping_of
 from ..explanations.explanation import Explanation, Explanations
@@ -52,13 +54,13 @@ def text_block(explanations: Explanations, number: int = 0, in_notebook: bool = 
         switch = _switch(explanations, number, sentences is not None)
     if sentences is None:
         text = text_of(e, in_notebook, number)
-        legend = _legend_cells(e.scores, e.info.kind != "unsigned", e)
+        legend = legend_cells(e.scores, e.info.kind != "unsigned", e)
         about = _meaning_of_colors(e, in_notebook)
     else:
         text = _text_by_sentence(e, sentences, number)
-        legend = _legend_cells(sentences.scores, True, e)
+        legend = legend_cells(sentences.scores, True, e)
         about = _meaning_of_sentence_colors(e)
-    return f"{switch}{text}{_legend(legend, e.scale, number)}{note(about)}"
+    return f"{switch}{text}{legend_of(legend, e.scale, number)}{note(about)}"
 
 
 def text_of(e: Explanation, in_notebook: bool, number: int | None = None) -> str:
@@ -70,16 +72,25 @@ def text_of(e: Explanation, in_notebook: bool, number: int | None = None) -> str
     return f'<div class="{kind}"{live} dir="auto">{colored(e, in_notebook)}</div>'
 
 
-def colored(e: Explanation, with_tips: bool) -> str:
-    """Return the text with one <i> per unit that the model reads, and the number of other units."""
-    text = figures.colored_text(e)
+def colored(
+    e: Explanation,
+    with_tips: bool,
+    largest: float | None = None,
+    marked: frozenset[int] = frozenset(),
+) -> str:
+    """Return the text with one <i> per unit that the model reads, and the number of other units.
+
+    The strongest color belongs to the score `largest`, by default the largest of the text. Players in `marked` are
+    outlined.
+    """
+    text = figures.colored_text(e, largest)
     pieces = e.evidence.of_input("escaped pieces", lambda: _escaped(text.pieces))
     tags = []
     for j, (level, unknown) in enumerate(zip(text.levels, text.unknown, strict=True)):
         tip = ""
         if with_tips:
             tip = f' title="{_tip(e, j)}"'
-        tags.append(f"<i{_class_of(level, text.signed, unknown)}{tip}>")
+        tags.append(f"<i{_class_of(level, text.signed, unknown, j in marked)}{tip}>")
     parts = []
     for piece, player in pieces:
         if player is None:
@@ -110,13 +121,15 @@ def _escaped(pieces: Sequence[TextPiece]) -> list[tuple[str, int | None]]:
     return escaped
 
 
-def _class_of(level: int, signed: bool, unknown: bool) -> str:
+def _class_of(level: int, signed: bool, unknown: bool, marked: bool = False) -> str:
     """Return the class attribute of a word."""
     classes = []
     if level:
         classes.append(_side(level, signed) + str(abs(level)))
     if unknown:
         classes.append("k")
+    if marked:
+        classes.append("only")
     if not classes:
         return ""
     if len(classes) == 1:
@@ -208,7 +221,6 @@ def pieces_of_sentences(pieces: Sequence[TextPiece], scores: GroupScores) -> lis
 def _sentence_rows(scores: GroupScores, scale: ExplainedScale, texts: Sequence[str]) -> str:
     """Return one row per sentence: its score, its bar and its text."""
     largest = float(abs(scores.scores).max()) or 1.0
-    decimals = scale.unit["decimals"]
     rows = ""
     levels = figures.levels(scores.scores / largest).tolist()
     for score, level, text in zip(scores.scores.tolist(), levels, texts, strict=True):
@@ -216,7 +228,7 @@ def _sentence_rows(scores: GroupScores, scale: ExplainedScale, texts: Sequence[s
         left, right = sorted((0.5, 0.5 + 0.5 * score / largest))
         color = f" {_side(level, True)}{abs(level)}" if level else ""
         rows += (
-            f"<li><span class=score>{prose(scale.digits(score, f'+.{decimals}f'))}</span>"
+            f"<li><span class=score>{prose(scale.column(score))}</span>"
             f'<span class=track style="--zero:50%">{track_of(kind, left, right)}</span>'
             f'<span class="t{color}" dir=auto>{text}</span></li>'
         )
@@ -281,9 +293,9 @@ def _about_unknown_words(e: Explanation) -> str:
     return " Gray words are not in the vocabulary: the model cannot tell them apart."
 
 
-def _legend_cells(scores: Array, has_sign: bool, e: Explanation) -> list[tuple[str, str]]:
+def legend_cells(scores: Array, has_sign: bool, e: Explanation) -> list[tuple[str, str]]:
     """Return pairs (color, number): the scores at which the colors begin."""
-    largest = float(abs(scores).max(initial=0.0))
+    largest = float(np.abs(scores).max(initial=0.0))
     if e.info.kind == "log" or largest == 0:
         return []
 
@@ -299,7 +311,7 @@ def _legend_cells(scores: Array, has_sign: bool, e: Explanation) -> list[tuple[s
     return [*below, ("", "0"), *above]
 
 
-def _legend(cells: Sequence[tuple[str, str]], scale: ExplainedScale, number: int) -> str:
+def legend_of(cells: Sequence[tuple[str, str]], scale: ExplainedScale, number: int) -> str:
     """Return the colors with the scores at which they begin."""
     if not cells:
         return ""
@@ -323,7 +335,7 @@ def text_data(explanations: Explanations) -> dict[str, Any]:
         "player": [place.player for place in rows[0].occurrences],
         "scores": [[float(e.scale.digits(score, ".4g")) for score in e.scores] for e in rows],
         "levels": [figures.levels(e.strength).tolist() for e in rows],
-        "legends": [_legend_cells(e.scores, e.info.kind == "signed", e) for e in rows],
+        "legends": [legend_cells(e.scores, e.info.kind == "signed", e) for e in rows],
         "units": [str(e.scale.unit["change"]).strip() or e.scale.name for e in rows],
     }
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from ..._arrays import positive
 from ...game.interactions import constant_of, interactions
+from ..explanations.comparison import Comparison
 from ..explanations.evidence import Evidence
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.many import ManyExplanations
@@ -311,6 +312,21 @@ def frame_of(explanations: Mapping[str, Explanation], evidence: Evidence) -> Any
         columns["start"] = [spans[0][0] for spans in evidence.spans]
         columns["end"] = [spans[0][1] for spans in evidence.spans]
     return pandas.DataFrame(columns)
+
+
+def frame_of_comparison(comparison: Comparison) -> Any:
+    """Return a pandas DataFrame with one row per word of two explanations: both scores and their difference."""
+    pandas = package("pandas")
+    rows = [
+        {
+            "word": visible(change.word),
+            "first": change.first,
+            "second": change.second,
+            "change": change.change,
+        }
+        for change in comparison.changes
+    ]
+    return pandas.DataFrame(rows)
 
 
 def frame_of_many(many: ManyExplanations) -> Any:

@@ -204,8 +204,11 @@ class ColoredText(NamedTuple):
     unknown: tuple[bool, ...]
 
 
-def colored_text(e: Explanation) -> ColoredText:
-    """Return the text of an explanation, colored by its scores."""
+def colored_text(e: Explanation, largest: float | None = None) -> ColoredText:
+    """Return the text of an explanation, colored by its scores.
+
+    The strongest color belongs to the largest score, or to `largest`, so that several texts can share a scale.
+    """
 
     def compute() -> tuple[tuple[TextPiece, ...], str]:
         pieces = []
@@ -219,6 +222,8 @@ def colored_text(e: Explanation) -> ColoredText:
 
     pieces, tail = e.evidence.of_input("pieces of the text", compute)
     strength = e.strength
+    if largest is not None:
+        strength = e.scores / (largest or 1.0)
     if notice(e):
         strength = np.zeros(len(e.labels))
     return ColoredText(

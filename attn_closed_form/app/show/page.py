@@ -18,7 +18,7 @@ from ..files.atomic import replacing
 from .bars import Bar
 from .figures import AGAINST, FOR, UNSIGNED
 from .sanitize import escape, prose
-from .waterfall import waterfall
+from .waterfall import Waterfall, waterfall
 
 # Tuning: a longer sentence is shortened in the middle, so that no text can bloat the page.
 LONGEST_SENTENCE = 800
@@ -142,8 +142,12 @@ def bars_of(bars: Sequence[Bar], axis: str = "") -> str:
 
 
 def waterfall_of(e: Explanation) -> str:
+    """Return how the scores add up, above an axis."""
+    return drawn_waterfall(waterfall(e))
+
+
+def drawn_waterfall(steps: Waterfall) -> str:
     """Return the steps of a waterfall above their axis."""
-    steps = waterfall(e)
     ticks = "".join(
         f'<span style="left:{100 * at:.1f}%">{prose(text)}</span>' for at, text in steps.ticks
     )

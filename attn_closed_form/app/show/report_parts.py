@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ... import __version__
 from ..explanations.explain import explain_logit
-from ..explanations.explanation import Explanations
+from ..explanations.explanation import Explanation, Explanations
 from . import figures
 from .described import kind_of
 from .page import bars_of, bullets, details, note
@@ -53,15 +53,18 @@ def facts_line(explanations: Explanations) -> str:
     e = figures.leader(explanations)
     things = evidence.target.players
     count = f"{evidence.d:,} {things if evidence.d > 1 else things.removesuffix('s')}"
-    parts = [kind_of(evidence.model).partition(" ")[2], count]
+    return " · ".join([kind_of(evidence.model).partition(" ")[2], count, *method_facts(e)])
+
+
+def method_facts(e: Explanation) -> list[str]:
+    """State the method with its accuracy, the version and the date."""
+    accuracy = e.title
     if e.error is not None:
-        parts.append(f"{e.title}: exact to {e.error:.0e}")
+        accuracy += f": exact to {e.error:.0e}"
     elif e.standard_error is not None and e.standard_error.any():
-        parts.append(f"{e.title}: ± {e.scale.end(float(e.standard_error.max()))}")
-    else:
-        parts.append(e.title)
+        accuracy += f": ± {e.scale.end(float(e.standard_error.max()))}"
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    return " · ".join([*parts, f"attn-closed-form {__version__}", today])
+    return [accuracy, f"attn-closed-form {__version__}", today]
 
 
 def classes_of(explanations: Explanations) -> str:

@@ -13,11 +13,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from ..explanations.comparison import Comparison
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
 from ..models.scale import percent
 from ..models.text_classifier import TextClassifier
 from . import figures
+from .bars import Bar
+from .comparison_report import changes_figure, comparison_headline, shared_end
 from .sanitize import elide, visible, width
 from .waterfall import waterfall
 
@@ -90,7 +93,7 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     blocks.append(_wrap(_words(e, color), columns))
     sentences = []
     if e.method == evidence.headline:
-        blocks.append(_waterfall(e, columns, color))
+        blocks.append(_bars(waterfall(e).bars, columns, color))
         sentences.append(figures.sampling(e))
     if evidence.model.surrogate is not None or not evidence.is_pooled:
         sentences += explanations.checked_reasons()
@@ -121,8 +124,8 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _waterfall(e: Explanation, columns: int, color: bool) -> str:
-    steps = waterfall(e).bars
+def _bars(steps: Sequence[Bar], columns: int, color: bool) -> str:
+    """Format the steps of a waterfall, one line each."""
     labels = [elide(step.label, BAR_LABEL_COLUMNS) for step in steps]
     pad = max(map(width, labels))
     numbers = max(len(step.text) for step in steps)
@@ -139,7 +142,20 @@ def _waterfall(e: Explanation, columns: int, color: bool) -> str:
         else:
             bar = "-" * length
         lines.append(f"{_padded(label, pad)}  {step.text:>{numbers}}  {bar}".rstrip())
+        if step.note:
+            lines.append(_prose(f"({step.note})", columns))
     return "\n".join(lines)
+
+
+def comparison_text(comparison: Comparison, columns: int = 80, color: bool = False) -> str:
+    """Format a comparison: both predictions, both texts, and the difference word by word."""
+    blocks = [_prose(comparison_headline(comparison), columns)]
+    blocks.append(_prose(comparison.first.explained, columns))
+    for name, e in zip(comparison.names, (comparison.first, comparison.second), strict=True):
+        text = _wrap(_words(e, color, shared_end(comparison)), columns)
+        blocks.append(f"{_prose(visible(name), columns)}:\n{text}")
+    blocks.append(_bars(changes_figure(comparison).bars, columns, color))
+    return "\n\n".join(blocks)
 
 
 def table(explanations: Explanations, columns: int = 80, color: bool = False) -> str:
@@ -174,9 +190,9 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
     return "\n\n".join([*blocks, _legend(list(explanations.values()), color, columns)])
 
 
-def _words(e: Explanation, color: bool) -> list[Printed]:
-    """Format the words of a text."""
-    text = figures.colored_text(e)
+def _words(e: Explanation, color: bool, largest: float | None = None) -> list[Printed]:
+    """Format the words of a text; the strongest color belongs to the score `largest`, if it is given."""
+    text = figures.colored_text(e, largest)
     words = []
     for piece in text.pieces:
         if piece.player is None:

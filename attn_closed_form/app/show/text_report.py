@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..explanations.explain import for_output, is_mirrored
+from ..explanations.explain import against_runner_up, for_output, is_mirrored, runner_up_of
 from ..explanations.explanation import Explanations
 from ..models.scale import percent
 from . import figures
@@ -30,7 +30,7 @@ def text_answer(explanations: Explanations, in_notebook: bool = False) -> str:
         parts.append(f'<p class="notice">{escape(told)}</p>')
         parts.append(text_of(e, in_notebook, 0))
         return "".join(parts)
-    subject = subject_of(explanations)
+    subject = against_runner_up(explanations)
     if subject is not explanations:
         parts.append(f"<h2>{escape(_title_of_pair(explanations))}</h2>")
     parts.append(note(subject.explained))
@@ -43,40 +43,17 @@ def text_answer(explanations: Explanations, in_notebook: bool = False) -> str:
     return "".join(parts)
 
 
-def subject_of(explanations: Explanations) -> Explanations:
-    """Return what a report explains first: of a softmax of three classes or more the class against its runner-up."""
-    pair = _best_pair(explanations)
-    if pair is None:
-        return explanations
-    best, second = pair
-    return for_output(explanations, f"margin:{best},{second}")
-
-
 def texts_of_page(explanations: Explanations) -> list[Explanations]:
     """Return the explanations whose texts the script recolors, in the order of the page."""
-    subject = subject_of(explanations)
+    subject = against_runner_up(explanations)
     if subject is explanations or figures.notice(explanations):
         return [explanations]
     return [subject, explanations]
 
 
-def _best_pair(explanations: Explanations) -> tuple[str, str] | None:
-    """Return the predicted class and its runner-up, if the logit of the predicted one among three or more is explained."""
-    evidence = explanations.evidence
-    chances = explanations.probabilities or {}
-    if len(chances) < 3 or evidence.model.loss != "softmax" or not evidence.exact:
-        return None
-    best, second = sorted(chances, key=lambda name: -chances[name])[:2]
-    if explanations.output != best:
-        return None
-    if "," in best + second:  # the name of a margin is split at its comma
-        return None
-    return best, second
-
-
 def _title_of_pair(explanations: Explanations) -> str:
     """Return the heading of the class against its runner-up."""
-    pair = _best_pair(explanations)
+    pair = runner_up_of(explanations)
     assert pair is not None
     best, second = pair
     return f"{best} against the runner-up {second}"
@@ -109,7 +86,7 @@ def _sum_and_reasons(subject: Explanations, of: Explanations) -> str:
             meaning = "Owen values: the scores of the words in a sentence add up to the score of the sentence."
             sentences = section("Sentences", meaning, table, "h2")
     # The reasons for one class among several hold against all others, not only against the runner-up.
-    reasons = _reasons(subject if subject_of(of) is of else of)
+    reasons = _reasons(subject if against_runner_up(of) is of else of)
     return f'<div class="two">{bars}{reasons}</div>{sentences}'
 
 
@@ -138,7 +115,7 @@ def _other_classes(explanations: Explanations) -> str:
     if all(is_mirrored(explanations, name) for name in chances if name != output):
         return ""
     ranked = sorted(chances, key=lambda name: -chances[name])[:MOST_CLASSES]
-    pair = _best_pair(explanations)
+    pair = runner_up_of(explanations)
     parts = []
     for name in ranked:
         if name == output or (pair is not None and name in pair):

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._types import Ids
+from ..._types import Array, Ids
 from ..explanations.explanation import Explanation
+from ..models.scale import ExplainedScale
 from .bars import AxisRange, Bar
 from .figures import names
 from .sanitize import visible
@@ -34,98 +35,134 @@ class Step(NamedTuple):
     note: str = ""
 
 
+class Changes(NamedTuple):
+    """Changes with their names, which add up from `start` to `end`, and the two ends' names.
+
+    `errors` are standard errors, 0 for exact changes. `rest` is a last step that is not a player.
+    """
+
+    names: tuple[str, ...]
+    values: Array
+    errors: Array
+    start: float
+    end: float
+    ends: tuple[str, str]
+    scale: ExplainedScale
+    rest: Step | None = None
+
+
 def waterfall(e: Explanation, top: int = 10) -> Waterfall:
     """Return bars from the baseline (every player absent) to the prediction, for scores that add up to it.
-
-    At most `top` players have separate bars; ten fit on a phone. The others share two: those that raise the prediction,
-    and those that lower it. The strongest comes first, except that no probability passes 0% or 100% on the way. Where the
-    two bars of the others cannot avoid that in any order, they become one with the sum of both, and if need be fewer
-    players have separate bars.
 
     >>> from attn_closed_form import load_demo_model
     >>> e = load_demo_model().explain("A fine film", "shapley")["shapley"]
     >>> [(bar.label, bar.text) for bar in waterfall(e, top=1).bars]
     [('baseline', '48.9%'), ('fine', '+19.0 points'), ('2 others raise it', '+1.2 points'), ('positive', '69.1%')]
     """
-    steps = _fitting_steps(e, top)
-    ends = e.base_value + np.cumsum([step.change for step in steps])
+    errors = np.zeros(len(e.scores))
+    if e.standard_error is not None:
+        errors = e.standard_error
+    rest = None
     if e.of_fit and e.evidence.fit is not None and e.evidence.fit.at_text:
         # The difference between a fitted game and the model has a separate bar, so the players end before it.
-        steps.append(Step("what the fit misses", e.evidence.fit.at_text, 1))
-        ends = np.append(ends, e.prediction)
-    starts = np.append(e.base_value, ends[:-1])
-    scale = _axis(e, [*starts, *ends, e.prediction], [step.error for step in steps])
-    bars = [_end_bar("baseline", e.base_value, e, scale)]
+        rest = Step("what the fit misses", e.evidence.fit.at_text, 1)
+    changes = Changes(
+        names=names(e.evidence),
+        values=e.scores,
+        errors=errors,
+        start=e.base_value,
+        end=e.prediction,
+        ends=("baseline", visible(e.output)),
+        scale=e.scale,
+        rest=rest,
+    )
+    return waterfall_of_changes(changes, top)
+
+
+def waterfall_of_changes(changes: Changes, top: int = 10) -> Waterfall:
+    """Return bars from the start of the changes to their end.
+
+    At most `top` changes have separate bars; ten fit on a phone. The others share two: those that raise the prediction,
+    and those that lower it. The strongest comes first, except that no probability passes 0% or 100% on the way. Where the
+    two bars of the others cannot avoid that in any order, they become one with the sum of both, and if need be fewer
+    changes have separate bars.
+    """
+    steps = _fitting_steps(changes, top)
+    ends = changes.start + np.cumsum([step.change for step in steps])
+    if changes.rest is not None:
+        steps.append(changes.rest)
+        ends = np.append(ends, changes.end)
+    starts = np.append(changes.start, ends[:-1])
+    axis = _axis(changes.scale, [*starts, *ends, changes.end], [step.error for step in steps])
+    first, last = changes.ends
+    bars = [_end_bar(first, changes.start, changes.scale, axis)]
     for step, start, end in zip(steps, starts.tolist(), ends.tolist(), strict=True):
-        left, right = sorted((scale.unit(start), scale.unit(end)))
+        left, right = sorted((axis.unit(start), axis.unit(end)))
         bars.append(
             Bar(
                 label=step.label,
-                text=e.scale.change(end - start, error=step.error or None),
+                text=changes.scale.change(end - start, error=step.error or None),
                 kind="for" if end >= start else "against",
                 start=start,
                 end=end,
                 left=left,
                 right=right,
                 members=step.members,
-                error=step.error / (scale.high - scale.low),
+                error=step.error / (axis.high - axis.low),
                 note=step.note,
             )
         )
-    bars.append(_end_bar(visible(e.output), e.prediction, e, scale))
-    ticks = tuple((at, e.scale.tick(number)) for at, number in scale.ticks)
+    bars.append(_end_bar(last, changes.end, changes.scale, axis))
+    ticks = tuple((at, changes.scale.tick(number)) for at, number in axis.ticks)
     return Waterfall(tuple(bars), ticks)
 
 
-def _fitting_steps(e: Explanation, top: int) -> list[Step]:
+def _fitting_steps(changes: Changes, top: int) -> list[Step]:
     """Return steps in an order in which no probability passes 0% or 100%, with as many names as possible."""
-    first = _steps(e, top)
-    if not e.scale.in_percent:
+    first = _steps(changes, top)
+    if not changes.scale.in_percent:
         return first
     for named in range(top, -1, -1):
         for net in (False, True):
-            order = order_within(e.base_value, _steps(e, named, net), 0.0, 1.0)
+            order = order_within(changes.start, _steps(changes, named, net), 0.0, 1.0)
             if order is not None:
                 return order
-    # Scores that do not add up to a probability, such as a sampled estimate far outside.
-    return ordered_within(e.base_value, first, 0.0, 1.0)
+    # Changes that do not add up to a probability, such as a sampled estimate far outside.
+    return ordered_within(changes.start, first, 0.0, 1.0)
 
 
-def _steps(e: Explanation, top: int, net: bool = False) -> list[Step]:
-    """Return the `top` strongest players, strongest first, and the others by sign, or their sum if `net`."""
-    order = np.argsort(-np.abs(e.scores), kind="stable")
+def _steps(changes: Changes, top: int, net: bool = False) -> list[Step]:
+    """Return the `top` strongest changes, strongest first, and the others by sign, or their sum if `net`."""
+    values = changes.values
+    order = np.argsort(-np.abs(values), kind="stable")
     named = order
     if len(order) > top + 1:  # a bar for one other player is better used for its name
         named = order[:top]
     others = order[len(named) :]
-    words = names(e.evidence)
-    errors = np.zeros(len(order))
-    if e.standard_error is not None:
-        errors = e.standard_error
-    steps = [Step(words[j], float(e.scores[j]), 1, float(errors[j])) for j in named]
-    raising = others[e.scores[others] >= 0]
-    lowering = others[e.scores[others] < 0]
+    steps = [Step(changes.names[j], float(values[j]), 1, float(changes.errors[j])) for j in named]
+    raising = others[values[others] >= 0]
+    lowering = others[values[others] < 0]
     if net and raising.size and lowering.size:
-        return [*steps, _net_step(e, raising, lowering)]
+        return [*steps, _net_step(changes, raising, lowering)]
     for players, verb in ((raising, "raise"), (lowering, "lower")):
         if players.size:
             label = f"{players.size:,} others {verb} it"
             if players.size == 1:
                 label = f"1 other {verb}s it"
             # Standard errors of several players cannot be added without their correlations.
-            steps.append(Step(label, float(e.scores[players].sum()), int(players.size)))
+            steps.append(Step(label, float(values[players].sum()), int(players.size)))
     return steps
 
 
-def _net_step(e: Explanation, raising: Ids, lowering: Ids) -> Step:
+def _net_step(changes: Changes, raising: Ids, lowering: Ids) -> Step:
     """Return the step of players of both signs, with the sum of each sign as its remark."""
-    up = float(e.scores[raising].sum())
-    down = float(e.scores[lowering].sum())
+    up = float(changes.values[raising].sum())
+    down = float(changes.values[lowering].sum())
     count = int(raising.size + lowering.size)
     parts = []
     for players, verb, total in ((raising, "raise", up), (lowering, "lower", -down)):
         verb_of_one = verb if players.size > 1 else f"{verb}s"
-        amount = e.scale.change(total).removeprefix("+")
+        amount = changes.scale.change(total).removeprefix("+")
         parts.append(f"{players.size:,} {verb_of_one} it by {amount}")
     return Step(f"{count:,} others, net", up + down, count, note=", ".join(parts))
 
@@ -177,15 +214,15 @@ def order_within(start: float, steps: Sequence[Step], low: float, high: float) -
     return [steps[i] for i in order]
 
 
-def _axis(e: Explanation, values: Sequence[float], errors: Sequence[float]) -> AxisRange:
-    """Return the scale of a waterfall: 0% to 100% for probabilities, otherwise what the bars need."""
-    if e.scale.in_percent:
+def _axis(scale: ExplainedScale, values: Sequence[float], errors: Sequence[float]) -> AxisRange:
+    """Return the range of a waterfall: 0% to 100% for probabilities, otherwise what the bars need."""
+    if scale.in_percent:
         return AxisRange.around([0.0, 1.0, *values])
     margin = max(errors, default=0.0)
     return AxisRange.around([min(values) - margin, max(values) + margin])
 
 
-def _end_bar(label: str, value: float, e: Explanation, scale: AxisRange) -> Bar:
-    """Return the bar of the baseline or of the prediction, which is a line."""
-    at = scale.unit(value)
-    return Bar(label, e.scale.level(value), "end", value, value, at, at, 0)
+def _end_bar(label: str, value: float, scale: ExplainedScale, axis: AxisRange) -> Bar:
+    """Return the bar of one of the two ends, which is a line."""
+    at = axis.unit(value)
+    return Bar(label, scale.level(value), "end", value, value, at, at, 0)

@@ -19,7 +19,7 @@ from attn_closed_form.app.cli.main import PROG, main, program
 from attn_closed_form.app.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.app.files.open_model import DEMO_MODEL
 from attn_closed_form.app.show.figures import verdict
-from attn_closed_form.app.show.terminal import reasons_text
+from attn_closed_form.app.show.terminal import comparison_text, reasons_text
 from tests import enumeration
 from tests.texts import HOSTILE, REVIEW, long_text, model_for, six_heads
 
@@ -586,3 +586,33 @@ def test_reasons_are_printed_on_request(capsys):
     for options, printed in (([], False), (["--reasons"], True)):
         assert main(["explain", REVIEW, "--method", "shapley", *options]) == 0
         assert (reasons.split("\n")[0] in capsys.readouterr().out) == printed
+
+
+def test_explain_compares_with_another_text_or_file(capsys, tmp_path):
+    other = tmp_path / "after.txt"
+    other.write_text("A dull start, but a wonderful film.", encoding="utf-8")
+    page = tmp_path / "comparison.html"
+    assert main(["explain", REVIEW, "--compare-with", str(other), "--html", str(page)]) == 0
+    out, _ = capsys.readouterr()
+    first = acf.load_demo_model().explain(REVIEW)
+    second = acf.load_demo_model().explain(other.read_text(encoding="utf-8"))
+    comparison = first.compare(second, names=("first text", "after.txt"))
+    assert out.strip() == comparison_text(comparison, 100)
+    assert "after.txt" in page.read_text(encoding="utf-8")
+    assert main(["explain", REVIEW, "--compare-with", "A dull film", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["names"] == ["first text", "second text"]
+    assert answer["change"] == pytest.approx(answer["predictions"][1] - answer["predictions"][0])
+
+
+def test_explain_compares_two_models(capsys, model_file):
+    assert main(["explain", REVIEW, "--model", model_file, "--compare-model", model_file]) == 0
+    out, _ = capsys.readouterr()
+    assert "+0.0000" in out.splitlines()[0] or "0.0 points" in out.splitlines()[0]
+    assert out.count("model.npz") == 4
+
+
+@pytest.mark.parametrize("option", [["--plot", "x.png"], ["--top", "3"], ["--method", "shapley"]])
+def test_a_comparison_refuses_options_that_it_does_not_show(option):
+    with pytest.raises(SystemExit):
+        main(["explain", REVIEW, "--compare-with", "other", *option])

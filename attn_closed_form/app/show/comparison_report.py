@@ -1,0 +1,171 @@
+"""The report of a comparison: two texts side by side on one color scale, and how one prediction becomes the other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..explanations.comparison import Comparison
+from ..explanations.explanation import Explanation, Explanations
+from . import figures
+from .colored import colored, legend_cells, legend_of
+from .described import kind_of
+from .page import (
+    bullets,
+    details,
+    drawn_waterfall,
+    note,
+    page_of,
+    section,
+    static,
+    stylesheet,
+    table_of,
+)
+from .report_parts import HOW_TO_READ, classes_of, method_facts
+from .sanitize import escape, prose, visible
+from .waterfall import Changes, Step, Waterfall, waterfall_of_changes
+
+# Tuning: the number of words in the table of a comparison, which shows those with the largest differences.
+MOST_WORDS = 40
+
+
+def comparison_headline(comparison: Comparison) -> str:
+    """State both predictions and their difference.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> model = load_demo_model()
+    >>> comparison_headline(model.explain("A fine film").compare(model.explain("A dull film")))
+    'positive: from 69.1% to 1.4% (-67.7 points)'
+    """
+    scale = comparison.scale
+    first, second = (scale.level(e.prediction) for e in (comparison.first, comparison.second))
+    change = scale.change(comparison.change)
+    return f"{visible(comparison.first.output)}: from {first} to {second} ({change})"
+
+
+def changes_figure(comparison: Comparison, top: int = 10) -> Waterfall:
+    """Return the waterfall from the first prediction to the second; it ends with the change of the baseline, if any."""
+    rest = None
+    if comparison.base_change:
+        rest = Step("the baseline", comparison.base_change, 0)
+    changes = Changes(
+        names=tuple(visible(change.word) for change in comparison.changes),
+        values=comparison.values,
+        errors=np.zeros(len(comparison.changes)),
+        start=comparison.first.prediction,
+        end=comparison.second.prediction,
+        ends=(visible(comparison.names[0]), visible(comparison.names[1])),
+        scale=comparison.scale,
+        rest=rest,
+    )
+    return waterfall_of_changes(changes, top)
+
+
+def shared_end(comparison: Comparison) -> float:
+    """Return the largest score of both, which has the strongest color."""
+    scores = np.concatenate([comparison.first.scores, comparison.second.scores])
+    return float(np.abs(scores).max(initial=0.0))
+
+
+def players_only_in(e: Explanation, other: Explanation) -> frozenset[int]:
+    """Return the players of one explanation whose names the other one does not have."""
+    known = set(other.evidence.names)
+    return frozenset(j for j, name in enumerate(e.evidence.names) if name not in known)
+
+
+def comparison_report(comparison: Comparison) -> str:
+    """Return the comparison as a page."""
+    script = f"<script>{_script()}</script>"
+    body = comparison_body(comparison)
+    data = '<script type="application/json" id="data">[]</script><div id="tip"></div>'
+    return page_of(comparison_headline(comparison), f"{body}{data}{script}")
+
+
+def comparison_cell(comparison: Comparison) -> str:
+    """Return the comparison as the cell of a notebook."""
+    return f'<style>{stylesheet()}</style><div class="acf">{comparison_body(comparison)}</div>'
+
+
+def _script() -> str:
+    """Return the script of a page without its comments."""
+    lines = static("report.js").splitlines()
+    return "\n".join(line.strip() for line in lines if not line.startswith("//"))
+
+
+def comparison_body(comparison: Comparison) -> str:
+    """Return the parts of a comparison."""
+    first = comparison.first
+    second = comparison.second
+    columns = ""
+    for name, e, other in (
+        (comparison.names[0], first, second),
+        (comparison.names[1], second, first),
+    ):
+        columns += _column(name, e, other, shared_end(comparison))
+    cells = legend_cells(np.concatenate([first.scores, second.scores]), has_sign=True, e=first)
+    output = visible(first.output)
+    colors = (
+        f"Both texts share one color scale: orange raises {output}, blue (underlined) lowers it. A dashed frame marks "
+        "what only one of them has."
+    )
+    steps = section(
+        "From one to the other",
+        "The difference of the predictions, word by word. A word that only one of them has counts with its whole score.",
+        drawn_waterfall(changes_figure(comparison)),
+        "h2",
+    )
+    parts = [
+        f"<h1>{prose(comparison_headline(comparison))}</h1>",
+        f'<p class="note facts">{prose(_facts(comparison))}</p>',
+        note(first.explained),
+        f'<div class="two">{columns}</div>',
+        legend_of(cells, comparison.scale, 0),
+        note(colors),
+        f'<div class="two">{steps}{_table(comparison)}</div>',
+        details("How to read this", bullets(HOW_TO_READ)),
+    ]
+    return "".join(parts)
+
+
+def _facts(comparison: Comparison) -> str:
+    """State the models, the number of words of both, the method, its accuracy, the version and the date."""
+    models = [
+        kind_of(e.evidence.model).partition(" ")[2] for e in (comparison.first, comparison.second)
+    ]
+    things = comparison.first.evidence.target.players
+    first, second = (len(e.scores) for e in (comparison.first, comparison.second))
+    counts = f"{first:,} and {second:,} {things}"
+    return " · ".join([*dict.fromkeys(models), counts, *method_facts(comparison.first)])
+
+
+def _of(e: Explanation) -> Explanations:
+    """Return the explanations with this one alone."""
+    return Explanations(e.evidence, {e.method: e})
+
+
+def _column(name: str, e: Explanation, other: Explanation, largest: float) -> str:
+    """Return one of the two: its headline, its classes and its text."""
+    only = players_only_in(e, other)
+    text = colored(e, with_tips=True, largest=largest, marked=only)
+    title = visible(name)
+    return (
+        f"<section><h2>{escape(title[:1].upper() + title[1:])}</h2>"
+        f"<p>{prose(figures.headline(_of(e)))}</p>{classes_of(_of(e))}"
+        f'<div class="text live" dir="auto">{text}</div></section>'
+    )
+
+
+def _table(comparison: Comparison) -> str:
+    """Return the words with the largest differences, with both scores."""
+    scale = comparison.scale
+    rows = []
+    for change in comparison.changes[:MOST_WORDS]:
+        scores = (change.first, change.second, change.change)
+        cells = ["–" if score is None else scale.column(score) for score in scores]
+        rows.append((visible(change.word), cells))
+    titles = ["word", *comparison.names, "difference"]
+    titles = [titles[0], *(scale.titled(title) for title in titles[1:])]
+    count = len(comparison.changes)
+    text = ""
+    if count > MOST_WORDS:
+        text = f"The {MOST_WORDS} largest differences among {count:,} words."
+    return section("The words", text, table_of(titles, rows), "h2")
