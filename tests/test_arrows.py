@@ -54,6 +54,10 @@ EXCEPTIONS = {
         "app/show",
     ): "`many.plot_bar(...)` and the like are methods of a result",
     (
+        "attn_closed_form/app/explanations/comparison.py",
+        "app/show",
+    ): "`comparison.report(...)` and the like are methods of a result",
+    (
         "attn_closed_form/app/explanations/answers.py",
         "app/show",
     ): "`found.reasons().sentences()` is a method of a result",

@@ -114,8 +114,10 @@ class Reasons:
     output : name of the explained output; None if the game is the margin of one class over its
         strongest rival
     scale : the explained scale
-    rivals : for a predicted class among several, the other classes, which `rival` of a reason counts; otherwise empty
-    chance : for such a class, the scale of its probability where only it and one other class are possible
+    rivals : for a predicted class among several, the other classes, which `rival` of a reason
+        counts; otherwise empty
+    chance : for such a class, the scale of its probability where only it and one other class are
+        possible
     """
 
     certified: Certified

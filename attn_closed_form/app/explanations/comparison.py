@@ -1,8 +1,9 @@
 """Two explanations side by side: two texts under one model, or one text under two models.
 
-The scores of both add up to their predictions, so their differences add up to the difference of the predictions:
+The scores of both add up to their predictions, so their differences add up to the difference of the
+predictions:
 
-    f(second) - f(first) = base(second) - base(first) + sum over words of (score in second - score in first)
+    f(second) - f(first) = base(second) - base(first) + sum_words (score in second - score in first)
 
 where a word that a text does not have has the score 0.
 """
@@ -108,7 +109,7 @@ class Comparison:
         }
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row per word: its scores in both, and their difference; needs pandas."""
+        """Return a pandas DataFrame with both scores of each word and their difference."""
         from ..show.exports import frame_of_comparison
 
         return frame_of_comparison(self)
@@ -151,9 +152,10 @@ def compare(
 
     Parameters
     ----------
-    first, second : results of `explain`. The second is explained for the output of the first, by Shapley values; of three
-        classes and more, for its predicted class against the runner-up
-    names : what to call the two; by default "first text" and "second text", or "first model" and "second model"
+    first, second : results of `explain`. The second is explained for the output of the first, by
+        Shapley values; of three classes and more, for its predicted class against the runner-up
+    names : what to call the two; by default "first text" and "second text", or "first model" and
+        "second model"
 
     Examples
     --------

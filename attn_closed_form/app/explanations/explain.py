@@ -80,7 +80,7 @@ def for_output(explanations: Explanations, output: str) -> Explanations:
 
 
 def runner_up_of(explanations: Explanations) -> tuple[str, str] | None:
-    """Return the predicted class and its runner-up, if the logit of the predicted one of three or more is explained."""
+    """Return the predicted class of three or more and its runner-up, if its logit is explained."""
     evidence = explanations.evidence
     chances = explanations.probabilities or {}
     if len(chances) < 3 or evidence.model.loss != "softmax" or not evidence.exact:
@@ -94,10 +94,11 @@ def runner_up_of(explanations: Explanations) -> tuple[str, str] | None:
 
 
 def against_runner_up(explanations: Explanations) -> Explanations:
-    """Return Shapley values of the predicted class against its runner-up, for a softmax of three classes or more.
+    """Return Shapley values of the predicted one of three or more classes against its runner-up.
 
-    The logit of one class is defined only up to a shift that all classes share. Its difference to another one has a
-    meaning, and for one head the probability of the class where only these two are possible has exact values.
+    The logit of one class is defined only up to a shift that all classes share. Its difference to
+    another one has a meaning, and for one head the probability of the class where only these two
+    are possible has exact values.
     """
     pair = runner_up_of(explanations)
     if pair is None:

@@ -18,7 +18,8 @@ class AxisRange(NamedTuple):
 
     @classmethod
     def around(cls, values: ArrayLike, margin: float = 0.0) -> AxisRange:
-        """Return a scale that contains the values, with a margin on both sides as a share of its length.
+        """Return a scale that contains the values, with a margin on both sides as a share of its
+        length.
 
         >>> AxisRange.around([-1.0, 7.0]).ticks
         ((0.125, 0.0), (0.375, 2.0), (0.625, 4.0), (0.875, 6.0))
@@ -50,11 +51,12 @@ class AxisRange(NamedTuple):
 class Bar(NamedTuple):
     """A bar from `start` to `end`: the probability of a class, or one step of a waterfall.
 
-    `kind` is "share" for a probability, "for" or "against" for a step up or down, and "end" for the two ends of a
-    waterfall. `left` and `right` are unit coordinates, `text` is the number to write, such as "94.2%" or "+23.1
-    points", and `members` is the number of classes or players that share the bar (0 for the two ends). `error` is the
-    standard error of a sampled step in unit coordinates, and otherwise 0. `note` is a remark, such as the sums of both
-    signs in a bar of players of both.
+    `kind` is "share" for a probability, "for" or "against" for a step up or down, and "end" for the
+    two ends of a waterfall. `left` and `right` are unit coordinates, `text` is the number to write,
+    such as "94.2%" or "+23.1 points", and `members` is the number of classes or players that share
+    the bar (0 for the two ends). `error` is the standard error of a sampled step in unit
+    coordinates, and otherwise 0. `note` is a remark, such as the sums of both signs in a bar of
+    players of both.
     """
 
     label: str

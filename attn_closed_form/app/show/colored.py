@@ -1,7 +1,7 @@
 """The text of a report in color: word by word, or sentence by sentence with a bar beside each.
 
-The script of a report (`static/report.js`) recolors the same text by another method, and lights up the words of a
-reason. `text_data` has what it needs.
+The script of a report (`static/report.js`) recolors the same text by another method, and lights up
+the words of a reason. `text_data` has what it needs.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def colored(
 ) -> str:
     """Return the text with one <i> per unit that the model reads, and the number of other units.
 
-    The strongest color belongs to the score `largest`, by default the largest of the text. Players in `marked` are
-    outlined.
+    The strongest color belongs to the score `largest`, by default the largest of the text. Players
+    in `marked` are outlined.
     """
     text = figures.colored_text(e, largest)
     pieces = e.evidence.of_input("escaped pieces", lambda: _escaped(text.pieces))
@@ -158,7 +158,9 @@ def _tip(e: Explanation, player: int) -> str:
 
 
 def sentence_scores(explanations: Explanations) -> GroupScores | None:
-    """Return the scores of the sentences of a text; None for one sentence, or for a model without exact values."""
+    """Return the scores of the sentences of a text; None for one sentence, or for a model without
+    exact values.
+    """
     evidence = explanations.evidence
     if evidence.units.text is None or not evidence.exact or not evidence.is_pooled:
         return None
@@ -326,7 +328,9 @@ def legend_of(cells: Sequence[tuple[str, str]], scale: ExplainedScale, number: i
 
 
 def text_data(explanations: Explanations) -> dict[str, Any]:
-    """Return the data of the script: the scores of every method with four digits, their colors and their legends."""
+    """Return the data of the script: the scores of every method with four digits, their colors and
+    their legends.
+    """
     rows = list(explanations.values())
     return {
         "labels": [e.scale.titled(e.title) for e in rows],

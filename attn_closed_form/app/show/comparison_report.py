@@ -1,4 +1,6 @@
-"""The report of a comparison: two texts side by side on one color scale, and how one prediction becomes the other."""
+"""The report of a comparison: two texts side by side on one color scale, and how one prediction
+becomes the other.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,10 @@ from .page import (
 )
 from .report_parts import HOW_TO_READ, classes_of, method_facts
 from .sanitize import escape, prose, visible
-from .waterfall import Changes, Step, Waterfall, waterfall_of_changes
+from .waterfall import Changes, Waterfall, WaterfallStep, waterfall_of_changes
 
-# Tuning: the number of words in the table of a comparison, which shows those with the largest differences.
+# Tuning: the number of words in the table of a comparison, which shows those with the largest
+# differences.
 MOST_WORDS = 40
 
 
@@ -43,10 +46,12 @@ def comparison_headline(comparison: Comparison) -> str:
 
 
 def changes_figure(comparison: Comparison, top: int = 10) -> Waterfall:
-    """Return the waterfall from the first prediction to the second; it ends with the change of the baseline, if any."""
+    """Return the waterfall from the first prediction to the second; it ends with the change of the
+    baseline, if any.
+    """
     rest = None
     if comparison.base_change:
-        rest = Step("the baseline", comparison.base_change, 0)
+        rest = WaterfallStep("the baseline", comparison.base_change, 0)
     changes = Changes(
         names=tuple(visible(change.word) for change in comparison.changes),
         values=comparison.values,
@@ -127,7 +132,9 @@ def comparison_body(comparison: Comparison) -> str:
 
 
 def _facts(comparison: Comparison) -> str:
-    """State the models, the number of words of both, the method, its accuracy, the version and the date."""
+    """State the models, the number of words of both, the method, its accuracy, the version and the
+    date.
+    """
     models = [
         kind_of(e.evidence.model).partition(" ")[2] for e in (comparison.first, comparison.second)
     ]

@@ -315,7 +315,9 @@ def frame_of(explanations: Mapping[str, Explanation], evidence: Evidence) -> Any
 
 
 def frame_of_comparison(comparison: Comparison) -> Any:
-    """Return a pandas DataFrame with one row per word of two explanations: both scores and their difference."""
+    """Return a pandas DataFrame with one row per word of two explanations: both scores and their
+    difference.
+    """
     pandas = package("pandas")
     rows = [
         {

@@ -207,7 +207,8 @@ class ColoredText(NamedTuple):
 def colored_text(e: Explanation, largest: float | None = None) -> ColoredText:
     """Return the text of an explanation, colored by its scores.
 
-    The strongest color belongs to the largest score, or to `largest`, so that several texts can share a scale.
+    The strongest color belongs to the largest score, or to `largest`, so that several texts can
+    share a scale.
     """
 
     def compute() -> tuple[tuple[TextPiece, ...], str]:

@@ -28,7 +28,9 @@ from .waterfall import Waterfall, waterfall
 def partners(
     evidence: Evidence, player: int, row: ArrayLike, top: int = 10
 ) -> list[dict[str, Any]]:
-    """Return the strongest entries of a player's `row` (d,) of the interaction matrix, without the player itself."""
+    """Return the strongest entries of a player's `row` (d,) of the interaction matrix, without the
+    player itself.
+    """
     values = np.asarray(row, dtype=np.float64).tolist()
     shown = names(evidence)
     order = sorted((j for j in range(len(values)) if j != player), key=lambda j: -abs(values[j]))[
@@ -42,7 +44,9 @@ def partners(
 
 
 def figures_of(explanations: Explanations) -> dict[str, Any]:
-    """Return the data of the figures of one text, ready for `json.dumps`, which the page draws at every keystroke."""
+    """Return the data of the figures of one text, ready for `json.dumps`, which the page draws at
+    every keystroke.
+    """
     if explanations:
         lead = leader(explanations)
     else:

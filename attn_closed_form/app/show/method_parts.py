@@ -1,4 +1,6 @@
-"""The parts of a report about all methods: small texts, numbers, and what is known about a fitted game."""
+"""The parts of a report about all methods: small texts, numbers, and what is known about a fitted
+game.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def text_methods(explanations: Explanations, in_notebook: bool = False) -> str:
 
 
 def surrogate_of(explanations: Explanations) -> str:
-    """Return what is known about the game that is fitted to a transformer, apart from the values of the model itself."""
+    """Return what is known about the game that is fitted to a transformer, apart from the values of
+    the model itself.
+    """
     fit = explanations.fit
     if fit is None:
         return ""

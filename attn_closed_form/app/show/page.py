@@ -66,7 +66,9 @@ def page_of(title: str, body: str, style: str = "") -> str:
 
 
 def details(title: str, body: str, kind: str = "", name: str = "") -> str:
-    """Return a part of a page that is folded; `kind` is a class of the stylesheet, and links lead to its `name`."""
+    """Return a part of a page that is folded; `kind` is a class of the stylesheet, and links lead
+    to its `name`.
+    """
     attribute = f' class="{kind}"' if kind else ""
     if name:
         attribute += f' id="{name}"'

@@ -33,7 +33,9 @@ def effect_bar(value: float, largest: float) -> dict[str, Any]:
 
 
 def share_of_best(share: float, heads: int) -> str:
-    """Format the share of the best possible order; with several heads only a bound on the best is known."""
+    """Format the share of the best possible order; with several heads only a bound on the best is
+    known.
+    """
     if math.isnan(share):
         return "–"
     if heads > 1:
@@ -52,10 +54,12 @@ def removal_curves(explanations: Explanations) -> dict[str, RemovalCurves]:
 
 
 def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:
-    """Compare the prediction without some players with the forecast of each method, minus the sum of their scores.
+    """Compare the prediction without some players with the forecast of each method, minus the sum
+    of their scores.
 
-    A forecast is on the scale of the method's scores. `did` is the actual change, `error` the difference, `bar` the bar
-    of the forecast and `mark` the place of the actual change; bars of one scale are comparable.
+    A forecast is on the scale of the method's scores. `did` is the actual change, `error` the
+    difference, `bar` the bar of the forecast and `mark` the place of the actual change; bars of one
+    scale are comparable.
 
     >>> from attn_closed_form import load_demo_model
     >>> without = removal(load_demo_model().explain("A fine film", ["shapley", "loo"]), [1])

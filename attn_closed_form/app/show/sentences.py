@@ -67,7 +67,8 @@ def reason_sentence(
     >>> game = PooledGame.from_scores([0.0, 0.0, 0.0], [4.0, 1.0, -2.0], s_background=0.0, v_background=0.0,
     ...                               labels=["superb", "fine", "dull"])
     >>> print(reason_sentence(sufficient_reason(game)))
-    “superb” alone is enough: whichever of the other 2 words are removed, the prediction stays positive (at least +0.67).
+    “superb” alone is enough: whichever of the other 2 words are removed, the prediction stays
+    positive (at least +0.67).
     >>> print(reason_sentence(contrastive_reason(game)))
     Removing “superb” changes the prediction to negative (-0.33).
     """

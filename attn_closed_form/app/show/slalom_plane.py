@@ -1,4 +1,6 @@
-"""The SLALOM plane: the players of a text at (importance, value), with labels that do not cover each other."""
+"""The SLALOM plane: the players of a text at (importance, value), with labels that do not cover
+each other.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ MOST_LABELS = 26
 
 
 class PlacedLabel(NamedTuple):
-    """The label of a player, in unit coordinates; `anchor` is the end of the text that is at (x, y)."""
+    """The label of a player, in unit coordinates; `anchor` is the end of the text that is at (x,
+    y).
+    """
 
     player: int
     text: str
@@ -29,10 +33,11 @@ class PlacedLabel(NamedTuple):
 
 
 class SlalomPlane(NamedTuple):
-    """Each player at (importance, value), as in Figure 5 of Leemann et al. 2025; the decisive players are labeled.
+    """Each player at (importance, value), as in Figure 5 of Leemann et al. 2025; the decisive
+    players are labeled.
 
-    `x` and `y` are the positions of the players in unit coordinates, `across` and `up` their scales, and `zero`
-    is the height of the value 0.
+    `x` and `y` are the positions of the players in unit coordinates, `across` and `up` their
+    scales, and `zero` is the height of the value 0.
     """
 
     x: tuple[float, ...]
@@ -43,7 +48,8 @@ class SlalomPlane(NamedTuple):
     labels: tuple[PlacedLabel, ...]
 
 
-# The methods that the SLALOM plane shows: height, position from left to right, and choice of the labels.
+# The methods that the SLALOM plane shows: height, position from left to right, and choice of the
+# labels.
 SLALOM = ("slalom-value", "slalom-importance", "slalom-linear")
 
 
@@ -67,11 +73,13 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
 PLANE = np.array([428.0, 298.0])
 # The radius of a point, in dots.
 DOT = 4.0
-# The width of a letter of 12 dots, measured on DejaVu Sans, the widest of the fonts of the style sheet.
+# The width of a letter of 12 dots, measured on DejaVu Sans, the widest of the fonts of the style
+# sheet.
 LETTER = 7.2
 # The height of a line of labels.
 LINE = 13.0
-# Tuning: the positions of a label next to its point, in order of preference: right, left, above, below.
+# Tuning: the positions of a label next to its point, in order of preference: right, left, above,
+# below.
 OFFSETS = np.array([(7, -4), (-7, -4), (7, 7), (7, -14), (-7, 7), (-7, -14)])
 # Shares of a label's width and height to the left of and below its anchor.
 SHARES = np.column_stack([OFFSETS[:, 0] < 0, np.full(6, 0.25)])

@@ -191,7 +191,9 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
 
 
 def _words(e: Explanation, color: bool, largest: float | None = None) -> list[Printed]:
-    """Format the words of a text; the strongest color belongs to the score `largest`, if it is given."""
+    """Format the words of a text; the strongest color belongs to the score `largest`, if it is
+    given.
+    """
     text = figures.colored_text(e, largest)
     words = []
     for piece in text.pieces:

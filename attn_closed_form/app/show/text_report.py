@@ -1,7 +1,8 @@
-"""The report of a text: the answer, the text in color, how its words add up, and the certified reasons.
+"""The report of a text: the answer, the text in color, how its words add up, and the certified
+reasons.
 
-The predicted class among three or more is explained against its runner-up, because that probability has exact values,
-and the logit of one class is defined only up to a shift that all classes share.
+The predicted class among three or more is explained against its runner-up, because that probability
+has exact values, and the logit of one class is defined only up to a shift that all classes share.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def _sum_and_reasons(subject: Explanations, of: Explanations) -> str:
         if table:
             meaning = "Owen values: the scores of the words in a sentence add up to the score of the sentence."
             sentences = section("Sentences", meaning, table, "h2")
-    # The reasons for one class among several hold against all others, not only against the runner-up.
+    # The reasons for one class among several hold against all others, not only against the
+    # runner-up.
     reasons = _reasons(subject if against_runner_up(of) is of else of)
     return f'<div class="two">{bars}{reasons}</div>{sentences}'
 

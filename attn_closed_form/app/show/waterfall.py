@@ -25,7 +25,7 @@ class Waterfall(NamedTuple):
     ticks: tuple[tuple[float, str], ...]
 
 
-class Step(NamedTuple):
+class WaterfallStep(NamedTuple):
     """One step of a waterfall before it has a place: the change, its standard error, and a remark."""
 
     label: str
@@ -48,24 +48,27 @@ class Changes(NamedTuple):
     end: float
     ends: tuple[str, str]
     scale: ExplainedScale
-    rest: Step | None = None
+    rest: WaterfallStep | None = None
 
 
 def waterfall(e: Explanation, top: int = 10) -> Waterfall:
-    """Return bars from the baseline (every player absent) to the prediction, for scores that add up to it.
+    """Return bars from the baseline (every player absent) to the prediction, for scores that add up
+    to it.
 
     >>> from attn_closed_form import load_demo_model
     >>> e = load_demo_model().explain("A fine film", "shapley")["shapley"]
     >>> [(bar.label, bar.text) for bar in waterfall(e, top=1).bars]
-    [('baseline', '48.9%'), ('fine', '+19.0 points'), ('2 others raise it', '+1.2 points'), ('positive', '69.1%')]
+    [('baseline', '48.9%'), ('fine', '+19.0 points'), ('2 others raise it', '+1.2 points'),
+    ('positive', '69.1%')]
     """
     errors = np.zeros(len(e.scores))
     if e.standard_error is not None:
         errors = e.standard_error
     rest = None
     if e.of_fit and e.evidence.fit is not None and e.evidence.fit.at_text:
-        # The difference between a fitted game and the model has a separate bar, so the players end before it.
-        rest = Step("what the fit misses", e.evidence.fit.at_text, 1)
+        # The difference between a fitted game and the model has a separate bar, so the players end
+        # before it.
+        rest = WaterfallStep("what the fit misses", e.evidence.fit.at_text, 1)
     changes = Changes(
         names=names(e.evidence),
         values=e.scores,
@@ -82,10 +85,11 @@ def waterfall(e: Explanation, top: int = 10) -> Waterfall:
 def waterfall_of_changes(changes: Changes, top: int = 10) -> Waterfall:
     """Return bars from the start of the changes to their end.
 
-    At most `top` changes have separate bars; ten fit on a phone. The others share two: those that raise the prediction,
-    and those that lower it. The strongest comes first, except that no probability passes 0% or 100% on the way. Where the
-    two bars of the others cannot avoid that in any order, they become one with the sum of both, and if need be fewer
-    changes have separate bars.
+    At most `top` changes have separate bars; ten fit on a phone. The others share two: those that
+    raise the prediction, and those that lower it. The strongest comes first, except that no
+    probability passes 0% or 100% on the way. Where the two bars of the others cannot avoid that in
+    any order, they become one with the sum of both, and if need be fewer changes have separate
+    bars.
     """
     steps = _fitting_steps(changes, top)
     ends = changes.start + np.cumsum([step.change for step in steps])
@@ -117,8 +121,10 @@ def waterfall_of_changes(changes: Changes, top: int = 10) -> Waterfall:
     return Waterfall(tuple(bars), ticks)
 
 
-def _fitting_steps(changes: Changes, top: int) -> list[Step]:
-    """Return steps in an order in which no probability passes 0% or 100%, with as many names as possible."""
+def _fitting_steps(changes: Changes, top: int) -> list[WaterfallStep]:
+    """Return steps in an order in which no probability passes 0% or 100%, with as many names as
+    possible.
+    """
     first = _steps(changes, top)
     if not changes.scale.in_percent:
         return first
@@ -131,15 +137,20 @@ def _fitting_steps(changes: Changes, top: int) -> list[Step]:
     return ordered_within(changes.start, first, 0.0, 1.0)
 
 
-def _steps(changes: Changes, top: int, net: bool = False) -> list[Step]:
-    """Return the `top` strongest changes, strongest first, and the others by sign, or their sum if `net`."""
+def _steps(changes: Changes, top: int, net: bool = False) -> list[WaterfallStep]:
+    """Return the `top` strongest changes, strongest first, and the others by sign, or their sum if
+    `net`.
+    """
     values = changes.values
     order = np.argsort(-np.abs(values), kind="stable")
     named = order
     if len(order) > top + 1:  # a bar for one other player is better used for its name
         named = order[:top]
     others = order[len(named) :]
-    steps = [Step(changes.names[j], float(values[j]), 1, float(changes.errors[j])) for j in named]
+    steps = [
+        WaterfallStep(changes.names[j], float(values[j]), 1, float(changes.errors[j]))
+        for j in named
+    ]
     raising = others[values[others] >= 0]
     lowering = others[values[others] < 0]
     if net and raising.size and lowering.size:
@@ -150,11 +161,11 @@ def _steps(changes: Changes, top: int, net: bool = False) -> list[Step]:
             if players.size == 1:
                 label = f"1 other {verb}s it"
             # Standard errors of several players cannot be added without their correlations.
-            steps.append(Step(label, float(values[players].sum()), int(players.size)))
+            steps.append(WaterfallStep(label, float(values[players].sum()), int(players.size)))
     return steps
 
 
-def _net_step(changes: Changes, raising: Ids, lowering: Ids) -> Step:
+def _net_step(changes: Changes, raising: Ids, lowering: Ids) -> WaterfallStep:
     """Return the step of players of both signs, with the sum of each sign as its remark."""
     up = float(changes.values[raising].sum())
     down = float(changes.values[lowering].sum())
@@ -164,13 +175,16 @@ def _net_step(changes: Changes, raising: Ids, lowering: Ids) -> Step:
         verb_of_one = verb if players.size > 1 else f"{verb}s"
         amount = changes.scale.change(total).removeprefix("+")
         parts.append(f"{players.size:,} {verb_of_one} it by {amount}")
-    return Step(f"{count:,} others, net", up + down, count, note=", ".join(parts))
+    return WaterfallStep(f"{count:,} others, net", up + down, count, note=", ".join(parts))
 
 
-def ordered_within(start: float, steps: Sequence[Step], low: float, high: float) -> list[Step]:
+def ordered_within(
+    start: float, steps: Sequence[WaterfallStep], low: float, high: float
+) -> list[WaterfallStep]:
     """Order steps such that their running sum stays between low and high, if any order does.
 
-    The first step that allows it comes first, and so on. If no order does, each next step passes an end by the least.
+    The first step that allows it comes first, and so on. If no order does, each next step passes an
+    end by the least.
     """
     order = order_within(start, steps, low, high)
     if order is not None:
@@ -186,12 +200,17 @@ def ordered_within(start: float, steps: Sequence[Step], low: float, high: float)
     return order
 
 
-def order_within(start: float, steps: Sequence[Step], low: float, high: float) -> list[Step] | None:
-    """Return the first order of steps whose running sum stays between low and high, or None if there is none."""
+def order_within(
+    start: float, steps: Sequence[WaterfallStep], low: float, high: float
+) -> list[WaterfallStep] | None:
+    """Return the first order of steps whose running sum stays between low and high, or None if
+    there is none.
+    """
     changes = [step.change for step in steps]
     if max(map(abs, changes), default=0.0) > high - low + ROOM:
         return None
-    # The running sum depends only on the set of steps that were taken, so a set that fails is tried only once.
+    # The running sum depends only on the set of steps that were taken, so a set that fails is tried
+    # only once.
     failed: set[frozenset[int]] = set()
 
     def search(taken: list[int], at: float) -> list[int] | None:

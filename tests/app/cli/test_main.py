@@ -261,7 +261,7 @@ def test_a_mistyped_name_gets_the_nearest_one(capsys, words, meant):
 def test_the_completion_script_completes_commands_and_options():
     script = shell("--completion")
     assert script.returncode == 0
-    typed = {"attn-closed-form ex": "explain", "attn-closed-form explain --comp": "--compare"}
+    typed = {"attn-closed-form ex": "explain", "attn-closed-form explain --rea": "--reasons"}
     for line, expected in {**typed, "attn-closed-form corpus s": "summary"}.items():
         ask = (
             f"COMP_WORDS=({line}); COMP_CWORD={len(line.split()) - 1}; _attn_closed_form; echo "

@@ -29,7 +29,7 @@ from attn_closed_form.app.show.live_figures import figures_of, partners
 from attn_closed_form.app.show.removals import removal
 from attn_closed_form.app.show.slalom_plane import LETTER, LINE, MOST_LABELS, PLANE, slalom_plane
 from attn_closed_form.app.show.terminal import answer
-from attn_closed_form.app.show.waterfall import Step, ordered_within, waterfall
+from attn_closed_form.app.show.waterfall import WaterfallStep, ordered_within, waterfall
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
 
 
