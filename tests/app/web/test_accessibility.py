@@ -50,11 +50,16 @@ def reports(tmp_path_factory):
     load_demo_model().explain(REVIEW).report(folder / "short.html")
     text = long_text(120)
     model_for(text, T_max=128, C=4).explain(text).report(folder / "long.html")
+    sentences = ". ".join(long_text(40, seed).capitalize() for seed in range(6))
+    model_for(sentences, T_max=256, K=1).explain(sentences).report(folder / "sentences.html")
+    load_demo_model().explain(REVIEW).compare(load_demo_model().explain(sentences)).report(
+        folder / "comparison.html"
+    )
     return folder
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["short", "long"])
+@pytest.mark.parametrize("name", ["short", "long", "sentences", "comparison"])
 def test_a_report_reads_by_day_and_night_and_on_a_phone(browser, reports, name, scheme):
     context = browser.new_context(color_scheme=scheme, viewport={"width": 390, "height": 800})
     page = context.new_page()
@@ -82,6 +87,8 @@ def test_a_report_reads_by_day_and_night_and_on_a_phone(browser, reports, name, 
 def test_the_keyboard_reaches_every_word_of_a_report(browser, reports):
     page = browser.new_page()
     page.goto((reports / "short.html").as_uri())
+    page.keyboard.press("Tab")  # how to read this
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "#how"
     page.keyboard.press("Tab")  # the choice of the method
     assert page.evaluate("document.activeElement.tagName") == "SELECT"
     page.keyboard.press("Tab")
@@ -98,14 +105,14 @@ def test_one_text_takes_the_colors_of_a_method_and_shows_the_words_of_a_reason(b
     page.goto((reports / "short.html").as_uri())
     first = page.locator(".text.live").first
     before = first.inner_html()
-    options = page.locator("#by option").all_text_contents()
-    page.select_option("#by select", label="α-avg")
+    options = page.locator(".by option").all_text_contents()
+    page.select_option(".by select", label="α-avg")
     classes = page.evaluate(
         "Array.from(document.querySelector('.text.live').querySelectorAll('i'), (i) => "
         "i.className).join(' ')"
     )
     assert set(classes.split()) <= {"u1", "u2", "u3", "u4", "k"} and "u4" in classes
-    page.select_option("#by select", label=options[0])
+    page.select_option(".by select", label=options[0])
     assert first.inner_html().replace(' class=""', "").replace(' tabindex="0"', "").replace(
         ' tabindex="-1"', ""
     ) == before.replace(' class=""', "").replace(' tabindex="0"', "").replace(' tabindex="-1"', "")
@@ -113,6 +120,45 @@ def test_one_text_takes_the_colors_of_a_method_and_shows_the_words_of_a_reason(b
     chip.hover()
     lit = page.locator(".text.live .lit").all_text_contents()
     assert lit and {word.lower() for word in lit} == {chip.text_content().lower()}
+    page.close()
+
+
+def test_a_long_text_is_colored_by_sentence_and_by_word_on_demand(browser, reports):
+    page = browser.new_page()
+    page.goto((reports / "sentences.html").as_uri())
+    rows = page.locator("ul.sentences li")
+    assert rows.count() > 3 and page.locator(".text").count() == 0
+    colored = (
+        "document.querySelectorAll('ul.sentences i[class]:not([class=k], [class=\"\"])').length"
+    )
+    assert page.evaluate(colored) == 0
+    assert page.locator("ul.sentences .t").evaluate_all(
+        "spans => spans.some(s => getComputedStyle(s).backgroundColor !== 'rgba(0, 0, 0, 0)')"
+    )
+    before = page.locator(".legend").inner_text()
+    page.select_option(".by select", label="word: Shapley")
+    assert page.evaluate(colored) > 0 and page.locator(".legend").inner_text() != before
+    assert page.locator("ul.sentences .t").evaluate_all(
+        "spans => spans.every(s => getComputedStyle(s).backgroundColor === 'rgba(0, 0, 0, 0)')"
+    )
+    page.select_option(".by select", "sentences")
+    assert page.evaluate(colored) == 0 and page.locator(".legend").inner_text() == before
+    page.close()
+
+
+def test_a_table_is_sorted_by_a_click_on_its_heading(browser, reports):
+    page = browser.new_page()
+    page.goto((reports / "short.html").as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    table = page.locator("table.n").first
+    for clicks, turn in ((1, 1), (2, -1)):
+        table.locator("thead th").nth(1).locator("button").click()
+        cells = table.locator("tbody td:nth-child(2)").all_text_contents()
+        numbers = [turn * float(cell.replace("−", "-")) for cell in cells]
+        assert len(numbers) > 3 and numbers == sorted(numbers, reverse=True), clicks
+    table.locator("thead th").first.locator("button").click()
+    words = table.locator("tbody th").all_text_contents()
+    assert words == sorted(words)
     page.close()
 
 
