@@ -7,18 +7,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..explanations.comparison import Comparison
 from ..explanations.evidence import Evidence
 from ..explanations.explanation import Explanations
 from ..models.scale import LOGIT
+from .colored import legend_cells
+from .comparison_report import (
+    changes_figure,
+    comparison_headline,
+    players_only_in,
+    shared_end,
+)
 from .figures import (
     class_bars,
     colored_text,
+    explained_number,
+    headline,
     leader,
     method_rows,
     names,
     notice,
     strongest_players,
-    verdict,
 )
 from .removals import effect_bar
 from .sanitize import visible
@@ -44,18 +53,19 @@ def partners(
 
 
 def figures_of(explanations: Explanations) -> dict[str, Any]:
-    """Return the data of the figures of one text, ready for `json.dumps`, which the page draws at
-    every keystroke.
-    """
+    """Return the data of the figures of one text, which the page draws at every keystroke."""
+    lead = None
     if explanations:
         lead = leader(explanations)
-    else:
-        lead = None
     steps = Waterfall((), ())
     if lead and lead.method == explanations.evidence.headline:
         steps = waterfall(lead)
+    legend: list[tuple[str, str]] = []
+    if lead:
+        legend = legend_cells(lead.scores, lead.info.kind == "signed", lead)
     return {
-        "headline": verdict(explanations),
+        "headline": headline(explanations),
+        "explained": explained_number(explanations),
         "notice": notice(explanations),
         "scale": visible(explanations.explained),
         "units": {scale.name: scale.unit for scale in (LOGIT, explanations.scale)},
@@ -63,6 +73,7 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
         "names": names(explanations.evidence),
         "leader": None if lead is None else lead.method,
         "text": None if lead is None else colored_text(lead)._asdict(),
+        "legend": legend,
         "strongest": strongest_players(explanations) if explanations else [],
         "waterfall": [bar._asdict() for bar in steps.bars],
         "ticks": steps.ticks,
@@ -70,4 +81,25 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
             {**family._asdict(), "rows": [row._asdict() for row in family.rows]}
             for family in method_rows(explanations)
         ],
+    }
+
+
+def comparison_figures(comparison: Comparison) -> dict[str, Any]:
+    """Return the data of the figures of a comparison: both texts on one scale, and the steps."""
+    largest = shared_end(comparison)
+    steps = changes_figure(comparison)
+    first = comparison.first
+    second = comparison.second
+    texts = []
+    for e, other in ((first, second), (second, first)):
+        text = colored_text(e, largest)._asdict()
+        only = sorted(players_only_in(e, other))
+        texts.append({**text, "only": only, "level": e.scale.level(e.prediction)})
+    scores = np.concatenate([first.scores, second.scores])
+    return {
+        "headline": comparison_headline(comparison),
+        "texts": texts,
+        "legend": legend_cells(scores, True, first),
+        "waterfall": [bar._asdict() for bar in steps.bars],
+        "ticks": steps.ticks,
     }

@@ -7,13 +7,16 @@ answer that nobody waits for, so a step is the longest time for which such work 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from ..._arrays import plain
 from ...game.interactions import interactions
+from ..explanations.comparison import compare
 from ..explanations.explain import explain_evidence, gather_evidence
 from ..explanations.explanation import Explanations, shared_dict
 from ..explanations.methods import METHODS, Method, as_methods, default_methods
@@ -22,7 +25,9 @@ from ..models.mean_text import MeanPooledText, VocabularyReader
 from ..models.protocol import Model
 from ..models.text_classifier import TextClassifier
 from ..models.units import Units
-from ..show.live_figures import figures_of, partners
+from ..show.described import model_in_words
+from ..show.html import report
+from ..show.live_figures import comparison_figures, figures_of, partners
 from ..show.removals import removal
 from ..show.sanitize import elide, visible
 from ..show.slalom_plane import SLALOM, slalom_plane
@@ -31,6 +36,7 @@ from .schema import (
     MAX_CHARACTERS,
     MAX_SAMPLED,
     MAX_TOKENS,
+    CompareQuestion,
     ExplainQuestion,
     InteractionsQuestion,
     Question,
@@ -46,6 +52,38 @@ EXAMPLE_CANDIDATES = 3_000
 EXAMPLE_WORDS = 3
 # The number of classes in the example: more do not fit into one line.
 EXAMPLE_CLASSES = 4
+
+
+# Tuning: texts whose explanations are kept for the next question about them. A page asks three
+# questions about a text, and one more per removed word; a long text keeps some megabytes.
+KEPT = 2
+
+
+class Recent:
+    """The explanations of the last questions, so that the next question computes only what is new.
+
+    The page asks for scores, then for reasons, then for interactions of the same text. All are
+    answered from one evidence, which caches its games. Answers run in several threads: two that
+    ask the same at the same time may both compute it, and get the same result.
+    """
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._lock = Lock()
+        self._recent: OrderedDict[Any, Explanations] = OrderedDict()
+
+    def of(self, key: Any, gather: Callable[[], Explanations]) -> Explanations:
+        """Return the explanations of a question, which are gathered if it was not asked lately."""
+        with self._lock:
+            if key in self._recent:
+                self._recent.move_to_end(key)
+                return self._recent[key]
+        explanations = gather()
+        with self._lock:
+            self._recent[key] = explanations
+            while len(self._recent) > self._kept:
+                self._recent.popitem(last=False)
+        return explanations
 
 
 def no_checkpoint() -> None:
@@ -64,9 +102,27 @@ def example_text(model: Model) -> str:
         example = (model.card or {}).get("example")
         if isinstance(example, str) and example.strip():
             return visible(example)[:1_000]
+    return " ".join(dict.fromkeys(word for words in _strong_words(model) for word in words))
+
+
+def class_examples(model: Model) -> list[str]:
+    """Return the words that support each of the first classes most, one short text per class.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> len(class_examples(load_demo_model()))
+    2
+    """
+    return [" ".join(words) for words in _strong_words(model)]
+
+
+def _strong_words(model: Model) -> list[list[str]]:
+    """Return the words that support each of the first classes most."""
     words = []
     word_logits = []
-    for word in _vocabulary(model)[:EXAMPLE_CANDIDATES]:
+    vocabulary = _vocabulary(model)[:EXAMPLE_CANDIDATES]
+    # Ratings such as 9/10 are stronger than any word, and say less about a model.
+    letters = [word for word in vocabulary if word.isalpha()]
+    for word in letters or vocabulary:
         try:
             units = model.read(word)
         except ValueError:  # the tokenizer does not produce this word
@@ -74,13 +130,13 @@ def example_text(model: Model) -> str:
         words.append(word)
         word_logits.append(model.logits(units))
     if not words:
-        return ""
+        return []
     logits = np.array(word_logits)
     if logits.shape[1] == 1:  # one logit is the log-odds of the second of two classes
         logits = np.hstack([-logits, logits]) / 2
     lead = logits - logits.mean(axis=1, keepdims=True)
     strongest = np.argsort(-lead, axis=0, kind="stable")[:EXAMPLE_WORDS, :EXAMPLE_CLASSES]
-    return " ".join(dict.fromkeys(words[i] for i in strongest.ravel()))
+    return [[words[i] for i in column] for column in strongest.T.tolist()]
 
 
 def _vocabulary(model: Model) -> list[str]:
@@ -100,11 +156,12 @@ def model_answer(model: Model, name: str, example: str) -> dict[str, Any]:
     fields = ("name", "label", "family", "kind", "accuracy", "summary", "forecasts")
     return {
         "name": elide(visible(name), 60),
-        "model": repr(model),
+        "model": model_in_words(model),
         "outputs": list(model.outputs),
         "players": list(model.groupings),
         "absent": list(model.absences),
         "example": example,
+        "examples": list(dict.fromkeys([example, *class_examples(model)])),
         "limits": {"bytes": MAX_BYTES, "characters": MAX_CHARACTERS},
         "methods": [
             {field: getattr(method, field) for field in fields} for method in METHODS.values()
@@ -113,7 +170,10 @@ def model_answer(model: Model, name: str, example: str) -> dict[str, Any]:
 
 
 def explain_answer(
-    model: Model, question: ExplainQuestion, checkpoint: Checkpoint = no_checkpoint
+    model: Model,
+    question: ExplainQuestion,
+    checkpoint: Checkpoint = no_checkpoint,
+    recent: Recent | None = None,
 ) -> dict[str, Any]:
     """Return the scores of every player by every method, and the effect of removing players.
 
@@ -126,7 +186,7 @@ def explain_answer(
     True
     """
     methods = None if question.methods is None else as_methods(question.methods)
-    explanations = _explanations(model, question, methods, checkpoint)
+    explanations = _explanations(model, question, methods, checkpoint, recent)
     removed = [_player("removed", player, explanations) for player in question.removed]
     if removed:
         without = removal(explanations, removed)
@@ -148,23 +208,36 @@ def _explanations(
     question: Question,
     methods: tuple[Method, ...] | None,
     checkpoint: Checkpoint,
+    recent: Recent | None = None,
 ) -> Explanations:
     """Explain the text method by method; None selects the default methods."""
-    units = _read(model, question)
-    settings = question.settings
-    try:
-        evidence = gather_evidence(model, units, settings)
-    except ValueError as error:
-        raise Refusal(422, str(error), _refused_setting(model, units, settings)) from None
-    explanations = Explanations(evidence)
-    for method in default_methods(evidence) if methods is None else methods:
-        checkpoint()
+    if recent is None:
+        recent = Recent()
+
+    def gather() -> Explanations:
+        units = _read(model, question)
         try:
-            explanations.update(explain_evidence(evidence, [method]))
-        except (ValueError, TypeError) as error:
-            raise Refusal(422, str(error), "methods") from None
+            evidence = gather_evidence(model, units, question.settings)
+        except ValueError as error:
+            field = _refused_setting(model, units, question.settings)
+            raise Refusal(422, str(error), field) from None
+        return Explanations(evidence)
+
+    known = recent.of((question.text, question.settings), gather)
+    evidence = known.evidence
+    _check_size(evidence.units, question)
+    wanted = Explanations(evidence)
+    for method in default_methods(evidence) if methods is None else methods:
+        if method.name not in known:
+            checkpoint()
+            try:
+                known.update(explain_evidence(evidence, [method]))
+            except (ValueError, TypeError) as error:
+                raise Refusal(422, str(error), "methods") from None
+        if method.name in known:
+            wanted[method.name] = known[method.name]
     checkpoint()
-    return explanations
+    return wanted
 
 
 def _read(model: Model, question: Question) -> Units:
@@ -173,6 +246,12 @@ def _read(model: Model, question: Question) -> Units:
         units = model.read(question.text)
     except (ValueError, TypeError) as error:
         raise Refusal(422, str(error), "text") from None
+    _check_size(units, question)
+    return units
+
+
+def _check_size(units: Units, question: Question) -> None:
+    """Refuse a text that is too long for the methods of the question."""
     if question.samples:
         limit = MAX_SAMPLED
         purpose = " for methods that sample"
@@ -183,7 +262,6 @@ def _read(model: Model, question: Question) -> Units:
     if tokens > limit:
         message = f"text: expected at most {limit:,} tokens{purpose}, got {tokens:,}"
         raise Refusal(413, message, "text")
-    return units
 
 
 def _refused_setting(model: Model, units: Units, settings: Settings) -> str:
@@ -200,7 +278,10 @@ def _refused_setting(model: Model, units: Units, settings: Settings) -> str:
 
 
 def why_answer(
-    model: Model, question: Question, checkpoint: Checkpoint = no_checkpoint
+    model: Model,
+    question: Question,
+    checkpoint: Checkpoint = no_checkpoint,
+    recent: Recent | None = None,
 ) -> dict[str, Any]:
     """Return certified reasons, sentence contributions and the SLALOM plane, which the page shows
     after a pause.
@@ -210,7 +291,7 @@ def why_answer(
     >>> len(answer["reasons"]["sentences"]), len(answer["sentences"]["scores"])
     (2, 2)
     """
-    explanations = _explanations(model, question, as_methods(SLALOM), checkpoint)
+    explanations = _explanations(model, question, as_methods(SLALOM), checkpoint, recent)
     reasons = explanations.reasons().to_dict()
     checkpoint()
     sentences = explanations.sentences().to_dict()
@@ -219,13 +300,54 @@ def why_answer(
     return {"reasons": reasons, "sentences": sentences, "figures": {"slalom_plane": plane}}
 
 
+def compare_answer(
+    model: Model,
+    question: CompareQuestion,
+    checkpoint: Checkpoint = no_checkpoint,
+    recent: Recent | None = None,
+) -> dict[str, Any]:
+    """Return the comparison of another text (the first one) with this text (the second one).
+
+    >>> from attn_closed_form import load_demo_model
+    >>> question = CompareQuestion(text="A dull film", other="A fine film")
+    >>> compare_answer(load_demo_model(), question)["figures"]["headline"]
+    'positive: from 69.1% to 1.4% (-67.7 points)'
+    """
+    asked = question.model_dump()
+    other = asked.pop("other")
+    first = Question(**{**asked, "text": other})
+    second = Question(**asked)
+    explanations = [
+        _explanations(model, each, None, checkpoint, recent) for each in (first, second)
+    ]
+    comparison = compare(explanations[0], explanations[1])
+    checkpoint()
+    return {**comparison.to_dict(), "figures": comparison_figures(comparison)}
+
+
+def report_answer(
+    model: Model,
+    question: Question,
+    checkpoint: Checkpoint = no_checkpoint,
+    recent: Recent | None = None,
+) -> dict[str, Any]:
+    """Return the report as an HTML page, which the page saves as a file."""
+    explanations = _explanations(model, question, None, checkpoint, recent)
+    page = report(explanations)
+    checkpoint()
+    return {"page": page}
+
+
 def interactions_answer(
-    model: Model, question: InteractionsQuestion, checkpoint: Checkpoint = no_checkpoint
+    model: Model,
+    question: InteractionsQuestion,
+    checkpoint: Checkpoint = no_checkpoint,
+    recent: Recent | None = None,
 ) -> dict[str, Any]:
     """Return the Shapley interactions of one player with every other player, and None for the
     player itself.
     """
-    explanations = _explanations(model, question, (), checkpoint)
+    explanations = _explanations(model, question, (), checkpoint, recent)
     evidence = explanations.evidence
     player = _player("player", question.player, explanations)
     row, error = evidence.guaranteed(lambda game, tol: interactions(game, player=player, tol=tol))

@@ -36,13 +36,23 @@ from ..show.page import stylesheet
 from . import schema
 from .answers import (
     Checkpoint,
+    Recent,
+    compare_answer,
     example_text,
     explain_answer,
     interactions_answer,
     model_answer,
+    report_answer,
     why_answer,
 )
-from .schema import MAX_BYTES, ExplainQuestion, InteractionsQuestion, Question, Refusal
+from .schema import (
+    MAX_BYTES,
+    CompareQuestion,
+    ExplainQuestion,
+    InteractionsQuestion,
+    Question,
+    Refusal,
+)
 
 # Tuning: answers that are computed at the same time. A short text takes 10 milliseconds, most of
 # them in the interpreter, which runs one thread at a time; more threads only need more memory.
@@ -78,7 +88,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 
-Answer = Callable[[Model, Any, Checkpoint], dict[str, Any]]
+Answer = Callable[[Model, Any, Checkpoint, Recent | None], dict[str, Any]]
 
 
 def make_app(
@@ -161,6 +171,16 @@ def make_app(
         """Return the certified reasons, scores of sentences, and the SLALOM plane."""
         return await desk.compute(why_answer, question, request)
 
+    @app.post("/api/compare", response_model=schema.CompareAnswer, responses=errors)
+    async def compare(question: CompareQuestion, request: Request) -> Response:
+        """Return two texts side by side, and how the prediction of one becomes that of the other."""
+        return await desk.compute(compare_answer, question, request)
+
+    @app.post("/api/report", response_model=schema.ReportAnswer, responses=errors)
+    async def report(question: Question, request: Request) -> Response:
+        """Return the report of a text as an HTML page."""
+        return await desk.compute(report_answer, question, request)
+
     @app.post("/api/interactions", response_model=schema.InteractionsAnswer, responses=errors)
     async def interactions(question: InteractionsQuestion, request: Request) -> Response:
         """Return the Shapley interactions of one word with all others."""
@@ -223,6 +243,7 @@ class Desk:
         self.seconds = seconds
         self.short = anyio.CapacityLimiter(THREADS)
         self.long = anyio.CapacityLimiter(1)
+        self.recent = Recent()
 
     async def compute(self, answer: Answer, question: Question, request: Request) -> Response:
         """Return the answer to a question, or raise a `Refusal` if it takes too long."""
@@ -238,7 +259,7 @@ class Desk:
         def work() -> None:
             try:
                 checkpoint()
-                outcome.append(json_bytes(answer(self.model, question, checkpoint)))
+                outcome.append(json_bytes(answer(self.model, question, checkpoint, self.recent)))
             except Abandoned:
                 pass
             except Refusal as refusal:  # a task group would wrap it

@@ -122,6 +122,12 @@ class ExplainQuestion(Question):
         )
 
 
+class CompareQuestion(Question):
+    """A text and another one to compare it with."""
+
+    other: Text = Field(description="the text to compare with, which comes first")
+
+
 class InteractionsQuestion(Question):
     """A text and one of its players."""
 
@@ -173,6 +179,28 @@ class WhyAnswer(BaseModel):
     )
     sentences: dict[str, Any]
     figures: dict[str, Any] = Field(description="data for drawing")
+
+
+class CompareAnswer(BaseModel):
+    """Two texts side by side: the differences of their words add up to that of the predictions."""
+
+    output: str = Field(description="the explained output, which is that of the other text")
+    scale: str
+    names: list[str] = Field(description="what the other text and this text are called")
+    predictions: list[float] = Field(description="of the other text and of this text")
+    baselines: list[float]
+    change: float = Field(description="the prediction of this text minus that of the other one")
+    words: list[dict[str, Any]] = Field(
+        description="word, its scores in both texts (null where it does not occur), and their difference"
+    )
+    explanations: list[dict[str, Any]]
+    figures: dict[str, Any] = Field(description="data for drawing")
+
+
+class ReportAnswer(BaseModel):
+    """The report as one file."""
+
+    page: str = Field(description="the HTML page")
 
 
 class InteractionsAnswer(BaseModel):

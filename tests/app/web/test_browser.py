@@ -1,12 +1,13 @@
 """The live page in a real browser: Debian's Chromium, without a window, driven by Playwright."""
 
+import re
 import signal
 from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
 
-from attn_closed_form import TextClassifier
+from attn_closed_form import TextClassifier, load_demo_model
 from attn_closed_form.app.models.text import Vocabulary
 from attn_closed_form.attention import random_weights
 from tests.app.web.conftest import serving, start
@@ -149,44 +150,43 @@ def wait_for_plane(page, words):
     )
 
 
-def check_forecasts(page, answer):
+def check_removal(page, answer):
+    """The prediction without the words, its change, and the sum of their Shapley values."""
     removal = answer["removal"]
-    rows = page.locator("#forecasts tbody tr")
-    forecasts = {forecast["method"]: forecast for forecast in removal["forecasts"]}
-    assert rows.count() == len(forecasts)
-    for row in rows.all():
-        forecast = forecasts[row.get_attribute("data-method")]
-        times = factor(answer, forecast["scale"])
-        for column, expected in (
-            ("forecast", forecast["change"]),
-            ("change", forecast["did"]),
-            ("error", forecast["error"]),
-        ):
-            shown = number(row.locator(f"[data-column={column}]").inner_text())
-            assert shown == pytest.approx(times * expected, abs=5.1e-5 if times == 1 else 0.051)
+    times = factor(answer)
+    digits = 5.1e-5 if times == 1 else 0.051
+    (forecast,) = (f for f in removal["forecasts"] if f["method"] == answer["figures"]["leader"])
+    shown = page.inner_text("#removal").replace("−", "-")
+    number_pattern = r"[-+]?\d+(?:\.\d+)?"
+    told = re.search(
+        rf": ({number_pattern})%?, a change of ({number_pattern}).*: ({number_pattern})", shown
+    )
+    expected = (removal["prediction"], removal["change"], -forecast["change"])
+    for text, value in zip(told.groups(), expected, strict=True):
+        assert float(text) == pytest.approx(times * value, abs=digits)
     moved = number(page.inner_text("#moved").removeprefix("→ "))
     assert moved / factor(answer) == pytest.approx(removal["prediction"], abs=5.1e-4)
 
 
 def test_clicking_a_word_removes_it_and_clicking_again_restores_it(page, address):
     write(page, TEXT)
-    assert page.locator("#forecasts").is_hidden()
+    assert page.locator("#removal").is_hidden()
     mess = word(page, "mess")
     mess.click()
     answer = api(address, text=TEXT, removed=[4])
     assert answer["labels"][4] == "mess" and abs(answer["removal"]["change"]) > 0.1
     wait(page, TEXT, removed=[4])
-    check_forecasts(page, answer)
+    check_removal(page, answer)
     assert mess.get_attribute("aria-pressed") == "true"
     assert page.locator("#strip .gone").count() == 2  # both occurrences of the word
     word(page, "terrible").click()
     wait(page, TEXT, removed=[4, 7])
-    check_forecasts(page, api(address, text=TEXT, removed=[4, 7]))
+    check_removal(page, api(address, text=TEXT, removed=[4, 7]))
     page.locator("#figure tr[data-methods~=lime] i").get_by_text("terrible").click()
     wait(page, TEXT, removed=[4])
     mess.click()
     wait(page, TEXT)
-    assert page.locator("#forecasts").is_hidden()
+    assert page.locator("#removal").is_hidden()
     assert page.inner_text("#moved") == ""
 
 
@@ -199,6 +199,7 @@ def wait_to_hear(page, words):
 def test_everything_works_from_the_keyboard(page):
     write(page, TEXT)
     page.focus("#save")
+    page.keyboard.press("Tab")  # compare with this text
     page.keyboard.press("Tab")  # the link to the API
     page.keyboard.press("Tab")  # the words, one stop for all
     focused = "document.activeElement.textContent"
@@ -293,10 +294,10 @@ def test_markup_stays_text(page, address):
 
 def check_that_it_is_text(page):
     word(page, "hacked").click()
-    page.wait_for_selector("#forecasts table")
+    page.wait_for_selector("#removal")
     page.wait_for_selector("#pairs table")
     assert page.evaluate("window.hacked") is None
-    assert page.locator("main script, main img, main b:not(.track b)").count() == 0
+    assert page.locator("main script, main img, main b:not(.track b, .chip)").count() == 0
     shown = page.evaluate("document.getElementById('strip').textContent")
     assert shown == HOSTILE.replace("\u202e", "\ufffd")
     assert not any("hacked" in url.partition("#")[0] for url in page.asked)
@@ -443,14 +444,14 @@ def test_the_logit_is_one_switch_away(browser, one_head):
     )
     word(page, "mess").click()
     wait(page, TEXT, removed=[4])
-    check_forecasts(page, api(address, text=TEXT, removed=[4]))
+    check_removal(page, api(address, text=TEXT, removed=[4]))
     assert "%" in page.inner_text("#moved")
     page.wait_for_selector("#reasons li >> text=%")
     page.check("input[value=logit]")
     page.wait_for_function(
         "() => document.getElementById('explained').textContent.includes('the logit of')"
     )
-    check_forecasts(page, api(address, text=TEXT, removed=[4], scale="logit"))
+    check_removal(page, api(address, text=TEXT, removed=[4], scale="logit"))
     assert "scale=logit" in page.url and "points" not in page.text_content("#waterfall")
     page.check("input[value=probability]")
     page.wait_for_function(
@@ -518,7 +519,7 @@ def test_a_phone_needs_no_sideways_scrolling(page):
     page.set_viewport_size({"width": 390, "height": 800})
     write(page, TEXT + " " + "Donaudampfschifffahrtsgesellschaftskapitän" * 5)
     word(page, "terrible").click()
-    page.wait_for_selector("#forecasts table")
+    page.wait_for_selector("#removal")
     page.wait_for_selector("#pairs table")
     for width in (390, 320):
         page.set_viewport_size({"width": width, "height": 800})
@@ -533,3 +534,68 @@ def test_the_numbers_can_be_saved(page, address, tmp_path):
     assert httpx.Response(200, content=(tmp_path / "explanation.json").read_bytes()).json() == api(
         address, text=TEXT, removed=[]
     )
+
+
+def test_an_empty_page_offers_examples_of_its_model(page, address):
+    page.fill("#text", "")
+    page.wait_for_selector("#empty")
+    assert page.locator("#results").is_hidden() and page.locator("#actions").is_hidden()
+    model = httpx.get(f"{address}api/model", trust_env=False, timeout=PATIENCE).json()
+    assert page.locator("#examples button").all_inner_texts() == model["examples"]
+    assert "a text classifier for negative and positive" in page.inner_text("#model")
+    page.locator("#examples button").nth(1).click()
+    wait(page, model["examples"][1])
+    assert page.locator("#empty").is_hidden()
+    page.fill("#text", "... ,,,")  # a message is not a reason for examples
+    page.get_by_role("alert").get_by_text("expected at least one word").wait_for()
+    assert page.locator("#empty").is_hidden()
+    page.complaints.clear()
+
+
+def test_the_next_text_is_compared_with_the_one_that_was_kept(page, address):
+    write(page, "a fine film")
+    page.click("#keep")
+    assert page.locator("#comparison").is_hidden()
+    write(page, "a dull film")
+    page.wait_for_selector("#comparison")
+    compared = api(address, "compare", text="a dull film", other="a fine film")
+    assert page.inner_text("#comparison-headline") == compared["figures"]["headline"].replace(
+        "-", "−"
+    ).replace(" points", "\u00a0points")
+    texts = page.locator("#comparison-texts .text")
+    assert texts.all_inner_texts() == ["a fine film", "a dull film"]
+    assert texts.locator(".only").all_inner_texts() == ["fine", "dull"]
+    bars = page.locator("#comparison-steps .label").all_inner_texts()
+    assert bars == [bar["label"] for bar in compared["figures"]["waterfall"]]
+    page.click("#forget")
+    assert page.locator("#comparison").is_hidden()
+
+
+def test_the_report_can_be_saved(page, tmp_path):
+    write(page, TEXT)
+    with page.expect_download() as download:
+        page.click("#report")
+    download.value.save_as(tmp_path / "report.html")
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert html == load_demo_model().explain(TEXT).report()
+
+
+def test_the_waterfall_has_an_axis_and_the_colors_a_legend(page, address):
+    write(page, TEXT)
+    answer = api(address, text=TEXT)
+    ticks = page.locator("#waterfall .axis span").all_text_contents()
+    assert ticks == [text for _, text in answer["figures"]["ticks"]]
+    assert ticks[0] == "0%" and ticks[-1] == "100%"
+    cells = page.locator("#legend span").all_text_contents()
+    assert cells == [text.replace("-", "−") for _, text in answer["figures"]["legend"]]
+
+
+def test_a_chip_lights_up_its_word(page):
+    write(page, TEXT)
+    page.wait_for_selector("#reasons .chip")
+    chip = page.locator("#reasons .chip").first
+    chip.hover()
+    lit = page.locator("#strip .lit").all_text_contents()
+    assert lit and {word.lower() for word in lit} == {chip.text_content().lower()}
+    page.hover("#text")
+    assert page.locator("#strip .lit").count() == 0

@@ -1,8 +1,8 @@
 // The page: input from the user, and requests to the server. The text is sent only to this server. The link keeps it
 // after the #, which browsers never send.
 
-import { change, drawFigure, drawNumbers, drawStrip, level, prose, unitOf } from "./words.js";
-import { drawBars, drawForecasts, drawPairs, drawPlane, drawWhy } from "./figures.js";
+import { change, drawFigure, drawNumbers, drawStrip, level, literal, minus, prose, unitOf } from "./words.js";
+import { drawBars, drawComparison, drawLegend, drawPairs, drawPlane, drawWhy } from "./figures.js";
 
 const at = (id) => document.getElementById(id);
 const PATIENCE = 400; // ms until the page reports that it is waiting
@@ -11,7 +11,7 @@ const RETRY = 1500; // ms between tries when the server does not answer
 const QUIET = 700; // ms until a screen reader hears the result
 const NO_ANSWER = "No answer from the server. This page asks again until it is back.";
 
-const state = { players: null, absent: null, output: null, scale: null, removed: new Set(), chosen: null, answer: null };
+const state = { players: null, absent: null, output: null, scale: null, removed: new Set(), chosen: null, answer: null, kept: null };
 let about = null; // the model, its example, the limits and the table of methods
 
 // One question at a time to each address: a new one ends the one before it, and none waits for ever.
@@ -92,7 +92,7 @@ async function updateOnce() {
   }
   at("time").textContent = `explained in ${Math.round(performance.now() - start)} ms`;
   show();
-  later("pairs", 150, () => (updatePairs(), updateWhy()));
+  later("pairs", 150, () => (updatePairs(), updateWhy(), updateComparison()));
 }
 
 // Reports that the page still shows an older text.
@@ -108,6 +108,8 @@ function showNothing(message) {
   clearTimeout(timers.live);
   at("message").textContent = message;
   at("results").hidden = true;
+  at("actions").hidden = true;
+  at("empty").hidden = Boolean(message);
   delete document.body.dataset.ready;
 }
 
@@ -116,7 +118,10 @@ function show() {
   const unseen = answer.unseen.length > 0;
   at("message").textContent = unseen ? `The model reads the first ${seen(answer)} words; the others are not read.` : "";
   at("results").hidden = false;
+  at("actions").hidden = false;
+  at("empty").hidden = true;
   at("prediction").textContent = prose(answer.figures.headline);
+  at("explained-value").textContent = prose(answer.figures.explained);
   at("prediction").dataset.value = answer.prediction;
   at("moved").textContent = answer.removal ? `→ ${level(answer.removal.prediction, unitOf(answer))} without ${without(answer)}` : "";
   at("explained").textContent = answer.figures.scale;
@@ -127,14 +132,44 @@ function show() {
   for (const radio of at("scale").querySelectorAll("input")) radio.checked = radio.value === answer.scale;
   at("restore").hidden = !removed.size;
   drawStrip(at("strip"), answer, removed);
-  drawForecasts(at("forecasts"), answer);
+  drawLegend(at("legend"), answer.figures.legend, unitOf(answer, answer.methods[answer.figures.leader].scale));
+  for (const name of document.querySelectorAll(".output")) name.textContent = answer.output;
+  showRemoval();
   drawBars(at("classes"), answer.figures.classes);
-  drawBars(at("waterfall"), answer.figures.waterfall);
+  drawBars(at("waterfall"), answer.figures.waterfall, answer.figures.ticks);
   drawFigure(at("figure").tBodies[0], answer, removed);
   drawNumbers(at("numbers"), answer);
   fillChoice();
   later("live", QUIET, () => (at("live").textContent = spoken(answer)));
   document.body.dataset.ready = JSON.stringify([answer.text, answer.players, answer.absent, answer.removal?.players ?? []]);
+}
+
+// The prediction without the removed words, next to the sum of their scores, which is another number.
+function showRemoval() {
+  const { answer } = state, { removal } = answer;
+  at("removal").hidden = !removal;
+  if (!removal) return (at("removal").textContent = "");
+  const unit = unitOf(answer), leading = removal.forecasts.find(({ method }) => method === answer.figures.leader);
+  const what = removal.names.length > 1 ? "the sum of their Shapley values" : "its Shapley value";
+  const value = leading ? ` (${what}: ${change(-leading.change, unitOf(answer, leading.scale))})` : "";
+  at("removal").textContent = `Prediction without ${without(answer)}: ${level(removal.prediction, unit)}, a change of ${change(removal.change, unit)}${value}.`;
+}
+
+// The text that was kept, against the one in the box.
+async function updateComparison() {
+  const { answer, kept } = state;
+  at("comparison").hidden = true;
+  if (!answer || kept === null || kept === answer.text) return;
+  try {
+    const { output, ...asked } = shown(answer);
+    const compared = await ask("/api/compare", { ...asked, output: state.output, other: kept });
+    if (state.answer !== answer) return;
+    at("comparison-headline").textContent = minus(prose(compared.figures.headline));
+    drawComparison(at("comparison-texts"), at("comparison-steps"), compared.figures);
+    at("comparison").hidden = false;
+  } catch (error) {
+    if (error.name !== "AbortError") at("comparison").hidden = true;
+  }
 }
 
 const seen = (answer) => answer.spans.reduce((sum, spans) => sum + spans.length, 0);
@@ -147,9 +182,8 @@ function without(answer) {
 function spoken(answer) {
   const unit = unitOf(answer);
   if (!answer.removal) return `Prediction ${level(answer.prediction, unit)}.`;
-  const { change: moved, prediction, forecasts } = answer.removal;
-  const told = forecasts.slice(0, 3).map(({ title, scale, change: forecast }) => `${title} ${change(forecast, unitOf(answer, scale))}`);
-  return `Without ${without(answer)} the prediction is ${level(prediction, unit)}, a change of ${change(moved, unit)}. Forecasts: ${told.join(", ")}.`;
+  const { change: moved, prediction } = answer.removal;
+  return `Without ${without(answer)} the prediction is ${level(prediction, unit)}, a change of ${change(moved, unit)}.`;
 }
 
 function fillChoice() {
@@ -278,12 +312,65 @@ function clickWord(event) {
   toggle(Number(word.dataset.player));
 }
 
-function save() {
-  if (!state.answer) return;
-  const url = URL.createObjectURL(new Blob([JSON.stringify(state.answer, null, 1)], { type: "application/json" }));
-  const link = Object.assign(document.createElement("a"), { href: url, download: "explanation.json" });
+function download(content, type, name) {
+  const url = URL.createObjectURL(new Blob([content], { type }));
+  const link = Object.assign(document.createElement("a"), { href: url, download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+function save() {
+  if (state.answer) download(JSON.stringify(state.answer, null, 1), "application/json", "explanation.json");
+}
+
+async function saveReport() {
+  const { answer } = state;
+  if (!answer) return;
+  try {
+    const { page } = await ask("/api/report", shown(answer));
+    download(page, "text/html", "report.html");
+  } catch (error) {
+    if (error.name !== "AbortError") at("message").textContent = error.message;
+  }
+}
+
+// Keeps the text, so that the next one is compared with it.
+function keep() {
+  state.kept = state.answer?.text ?? null;
+  at("keep").textContent = "Kept: now change the text";
+  setTimeout(() => (at("keep").textContent = "Compare with this text"), 2500);
+  at("text").focus();
+}
+
+function forget() {
+  state.kept = null;
+  at("comparison").hidden = true;
+  at("keep").focus();
+}
+
+// Where the text box is empty, a click on an example fills it.
+function fillExamples() {
+  const items = about.examples.map((text) => {
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: literal(text) });
+    button.addEventListener("click", () => {
+      at("text").value = text;
+      forgetPlayers();
+      update();
+      at("text").focus();
+    });
+    const item = document.createElement("li");
+    item.append(button);
+    return item;
+  });
+  at("examples").replaceChildren(...items);
+}
+
+// The name in a reason lights up in the text.
+function light(event) {
+  const chip = event.type.endsWith("out") ? null : event.target.closest(".chip"), { answer } = state;
+  for (const word of at("strip").querySelectorAll("button")) {
+    word.classList.toggle("lit", Boolean(chip && answer) && literal(answer.figures.names[word.dataset.player]) === chip.textContent);
+  }
 }
 
 async function copy() {
@@ -301,6 +388,7 @@ async function begin() {
     return later("begin", RETRY, begin);
   }
   at("model").textContent = `Model: ${about.name}, ${about.model}. Your text goes to this server only.`;
+  fillExamples();
   at("settings").open = innerWidth > 640;
   at("output").replaceChildren(new Option("the predicted class", ""), ...about.outputs.map((name) => new Option(name, name)));
   at("output-label").hidden = about.outputs.length < 2;
@@ -351,6 +439,10 @@ function listen() {
   at("replacement").addEventListener("input", () => later("replacement", 120, updateReplacement));
   at("replace").addEventListener("submit", (event) => (event.preventDefault(), updateReplacement()));
   at("save").addEventListener("click", save);
+  at("report").addEventListener("click", saveReport);
+  at("keep").addEventListener("click", keep);
+  at("forget").addEventListener("click", forget);
+  for (const event of ["mouseover", "mouseout", "focusin", "focusout"]) at("reasons").addEventListener(event, light);
   at("copy").hidden = !navigator.clipboard;
   at("copy").addEventListener("click", copy);
   window.addEventListener("hashchange", readLink);

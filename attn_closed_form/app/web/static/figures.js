@@ -1,7 +1,7 @@
 // The waterfall, the SLALOM plane, the classes, the forecasts and the interactions: SVG and tables from DOM methods
 // alone. The server computes places, orders, sums and ticks; unit coordinates become dots here, y downwards.
 
-import { change, digits, element, elide, minus, prose, table, titled, unitOf } from "./words.js";
+import { change, digits, element, elide, literal, minus, plainWords, prose, table, titled } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 function svg(tag, attributes = {}, ...children) {
@@ -47,34 +47,46 @@ function track(zero, ...bars) {
 }
 
 // Bars with their labels and numbers: the probabilities of the classes, or the steps of the waterfall.
-export function drawBars(place, bars) {
+export function drawBars(place, bars, ticks) {
   const rows = (bars ?? []).flatMap((bar) => {
-    const className = bar.kind === "end" ? "end" : "";
-    const label = element("span", { className, textContent: elide(bar.label, 40), title: bar.label, dir: "auto" });
+    const end = bar.kind === "end" ? " end" : "";
+    const label = element("span", { className: "label" + end, textContent: elide(bar.label, 40), title: bar.label, dir: "auto" });
     const tip = bar.kind === "for" ? bar.right : bar.left;
     const error = bar.error ? [{ kind: "error", left: tip - bar.error, right: tip + bar.error }] : [];
-    return [label, element("span", { className, textContent: minus(bar.text) }), track(bars[0].left, bar, ...error)];
+    const made = [label, element("span", { className: "number" + end, textContent: minus(bar.text) }), track(bars[0].left, bar, ...error)];
+    if (bar.note) made.push(element("span", { className: "remark", textContent: bar.note }));
+    return made;
   });
+  if (ticks?.length) rows.push(element("span"), element("span"), axis(ticks));
   place.replaceChildren(...(rows.length ? [element("div", { className: "bars" }, ...rows)] : []));
 }
 
-// What each method forecast for the removal, what happened, and the difference.
-export function drawForecasts(place, answer) {
-  const { removal, figures } = answer;
-  place.hidden = !removal;
-  if (!removal) return place.replaceChildren();
-  const rows = removal.forecasts.map(({ method, title, scale, change: forecast, did, error, bar, mark }) => {
-    const row = element("tr", { className: method === figures.leader ? "main" : "" }, element("th", { scope: "row", textContent: title }));
-    for (const [column, number] of [["forecast", forecast], ["change", did], ["error", error]]) {
-      const cell = element("td", { textContent: change(number, unitOf(answer, scale)) });
-      cell.dataset.column = column;
-      row.append(cell);
-    }
-    row.append(element("td", { className: "bar" }, track(0.5, bar, { kind: "did", left: mark, right: mark })));
-    row.dataset.method = method;
-    return row;
+function axis(ticks) {
+  const made = element("div", { className: "track axis" });
+  for (const [at, text] of ticks) {
+    const tick = element("span", { textContent: minus(text) });
+    tick.style.left = `${100 * at}%`;
+    made.append(tick);
+  }
+  return made;
+}
+
+// The colors with the scores at which they begin.
+export function drawLegend(place, cells, unit) {
+  place.hidden = !cells.length;
+  const spans = cells.map(([className, text]) => element("span", { className, textContent: minus(text) }));
+  place.replaceChildren(...spans, element("small", { textContent: unit.change.trim() }));
+}
+
+// Two texts side by side on one color scale, and how the first prediction becomes the second one.
+export function drawComparison(texts, steps, figures) {
+  const columns = ["The text that you kept", "This text"].map((title, i) => {
+    const text = figures.texts[i];
+    const words = element("div", { className: "text", dir: "auto" }, ...plainWords(text));
+    return element("section", {}, element("h3", { textContent: `${title}: ${minus(text.level)}` }), words);
   });
-  place.replaceChildren(table(["Method", "minus the sum of scores", "actual change", "difference", "sum of scores, and the actual change (dashed)"], rows));
+  texts.replaceChildren(...columns);
+  drawBars(steps, figures.waterfall, figures.ticks);
 }
 
 // The strongest interactions of one word.
@@ -88,14 +100,23 @@ export function drawPairs(place, partners, unit) {
   place.replaceChildren(table(["with", titled("interaction", unit), ""], rows));
 }
 
-// Certified reasons in plain English, and what each sentence of the text contributes.
+// Certified reasons in plain English, with the words as chips, and what each sentence of the text contributes.
 export function drawWhy(reasons, sentences, why, unit) {
-  reasons.replaceChildren(...why.reasons.sentences.map((text) => element("li", { textContent: prose(text) })));
+  reasons.replaceChildren(...why.reasons.sentences.map((text) => element("li", {}, ...withChips(prose(text)))));
   const scores = why.sentences?.scores ?? [];
-  const rows = scores.map((score, i) =>
-    element("tr", {}, element("td", { textContent: change(score, unit) }), element("td", { className: "t", textContent: elide(why.sentences.labels[i], 160), dir: "auto" })),
-  );
-  const made = table([], rows);
-  made.prepend(element("caption", { textContent: "Sentences (Owen values)" }));
-  sentences.replaceChildren(...(rows.length > 1 ? [made] : []));
+  const largest = Math.max(...scores.map(Math.abs)) || 1;
+  const rows = scores.map((score, i) => {
+    const [left, right] = [0.5, 0.5 + (0.5 * score) / largest].sort((a, b) => a - b);
+    const bar = track(0.5, { kind: score >= 0 ? "for" : "against", left, right });
+    const text = element("span", { className: "t", textContent: elide(why.sentences.labels[i], 400), dir: "auto" });
+    return element("li", {}, element("span", { className: "score", textContent: change(score, unit).replace(/\spoints$/, "") }), bar, text);
+  });
+  if (rows.length < 2) return sentences.replaceChildren();
+  const title = element("h3", { textContent: unit.change ? `Sentences, in${unit.change}` : "Sentences" });
+  sentences.replaceChildren(title, element("ul", { className: "sentences" }, ...rows));
+}
+
+// A sentence with the quoted names as chips, which light up in the text.
+function withChips(text) {
+  return text.split(/“([^“”]*)”/).map((part, i) => (i % 2 ? element("b", { className: "chip", tabIndex: 0, textContent: literal(part) }) : part));
 }

@@ -73,6 +73,16 @@ export function drawStrip(strip, answer, removed) {
   }
 }
 
+// The words of a text that is only shown; `only` are the players that the other text does not have.
+export function plainWords(text) {
+  const nodes = text.pieces.map(([words, player]) => {
+    if (player === null) return elide(literal(words), 24);
+    const outlined = text.only?.includes(player) ? " only" : "";
+    return element("i", { textContent: elide(literal(words), 60), className: classes(text, text, player, new Set()) + outlined });
+  });
+  return [...nodes, elide(literal(text.tail), 24)];
+}
+
 // One row per method, by family; methods whose colors are the same share a row.
 export function drawFigure(body, answer, removed) {
   const rows = [];
