@@ -19,6 +19,8 @@ from attn_closed_form import (
 from attn_closed_form.app.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.app.models.mean_text import VocabularyReader
 from attn_closed_form.app.models.text import Vocabulary
+from attn_closed_form.app.web import answers
+from attn_closed_form.app.web.answers import Recent
 from attn_closed_form.app.web.app import (
     example_text,
     explain_answer,
@@ -27,11 +29,13 @@ from attn_closed_form.app.web.app import (
     why_answer,
 )
 from attn_closed_form.app.web.schema import (
+    CompareAnswer,
     ExplainAnswer,
     ExplainQuestion,
     InteractionsAnswer,
     InteractionsQuestion,
     Question,
+    ReportAnswer,
     WhyAnswer,
 )
 from attn_closed_form.attention import pooled_game, random_weights
@@ -134,6 +138,8 @@ def test_a_model_that_takes_a_string_for_a_path_is_not_served():
 
 QUESTIONS = {"explain": (ExplainAnswer, {"removed": [1]}), "why": (WhyAnswer, {})}
 QUESTIONS["interactions"] = (InteractionsAnswer, {"player": 1})
+QUESTIONS["compare"] = (CompareAnswer, {"other": "A dull film"})
+QUESTIONS["report"] = (ReportAnswer, {})
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -247,3 +253,43 @@ def test_the_scale_is_a_field_of_questions_and_answers():
     )
     refused = post({"text": TEXT, "scale": "odds"})
     assert refused.status_code == 422 and refused.json()["field"] == "scale"
+
+
+def test_the_next_question_about_a_text_computes_only_what_is_new(monkeypatch):
+    """Scores, reasons, interactions and removed words of one text read it once."""
+    calls = []
+    read = type(MODEL).read
+    monkeypatch.setattr(type(MODEL), "read", lambda self, raw: calls.append(raw) or read(self, raw))
+    recent = Recent()
+    fine = ExplainQuestion(text=TEXT)
+    first = explain_answer(MODEL, fine, recent=recent)
+    scored = monkeypatch_methods(monkeypatch)
+    assert explain_answer(MODEL, fine, recent=recent) == first
+    explain_answer(MODEL, ExplainQuestion(text=TEXT, removed=[1]), recent=recent)
+    why_answer(MODEL, Question(text=TEXT), recent=recent)
+    interactions_answer(MODEL, InteractionsQuestion(text=TEXT, player=1), recent=recent)
+    assert calls == [TEXT] and scored == []
+    explain_answer(MODEL, ExplainQuestion(text="A fine film"), recent=recent)
+    explain_answer(MODEL, ExplainQuestion(text="fine"), recent=recent)
+    assert explain_answer(MODEL, fine, recent=recent) == first
+    assert calls == [TEXT, "A fine film", "fine", TEXT]  # only the last two are kept
+
+
+def monkeypatch_methods(monkeypatch):
+    """Record every method that is scored from now on."""
+    scored = []
+    real = answers.explain_evidence
+
+    def recorded(evidence, methods, *options):
+        scored.extend(method.name for method in methods)
+        return real(evidence, methods, *options)
+
+    monkeypatch.setattr(answers, "explain_evidence", recorded)
+    return scored
+
+
+def test_settings_are_part_of_what_is_remembered():
+    recent = Recent()
+    asked = [ExplainQuestion(text=TEXT, output=output) for output in (0, 1, 0)]
+    for question in asked:
+        assert explain_answer(MODEL, question, recent=recent) == explain_answer(MODEL, question)
