@@ -308,9 +308,11 @@ def test_the_data_is_json_and_names_are_safe_on_one_line(name):
 def test_the_verdict_is_the_most_probable_class():
     found = load_demo_model().explain("A dull and terrible film", "shapley", output="positive")
     assert figures_of(found)["waterfall"] is not None  # of the headline, which leads here
-    headline = figures_of(found)["headline"]
+    data = figures_of(found)
     chance = found.probabilities["negative"]
-    assert headline == f"negative, {percent(chance, 0)} (positive {percent(found.prediction)})"
+    assert data["headline"] == f"This text is rated negative: {percent(chance, 0)}"
+    assert data["explained"] == f"positive {percent(found.prediction)}"
+    assert verdict(found) == f"negative, {percent(chance, 0)} ({data['explained']})"
     logit = load_demo_model().explain(
         "A dull and terrible film", "shapley", output="positive", scale="logit"
     )
