@@ -158,9 +158,11 @@ def test_the_model_is_described():
 def test_the_documentation_lists_every_address_and_field():
     api = send("GET", "/openapi.json").json()
     assert sorted(api["paths"]) == [
+        "/api/compare",
         "/api/explain",
         "/api/interactions",
         "/api/model",
+        "/api/report",
         "/api/why",
         "/health",
     ]
@@ -173,8 +175,8 @@ def test_the_documentation_lists_every_address_and_field():
         "seed": 1,
         "scale": "logit",
     }
-    given |= {"methods": ["lime"], "removed": [0], "player": 0}
-    for path in ("/api/explain", "/api/interactions", "/api/why"):
+    given |= {"methods": ["lime"], "removed": [0], "player": 0, "other": "dull"}
+    for path in ("/api/compare", "/api/explain", "/api/interactions", "/api/report", "/api/why"):
         operation = api["paths"][path]["post"]
         assert set(operation["responses"]) == {
             "200",
@@ -224,7 +226,7 @@ def test_eight_clients_at_once_all_get_their_own_answer():
         assert got.json()["methods"]["shapley"]["scores"] == expected[text]
 
 
-def raised(model, question, checkpoint):
+def raised(model, question, checkpoint, recent):
     raise RuntimeError("secret path")
 
 
@@ -267,7 +269,7 @@ class Steps:
         self.begun = threading.Event()
         self.release = threading.Event()
 
-    def __call__(self, model, question, checkpoint):
+    def __call__(self, model, question, checkpoint, recent):
         if question.text == "fine":
             return {"text": question.text}
         self.running += 1
