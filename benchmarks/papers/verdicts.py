@@ -41,8 +41,11 @@ UNTRIED = "could not be tested"
 CORRECTED = "fails as printed; a corrected form holds"
 WORST = (HOLDS, CORRECTED, FAILS)
 ENOUGH = 0.9  # share of the cases from which on we say that a sentence holds
-# Lengths of paper1_growth that are a few dozen tokens.
+# Lengths of paper1_growth that are a few dozen tokens, and the ways to leave words out, each with
+# the corrected form that is judged.
+LENGTH = "P1 sec. 6 (length)"
 FEW_DOZEN = (24, 48)
+CUT_WAYS = ((DELETED, "words deleted", MOVED), (UNK_WORDS, "[UNK] in place", WITH_KERNEL))
 # How P2's Eq. 5 removes a token.
 SOFT = "a token's mass times lambda in 0..1"
 COUNT = re.compile(r"holds in (\d+) of (\d+)")
@@ -127,6 +130,13 @@ def _match(form: str, way: str) -> str:
     """Text of the claim of `paper1_lime` on a form and a way to leave words out."""
     ours = "" if form == PRINTED else "(ours) "
     return f"claim: {ours}{form} is within {FEW_PERCENT} of the mean of {RUNS} runs, {way}"
+
+
+def _cut(length: int, form: str, way: str) -> str:
+    """The same for reviews that are cut to a length (`paper1_growth`)."""
+    ours = "" if form == PRINTED else "(ours) "
+    near = f"is within {FEW_PERCENT} of the mean of {RUNS} runs"
+    return f"claim: {ours}{length} tokens: {form} {near}, {way}"
 
 
 CLAIMS = (
@@ -231,12 +241,14 @@ CLAIMS = (
         "P1 sec. 6",
         "Theorem 5.1 is experimentally satisfying for documents of a few dozen tokens.",
         rows=tuple(
-            (
-                "P1 sec. 6 (length)",
-                f"claim: {length} tokens: {PRINTED} is within",
-                f"{length} tokens",
-            )
+            (LENGTH, _cut(length, PRINTED, way), f"{length} tokens, {name}")
             for length in FEW_DOZEN
+            for way, name, _ in CUT_WAYS
+        ),
+        mended=tuple(
+            (LENGTH, _cut(length, form, way), f"{length} tokens, {name}: {form}")
+            for length in FEW_DOZEN
+            for way, name, form in CUT_WAYS
         ),
     ),
     Claim(
