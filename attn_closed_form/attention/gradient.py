@@ -106,13 +106,16 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> A
     Returns
     -------
     (L, d_e) float64
+        one row per token that the model reads: the derivatives by its embedding
 
     Examples
     --------
     >>> from attn_closed_form.attention import random_weights
-    >>> weights = random_weights(seed=0)
-    >>> gradient(weights, [2, 3, 5]).shape == (weights.T_max, weights.d_e)
-    True
+    >>> weights = random_weights(seed=0, d_e=4)
+    >>> gradient(weights, [2, 3, 5])[1:4].round(4)      # the three tokens of the document
+    array([[-0.0613, -0.0385,  0.0271,  0.0103],
+           [-0.0597, -0.0398,  0.0037,  0.0272],
+           [-0.0193,  0.0116,  0.0209,  0.0147]])
     """
     coefficients, directions, seen = _gradient(weights, tokens, output)
     grad: Array = coefficients @ directions
@@ -129,13 +132,18 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> A
 def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute G-avg of P1 section 4.1, the mean of the gradient's coordinates, (T,).
 
-    Parameters are those of `gradient`; the result is (T,) float64.
+    Parameters are those of `gradient`.
+
+    Returns
+    -------
+    (T,) float64
+        mean of the gradient's coordinates for each token of the document; it may cancel
 
     Examples
     --------
     >>> from attn_closed_form.attention import random_weights
-    >>> gradient_mean(random_weights(seed=0), [5, 7]).shape
-    (2,)
+    >>> gradient_mean(random_weights(seed=0), [5, 7]).round(6)
+    array([-0.002278, -0.013877])
     """
     coefficients, directions, _ = _gradient(weights, tokens, output)
     of_document = coefficients[1 : 1 + len(tokens)]
@@ -145,13 +153,18 @@ def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: Output = 0)
 def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute G-l1 of P1 section 4.1, the L1 norm of the gradient, (T,).
 
-    Parameters are those of `gradient`; the result is (T,) float64.
+    Parameters are those of `gradient`.
+
+    Returns
+    -------
+    (T,) float64
+        L1 norm of the gradient by each token of the document; without a sign
 
     Examples
     --------
     >>> from attn_closed_form.attention import random_weights
-    >>> gradient_l1(random_weights(seed=0), [5, 7]).shape
-    (2,)
+    >>> gradient_l1(random_weights(seed=0), [5, 7]).round(6)
+    array([0.061823, 0.369228])
     """
     coefficients, directions, _ = _gradient(weights, tokens, output)
     of_document = coefficients[1 : 1 + len(tokens)]
@@ -161,13 +174,18 @@ def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -
 def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute G-l2 of P1 section 4.1, the L2 norm of the gradient, (T,).
 
-    Parameters are those of `gradient`; the result is (T,) float64.
+    Parameters are those of `gradient`.
+
+    Returns
+    -------
+    (T,) float64
+        L2 norm of the gradient by each token of the document; without a sign
 
     Examples
     --------
     >>> from attn_closed_form.attention import random_weights
-    >>> gradient_l2(random_weights(seed=0), [5, 7]).shape
-    (2,)
+    >>> gradient_l2(random_weights(seed=0), [5, 7]).round(6)
+    array([0.017031, 0.104041])
     """
     coefficients, directions, _ = _gradient(weights, tokens, output)
     # |c W|^2 = |c R^T|^2 with W^T = Q R: as cheap as the Gram matrix, but without squaring the
@@ -186,13 +204,18 @@ def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -
 def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute G x I of P1 section 4.1, e_t . grad_t, (T,), from s and u alone.
 
-    Parameters are those of `gradient`; the result is (T,) float64.
+    Parameters are those of `gradient`.
+
+    Returns
+    -------
+    (T,) float64
+        effect of scaling the embedding of each token of the document, to first order
 
     Examples
     --------
     >>> from attn_closed_form.attention import random_weights
-    >>> gradient_times_input(random_weights(seed=0), [5, 7]).shape
-    (2,)
+    >>> gradient_times_input(random_weights(seed=0), [5, 7]).round(6)
+    array([-0.017244, -0.216495])
     """
     return _relevance(weights, tokens, output, values=1, keys=1)
 
@@ -200,13 +223,18 @@ def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Outp
 def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute the (T,) relevance of each token of a document by AttnLRP (Achtibat et al., 2024).
 
-    Parameters are those of `gradient`; the result is (T,) float64.
+    Parameters are those of `gradient`.
+
+    Returns
+    -------
+    (T,) float64
+        relevance of each token of the document
 
     Examples
     --------
     >>> from attn_closed_form.attention import random_weights
-    >>> classifier_lrp(random_weights(seed=0), [5, 7]).shape
-    (2,)
+    >>> classifier_lrp(random_weights(seed=0), [5, 7]).round(6)
+    array([-0.004699, -0.055174])
     """
     return _relevance(weights, tokens, output, values=2, keys=4)
 
@@ -247,15 +275,17 @@ def integrated_gradients(
     Returns
     -------
     (T,) float64
+        score of each token; together they are the change from the document of [UNK] tokens
 
     Examples
     --------
     >>> from attn_closed_form import predict
     >>> from attn_closed_form.attention import random_weights
     >>> weights, document = random_weights(seed=0), [2, 3, 5]
-    >>> change = predict(weights, document) - predict(weights, [weights.unk] * 3)
-    >>> bool(np.isclose(integrated_gradients(weights, document).sum(), change[0]))
-    True
+    >>> integrated_gradients(weights, document).round(6)
+    array([-0.125531, -0.063506, -0.016435])
+    >>> (predict(weights, document) - predict(weights, [weights.unk] * 3)).round(6)      # their sum
+    array([-0.205471])
     """
     tol = positive("tol", tol)
     ids = as_tokens(weights, tokens)

@@ -138,12 +138,13 @@ def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
     Returns
     -------
     (C,) float64
+        one logit per output; a model with two classes has a single one, the log-odds of the second
 
     Examples
     --------
     >>> weights = random_weights(seed=0)
-    >>> predict(weights, [2, 3, 5]).shape
-    (1,)
+    >>> predict(weights, [2, 3, 5]).round(6)
+    array([0.411824])
     """
     ids = padded(weights, tokens)
     return _predict_ids(weights, ids[None])[0]
@@ -161,11 +162,13 @@ def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -
     Returns
     -------
     (B, C) float64
+        the outputs of `predict`, one row per document, in the order of the documents
 
     Examples
     --------
-    >>> predict_many(random_weights(seed=0), [[5, 7], [9]]).shape
-    (2, 1)
+    >>> predict_many(random_weights(seed=0), [[5, 7], [9]]).round(6)
+    array([[0.503718],
+           [0.571243]])
     """
     checked = [
         as_tokens(weights, document, name=f"documents[{i}]") for i, document in enumerate(documents)
@@ -215,6 +218,7 @@ def alpha(weights: AttentionWeights, tokens: Tokens) -> Array:
     Returns
     -------
     (K, L) float64
+        attention of [CLS] to every token that the model reads, one row per head
 
     Examples
     --------
@@ -236,12 +240,15 @@ def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
     Returns
     -------
     (K, L, L) float64
+        attention of every token to every token, one matrix per head
 
     Examples
     --------
-    >>> weights = random_weights(seed=0)
-    >>> bool(np.allclose(attention_matrices(weights, [2, 3, 5])[:, 0], alpha(weights, [2, 3, 5])))
-    True
+    >>> weights = random_weights(seed=0, K=1, T_max=None)
+    >>> attention_matrices(weights, [2, 3]).round(3)      # row 0 of each head is `alpha`
+    array([[[0.33 , 0.313, 0.357],
+            [0.398, 0.066, 0.537],
+            [0.269, 0.248, 0.483]]])
     """
     e = weights.embed(padded(weights, tokens))
     q = e @ weights.W_q.transpose(0, 2, 1) + weights.b_q[:, None]
@@ -261,11 +268,13 @@ def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
     Returns
     -------
     (T,) float64
+        mean attention that each token of the document receives; it has no sign and is the same for
+        every class
 
     Examples
     --------
-    >>> alpha_avg(random_weights(seed=0), [5, 7]).shape
-    (2,)
+    >>> alpha_avg(random_weights(seed=0), [5, 7]).round(6)
+    array([0.0252  , 0.128285])
     """
     of_document = alpha(weights, tokens)[:, 1 : 1 + len(tokens)]
     return of_document.mean(axis=0)
@@ -282,11 +291,12 @@ def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
     Returns
     -------
     (T,) float64
+        largest attention that each token of the document receives from any head
 
     Examples
     --------
-    >>> alpha_max(random_weights(seed=0), [5, 7]).shape
-    (2,)
+    >>> alpha_max(random_weights(seed=0), [5, 7]).round(6)
+    array([0.029388, 0.204286])
     """
     of_document = alpha(weights, tokens)[:, 1 : 1 + len(tokens)]
     return of_document.max(axis=0)
@@ -394,6 +404,7 @@ def pooled_game(
     Returns
     -------
     PooledGame
+        the document as a game, which `shapley`, `lime_limit` and the other functions of games take
 
     Examples
     --------
@@ -461,6 +472,7 @@ def random_weights(
     Returns
     -------
     AttentionWeights
+        Gaussian weights of these sizes
 
     Examples
     --------

@@ -234,6 +234,7 @@ def sinusoidal_positions(T_max: int, d_e: int, base: float | None = None) -> Arr
     Returns
     -------
     (T_max, d_e) float64
+        one row per position, to pass as the weights' positional embedding
 
     Examples
     --------

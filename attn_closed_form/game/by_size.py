@@ -78,6 +78,8 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
     Returns
     -------
     (d + 1,) float64
+        mean of f over all coalitions with s = 0, 1, ..., d players absent: how fast the prediction
+        fades as players are removed at random
 
     Raises
     ------

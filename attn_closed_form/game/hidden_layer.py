@@ -143,6 +143,7 @@ def hidden_layer_game(game: TailGame, output: int = 0) -> GameSum:
     Returns
     -------
     GameSum
+        the network as a sum of linked games, which `shapley`, `banzhaf` and `owen` take
 
     Examples
     --------

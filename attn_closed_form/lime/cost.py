@@ -98,6 +98,8 @@ def lime_cost(
     Returns
     -------
     LimeCost(route, terms, steps, seconds)
+        the route that `lime_limit` would take, and the seconds that it would need; nothing is
+        computed
 
     Raises
     ------

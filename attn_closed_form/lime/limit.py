@@ -88,6 +88,7 @@ def lime_limit(
     Returns
     -------
     LimeCoefficients(coef (d,), intercept)
+        the coefficients, one per player, to which the lime package converges, and its intercept
 
     Raises
     ------
@@ -174,6 +175,7 @@ def lime_features(
     Returns
     -------
     (min(num_features, d),) indices of players
+        the players that the package selects as its `num_features` features, strongest first
 
     Examples
     --------

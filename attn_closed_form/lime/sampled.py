@@ -83,9 +83,10 @@ def lime_sample(
     --------
     >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
-    >>> run = lime_sample(game, num_samples=2000, seed=0)
-    >>> bool(np.abs(run.coef - lime_limit(game, num_samples=2000).coef).max() < 0.05)
-    True
+    >>> lime_sample(game, num_samples=2000, seed=0).coef.round(3)      # one run of the package
+    array([-0.294,  0.702])
+    >>> lime_limit(game, num_samples=2000).coef.round(3)      # what such runs scatter around
+    array([-0.297,  0.699])
     """
     chosen = as_features(features, game.d)
     settings = check_settings(kernel_width, ridge, num_samples)
@@ -172,14 +173,14 @@ def lime_samples_needed(
     Returns
     -------
     int, at least 2
+        number of samples with which the package's errors fall below this accuracy
 
     Examples
     --------
     >>> from attn_closed_form import PooledGame
     >>> game = PooledGame.from_scores(s=[0.0, 1.0, 0.5], v=[1.0, 3.0, 2.0], s_background=0.0, v_background=0.0)
-    >>> tenth, hundredth = lime_samples_needed(game, 0.1), lime_samples_needed(game, 0.01)
-    >>> 95 < hundredth / tenth < 105
-    True
+    >>> lime_samples_needed(game, 0.1), lime_samples_needed(game, 0.01)
+    (24, 2343)
     """
     accuracy = positive("accuracy", accuracy)
     if game.d == 1:

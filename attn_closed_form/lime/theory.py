@@ -78,6 +78,7 @@ def lime_theorem_5_1(game: PooledGame) -> Array:
     Returns
     -------
     (d,) float64
+        approximate coefficient of each player as the paper prints it, to compare with `lime_limit`
 
     Examples
     --------
@@ -109,6 +110,7 @@ def lime_first_order(game: PooledGame) -> Array:
     Returns
     -------
     (d,) float64
+        approximate coefficient of each player: the theorem with its two errors corrected
 
     Examples
     --------
@@ -146,6 +148,7 @@ def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
     Returns
     -------
     (d,) float64
+        approximate coefficient of each player, by an integral; closer than the first order
 
     Examples
     --------
@@ -153,8 +156,8 @@ def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
     >>> game = PooledGame.from_scores(rng.normal(size=99) / 2, rng.normal(size=99), 0.0, 0.5, 5.0, 0.5)
     >>> from attn_closed_form import lime_limit
     >>> exact = lime_limit(game, np.inf, num_samples=None).coef
-    >>> bool(np.abs(lime_mean_field(game) - exact).max() < 0.003 * np.abs(exact).max())
-    True
+    >>> exact[:3].round(5), lime_mean_field(game)[:3].round(5)
+    (array([-7.87e-03, -3.00e-05,  2.85e-03]), array([-7.87e-03, -3.00e-05,  2.85e-03]))
     """
     kernel_width = check_settings(kernel_width, 0.0, None).kernel_width
     t = _totals(game)

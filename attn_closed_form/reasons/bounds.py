@@ -74,6 +74,8 @@ def bounds(game: PooledGame) -> Bounds:
     Returns
     -------
     Bounds
+        a minimum and a maximum that some coalition attains, and a proved range that no coalition
+        leaves
 
     Examples
     --------

@@ -148,6 +148,7 @@ def fit_slalom(
     Returns
     -------
     SlalomFit
+        the fitted SLALOM with its error on fresh samples, the number of model calls and a verdict
 
     Examples
     --------
@@ -254,6 +255,7 @@ def fit_slalom_classes(f: BlackBox, tokens: Tokens, **options: Any) -> tuple[Sla
     Returns
     -------
     C SlalomFits, one per class
+        one fit per class, from the same samples
 
     Examples
     --------

@@ -105,6 +105,7 @@ def slalom_from_weights(
     Returns
     -------
     SlalomReadoff
+        the SLALOM of the classifier, and whether it equals the classifier exactly
 
     Examples
     --------
@@ -235,6 +236,7 @@ def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) 
     Returns
     -------
     AttentionWeights
+        a classifier with one head whose predictions are those of the SLALOM
 
     Examples
     --------

@@ -60,6 +60,7 @@ def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
     Returns
     -------
     Slalom on the ids
+        the SLALOM that gives the same outputs as `f`, up to a shift of all importances
 
     Raises
     ------
@@ -71,8 +72,8 @@ def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
     --------
     >>> truth = Slalom(ids=[10, 20, 30], s=[-1.0, 0.0, 1.0], v=[1.0, 1.0, 0.5])
     >>> slalom = slalom_recover(truth.predict_many, [10, 20, 30])
-    >>> bool(np.allclose(slalom.s, truth.s) and np.allclose(slalom.v, truth.v))
-    True
+    >>> slalom.s.round(6), slalom.v.round(6)
+    (array([-1.,  0.,  1.]), array([1. , 1. , 0.5]))
     """
     tokens = as_ids("ids", ids)
     if tokens.size == 0 or np.unique(tokens).size != tokens.size:

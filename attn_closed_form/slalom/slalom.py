@@ -252,6 +252,7 @@ def slalom_linearized(
     Returns
     -------
     (T,) float64
+        first-order effect of each token of the sequence
 
     Examples
     --------

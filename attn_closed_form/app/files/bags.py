@@ -76,6 +76,7 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     Returns
     -------
     Bag
+        the bag with its features and, where the file has them, coordinates and attributes
 
     Examples
     --------
