@@ -6,6 +6,7 @@ Imports are read from the syntax tree, those inside functions included.
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -80,19 +81,22 @@ def name_of(path):
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
 def imports(path):
     """Absolute dotted names of everything that a module imports, with the line."""
+    found = []
     package = path.relative_to(ROOT).parts[:-1]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
+            found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             if node.level:
                 base = package[: len(package) - node.level + 1]
             else:
                 base = ()
             prefix = ".".join([*base, *([node.module] if node.module else [])])
-            yield from ((f"{prefix}.{alias.name}", node.lineno) for alias in node.names)
+            found += [(f"{prefix}.{alias.name}", node.lineno) for alias in node.names]
+    return found
 
 
 def folder_of(parts):

@@ -35,7 +35,7 @@ ARRAYS = ("s", "v", "s_absent", "v_absent", "s_background", "v_background")
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 2e-5)])
-@pytest.mark.parametrize("name", mostly_slow(MODELS, 1))
+@pytest.mark.parametrize("name", mostly_slow(MODELS, 0))
 def test_predictions_and_gradients(name, dtype, tolerance):
     model = MODELS[name]
     tables = device.device_tables(model, dtype)
@@ -94,7 +94,7 @@ def test_the_number_of_games_at_once_changes_nothing():
     assert np.abs(together - device.shapley(stacked, rule, at_once=2)).max() <= 1e-13
 
 
-@pytest.mark.parametrize("kind", mostly_slow(KINDS, 1))
+@pytest.mark.parametrize("kind", mostly_slow(KINDS, 0))
 def test_derivatives_in_reverse_mode(kind):
     """Against differences of the core, for a combination of all Shapley values."""
     game = random_game(1, 5, 1, kind, offset=0.5)

@@ -9,6 +9,7 @@ import pytest
 
 from attn_closed_form import Bag, BagClassifier
 from tests.enumeration import coalitions
+from tests.profiles import mostly_slow
 
 N = 9
 D = 7
@@ -50,15 +51,18 @@ def logistic(f):
 
 @pytest.mark.parametrize(
     ("head", "C", "function", "scale"),
-    [
-        ("survival", 1, np.exp, "risk"),
-        ("survival", 2, np.exp, "risk"),
-        ("regression", 1, np.asarray, "value"),
-        ("regression", 3, np.asarray, "value"),
-        ("labels", 1, logistic, "probability"),
-        ("labels", 3, logistic, "probability"),
-        ("ordinal", 2, logistic, "probability"),
-    ],
+    mostly_slow(
+        [
+            ("survival", 1, np.exp, "risk"),
+            ("survival", 2, np.exp, "risk"),
+            ("regression", 1, np.asarray, "value"),
+            ("regression", 3, np.asarray, "value"),
+            ("labels", 1, logistic, "probability"),
+            ("labels", 3, logistic, "probability"),
+            ("ordinal", 2, logistic, "probability"),
+        ],
+        3,
+    ),
 )
 def test_shapley_values_equal_enumeration(head, C, function, scale, bag):
     model = BagClassifier.from_state_dict(state(C), head=head)
