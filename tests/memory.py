@@ -3,7 +3,7 @@
 from statistics import median
 
 # Growth, in MB, of a process whose memory is flat: what its allocator keeps or returns.
-FLAT_MB = 15
+FLAT_MB = 30
 
 
 def growth(megabytes: list[float]) -> float:
