@@ -2,6 +2,8 @@
 arithmetic.
 """
 
+import os
+
 import numpy as np
 import pytest
 
@@ -133,6 +135,8 @@ def test_lambda_rule_refuses_bad_range(log_range):
 # --- sums for sectors -----------------------------------------------------------------------------
 
 ANGLES, SECTOR_RANGES, SECTORS = short_sector_sums()
+# The profile of hypothesis (tests/conftest.py) of the nightly job also proves every bound.
+EVERY = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 48
 
 
 def slow(*arguments):
@@ -141,13 +145,14 @@ def slow(*arguments):
 
 
 @pytest.mark.parametrize(
-    ("angle", "every"), [*((a, 48) for a in ANGLES), *(slow(a, 1) for a in ANGLES)]
+    ("angle", "every"), [*((a, EVERY) for a in ANGLES), *(slow(a, 12) for a in ANGLES)]
 )
 def test_every_bound_of_a_sector_is_proved(angle, every):
     """And the sums of moduli, which rounding is relative to, are at most a tenth above those of the
     integral.
 
-    All bounds take minutes; every forty-eighth one, another one for each angle, takes a second.
+    All bounds take minutes, every night; every forty-eighth one, another one for each angle,
+    takes a second.
     """
     entries = [(L, *entry) for L in SECTOR_RANGES for entry in SECTORS.get((angle, L), ())]
     for log_range, bound, lam, w in entries[ANGLES.index(angle) % every :: every]:
