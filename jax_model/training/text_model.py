@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -80,16 +80,65 @@ def start_arrays(
     return fixed, trained
 
 
+def start_from_tables(
+    trained: dict[str, NDArray[Any]],
+    fixed: dict[str, Any],
+    cls: int,
+    masses: NDArray[np.float64],
+    values: NDArray[np.float64],
+) -> None:
+    """Add to the embeddings what makes every head compute given tables, and change nothing else.
+
+    Parameters
+    ----------
+    trained, fixed : the arrays of `start_arrays`; the embeddings are changed in place
+    masses : (D,) log-masses of the words minus that of the background
+    values : (D, C) values of the words; that of the background is 0
+
+    The query is that of [CLS], so that the attention logits and values of a word are linear in its embedding. The added
+    part is the smallest one that gives the words their scores, relative to those of [CLS]. If all heads and classes need
+    more numbers than an embedding has, it is the best approximation.
+    """
+    embeddings = trained["W_e"]
+    cls_embedding = embeddings[cls]
+    with_place = cls_embedding
+    if fixed["W_p"] is not None:
+        with_place = cls_embedding + fixed["W_p"][0]
+    query = trained["W_q"] @ with_place
+    keys = np.einsum("kae,ka->ke", trained["W_k"], query) * trained["W_k"].shape[1] ** -0.5
+    directions = np.einsum("kco,koe->kce", trained["W_l"], trained["W_v"])
+    K, C, d_e = directions.shape
+    readings = np.concatenate([keys, directions.reshape(K * C, d_e)])
+    scores = np.concatenate([np.tile(masses[:, None], K), np.tile(values, K)], axis=1)
+    missing = scores + readings @ cls_embedding - embeddings @ readings.T
+    added = np.linalg.lstsq(readings, missing.T, rcond=None)[0].T
+    added[cls] = 0.0
+    embeddings += added.astype(np.float32)
+
+
+class Baseline(NamedTuple):
+    """The constraint on a text without words: its outputs (C,), and the id that fills its row."""
+
+    logits: NDArray[np.float32]
+    filler: NDArray[np.int32]
+
+
 def text_loss(
     trained: Trained,
     fixed: Any,
     cls: jax.Array,
     class_weights: jax.Array,
+    baseline: Baseline | None,
     ids: jax.Array,
     labels: jax.Array,
 ) -> jax.Array:
     """Compute the mean cross-entropy of ids (B, L) and class numbers (B,), weighted by class."""
-    losses = cross_entropy(collapsed_forward(Params(**fixed, **trained), ids, cls), labels)
+    params = Params(**fixed, **trained)
+    logits = collapsed_forward(params, ids, cls)
+    if baseline is not None:
+        empty = jnp.full((1, ids.shape[1]), baseline.filler).at[0, 0].set(cls)
+        logits = logits - collapsed_forward(params, empty, cls) + baseline.logits
+    losses = cross_entropy(logits, labels)
     return (class_weights[labels] * losses).mean()
 
 

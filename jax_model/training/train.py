@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,16 +36,32 @@ from attn_closed_form import __version__
 from attn_closed_form.app.files.tables import Labelled
 from attn_closed_form.app.models.text import Vocabulary
 from attn_closed_form.app.models.text_classifier import TextClassifier
+from attn_closed_form.attention import predict_many
 
 from ..witness.params import Params, weights_from_params
 from .batches import Batches, Documents, encode_documents
 from .config import Config
 from .devices import cut_by_document, device_mesh, on_every_device
 from .loop import Fit, Optimizer, PathLike, TrainingProgress, fit
-from .scores import balanced_weights, fit_temperature, report, validation_scores
+from .scores import (
+    balanced_weights,
+    fit_temperature,
+    log_probabilities,
+    report,
+    validation_scores,
+)
 from .split import Split, together
-from .text_model import Trained, all_logits, start_arrays, text_loss
-from .train_tables import Result, all_integers
+from .table_selection import evidence_temperature, text_losses
+from .text_model import (
+    Baseline,
+    Trained,
+    all_logits,
+    start_arrays,
+    start_from_tables,
+    text_loss,
+)
+from .train_tables import Result, TableStart, all_integers, table_start
+from .word_tables import FittedTables
 
 
 def train(
@@ -57,6 +73,7 @@ def train(
     resume: bool = False,
     log: Callable[[str], None] | None = None,
     test: Labelled | None = None,
+    start: TableStart | None = None,
 ) -> Result:
     """Train on texts, and keep the averaged weights of the best epoch or of a second training on
     all texts.
@@ -71,6 +88,7 @@ def train(
     log : called with one line per epoch; None shows a progress bar on a terminal and prints lines
         otherwise
     test : test texts, which are only scored once, with the final model
+    start : fitted tables to start from, if `config.start` asks for them; None fits them
     """
     mesh = device_mesh(device)
     if config.batch_size % mesh.size:
@@ -78,7 +96,9 @@ def train(
             f"batch_size: expected a multiple of the {mesh.size} devices, got {config.batch_size}"
         )
     options = {"every": checkpoint_steps, "resume": resume}
-    run = Run.of(config, split, mesh)
+    if config.start == "tables" and start is None:
+        start = table_start(split, config)
+    run = Run.of(config, split, mesh, start and start.of_training)
     first = run.fit(
         config.epochs,
         run.validate,
@@ -87,14 +107,15 @@ def train(
         **options,
     )
     logits = run.logits(first.params, run.held_out)
-    temperature = fit_temperature(logits, run.held_out.labels)
-    scores = report(logits, run.held_out.labels, run.classes, temperature)
+    temperature = run.temperature(logits)
+    calibrated = run.calibrated(logits, temperature)
+    scores = report(calibrated, run.held_out.labels, run.classes)
     card: dict[str, Any] = {"training_texts": run.batches.documents.size, "held_out": scores}
     metrics: dict[str, Any] = {"history": first.history, "best": first.best}
     weights = first.params
     if config.refit == "all":
         epochs = first.best["epoch"]
-        run = Run.of(config, together(split), mesh)
+        run = Run.of(config, together(split), mesh, start and start.of_all)
         progress = TrainingProgress(epochs, run.batches.steps, log, "on all texts: epoch")
         if checkpoint is None:
             again = None
@@ -106,10 +127,18 @@ def train(
         weights = second.params
     if test is not None:
         documents = encode_documents(run.vocabulary, test.texts, test.labels)
-        card["test"] = report(
-            run.logits(weights, documents), documents.labels, run.classes, temperature
-        )
-    return _result(run, weights, temperature, card, metrics)
+        logits_of_test = run.calibrated(run.logits(weights, documents), temperature)
+        card["test"] = report(logits_of_test, documents.labels, run.classes)
+    model = run.model(weights, temperature, card)
+    metrics |= {
+        **card,
+        "classes": list(run.classes),
+        "temperature": temperature,
+        "vocabulary_size": len(run.vocabulary),
+        "devices": [str(device) for device in mesh.devices.flat],
+        "processes": jax.process_count(),
+    }
+    return Result(model, metrics, text_losses(calibrated, split.held_out.labels))
 
 
 def refit_checkpoint(checkpoint: PathLike) -> Path:
@@ -130,10 +159,13 @@ class Run(NamedTuple):
     held_out: Documents
     fixed: dict[str, NDArray[Any]]
     start: Trained
+    baseline: Baseline | None
 
     @classmethod
-    def of(cls, config: Config, split: Split, mesh: Mesh) -> Run:
-        """Build the vocabulary, the ids of the texts, and random weights."""
+    def of(
+        cls, config: Config, split: Split, mesh: Mesh, tables: FittedTables | None = None
+    ) -> Run:
+        """Build the vocabulary, the ids of the texts, and weights, random ones or those of fitted tables."""
         c = config
         training = split.training
         vocabulary = Vocabulary.build(training.texts, size=c.D, groups=split.groups)
@@ -152,18 +184,23 @@ class Run(NamedTuple):
         else:
             outputs = len(training.classes)
         fixed, start = start_arrays(c, len(vocabulary), outputs, cls_id, unk)
-        run = cls(c, mesh, vocabulary, training.classes, batches, held_out, fixed, start)
         # The bias starts at the classes' shares: otherwise attention learns them first, from [CLS],
         # and stays there.
-        mass = run.class_weights(documents.labels) * np.bincount(
-            documents.labels, minlength=len(run.classes)
-        )
+        weights = class_weights(c, documents.labels, len(training.classes))
+        mass = weights * np.bincount(documents.labels, minlength=len(training.classes))
         log_share = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
         if outputs > 1:
             start["b_l"] = log_share
         else:
             start["b_l"] = np.diff(log_share)
-        return run
+        baseline = None
+        if c.baseline == "prior":
+            baseline = Baseline(start["b_l"], np.int32(batches.filler))
+        if tables is not None:
+            masses, values = tables.scores_of(list(vocabulary))
+            start_from_tables(start, fixed, cls_id, masses, values)
+        classes = training.classes
+        return cls(c, mesh, vocabulary, classes, batches, held_out, fixed, start, baseline)
 
     def fit(
         self,
@@ -176,8 +213,10 @@ class Run(NamedTuple):
         """Train for `epochs` epochs, or until the validation loss no longer falls."""
         c = self.config
         batches = self.batches
-        weights = self.class_weights(batches.documents.labels)
-        constants = on_every_device(self.mesh, (self.fixed, np.int32(batches.cls), weights))
+        weights = class_weights(c, batches.documents.labels, len(self.classes))
+        constants = on_every_device(
+            self.mesh, (self.fixed, np.int32(batches.cls), weights, self.baseline)
+        )
         order = functools.lru_cache(maxsize=1)(batches.order)
 
         def batch(step: int) -> tuple[Any, ...]:
@@ -204,51 +243,70 @@ class Run(NamedTuple):
 
     def logits(self, trained: Trained, documents: Documents) -> NDArray[np.float32]:
         """Compute the (n, C) outputs of documents."""
-        return all_logits(self.mesh, trained, self.fixed, documents, self.batches)
+        logits = all_logits(self.mesh, trained, self.fixed, documents, self.batches)
+        return logits + self.shift(trained)
+
+    def shift(self, trained: Trained) -> NDArray[np.float32]:
+        """Return what is added to the outputs (C,) so that a text without words has the baseline that is asked for."""
+        if self.baseline is None:
+            return np.zeros(trained["b_l"].size, np.float32)
+        empty = encode_documents(self.vocabulary, [""], [0])
+        (outputs,) = all_logits(self.mesh, trained, self.fixed, empty, self.batches)
+        return self.baseline.logits - outputs
+
+    def temperature(self, logits: NDArray[Any]) -> float:
+        """Fit the temperature to outputs (m, C) of the held-out texts; a fixed baseline does not depend on it."""
+        if self.baseline is None:
+            return fit_temperature(logits, self.held_out.labels)
+        return evidence_temperature(logits, self.baseline.logits, self.held_out.labels)
+
+    def calibrated(self, logits: NDArray[Any], temperature: float) -> NDArray[np.float64]:
+        """Return the outputs (n, C) whose softmax are the calibrated probabilities."""
+        fixed = np.zeros(logits.shape[1])
+        if self.baseline is not None:
+            fixed = self.baseline.logits.astype(np.float64)
+        return fixed + (logits - fixed) / temperature
+
+    def model(self, trained: Trained, temperature: float, card: dict[str, Any]) -> TextClassifier:
+        """Return the classifier with its card, which contains nothing that differs between runs.
+
+        With a fixed baseline, the temperature divides the values, and the bias makes the prediction for a text without
+        words the baseline. The temperature of the model is 1.
+        """
+        card["settings"] = asdict(self.config)
+        card["versions"] = {
+            "attn_closed_form": __version__,
+            "jax": jax.__version__,
+            "optax": optax.__version__,
+            "numpy": np.__version__,
+        }
+        params = Params(**self.fixed, **jax.tree.map(np.asarray, trained))
+        weights = weights_from_params(params, self.batches.cls, self.batches.unk)
+        if self.baseline is not None:
+            divided = (weights.W_l / temperature).astype(np.float32).astype(np.float64)
+            weights = replace(weights, W_l=divided)
+            (empty,) = predict_many(weights, [np.zeros(0, dtype=np.intp)])
+            weights = replace(weights, b_l=weights.b_l + self.baseline.logits - empty)
+            card["prior"] = np.exp(log_probabilities(self.baseline.logits[None]))[0].tolist()
+            temperature = 1.0
+        return TextClassifier(
+            weights,
+            self.vocabulary,
+            self.classes,
+            temperature,
+            card=card,
+            integer_classes=all_integers(self.classes),
+        )
 
     def validate(self, trained: Trained) -> dict[str, float]:
         """Compute loss and accuracy on the held-out texts."""
         labels = self.held_out.labels
-        return validation_scores(
-            self.logits(trained, self.held_out), labels, self.class_weights(labels)[labels]
-        )
-
-    def class_weights(self, labels: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the (classes,) weights of texts in the loss."""
-        if self.config.class_weight == "none":
-            return np.ones(len(self.classes), np.float32)
-        return balanced_weights(labels, len(self.classes))
+        weights = class_weights(self.config, labels, len(self.classes))
+        return validation_scores(self.logits(trained, self.held_out), labels, weights[labels])
 
 
-def _result(
-    run: Run, trained: Trained, temperature: float, card: dict[str, Any], metrics: dict[str, Any]
-) -> Result:
-    """Return the model with its card, which contains nothing that differs between runs, and the
-    metrics.
-    """
-    card["settings"] = asdict(run.config)
-    card["versions"] = {
-        "attn_closed_form": __version__,
-        "jax": jax.__version__,
-        "optax": optax.__version__,
-        "numpy": np.__version__,
-    }
-    params = Params(**run.fixed, **jax.tree.map(np.asarray, trained))
-    weights = weights_from_params(params, run.batches.cls, run.batches.unk)
-    model = TextClassifier(
-        weights,
-        run.vocabulary,
-        run.classes,
-        temperature,
-        card=card,
-        integer_classes=all_integers(run.classes),
-    )
-    about = {
-        **card,
-        "classes": list(run.classes),
-        "temperature": temperature,
-        "vocabulary_size": len(run.vocabulary),
-        "devices": [str(device) for device in run.mesh.devices.flat],
-        "processes": jax.process_count(),
-    }
-    return Result(model, about | metrics)
+def class_weights(config: Config, labels: NDArray[Any], classes: int) -> NDArray[np.float32]:
+    """Return the (classes,) weights of texts in the loss."""
+    if config.class_weight == "none":
+        return np.ones(classes, np.float32)
+    return balanced_weights(labels, classes)

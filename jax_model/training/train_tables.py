@@ -1,7 +1,7 @@
 """Train the table model on texts with classes: tokens, folds, selection, fit, scores and the model
 with its card.
 
-Up to CROSS_VALIDATED texts, the settings are chosen in cross-validation, and the printed scores are
+Up to CROSS_VALIDATED words, the settings are chosen in cross-validation, and the printed scores are
 those on the texts that each fold leaves out. Beyond, and if the user names held-out texts, one part
 is held out. The fit itself is in `word_tables.py`. Nothing here imports JAX, whose start and
 compilation take longer than the fit of a thousand texts.
@@ -18,32 +18,78 @@ import scipy
 
 from attn_closed_form import __version__
 from attn_closed_form._progress import stages
+from attn_closed_form.app.files.open_model import TOKENIZERS
 from attn_closed_form.app.files.tables import Labelled, TableWarning
-from attn_closed_form.app.models.text import Token, tokenize, words_of
+from attn_closed_form.app.models.text import Token, split_at_spaces, tokenize, words_of
 from attn_closed_form.app.models.text_classifier import TextClassifier
 
-from . import word_tables
+from . import table_selection, word_tables
+from .config import Config
 from .scores import Labels, balanced_weights, log_probabilities, report
-from .split import stratified
+from .split import Split, stratified
 
-# Tuning: up to this many texts, the settings are chosen in cross-validation. A tenth of more texts
-# is enough to tell settings apart, and one fit takes seconds.
-CROSS_VALIDATED = 4000
+# Tuning: up to this many words times logits, the settings are chosen in cross-validation. A tenth of
+# more texts is enough to tell settings apart, and one fit takes seconds. The limit is at 6,000 reviews
+# or 75,000 sentences of two classes.
+CROSS_VALIDATED = 1_500_000
 # Tuning: folds below 500 texts, where every text matters for the fit, and above.
 FEW_TEXTS = 500
 # Tuning: folds below FEW_TEXTS texts.
 FOLDS_OF_FEW = 5
 # Tuning: folds from FEW_TEXTS texts on.
 FOLDS = 3
+# [CLS] and [UNK], which count as words of the vocabulary.
+SPECIAL_WORDS = 2
 
 Tokenizer = Callable[[str], Sequence[Token]]
 
 
 class Result(NamedTuple):
-    """A trained model with its card, and the history of its training."""
+    """A trained model with its card, the history of its training, and the losses of the held-out texts."""
 
     model: TextClassifier
     metrics: dict[str, Any]
+    losses: word_tables.Floats
+    folds: Sequence[table_selection.Fold] = ()
+
+
+class Texts(NamedTuple):
+    """Texts as words, their classes (n,), and what every fit needs to know."""
+
+    documents: list[list[str]]
+    labels: Labels
+    classes: int
+    vocabulary_size: int
+    weights: word_tables.Floats | None
+
+    @classmethod
+    def of(cls, data: Labelled, options: TableOptions) -> Texts:
+        """Split texts into words, and weight them as the options say."""
+        labels = np.asarray(data.labels, dtype=np.intp)
+        classes = len(data.classes)
+        weights = None
+        if options.class_weight == "balanced":
+            weights = balanced_weights(labels, classes)[labels].astype(np.float64)
+        documents = [_words(text, options.tokenizer) for text in data.texts]
+        return cls(documents, labels, classes, options.vocabulary_size - SPECIAL_WORDS, weights)
+
+    def fit(self, count: int, selection: table_selection.Selection) -> word_tables.FittedTables:
+        """Fit the tables to the first texts."""
+        return table_selection.fit_tables(
+            self.documents[:count],
+            self.labels[:count],
+            self.classes,
+            selection,
+            self.vocabulary_size,
+            None if self.weights is None else self.weights[:count],
+        )
+
+
+class TableStart(NamedTuple):
+    """Tables from which the attention model starts: fitted to the training texts, and to all texts."""
+
+    of_training: word_tables.FittedTables
+    of_all: word_tables.FittedTables
 
 
 class TableOptions(NamedTuple):
@@ -54,6 +100,8 @@ class TableOptions(NamedTuple):
     class_weight: str = "none"
     seed: int = 0
     tokenizer: Tokenizer = tokenize
+    sparse: bool = False
+    trials: int = 0
 
 
 def train_tables(
@@ -83,34 +131,25 @@ def train_tables(
     >>> train_tables(data, TableOptions()).model.predict(["lovely", "dull"]).tolist()
     ['good', 'bad']
     """
-    classes = len(training.classes)
     data = training if held_out is None else joined(training, held_out)
-    documents = [_words(text, options.tokenizer) for text in data.texts]
-    labels = np.asarray(data.labels, dtype=np.intp)
-    folds = choose_folds(labels, classes, len(training.texts), options)
-    weights = None
-    if options.class_weight == "balanced":
-        weights = balanced_weights(labels, classes)[labels].astype(np.float64)
-
+    texts = Texts.of(data, options)
+    labels = texts.labels
+    folds = choose_folds(texts, len(training.texts), options)
     with stages("fits", progress) as stage:
-        selection = word_tables.select(
-            documents,
-            labels,
-            classes,
+        selection = table_selection.select(
+            *texts[:3],
             folds,
-            options.vocabulary_size - len(("[CLS]", "[UNK]")),
-            weights,
-            lambda done, total: stage("fits", done, total),
+            *texts[3:],
+            sparse=options.sparse,
+            trials=options.trials,
+            seed=options.seed,
+            progress=lambda done, total: stage("fits", done, total),
         )
-    last = slice(None) if held_out is None or refit else slice(len(training.texts))
-    words, tables = word_tables.fit_tables(
-        documents[last],
-        labels[last],
-        classes,
-        selection,
-        options.vocabulary_size - len(("[CLS]", "[UNK]")),
-        None if weights is None else weights[last],
-    )
+    final_texts = len(labels)
+    if held_out is not None and not refit:
+        final_texts = len(training.texts)
+    fitted = texts.fit(final_texts, selection)
+    tables = fitted.tables
 
     scores = report(selection.logits, labels[selection.rows], data.classes)
     _warn_about_classes(scores, options)
@@ -118,7 +157,9 @@ def train_tables(
         "training_texts": len(folds[0].training),
         "folds": len(folds),
         "held_out": scores,
-        "final_texts": len(labels[last]),
+        "final_texts": final_texts,
+        "words": len(fitted.words),
+        "words_with_mass": int((tables.s[1:] > word_tables.MASSLESS).sum()),
         "prior": _shares(tables.prior),
         "settings": {
             "model": "tables",
@@ -138,7 +179,7 @@ def train_tables(
     }
     model = TextClassifier(
         word_tables.attention_weights(tables),
-        word_tables.vocabulary_of(words),
+        word_tables.vocabulary_of(fitted.words),
         data.classes,
         tokenizer=options.tokenizer,
         card=card,
@@ -148,8 +189,20 @@ def train_tables(
     if test is not None:
         logits = model.predict_logits(test.texts)
         card["test"] = report(logits, np.asarray(test.labels), data.classes)
-    metrics = {**card, "classes": list(data.classes), "vocabulary": len(words)}
-    return Result(model, metrics)
+    metrics = {**card, "classes": list(data.classes), "vocabulary": len(fitted.words)}
+    losses = table_selection.text_losses(selection.logits, labels[selection.rows])
+    return Result(model, metrics, losses, folds)
+
+
+def table_start(split: Split, config: Config) -> TableStart:
+    """Fit tables with settings that are chosen on the held-out texts of a split."""
+    options = TableOptions(vocabulary_size=config.D, class_weight=config.class_weight)
+    texts = Texts.of(joined(split.training, split.held_out), options)
+    rows = np.arange(len(texts.labels))
+    training = len(split.training.texts)
+    fold = table_selection.Fold(rows[:training], rows[training:])
+    selection = table_selection.select(*texts[:3], [fold], *texts[3:])
+    return TableStart(texts.fit(training, selection), texts.fit(len(rows), selection))
 
 
 def joined(first: Labelled, second: Labelled) -> Labelled:
@@ -159,17 +212,19 @@ def joined(first: Labelled, second: Labelled) -> Labelled:
 
 
 def choose_folds(
-    labels: Labels, classes: int, training_texts: int, options: TableOptions
-) -> list[word_tables.Fold]:
+    texts: Texts, training_texts: int, options: TableOptions
+) -> list[table_selection.Fold]:
     """Return the folds: the given held-out texts, cross-validation, or a share of every class.
 
     The first `training_texts` of the texts are for training; the others are the held-out ones that
     the user gave.
     """
+    labels = texts.labels
+    classes = texts.classes
     n = len(labels)
     rows = np.arange(n)
     if training_texts < n:
-        return [word_tables.Fold(rows[:training_texts], rows[training_texts:])]
+        return [table_selection.Fold(rows[:training_texts], rows[training_texts:])]
     counts = np.bincount(labels, minlength=classes)
     single = np.flatnonzero(counts == 1)
     if single.size:
@@ -182,12 +237,28 @@ def choose_folds(
         raise ValueError(
             f"validation: expected a class with at least two texts, got {n} single ones"
         )
-    if n <= CROSS_VALIDATED:
+    if sum(map(len, texts.documents)) * max(classes - 1, 1) <= CROSS_VALIDATED:
         count = FOLDS_OF_FEW if n < FEW_TEXTS else FOLDS
-        return word_tables.cross_validation(labels, classes, min(count, n), options.seed)
+        return table_selection.cross_validation(labels, classes, min(count, n), options.seed)
     rng = np.random.default_rng([options.seed, n])
     out, _ = stratified(labels, classes, options.validation, rng)
-    return [word_tables.Fold(rows[~out], rows[out])]
+    return [table_selection.Fold(rows[~out], rows[out])]
+
+
+def named_tokenizer(tokenizer: str | Tokenizer | None) -> Tokenizer:
+    """Return a tokenizer by its name, "words" or "spaces", or the function that is given.
+
+    >>> [token.word for token in named_tokenizer("spaces")("很 好看")]
+    ['很', '好看']
+    """
+    if tokenizer is None:
+        return tokenize
+    if callable(tokenizer):
+        return tokenizer
+    if tokenizer not in TOKENIZERS:
+        names = ", ".join(TOKENIZERS)
+        raise ValueError(f"tokenizer: expected {names} or a function, got {tokenizer!r}")
+    return TOKENIZERS[tokenizer]
 
 
 def all_integers(classes: Sequence[str]) -> bool:
@@ -208,6 +279,8 @@ def _words(text: str, tokenizer: Tokenizer) -> list[str]:
     """Return the words of a text; without their places for our own tokenizer, which is faster."""
     if tokenizer is tokenize:
         return words_of(text)
+    if tokenizer is split_at_spaces:
+        return text.split()
     return [token.word for token in tokenizer(text)]
 
 

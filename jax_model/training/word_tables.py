@@ -12,18 +12,26 @@ The fit has two steps, both by L-BFGS, without random numbers (the same texts gi
 
 1. s_w is the logarithm of the inverse document frequency. f is linear in v, so this is multinomial
    logistic regression on TF-IDF features that add up to one, a convex problem.
-2. s, s_0 and v together, from there, with the penalty |v|^2 / (2 C k^2) of step 1 and lam |s - log
-   idf|^2. The factor k^2, the inverse of the mean square of the features, makes one strength C suit
-   texts of all lengths.
+2. s, s_0 and v together, from there, with the penalty |v|^2 / (2 C k^2) of step 1, with lam |s - log
+   idf|^2, and with rho times the deletion penalty. The factor k^2, the inverse of the mean square of
+   the features, makes one strength C suit texts of all lengths.
+
+The deletion penalty is the mean increase of the loss if words are lost at random, to second order:
+
+    sum over texts and classes of p (1 - p) V / 2,    V = sum_w (c_w e^(s_w) / D)^2 (v_w - f + b)^2,
+
+with D the denominator of f. V is the variance of f if words are lost independently at a rate of one
+half. This is dropout in closed form (Wager, Wang, Liang, Dropout Training as Adaptive
+Regularization, NeurIPS 2013), and suits a model whose explanations remove words. Departure: with
+three and more classes, the covariances between classes are left out.
 
 Words of a single training text are unknown to all the others. They count as [UNK], whose mass and
 values are fitted like those of any word; words outside the vocabulary receive them. A text counts
 every word once or as often as it occurs.
 
-Counting, C, lam and the background are chosen by the loss on texts that were not used in the fit,
-either in cross-validation or on held-out texts: the strongest penalties whose loss is within one
-standard error of the best. There the temperature is fitted, too: it divides the values, so that the
-model that is saved has the temperature 1 and its baseline remains the prior.
+A sparse model has words of mass zero, to which every explanation gives exactly zero. Each mass is
+multiplied by a gate between 0 and 1, with the penalty mu times the sum of all gates, from the tables
+of step 1. Words whose gate ends at zero are left out, and both steps are fitted to the others.
 """
 
 from __future__ import annotations
@@ -31,7 +39,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,31 +49,17 @@ from scipy.optimize import minimize
 from attn_closed_form import AttentionWeights
 from attn_closed_form.app.models.text import CLS, UNK, Vocabulary
 
-from .scores import COLDEST, Labels, log_probabilities
+from .scores import Labels, log_probabilities
 
 Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
 Words = Sequence[str]
-Item = TypeVar("Item")
 
-# Tuning: strengths C of step 1. Reviews (IMDB, Rotten Tomatoes) are best at 1 to 10, Reuters R8 at
-# 10 to 300.
-STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-# Tuning: more penalized fits that are tried first if texts have weights, since a rare class then
-# has few, heavy texts.
-STRENGTHS_OF_WEIGHTED = (0.03, 0.1, 0.3)
-# Tuning: background mass over the median mass of a text. Short texts stay near the prior with a
-# large background. Around 0.3 the accuracy of long texts is flat from 0.03 to 1; with a hundred
-# texts, 3 is better.
-BACKGROUNDS = (0.3, 3.0)
-# Tuning: penalties lam of step 2. Infinity is step 1 alone, which is best for a few hundred texts.
-PENALTIES = (math.inf, 10.0, 3.0, 1.0)
-# Tuning: iterations of L-BFGS. Step 1 ends after 5 to 60 of them. Step 2 with weak penalties
-# reaches the limit, and its accuracy does not improve beyond it.
-ITERATIONS = 100
-# Largest temperature. A larger one would mean that the evidence of the words is hardly worth
-# anything, and predict the most frequent class for all texts; stronger penalties do that better.
-HOTTEST_EVIDENCE = 2.0
+# Tuning: iterations of L-BFGS. Step 1 ends after 5 to 60 of them. Step 2 reaches the limit, and its
+# accuracy is the same with 60 and with 100.
+ITERATIONS = 60
+# Log-mass of a word without mass: e to this power is zero in float64, in the numerator and the
+# denominator of f. It is finite, because files of weights contain finite numbers only.
+MASSLESS = -1e4
 # Words of fewer texts count as [UNK].
 LEAST_TEXTS = 2
 
@@ -78,7 +72,9 @@ class TableSettings(NamedTuple):
     once: bool  # whether a text counts every word once
     strength: float  # C
     background: float  # mass of the background over the median mass of a text
-    penalty: float  # lam
+    penalty: float = math.inf  # lam; infinity is step 1 alone
+    deletion: float = 0.0  # rho
+    sparsity: float = 0.0  # mu
 
 
 class Counts(NamedTuple):
@@ -114,6 +110,19 @@ class WordTables(NamedTuple):
         mass = np.exp(self.s)
         total = matrix @ mass + math.exp(self.s_background)
         return self.prior + (matrix @ (mass[:, None] * self.v)) / total[:, None]
+
+
+class FittedTables(NamedTuple):
+    """Tables with their words; the first row of the tables is [UNK]."""
+
+    words: tuple[str, ...]
+    tables: WordTables
+
+    def scores_of(self, words: Sequence[str]) -> tuple[Floats, Floats]:
+        """Return the log-masses (W,) minus that of the background, and the values (W, K), of any words."""
+        row = {word: i + 1 for i, word in enumerate(self.words)}
+        rows = np.array([row.get(word, 0) for word in words], dtype=np.intp)
+        return self.tables.s[rows] - self.tables.s_background, self.tables.v[rows]
 
 
 def choose_words(documents: Sequence[Words], size: int) -> tuple[str, ...]:
@@ -179,6 +188,8 @@ class TableProblem:
     ) -> None:
         self.matrix = counts.matrix
         self.transposed = counts.matrix.T.tocsr()
+        self.squared = counts.matrix.multiply(counts.matrix).tocsr()
+        self.squared_transposed = self.squared.T.tocsr()
         self.log_idf = np.log(counts.idf)
         self.classes = classes
         self.outputs = 1 if classes == 2 else classes
@@ -210,7 +221,7 @@ class TableProblem:
         def loss(flat: Floats) -> tuple[float, Floats]:
             v = flat.reshape(words, self.outputs)
             evidence = (self.matrix @ (mass[:, None] * v)) / total
-            data_loss, slope = self._data_loss(evidence)
+            data_loss, slope, _ = self._data_loss(evidence)
             gradient = mass[:, None] * (self.transposed @ (slope / total)) + penalty * v
             return data_loss + penalty / 2 * float(flat @ flat), gradient.ravel()
 
@@ -228,275 +239,173 @@ class TableProblem:
         def loss(flat: Floats) -> tuple[float, Floats]:
             v = flat[:numbers].reshape(words, self.outputs)
             s = flat[numbers:]
-            mass = np.exp(s[:-1])
-            background = math.exp(s[-1])
-            total = (self.matrix @ mass + background)[:, None]
-            evidence = (self.matrix @ (mass[:, None] * v)) / total
-            data_loss, slope = self._data_loss(evidence)
-            by_v = mass[:, None] * (self.transposed @ (slope / total))
-            # A mass moves its text towards its own value, and away from the present evidence.
-            away = (slope * evidence).sum(axis=1, keepdims=True) / total
-            by_s = (v * by_v).sum(axis=1) - mass * (self.transposed @ away)[:, 0]
-            by_background = -background * float(away.sum())
+            masses = np.exp(s)
+            value, by_v, by_masses = self.loss(v, masses, settings.deletion)
             distance = s - target
-            value = data_loss + ridge / 2 * float((v * v).sum())
+            value += ridge / 2 * float((v * v).sum())
             value += settings.penalty * float(distance @ distance)
-            by_masses = np.append(by_s, by_background) + 2 * settings.penalty * distance
-            return value, np.concatenate([(by_v + ridge * v).ravel(), by_masses])
+            by_s = masses * by_masses + 2 * settings.penalty * distance
+            return value, np.concatenate([(by_v + ridge * v).ravel(), by_s])
 
         first = np.concatenate([start.v.ravel(), start.s, [start.s_background]])
         flat = _minimum(loss, first)
         v = flat[:numbers].reshape(words, self.outputs)
         return WordTables(flat[numbers:-1], v, float(flat[-1]), self.prior)
 
+    def gates(self, start: WordTables, settings: TableSettings) -> Floats:
+        """Fit a gate between 0 and 1 for the mass of every word (W,), together with the values."""
+        words = self.log_idf.size
+        numbers = words * self.outputs
+        ridge = self.feature_size(settings.background) / settings.strength
+        open_masses = np.exp(start.s)
+        background = math.exp(start.s_background)
+
+        def loss(flat: Floats) -> tuple[float, Floats]:
+            v = flat[:numbers].reshape(words, self.outputs)
+            gates = flat[numbers:]
+            masses = np.append(gates * open_masses, background)
+            value, by_v, by_masses = self.loss(v, masses, 0.0)
+            value += ridge / 2 * float((v * v).sum()) + settings.sparsity * float(gates.sum())
+            by_gates = open_masses * by_masses[:-1] + settings.sparsity
+            return value, np.concatenate([(by_v + ridge * v).ravel(), by_gates])
+
+        first = np.concatenate([start.v.ravel(), np.ones(words)])
+        bounds = [(None, None)] * numbers + [(0.0, 1.0)] * words
+        return _minimum(loss, first, bounds)[numbers:]
+
+    def without(self, left_out: NDArray[np.bool_]) -> TableProblem:
+        """Return the problem in which some words (W,) occur in no text."""
+        kept = sparse.diags(np.where(left_out, 0.0, 1.0))
+        matrix = (self.matrix @ kept).tocsr()
+        matrix.eliminate_zeros()
+        counts = Counts((), matrix, np.exp(self.log_idf))
+        return TableProblem(counts, self.labels, self.classes, self.weights)
+
     def fit(self, settings: TableSettings, start: WordTables | None = None) -> WordTables:
-        """Fit both steps, or step 1 alone if the penalty is infinite; `start` is a solution of step
-        1.
+        """Fit step 1, the gates of a sparse model, and step 2 unless its penalty is infinite.
+
+        `start` is a solution of step 1 with similar settings.
         """
         tables = self.convex(settings.strength, settings.background, start)
+        if settings.sparsity > 0:
+            closed = self.gates(tables, settings) <= 0
+            tables = self.without(closed).fit(settings._replace(sparsity=0.0), tables)
+            masses = np.where(closed, MASSLESS, tables.s)
+            return tables._replace(s=masses, v=np.where(closed[:, None], 0.0, tables.v))
         if math.isinf(settings.penalty):
             return tables
         return self.both(tables, settings)
 
-    def _data_loss(self, evidence: Floats) -> tuple[float, Floats]:
-        """Return the weighted cross-entropy of prior plus evidence, and its derivative by the
-        evidence (n, K).
+    def loss(self, v: Floats, masses: Floats, deletion: float) -> tuple[float, Floats, Floats]:
+        """Return the cross-entropy plus rho times the deletion penalty, and the derivatives.
+
+        Parameters
+        ----------
+        v : (W, K) values of the words
+        masses : (W + 1,) masses, not logarithms; the last one is that of the background
+        deletion : rho
+
+        Returns
+        -------
+        the loss, its derivatives by the values (W, K) and by the masses (W + 1,)
+        """
+        mass = masses[:-1, None]
+        sums = self.matrix @ np.hstack([mass, mass * v])
+        total = sums[:, :1] + masses[-1]
+        evidence = sums[:, 1:] / total
+        value, by_evidence, p = self._data_loss(evidence)
+        by_total = np.zeros_like(total)
+        by_v = np.zeros_like(v)
+        by_masses = np.zeros_like(masses)
+        if deletion > 0:
+            penalty = self._deletion_penalty(v, mass, total, evidence, p)
+            value += deletion * penalty.value
+            by_evidence += deletion * penalty.by_evidence
+            by_total += deletion * penalty.by_total
+            by_v += deletion * penalty.by_v
+            by_masses[:-1] += deletion * penalty.by_mass
+        # A mass moves its text towards its own value, and away from the present evidence.
+        by_total -= (by_evidence * evidence).sum(axis=1, keepdims=True) / total
+        back = self.transposed @ np.hstack([by_evidence / total, by_total])
+        by_v += mass * back[:, :-1]
+        by_masses[:-1] += (v * back[:, :-1]).sum(axis=1) + back[:, -1]
+        by_masses[-1] += by_total.sum()
+        return value, by_v, by_masses
+
+    def _data_loss(self, evidence: Floats) -> tuple[float, Floats, Floats]:
+        """Return the weighted cross-entropy of prior plus evidence, its derivative by the evidence
+        (n, K), and the probabilities of the K outputs (n, K).
         """
         log_p = log_probabilities(self.prior + evidence)
         rows = np.arange(len(self.labels))
         loss = -float(self.weights @ log_p[rows, self.labels])
-        slope = np.exp(log_p)
+        probabilities = np.exp(log_p)
+        slope = probabilities.copy()
         slope[rows, self.labels] -= 1
         slope *= self.weights[:, None]
-        return loss, slope[:, -self.outputs :]
+        return loss, slope[:, -self.outputs :], probabilities[:, -self.outputs :]
 
+    def _deletion_penalty(
+        self, v: Floats, mass: Floats, total: Floats, evidence: Floats, p: Floats
+    ) -> DeletionPenalty:
+        """Return the deletion penalty of the module docstring.
 
-def _minimum(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
-    """Minimize a function with its gradient by L-BFGS."""
-    options = {"maxiter": ITERATIONS, "gtol": 1e-3, "ftol": 1e-7}
-    return minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
+        The variance is (Q_2 - 2 e Q_1 + e^2 Q_0) / D^2, where Q_j sums the squared masses of a text
+        times the j-th power of the values, and e is the evidence.
+        """
+        outputs = self.outputs
+        square = mass * mass
+        moments = self.squared @ np.hstack([square, square * v, square * v * v])
+        zeroth = moments[:, :1]
+        first = moments[:, 1 : 1 + outputs]
+        second = moments[:, 1 + outputs :]
+        variance = (second - 2 * evidence * first + evidence**2 * zeroth) / total**2
+        weights = self.weights[:, None]
+        curvature = weights * p * (1 - p) / 2
+        value = float((curvature * variance).sum())
 
-
-class Fold(NamedTuple):
-    """Rows of the texts to fit, and of those to judge the fit on."""
-
-    training: Rows
-    held_out: Rows
-
-
-class Selection(NamedTuple):
-    """The chosen settings, and calibrated logits (m, K) of texts that were not used in the fit,
-    with their rows (m,).
-    """
-
-    settings: TableSettings
-    logits: Floats
-    rows: Rows
-    temperature: float
-    losses: Floats
-
-
-class Trials:
-    """Fits with several settings, each judged by the losses of texts that were not used in the fit.
-
-    Parameters
-    ----------
-    documents, labels : n texts as words, and their classes (n,)
-    folds : each is fitted and judged in turn
-    size : largest number of words
-    weights : (n,) weights of the texts, or None
-    """
-
-    def __init__(
-        self,
-        documents: Sequence[Words],
-        labels: Labels,
-        classes: int,
-        folds: Sequence[Fold],
-        size: int,
-        weights: Floats | None,
-    ) -> None:
-        self.rows = np.concatenate([fold.held_out for fold in folds])
-        self.labels = labels[self.rows]
-        self.weights = np.ones(len(self.rows)) if weights is None else weights[self.rows]
-        # The folds of a rare class have slightly different priors; that of all texts stands for
-        # them.
-        self.prior = prior_logits(labels, classes, weights)
-        # For both ways of counting: the problem of every fold, and the counts of the texts that
-        # judge it.
-        self.problems: dict[bool, list[TableProblem]] = {True: [], False: []}
-        self.held_out: dict[bool, list[sparse.csr_matrix]] = {True: [], False: []}
-        for fold in folds:
-            counts = training_counts([documents[i] for i in fold.training], size)
-            held_out = [documents[i] for i in fold.held_out]
-            seen = counts._replace(matrix=count_words(held_out, counts.words))
-            fold_labels = labels[fold.training]
-            fold_weights = None if weights is None else weights[fold.training]
-            self.problems[True].append(
-                TableProblem(counts.once(), fold_labels, classes, fold_weights)
-            )
-            self.problems[False].append(TableProblem(counts, fold_labels, classes, fold_weights))
-            self.held_out[True].append(seen.once().matrix)
-            self.held_out[False].append(seen.matrix)
-
-    def convex(
-        self, settings: TableSettings, starts: Sequence[WordTables | None]
-    ) -> list[WordTables]:
-        """Fit step 1 in every fold, from the tables of a similar fit."""
-        problems = self.problems[settings.once]
-        return [
-            problem.convex(settings.strength, settings.background, start)
-            for problem, start in zip(problems, starts, strict=True)
-        ]
-
-    def both(self, settings: TableSettings, starts: Sequence[WordTables]) -> list[WordTables]:
-        """Fit step 2 in every fold, from the tables of step 1."""
-        problems = self.problems[settings.once]
-        return [
-            problem.both(start, settings) for problem, start in zip(problems, starts, strict=True)
-        ]
-
-    def judged(self, settings: TableSettings, tables: Sequence[WordTables]) -> Selection:
-        """Return the calibrated logits of the texts that were left out, and their losses."""
-        matrices = self.held_out[settings.once]
-        evidence = np.concatenate(
-            [
-                fitted.logits(matrix) - fitted.prior
-                for fitted, matrix in zip(tables, matrices, strict=True)
-            ]
-        )
-        logits = self.prior + evidence
-        temperature = evidence_temperature(logits, self.prior, self.labels, self.weights)
-        calibrated = self.prior + (logits - self.prior) / temperature
-        losses = self.weights * text_losses(calibrated, self.labels)
-        return Selection(settings, calibrated, self.rows, temperature, losses)
-
-
-def select(
-    documents: Sequence[Words],
-    labels: Labels,
-    classes: int,
-    folds: Sequence[Fold],
-    size: int,
-    weights: Floats | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Selection:
-    """Choose the settings by the loss on texts that were not used in the fit.
-
-    Counting, strength and background are chosen for step 1, which is cheap, and then the penalty of
-    step 2. The parameters are those of `Trials`; `progress` is called with the number of trials
-    that are done, and the number of all of them.
-    """
-    trials = Trials(documents, labels, classes, folds, size, weights)
-    strengths = STRENGTHS if weights is None else (*STRENGTHS_OF_WEIGHTED, *STRENGTHS)
-    total = 2 * len(BACKGROUNDS) * len(strengths) + len(PENALTIES) - 1
-
-    convex: list[tuple[Selection, list[WordTables]]] = []
-    for once in (True, False):
-        for background in BACKGROUNDS:
-            starts: Sequence[WordTables | None] = [None] * len(folds)
-            means: list[float] = []
-            for strength in strengths:
-                settings = TableSettings(once, strength, background, math.inf)
-                tables = trials.convex(settings, starts)
-                starts = tables
-                selection = trials.judged(settings, tables)
-                convex.append((selection, tables))
-                progress(len(convex), total)
-                # The loss has one minimum along the strengths; two larger ones in a row are beyond
-                # it.
-                means.append(float(selection.losses.mean()))
-                if len(means) > 2 and means[-1] > means[-2] > means[-3]:
-                    break
-    # Strong penalties come first: `simplest` takes the first of those that are as good as the best.
-    ranked = sorted(convex, key=lambda pair: pair[0].settings.strength)
-    first, first_tables = simplest(ranked, lambda pair: pair[0].losses)
-
-    candidates = [first]
-    for penalty in PENALTIES[1:]:
-        settings = first.settings._replace(penalty=penalty)
-        candidates.append(trials.judged(settings, trials.both(settings, first_tables)))
-        progress(total - len(PENALTIES) + len(candidates), total)
-    return simplest(candidates, lambda selection: selection.losses)
-
-
-def simplest(candidates: Sequence[Item], losses: Callable[[Item], Floats]) -> Item:
-    """Return the first candidate whose mean loss is within one standard error of the best one's.
-
-    The standard error is that of the difference on the same texts, so that many texts leave little
-    choice.
-
-    >>> simplest(["simple", "best"], {"simple": np.array([1.1, 0.9]), "best": np.array([0.9, 1.0])}.get)
-    'simple'
-    """
-    best = min(candidates, key=lambda candidate: float(losses(candidate).mean()))
-    for candidate in candidates:
-        difference = losses(candidate) - losses(best)
-        standard_error = float(difference.std()) / math.sqrt(len(difference))
-        if float(difference.mean()) <= standard_error:
-            return candidate
-    return best
-
-
-def text_losses(logits: Floats, labels: Labels) -> Floats:
-    """Return the (n,) cross-entropies of texts."""
-    return -log_probabilities(logits)[np.arange(len(labels)), labels]
-
-
-def evidence_temperature(
-    logits: Floats, prior: Floats, labels: Labels, weights: Floats | None = None
-) -> float:
-    """Return T with the smallest loss of prior + (logits - prior) / T; the baseline does not depend
-    on it.
-
-    As in `fit_temperature`, the target of a text is not 1 for its class, as in Platt's scaling, so
-    that a small held-out part without errors does not give T = 0.
-
-    >>> rng = np.random.default_rng(0)
-    >>> evidence = rng.normal(size=(4000, 1))
-    >>> labels = (rng.random(4000) < 1 / (1 + np.exp(-3 * evidence[:, 0]))).astype(int)
-    >>> round(evidence_temperature(evidence, np.zeros(1), labels), 1)
-    0.3
-    """
-    evidence = logits - prior
-    outputs = evidence.shape[1]
-    n = len(labels)
-    classes = max(outputs, 2)
-    miss = 1 / (n + 2)
-    target = np.full((n, classes), miss / (classes - 1))
-    target[np.arange(n), labels] = 1 - miss
-    each = np.ones((n, 1)) if weights is None else weights[:, None]
-    low = 1 / HOTTEST_EVIDENCE
-    high = 1 / COLDEST
-    # The loss is convex in 1/T: bisection on the sign of its slope, on a logarithmic scale.
-    for _ in range(60):
-        beta = math.sqrt(low * high)
-        p = np.exp(log_probabilities(prior + beta * evidence))
-        slope = float((each * (p - target)[:, -outputs:] * evidence).sum())
-        if slope > 0:
-            high = beta
+        # The evidence enters through p, a logistic function or a softmax, and through the variance.
+        by_p = weights * (1 - 2 * p) / 2 * variance
+        if outputs == 1:
+            by_evidence = p * (1 - p) * by_p
         else:
-            low = beta
-    return 1 / math.sqrt(low * high)
+            by_evidence = p * (by_p - (p * by_p).sum(axis=1, keepdims=True))
+        by_second = curvature / total**2
+        by_evidence += 2 * by_second * (evidence * zeroth - first)
+        by_total = -2 * (curvature * variance).sum(axis=1, keepdims=True) / total
+
+        by_zeroth = (by_second * evidence**2).sum(axis=1, keepdims=True)
+        by_first = -2 * by_second * evidence
+        back = self.squared_transposed @ np.hstack([by_zeroth, by_first, by_second])
+        back_zeroth = back[:, 0]
+        back_first = back[:, 1 : 1 + outputs]
+        back_second = back[:, 1 + outputs :]
+        by_v = square * (back_first + 2 * v * back_second)
+        by_square = back_zeroth + (v * back_first + v * v * back_second).sum(axis=1)
+        by_mass = 2 * mass[:, 0] * by_square
+        return DeletionPenalty(value, by_evidence, by_total, by_v, by_mass)
 
 
-def fit_tables(
-    documents: Sequence[Words],
-    labels: Labels,
-    classes: int,
-    selection: Selection,
-    size: int,
-    weights: Floats | None = None,
-) -> tuple[tuple[str, ...], WordTables]:
-    """Fit the tables to all texts with the selected settings, and divide the values by the
-    temperature.
+class DeletionPenalty(NamedTuple):
+    """The deletion penalty, with its derivatives by the evidence (n, K), the total masses (n, 1), the
+    values (W, K) and the masses (W,).
     """
-    counts = training_counts(documents, size)
-    if selection.settings.once:
-        counts = counts.once()
-    problem = TableProblem(counts, labels, classes, weights)
-    tables = problem.fit(selection.settings)
-    return counts.words, tables._replace(v=tables.v / selection.temperature)
+
+    value: float
+    by_evidence: Floats
+    by_total: Floats
+    by_v: Floats
+    by_mass: Floats
+
+
+def _minimum(
+    loss: Callable[[Floats], tuple[float, Floats]],
+    start: Floats,
+    bounds: Sequence[tuple[float | None, float | None]] | None = None,
+) -> Floats:
+    """Minimize a function with its gradient by L-BFGS, within bounds."""
+    options = {"maxiter": ITERATIONS, "gtol": 1e-3, "ftol": 1e-7}
+    return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
 
 
 def attention_weights(tables: WordTables) -> AttentionWeights:
@@ -536,21 +445,3 @@ def vocabulary_of(words: Sequence[str]) -> Vocabulary:
     ['[CLS]', '[UNK]', 'a', 'film']
     """
     return Vocabulary([CLS, UNK, *words])
-
-
-def cross_validation(labels: Labels, classes: int, count: int, seed: int) -> list[Fold]:
-    """Return folds with about equal shares of every class.
-
-    >>> [fold.held_out.tolist() for fold in cross_validation(np.array([0, 0, 1, 1]), 2, 2, seed=0)]
-    [[0, 2], [1, 3]]
-    """
-    rng = np.random.default_rng([seed, len(labels)])
-    number = np.empty(len(labels), dtype=np.intp)
-    first = 0
-    for c in range(classes):
-        members = rng.permutation(np.flatnonzero(labels == c))
-        # Classes continue where the last one ended, so that folds of many rare classes have equal
-        # sizes.
-        number[members] = (first + np.arange(len(members))) % count
-        first += len(members)
-    return [Fold(np.flatnonzero(number != k), np.flatnonzero(number == k)) for k in range(count)]

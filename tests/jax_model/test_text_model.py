@@ -9,7 +9,8 @@ from attn_closed_form import load_demo_model
 from attn_closed_form.attention import predict_many, random_weights
 from jax_model import Params, forward, forward_batch, params_from_weights
 from jax_model.training.batches import encode_documents, pad_rows
-from jax_model.training.text_model import collapsed_forward
+from jax_model.training.config import Config
+from jax_model.training.text_model import collapsed_forward, start_arrays, start_from_tables
 from jax_model.witness.oracle import pad_ids
 from tests.profiles import mostly_slow
 from tests.texts import six_heads
@@ -113,3 +114,21 @@ def test_numpy_and_twin_agree_on_the_shipped_model_and_on_one_with_six_heads(
     )
     if make is load_demo_model:
         assert expected[1] > 0 > expected[2]
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_a_start_from_tables_computes_the_tables(heads):
+    """A text's outputs are those of the tables with the masses and values relative to [CLS]."""
+    config = Config(K=heads, d_e=11, d_att=3, d_out=5)
+    rng = np.random.default_rng(0)
+    fixed, trained = start_arrays(config, D=17, C=3, cls=0, unk=1)
+    masses = rng.normal(size=17)
+    values = rng.normal(size=(17, 3))
+    start_from_tables(trained, fixed, 0, masses, values)
+    ids = np.array([[0, 4, 9, 4, 16]])
+    empty = np.array([[0]])
+    params = Params(**fixed, **trained)
+    found = collapsed_forward(params, jnp.array(ids)) - collapsed_forward(params, jnp.array(empty))
+    mass = np.exp(masses[ids[0, 1:]])
+    expected = mass @ values[ids[0, 1:]] / (1 + mass.sum())
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)

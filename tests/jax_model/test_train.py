@@ -493,6 +493,26 @@ def test_a_slice_of_imdb():
     assert result.metrics["best"]["validation_accuracy"] > 0.75
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("positions", ["none", "sinusoidal"])
+def test_the_baseline_of_the_attention_model_is_the_class_prior(positions, seed):
+    split = split_stratified(three_topics(), 0.2)
+    changes = {"positions": positions, "seed": seed, "epochs": 2, "K": 2, "refit": "none"}
+    small = {"d_e": 16, "d_att": 8, "d_out": 8}
+    config = automatic(split.training.texts, **changes, **small)
+    result = train(config, split, "cpu", log=lambda line: None)
+    model = result.model
+    prior = np.bincount(split.training.labels) / len(split.training.labels)
+    np.testing.assert_allclose(model.predict_proba([""])[0], prior, atol=1e-5)
+    assert model.temperature == 1 and model.card["prior"] == pytest.approx(prior.tolist())
+    chances = model.predict_proba(split.held_out.texts)
+    losses = -np.log(chances[np.arange(len(chances)), split.held_out.labels])
+    assert losses.mean() == pytest.approx(model.card["held_out"]["loss"], rel=1e-4)
+    np.testing.assert_allclose(result.losses, losses, rtol=1e-3, atol=1e-6)
+    # The start from tables knows the topics before the first step.
+    assert model.card["held_out"]["accuracy"] > 0.9
+
+
 def test_the_bias_starts_at_the_shares_of_the_classes():
     """Otherwise the attention of a model without positions learns them first, from [CLS], and may
     stay there.

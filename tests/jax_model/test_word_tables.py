@@ -7,10 +7,21 @@ import pytest
 
 pytest.importorskip("scipy")
 
+from attn_closed_form import load_model
 from attn_closed_form.app.files.tables import Labelled
+from attn_closed_form.app.models.text import split_at_spaces, tokenize
 from attn_closed_form.app.models.text_classifier import TextClassifier
-from jax_model.training import word_tables
-from jax_model.training.train_tables import TableOptions, all_integers, choose_folds, train_tables
+from jax_model.training import best, table_selection, word_tables
+from jax_model.training.best import better, tries_attention
+from jax_model.training.train_tables import (
+    Result,
+    TableOptions,
+    Texts,
+    all_integers,
+    choose_folds,
+    named_tokenizer,
+    train_tables,
+)
 
 WORDS = [["goal", "match"], ["tariff", "export"], ["wheat", "corn"]]
 
@@ -40,6 +51,14 @@ def plain_loss(tables, documents, words, labels, settings, problem):
         if logits.size == 1:
             logits = np.array([0.0, logits[0]])
         total += np.log(np.exp(logits).sum()) - logits[label]
+        # The deletion penalty, from the definition of the variance, word by word.
+        p = (np.exp(logits) / np.exp(logits).sum())[-tables.v.shape[1] :]
+        background = np.exp(tables.s_background)
+        evidence = pooled / (mass.sum() + background)
+        for word in set(ids):
+            attention = ids.count(word) * np.exp(tables.s[word]) / (mass.sum() + background)
+            variance = attention**2 * (tables.v[word] - evidence) ** 2
+            total += settings.deletion / 2 * (p * (1 - p) * variance).sum()
     total += problem.feature_size(settings.background) / settings.strength / 2 * (tables.v**2).sum()
     distance = (tables.s - problem.log_idf) @ (tables.s - problem.log_idf)
     distance += (tables.s_background - problem.background(settings.background)) ** 2
@@ -47,20 +66,24 @@ def plain_loss(tables, documents, words, labels, settings, problem):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("once", [True, False])
-def test_both_steps_end_at_a_minimum_of_the_loss(classes, once):
+@pytest.mark.parametrize(("once", "deletion"), [(True, 0.0), (False, 0.0), (False, 2.0)])
+def test_both_steps_end_at_a_minimum_of_the_loss(classes, once, deletion):
     data = topics(30, classes)
     documents = [text.split() for text in data.texts]
     counts = word_tables.training_counts(documents, 100)
     if once:
         counts = counts.once()
     problem = word_tables.TableProblem(counts, data.labels, classes)
-    settings = word_tables.TableSettings(once, strength=3.0, background=0.3, penalty=1.0)
+    settings = word_tables.TableSettings(once, 3.0, 0.3, penalty=1.0, deletion=deletion)
     start = problem.convex(settings.strength, settings.background)
     fitted = problem.both(start, settings)
 
     def loss(tables):
         return plain_loss(tables, documents, counts.words, data.labels, settings, problem)
+
+    def convex_loss(tables):
+        plain = settings._replace(deletion=0.0)
+        return plain_loss(tables, documents, counts.words, data.labels, plain, problem)
 
     assert loss(fitted) < loss(start)
     rng = np.random.default_rng(0)
@@ -72,7 +95,104 @@ def test_both_steps_end_at_a_minimum_of_the_loss(classes, once):
         )
         assert loss(moved) > loss(fitted)
         fixed_masses = start._replace(v=start.v + 0.05 * rng.normal(size=start.v.shape))
-        assert loss(fixed_masses) > loss(start)
+        assert convex_loss(fixed_masses) > convex_loss(start)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_derivatives_of_the_loss_are_its_differences(classes):
+    rng = np.random.default_rng(0)
+    documents = [list(rng.choice(list("abcdefghijk"), 7)) for _ in range(29)]
+    labels = np.arange(29) % classes
+    counts = word_tables.training_counts(documents, 100)
+    problem = word_tables.TableProblem(counts, labels, classes, rng.uniform(0.5, 2, 29))
+    values = rng.normal(size=(len(counts.words) + 1, problem.outputs))
+    masses = np.exp(rng.normal(size=len(values) + 1))
+    _, by_values, by_masses = problem.loss(values, masses, 2.0)
+    along_values = rng.normal(size=values.shape)
+    along_masses = masses * rng.normal(size=masses.shape)
+    step = 1e-5
+    ends = [
+        problem.loss(values + sign * along_values, masses + sign * along_masses, 2.0)[0]
+        for sign in (-step, step)
+    ]
+    slope = (by_values * along_values).sum() + by_masses @ along_masses
+    assert (ends[1] - ends[0]) / (2 * step) == pytest.approx(slope, rel=1e-6)
+
+
+def test_a_sparse_model_gives_words_without_evidence_exactly_zero(tmp_path):
+    data = topics(90)
+    model = train_tables(data, TableOptions(sparse=True)).model
+    model.save(tmp_path / "m.npz", dtype=np.float32)
+    model = load_model(tmp_path / "m.npz")
+    assert model.card["words_with_mass"] < model.card["words"]
+    text = "the news of goal the tariff"
+    explanation = model.explain(text, "shapley", output="sport", scale="logit")["shapley"]
+    scores = dict(explanation.top(9))
+    assert [scores[word] for word in ("the", "news", "of")] == [0.0, 0.0, 0.0]
+    assert scores["goal"] > 0.1 > scores["tariff"]
+    dense = train_tables(data, TableOptions()).model.card
+    assert dense["words_with_mass"] == dense["words"]
+
+
+def test_further_trials_are_the_same_each_time_and_never_worse():
+    data = topics(90)
+    plain = train_tables(data, TableOptions())
+    first, again = (train_tables(data, TableOptions(trials=3)) for _ in range(2))
+    assert first.metrics == again.metrics
+    np.testing.assert_array_equal(first.model.weights.W_e, again.model.weights.W_e)
+    assert first.losses.mean() <= plain.losses.mean()
+
+
+@pytest.mark.parametrize(("name", "tokenizer"), [("words", tokenize), ("spaces", split_at_spaces)])
+def test_a_file_names_its_tokenizer(tmp_path, name, tokenizer):
+    assert named_tokenizer(name) is tokenizer
+    options = TableOptions(tokenizer=tokenizer)
+    data = Labelled(["很 好看", "太 难看 了"] * 9, np.arange(18) % 2, ("good", "bad"))
+    model = train_tables(data, options).model
+    model.save(tmp_path / "m.npz")
+    loaded = load_model(tmp_path / "m.npz")
+    assert loaded.tokenizer is tokenizer
+    assert ("好看" in loaded.vocabulary) == (name == "spaces")
+    np.testing.assert_array_equal(
+        loaded.predict_logits(data.texts), model.predict_logits(data.texts)
+    )
+
+
+def test_a_file_with_a_tokenizer_of_the_user_asks_for_it(tmp_path):
+    def at_commas(text):
+        return [token._replace(word=token.word.strip(",")) for token in split_at_spaces(text)]
+
+    data = Labelled(["fine, film", "dull, film"] * 9, np.arange(18) % 2, ("good", "bad"))
+    model = train_tables(data, TableOptions(tokenizer=at_commas)).model
+    model.save(tmp_path / "m.npz")
+    with pytest.raises(ValueError, match="tokenizer"):
+        load_model(tmp_path / "m.npz")
+    loaded = load_model(tmp_path / "m.npz", tokenizer=at_commas)
+    np.testing.assert_array_equal(
+        loaded.predict_logits(data.texts), model.predict_logits(data.texts)
+    )
+
+
+def test_the_attention_model_is_kept_if_it_is_clearly_better():
+    model = train_tables(topics(30), TableOptions()).model
+    rng = np.random.default_rng(0)
+    losses = rng.uniform(0.1, 0.9, 100)
+
+    def result(shift):
+        return Result(model, {}, losses + shift + 0.1 * rng.normal(size=100))
+
+    tables = result(0.0)
+    assert better(tables, worse := result(0.1)) is tables and worse.metrics == {}
+    assert better(tables, result(-0.001)) is tables
+    attention = result(-0.1)
+    assert better(tables, attention) is attention
+    assert attention.metrics["held_out_losses"]["attention"] == attention.losses.mean()
+
+
+def test_many_texts_are_worth_the_attention_model():
+    assert tries_attention(best.MANY_TEXTS, TableOptions())
+    assert not tries_attention(best.MANY_TEXTS - 1, TableOptions())
+    assert not tries_attention(best.MANY_TEXTS, TableOptions(sparse=True))
 
 
 def test_the_classifier_computes_what_the_tables_say():
@@ -128,22 +248,25 @@ def test_the_simplest_candidate_within_one_standard_error():
         "middle": np.array([0.92, 1.08, 0.9, 1.0]),
         "best": np.array([0.9, 1.1, 0.8, 1.05]),
     }
-    assert word_tables.simplest(list(losses), losses.__getitem__) == "middle"
+    assert table_selection.simplest(list(losses), losses.__getitem__) == "middle"
+
+
+def texts_of(count, words=1):
+    return Texts([["word"] * words] * count, np.arange(count) % 2, 2, 100, None)
 
 
 def test_folds():
     labels = np.arange(100) % 2
-    few = choose_folds(labels, 2, 100, TableOptions())
-    assert len(few) == 5 and sorted(np.concatenate([fold.held_out for fold in few])) == list(
-        range(100)
-    )
+    few = choose_folds(texts_of(100), 100, TableOptions())
+    assert len(few) == 5
+    assert sorted(np.concatenate([fold.held_out for fold in few])) == list(range(100))
     for fold in few:
         assert not set(fold.training) & set(fold.held_out)
         assert abs(labels[fold.held_out].mean() - 0.5) <= 0.1
-    assert len(choose_folds(np.arange(1000) % 2, 2, 1000, TableOptions())) == 3
-    (large,) = choose_folds(np.arange(5000) % 2, 2, 5000, TableOptions(validation=0.2))
+    assert len(choose_folds(texts_of(1000), 1000, TableOptions())) == 3
+    (large,) = choose_folds(texts_of(5000, 400), 5000, TableOptions(validation=0.2))
     assert large.held_out.size == 1000
-    (given,) = choose_folds(labels, 2, 80, TableOptions())
+    (given,) = choose_folds(texts_of(100), 80, TableOptions())
     assert given.held_out.tolist() == list(range(80, 100))
 
 

@@ -15,9 +15,10 @@ from .options import Command, add_options, check_targets
 # Shown before and after the options of the command.
 TRAIN_DESCRIPTION = """\
 Train a classifier on labeled texts and write it to one file for the commands explain, corpus, serve and model.
-The model is a table with one weight and one value per word and class, which takes seconds. Its settings are chosen on
-texts that are left out of the fit, and the printed scores are those on these texts. --heads or --positions train the
-attention classifier of Lopardo et al. (2024) instead, which takes longer."""
+The model is a table with one mass and one value per word and class, which takes seconds. From 10,000
+texts on, the attention classifier of Lopardo et al. (2024) is trained from this table as well, and the
+better one is kept. --heads or --positions train that classifier alone. The settings are chosen on texts
+that are left out of the fit, and the printed scores are those on these texts."""
 # The end of `train --help`.
 TRAIN_EXAMPLES = """\
 examples:
@@ -93,16 +94,18 @@ TRAIN_OPTIONS = {
     "--text-column NAME": (None, "text", "column of the texts"),
     "--label-column NAME": (None, "label", "column of the labels"),
     "--valid FILE": "a table of held-out texts, instead of a share of DATA",
-    "--metrics FILE": "also write scores and settings as JSON",
+    "--tokens words|spaces": (
+        None,
+        "words",
+        "spaces: the texts are already split into words by spaces",
+    ),
+    "--sparse": "words without evidence lose their mass, so that explanations give them exactly 0",
+    "--trials N": (int, 0, "number of further settings to try"),
     "--config FILE": "JSON object with settings by name; options come first",
 }
 # The settings that are listed by --help, with their meaning for both kinds of models. All others
 # can be given as options, too, and are explained in `jax_model.training.config`.
 LISTED = {
-    "D": "maximum number of words in the vocabulary (default: 30000)",
-    "validation": (
-        "share of held-out texts, from 4,000 texts on; fewer are cross-validated (default: 0.1)"
-    ),
     "class_weight": "balanced: weight classes inversely to their frequency (default: none)",
     "K": "train the attention model with this number of heads",
     "positions": "train the attention model with or without positions of words",
@@ -113,6 +116,7 @@ LISTED = {
 UNLISTED: dict[str, dict[str, Any]] = {
     "--class-names": {"metavar": "LABEL=NAME,..."},
     "--model": {"choices": ("tables", "attention")},
+    "--metrics": {},
     "--resume": {"action": "store_true"},
     "--checkpoint": {},
     "--checkpoint-steps": {"type": int},

@@ -24,8 +24,8 @@ from ...attention.weights import BIASES, WEIGHT_AXES, AttentionWeights, sinusoid
 from ..models.bag_classifier import BagClassifier
 from ..models.protocol import Model
 from ..models.score_table import ScoreTable
-from ..models.text import CLS, UNK, Vocabulary
-from ..models.text_classifier import TextClassifier
+from ..models.text import CLS, UNK, Vocabulary, split_at_spaces, tokenize
+from ..models.text_classifier import TextClassifier, Tokenizer
 from .arrays import OWN_SUFFIXES, Arrays, read_arrays, read_state, write_arrays
 from .atomic import reading
 from .fasttext import is_fasttext, load_fasttext
@@ -40,6 +40,8 @@ OPTIONAL = (*BIASES, "vocabulary", "about")
 HEAD = r"heads\.\d+\.(query|key|value|classifier)\.(weight|bias)"
 # Layers of the authors' state dict and the letters of the paper.
 LETTERS = {"query": "q", "key": "k", "value": "v", "classifier": "l"}
+# The tokenizers that a file can name.
+TOKENIZERS: dict[str, Tokenizer] = {"words": tokenize, "spaces": split_at_spaces}
 # The number of positions of the authors' model.
 T_MAX = 256
 
@@ -99,8 +101,9 @@ def save_model(
 ) -> None:
     """Write a model to one `.npz` or `.safetensors` file. An existing file is replaced atomically.
 
-    The file does not contain the tokenizer. The numbers are stored as `dtype`: float64 (exact),
-    float32 or float16.
+    The file names the tokenizer if it is `tokenize` or `split_at_spaces`. It cannot contain any other
+    one; `load_model` then asks for it. The numbers are stored as `dtype`: float64 (exact), float32 or
+    float16.
 
     Parameters
     ----------
@@ -137,18 +140,24 @@ def save_model(
         "card": model.card or {},
         "distinct_words": model.distinct_words,
         "integer_classes": model.integer_classes,
+        "tokenizer": "other",
     }
+    for name, tokenizer in TOKENIZERS.items():
+        if model.tokenizer is tokenizer:
+            about["tokenizer"] = name
     arrays["about"] = np.frombuffer(json.dumps(about).encode("utf-8"), dtype=np.uint8)
     write_arrays({**arrays, "vocabulary": model.vocabulary.to_array()}, path)
 
 
-def load_model(path: str | os.PathLike[str]) -> TextClassifier:
+def load_model(path: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> TextClassifier:
     """Load a model that `save_model` or `TextClassifier.save` wrote; errors name the file and the
     reason.
 
     Parameters
     ----------
     path : a `.npz` or `.safetensors` file
+    tokenizer : the function that split the training texts, for a model that was trained with a
+        tokenizer of its own; None is the one that the file names
 
     Returns
     -------
@@ -163,10 +172,10 @@ def load_model(path: str | os.PathLike[str]) -> TextClassifier:
     >>> load_model(path).outputs
     ('negative', 'positive')
     """
-    return _text_model(read_arrays(path), str(path))
+    return _text_model(read_arrays(path), str(path), tokenizer)
 
 
-def _text_model(arrays: Arrays, source: str) -> TextClassifier:
+def _text_model(arrays: Arrays, source: str, tokenizer: Tokenizer | None = None) -> TextClassifier:
     received = f"only {sorted(arrays)}; load_weights reads bare weights"
     check(str(source), "vocabulary" in arrays, "an array 'vocabulary'", received)
     weights = weights_from_arrays(arrays, source)
@@ -182,11 +191,20 @@ def _text_model(arrays: Arrays, source: str) -> TextClassifier:
         # Files of 0.3 do not have these.
         distinct_words = bool(about.get("distinct_words", False))
         integer_classes = bool(about.get("integer_classes", False))
+        if tokenizer is None:
+            name = about.get("tokenizer", "words")
+            if name not in TOKENIZERS:
+                raise ValueError(
+                    "tokenizer: the model was trained with a tokenizer that a file cannot contain; "
+                    "give it as load_model(path, tokenizer=...)"
+                )
+            tokenizer = TOKENIZERS[name]
         return TextClassifier(
             weights,
             vocabulary,
             outputs,
             temperature,
+            tokenizer=tokenizer,
             card=about["card"],
             distinct_words=distinct_words,
             integer_classes=integer_classes,

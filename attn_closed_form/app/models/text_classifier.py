@@ -275,12 +275,15 @@ class TextClassifier(TextModel):
             return scores, float(predict(weights, np.full_like(ids, weights.unk)) @ output)
         return _GRADIENTS[name](weights, ids, output)
 
+    def _ids(self, text: str) -> Ids:
+        """Return the (T,) ids of a text's tokens, without their places, which are not needed to predict."""
+        if self.tokenizer is tokenize:
+            return self.vocabulary.encode(text)
+        return self.vocabulary.encode_words(token.word for token in self.tokenizer(text))
+
     def predict_logits(self, inputs: Iterable[str]) -> Array:
         """Return the (n, C) logits of many texts; a text without words is [CLS] and padding."""
-        documents = [
-            self.vocabulary.encode_words(token.word for token in self.tokenizer(text))
-            for text in self.several(inputs)
-        ]
+        documents = [self._ids(text) for text in self.several(inputs)]
         if self.distinct_words:
             documents = [np.fromiter(dict.fromkeys(ids.tolist()), np.intp) for ids in documents]
         return predict_many(

@@ -17,6 +17,7 @@ from ..explanations.comparison import Comparison
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
 from ..models.scale import percent
+from ..models.text import tokenize
 from ..models.text_classifier import TextClassifier
 from . import figures
 from .bars import Bar
@@ -361,6 +362,8 @@ TOKENS = (
     "lower-case words with their accents, ratings such as 8/10, ! and ?, emoji, single characters "
     "of Chinese, Japanese and Thai; other punctuation and HTML tags are not read"
 )
+# The same line for a model of texts that are split already, or with a tokenizer of the user.
+OTHER_TOKENS = "the words between spaces, or those of the tokenizer that the model was trained with"
 # Tuning: the number of classes that a card lists, about a screen.
 MOST_LISTED = 40
 # Tuning: the columns of the name of a class on a card.
@@ -394,6 +397,20 @@ def scores_table(scores: Mapping[str, Any]) -> str:
     return f"{total}\n\n{aligned(rows)}{more}"
 
 
+def baseline_line(model: TextClassifier) -> str:
+    """Return the prediction for a text without words, next to the share of that class among the training
+    texts, if the card has it.
+    """
+    baseline = model.predict_proba([""])[0]
+    largest = int(baseline.argmax())
+    name = elide(visible(model.outputs[largest]), NAME_COLUMNS)
+    line = f"{name}, {percent(float(baseline[largest]))}, if all words are absent"
+    prior = (model.card or {}).get("prior")
+    if isinstance(prior, list) and len(prior) == len(baseline):
+        line += f"; the class prior is {percent(float(prior[largest]))}"
+    return line
+
+
 def model_card(model: TextClassifier, source: str) -> str:
     """Format the card of a model that was read from `source`."""
     w = model.weights
@@ -420,9 +437,10 @@ def model_card(model: TextClassifier, source: str) -> str:
             else []
         ),
         f"parameters   {parameters:,}",
-        f"tokens       {TOKENS}",
+        f"tokens       {TOKENS if model.tokenizer is tokenize else OTHER_TOKENS}",
         f"first words  {' '.join(elide(visible(word), NAME_COLUMNS) for word in words[:12])} …",
     ]
+    lines.append(f"baseline     {baseline_line(model)}")
     # The facts that the trainer stored, part by part; parts of an unexpected form are omitted.
     if isinstance(card.get("data"), str):
         lines.append(f"trained on   {elide(visible(card['data']), 80)}")

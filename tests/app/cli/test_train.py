@@ -61,7 +61,8 @@ def test_three_commands_from_a_table_to_a_report(trained, capsys):
     folder, printed = trained
     assert "On 90 held-out texts, in 5 folds:" in printed and "macro-F1" in printed
     assert (
-        "Baseline (all words absent): " in printed and "33.3%; the class prior is 33.3%" in printed
+        "Baseline: " in printed
+        and "33.3%, if all words are absent; the class prior is 33.3%" in printed
     )
     assert all(name in printed for name in WORDS) and " explain " in printed.split("Next: ")[1]
     report = folder / "report.html"
@@ -228,7 +229,7 @@ def test_help_lists_twelve_options(capsys):
     assert stop.value.code == 0
     shown = capsys.readouterr().out.split("examples:")[0]
     listed = set(re.findall(r"^  (--[a-z-]+)", shown, re.MULTILINE))
-    assert len(listed) == 12 and {"--out", "--heads", "--vocabulary-size", "--seed"} <= listed
+    assert len(listed) == 12 and {"--out", "--heads", "--sparse", "--trials"} <= listed
 
 
 def test_settings_from_a_file(trained, tmp_path, capsys):

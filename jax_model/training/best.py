@@ -1,0 +1,96 @@
+"""The better of two models: the table model and, for many texts, the attention model that starts from it.
+
+With one head and no positions both are the same functions of a text. Gradient steps with random
+deletion of words end at other tables than L-BFGS, which predict the reviews of IMDB better
+(`benchmarks/LEARNING_CURVES.md`). This takes longer, and does not help with a few thousand texts. The
+attention model is kept if its mean loss on the held-out texts is smaller by more than one standard
+error.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable
+from typing import Any
+
+from attn_closed_form.app.files.tables import Labelled
+
+from .config import Config, automatic
+from .split import Split
+from .train_tables import Result, TableOptions, train_tables
+
+# Tuning: from this many training texts, the attention model is tried. It does not win for the 5,485
+# texts of R8.
+MANY_TEXTS = 10_000
+
+
+def train_best(
+    training: Labelled,
+    options: TableOptions,
+    held_out: Labelled | None = None,
+    refit: bool = True,
+    test: Labelled | None = None,
+    progress: bool | None = None,
+    by_film: Split | None = None,
+    device: str = "auto",
+    log: Callable[[str], None] | None = None,
+) -> Result:
+    """Train the table model and, if there are many texts, the attention model from there; keep the better one.
+
+    The first parameters are those of `train_tables`.
+
+    Parameters
+    ----------
+    by_film : the split of IMDB, whose parts are `training` and `held_out`; its attention model has the
+        settings of the shipped model
+    device, log : as in `train`
+    """
+    if progress is False and log is None:
+        log = _nothing
+    tables = train_tables(training, options, held_out, refit, test, progress)
+    if not tries_attention(len(training.texts), options):
+        return tables
+    from .train import train
+
+    split = by_film
+    if held_out is not None and split is None:
+        split = Split(training, held_out)
+    if split is None:
+        (fold,) = tables.folds
+        split = Split(training.take(fold.training), training.take(fold.held_out))
+    shared: dict[str, Any] = {"class_weight": options.class_weight, "seed": options.seed}
+    shared |= {"start": "tables", "baseline": "prior", "refit": "all"}
+    if held_out is not None and not refit:
+        shared["refit"] = "none"
+    if by_film is not None:
+        config = Config(**shared)
+    else:
+        config = automatic(split.training.texts, D=options.vocabulary_size, **shared)
+    attention = train(config, split, device, log=log, test=test)
+    return better(tables, attention)
+
+
+def tries_attention(texts: int, options: TableOptions) -> bool:
+    """Return whether the attention model is trained as well: for many texts, if JAX is installed."""
+    if options.sparse or options.tokenizer is not TableOptions().tokenizer:
+        return False
+    return texts >= MANY_TEXTS and importlib.util.find_spec("jax") is not None
+
+
+def better(tables: Result, attention: Result) -> Result:
+    """Return the attention model if its loss on the same held-out texts is clearly smaller, with both losses on its card."""
+    difference = tables.losses - attention.losses
+    standard_error = float(difference.std()) / math.sqrt(len(difference))
+    chosen = tables
+    if float(difference.mean()) > standard_error:
+        chosen = attention
+    losses = {"tables": float(tables.losses.mean()), "attention": float(attention.losses.mean())}
+    for record in (chosen.metrics, chosen.model.card):
+        if record is not None:
+            record["held_out_losses"] = losses
+    return chosen
+
+
+def _nothing(line: str) -> None:
+    """Print nothing."""
