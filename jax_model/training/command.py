@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import shlex
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ import numpy as np
 
 from attn_closed_form._arrays import whole
 from attn_closed_form.app.cli.main import program
-from attn_closed_form.app.files.tables import Labelled, read_labelled, split_files
+from attn_closed_form.app.files.tables import Labelled, TableWarning, read_labelled, split_files
 from attn_closed_form.app.show.sanitize import elide, visible
 from attn_closed_form.app.show.terminal import baseline_line, scores_table
 
@@ -70,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     names = parse_class_names(args.class_names)
     data = read_data(args.data, args.text_column, args.label_column, args.valid, share)
     data = with_class_names(data, names)
+    warn_about_copies(data.training)
     if wants_attention(args.model, changes):
         for name, unused in (("tokens", "words"), ("sparse", False), ("trials", 0)):
             if getattr(args, name) != unused:
@@ -88,6 +90,26 @@ def run(args: argparse.Namespace) -> int:
         file.unlink(missing_ok=True)
     print(summary(result, data.training.texts, out))
     return 0
+
+
+def warn_about_copies(data: Labelled) -> None:
+    """Warn about texts that occur several times, which makes scores on held-out texts too good."""
+    labels_of: dict[str, set[int]] = {}
+    for text, label in zip(data.texts, data.labels.tolist(), strict=True):
+        labels_of.setdefault(text, set()).add(label)
+    copies = len(data.texts) - len(labels_of)
+    if not copies:
+        return
+    conflicts = sum(len(labels) > 1 for labels in labels_of.values())
+    note = ""
+    if conflicts:
+        note = f"; {conflicts:,} texts have several labels"
+    warnings.warn(
+        f"{copies:,} of {len(data.texts):,} texts are copies of others, which makes the held-out scores "
+        f"too good{note}",
+        TableWarning,
+        stacklevel=2,
+    )
 
 
 def chosen_settings(args: argparse.Namespace) -> dict[str, Any]:

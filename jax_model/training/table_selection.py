@@ -348,7 +348,7 @@ def fit_tables(
     selection: Selection,
     size: int,
     weights: Floats | None = None,
-) -> tuple[tuple[str, ...], WordTables]:
+) -> FittedTables:
     """Fit the tables to all texts with the selected settings, and divide the values by the
     temperature.
     """

@@ -84,6 +84,7 @@ def start_from_tables(
     trained: dict[str, NDArray[Any]],
     fixed: dict[str, Any],
     cls: int,
+    unk: int,
     masses: NDArray[np.float64],
     values: NDArray[np.float64],
 ) -> None:
@@ -113,6 +114,9 @@ def start_from_tables(
     missing = scores + readings @ cls_embedding - embeddings @ readings.T
     added = np.linalg.lstsq(readings, missing.T, rcond=None)[0].T
     added[cls] = 0.0
+    if fixed["W_p"] is not None:
+        # [UNK] is also the padding, whose mass starts small (`unk_start`).
+        added[unk] = 0.0
     embeddings += added.astype(np.float32)
 
 

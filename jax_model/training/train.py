@@ -195,10 +195,10 @@ class Run(NamedTuple):
             start["b_l"] = np.diff(log_share)
         baseline = None
         if c.baseline == "prior":
-            baseline = Baseline(start["b_l"], np.int32(batches.filler))
+            baseline = Baseline(start["b_l"], np.array(batches.filler, dtype=np.int32))
         if tables is not None:
             masses, values = tables.scores_of(list(vocabulary))
-            start_from_tables(start, fixed, cls_id, masses, values)
+            start_from_tables(start, fixed, cls_id, unk, masses, values)
         classes = training.classes
         return cls(c, mesh, vocabulary, classes, batches, held_out, fixed, start, baseline)
 
@@ -258,7 +258,8 @@ class Run(NamedTuple):
         """Fit the temperature to outputs (m, C) of the held-out texts; a fixed baseline does not depend on it."""
         if self.baseline is None:
             return fit_temperature(logits, self.held_out.labels)
-        return evidence_temperature(logits, self.baseline.logits, self.held_out.labels)
+        fixed = self.baseline.logits.astype(np.float64)
+        return evidence_temperature(logits, fixed, self.held_out.labels)
 
     def calibrated(self, logits: NDArray[Any], temperature: float) -> NDArray[np.float64]:
         """Return the outputs (n, C) whose softmax are the calibrated probabilities."""

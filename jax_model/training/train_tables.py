@@ -20,6 +20,7 @@ from attn_closed_form import __version__
 from attn_closed_form._progress import stages
 from attn_closed_form.app.files.open_model import TOKENIZERS
 from attn_closed_form.app.files.tables import Labelled, TableWarning
+from attn_closed_form.app.models.scale import percent
 from attn_closed_form.app.models.text import Token, split_at_spaces, tokenize, words_of
 from attn_closed_form.app.models.text_classifier import TextClassifier
 
@@ -38,6 +39,8 @@ FEW_TEXTS = 500
 FOLDS_OF_FEW = 5
 # Tuning: folds from FEW_TEXTS texts on.
 FOLDS = 3
+# A macro-F1 that is this much below the accuracy is worth a warning.
+LARGE_GAP = 0.15
 # [CLS] and [UNK], which count as words of the vocabulary.
 SPECIAL_WORDS = 2
 
@@ -295,19 +298,27 @@ def _json_number(number: float) -> Any:
 
 
 def _warn_about_classes(scores: dict[str, Any], options: TableOptions) -> None:
-    """Warn about classes that the model never predicted although held-out texts have them."""
+    """Warn about classes that the model never recognized although held-out texts have them, and about a
+    macro-F1 far below the accuracy.
+    """
     never = [name for name, row in scores["classes"].items() if row["texts"] and row["recall"] == 0]
-    if not never:
-        return
-    shown = ", ".join(repr(name[:40]) for name in never[:5])
-    if len(never) > 5:
-        shown += f" and {len(never) - 5} more"
     advice = ""
     if options.class_weight == "none":
         advice = "; class_weight balanced gives rare classes more weight"
-    warnings.warn(
-        f"no held-out text of class {shown} was recognized, so the accuracy says little about "
-        f"it{advice}",
-        TableWarning,
-        stacklevel=3,
-    )
+    if never:
+        shown = ", ".join(repr(name[:40]) for name in never[:5])
+        if len(never) > 5:
+            shown += f" and {len(never) - 5} more"
+        warnings.warn(
+            f"no held-out text of class {shown} was recognized, so the accuracy says little about "
+            f"it{advice}",
+            TableWarning,
+            stacklevel=3,
+        )
+    elif advice and scores["macro_f1"] < scores["accuracy"] - LARGE_GAP:
+        warnings.warn(
+            f"rare classes are recognized less often: macro-F1 {percent(scores['macro_f1'])}, accuracy "
+            f"{percent(scores['accuracy'])}{advice}",
+            TableWarning,
+            stacklevel=3,
+        )

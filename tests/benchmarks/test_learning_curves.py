@@ -7,7 +7,16 @@ import pytest
 
 from attn_closed_form.app.files.tables import Labelled
 from benchmarks import learning_curves
-from benchmarks.learning_curves import PAGE, Corpus, bars_of, measure, page
+from benchmarks.learning_curves import (
+    PAGE,
+    Corpus,
+    Outcome,
+    area_under_curve,
+    bars_of,
+    kept_outcome,
+    measure,
+    page,
+)
 
 
 def test_the_page_is_not_stale():
@@ -19,15 +28,16 @@ def test_both_methods_see_the_same_texts(monkeypatch):
     data = Labelled(texts, np.arange(50) % 2, ("a", "b"))
     seen = {"first": [], "second": []}
 
-    def method(name, accuracy):
+    def method(name, wrong):
         def run(training, test):
             seen[name].append((tuple(training.texts), tuple(test.texts)))
-            return accuracy
+            likely = np.where(np.arange(50) < wrong, 1 - test.labels, test.labels)
+            return np.eye(2)[likely], None
 
         return run
 
-    methods = {learning_curves.OURS: method("first", 0.9)}
-    methods[learning_curves.LINEAR] = method("second", 0.8)
+    methods = {learning_curves.OURS: method("first", 5)}
+    methods[learning_curves.LINEAR] = method("second", 10)
     monkeypatch.setattr(learning_curves, "METHODS", methods)
     row = measure("IMDB", Corpus(data, data, (10,)), 10, 3)
     assert seen["first"] == seen["second"] and len(set(seen["first"])) == 3
@@ -36,3 +46,23 @@ def test_both_methods_see_the_same_texts(monkeypatch):
     assert row["standard error of the difference"] == pytest.approx(0.0)
     (bar,) = bars_of([row])
     assert bar.met and not bars_of([row | {"difference": -0.1}])[0].met
+    whole = measure("R8", Corpus(data, data, ()), None, 1)
+    of_texts = np.repeat([0, 1, 0], [5, 5, 40]).std(ddof=1) / 50**0.5
+    assert whole["standard error of the difference"] == pytest.approx(100 * of_texts)
+    assert [bar.met for bar in bars_of([whole])] == [True, False]
+
+
+def test_a_finished_fit_is_kept(tmp_path):
+    outcome = Outcome([1, 0, 1], 0.7, 2.0, None)
+    assert kept_outcome(tmp_path, "key", lambda: outcome) == outcome
+    assert kept_outcome(tmp_path, "key", lambda: pytest.fail("fitted again")) == outcome
+    assert outcome.accuracy == pytest.approx(200 / 3)
+
+
+def test_the_area_under_the_curve_counts_pairs():
+    rng = np.random.default_rng(0)
+    scores = rng.integers(0, 7, 60) / 7
+    labels = rng.integers(0, 2, 60)
+    pairs = scores[labels == 1][:, None] - scores[labels == 0]
+    expected = (pairs > 0).mean() + (pairs == 0).mean() / 2
+    assert area_under_curve(scores, labels) == pytest.approx(expected)

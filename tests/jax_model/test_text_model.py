@@ -124,7 +124,7 @@ def test_a_start_from_tables_computes_the_tables(heads):
     fixed, trained = start_arrays(config, D=17, C=3, cls=0, unk=1)
     masses = rng.normal(size=17)
     values = rng.normal(size=(17, 3))
-    start_from_tables(trained, fixed, 0, masses, values)
+    start_from_tables(trained, fixed, 0, 1, masses, values)
     ids = np.array([[0, 4, 9, 4, 16]])
     empty = np.array([[0]])
     params = Params(**fixed, **trained)
