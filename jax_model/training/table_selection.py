@@ -1,7 +1,8 @@
 """How the settings of the table model are chosen: by the loss on texts that were not used in the fit.
 
 Counting, C and the background are chosen for step 1, which is cheap: the strongest penalty whose
-loss is within one standard error of the smallest. Then lam and rho of step 2 follow a path of growing
+loss is within one standard error of the smallest. A large background has to be better than a small one by
+more than that. Then lam and rho of step 2 follow a path of growing
 deletion penalties, as long as the loss falls. `trials` more settings are drawn around the chosen ones.
 Last, a sparse model has the mu with the smallest loss.
 
@@ -195,7 +196,8 @@ def select(
     small, starts = _choose_convex(fits, strengths, step)
     large = fits.fit(small.settings._replace(background=LARGE_BACKGROUND), starts)
     step()
-    best = min(_choose_penalties(fits, small, starts, step), large, key=mean_loss)
+    penalized = _choose_penalties(fits, small, starts, step)
+    best = simplest([penalized, large], lambda selection: selection.losses)
     rng = np.random.default_rng(seed)
     for _ in range(trials):
         candidate = fits.fit(varied(best.settings, rng), starts)
