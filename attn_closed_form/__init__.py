@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .app.models.bag_classifier import BagClassifier
     from .app.models.black_box import game_from_black_box
     from .app.models.mean_text import MeanPooledText
+    from .app.models.probe import Activations, ProbeClassifier
     from .app.models.score_table import ScoreTable
     from .app.models.text_classifier import TextClassifier
     from .app.models.transformer import TransformerClassifier
@@ -54,7 +55,10 @@ __version__ = "0.4.0.dev0"
 # The module that defines each public name that is imported on first use.
 _LOADED_ON_USE = {
     "Bag": "app.models.bag",
+    "Activations": "app.models.probe",
     "BagClassifier": "app.models.bag_classifier",
+    "ProbeClassifier": "app.models.probe",
+    "load_activations": "app.files.activations",
     "Explanation": "app.explanations.explanation",
     "Explanations": "app.explanations.explanation",
     "METHODS": "app.explanations.methods",
@@ -86,6 +90,7 @@ _SUBPACKAGES = ("app", "lime", "reasons", "slalom")
 
 __all__ = [
     "METHODS",
+    "Activations",
     "AttentionWeights",
     "Bag",
     "BagClassifier",
@@ -94,6 +99,7 @@ __all__ = [
     "Explanations",
     "MeanPooledText",
     "PooledGame",
+    "ProbeClassifier",
     "ScoreTable",
     "Settings",
     "Slalom",
@@ -118,6 +124,7 @@ __all__ = [
     "leave_one_out",
     "lime_limit",
     "lime_sample",
+    "load_activations",
     "load_bag",
     "load_demo_model",
     "load_model",

@@ -112,6 +112,30 @@ class ClassProbability:
         return controls
 
 
+@dataclass(frozen=True, eq=False)
+class LinkedDirection:
+    """A link of one direction of the pooled vector, such as the probability of one of two classes.
+
+    With several heads it has no exact values. Its direction has, and resembles it.
+
+    Examples
+    --------
+    >>> LinkedDirection(np.array([1.0, -1.0]), Link("sigmoid"))(np.array([[0.5, 0.5]]))
+    array([0.5])
+    """
+
+    direction: Array  # (C,)
+    link: Link
+
+    def __call__(self, vectors: Array) -> Array:
+        """Compute the values (n,) from pooled vectors (n, C)."""
+        return self.link(vectors @ self.direction)
+
+    def controls(self, game: TailGame) -> list[Control]:
+        """Return the direction without its link."""
+        return [Control(self.direction)]
+
+
 def default_controls(game: TailGame, rng: np.random.Generator) -> list[Control]:
     """Return the controls that the tail names, or the best linear fit to each of its outputs."""
     named = getattr(game.tail, "controls", None)

@@ -10,6 +10,7 @@ COMMANDS = {
     "explain": ("explain", "explain the prediction for a text"),
     "bag": ("bag", "explain a bag (such as a slide) of an attention-pooling network"),
     "roles": ("bag", "propose the roles of the layers of a network, for `bag --rename`"),
+    "probe": ("probe", "explain a probe on the activations of a language model"),
     "transformer": ("explain", "explain a transformer in a local folder"),
     "corpus": ("corpus", "explain every row of a table; summarize the result"),
     "serve": ("serve", "serve a local page that explains as you type"),

@@ -34,6 +34,7 @@ from ..show.sanitize import elide, visible
 from ..show.terminal import aligned
 from .corpus import RUN, explain_all
 from .options import (
+    MAX_ERROR,
     SCALE,
     TOL,
     Command,
@@ -168,7 +169,7 @@ def propose(args: argparse.Namespace) -> int:
     return 0
 
 
-def _option(text: str) -> list[tuple[str, Any]]:
+def named_option(text: str) -> list[tuple[str, Any]]:
     """Parse NAME=VALUE; the value is a number, true, false or a name."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
@@ -197,14 +198,18 @@ def explain_one(args: argparse.Namespace) -> int:
         bag = bag.in_regions(args.region)
     if args.thumbnail:
         bag = replace(bag, attrs={**bag.attrs, "thumbnail": regular_file(args.thumbnail)})
-    explanations = explain(model, bag, args.method, **settings)
+    methods = args.method
+    if methods is None:
+        exact = _settings(args).has_exact_values(model)
+        methods = ["shapley" if exact else "shapley-sampled"]
+    explanations = explain(model, bag, methods, **settings)
     for kind in FILE_KINDS:
         path = getattr(args, kind)
         if kind == "map" and path:
             panels = [explanations]
             if args.each_output:
                 del settings["output"]
-                panels = list(explain_outputs(model, bag, args.method, **settings).values())
+                panels = list(explain_outputs(model, bag, methods, **settings).values())
             heat_map(panels, path)
         elif kind == "geojson" and path:
             write_geojson(explanations, path, microns_per_pixel=args.microns_per_pixel)
@@ -267,7 +272,6 @@ def explain_folder(args: argparse.Namespace) -> int:
             )
     task = Task(
         column="path",
-        methods=tuple(args.method),
         model=str(Path(args.model).resolve()),
         model_options=_model_options(args),
         settings=_settings(args),
@@ -276,7 +280,9 @@ def explain_folder(args: argparse.Namespace) -> int:
     )
     input_files(args.bag)  # a folder without bags is reported before the model is opened
     model = task.opened()
-    if not isinstance(model, BagModel):
+    if isinstance(model, BagModel):
+        task = task.settled(args.method)
+    else:
         raise ValueError(
             f"{args.model}: expected a network that pools bags, got one whose input is a "
             f"{model.input_name}"
@@ -309,7 +315,7 @@ BAG_OPTIONS = {
             "network"
         ),
         "--set NAME=VALUE...": (
-            _option,
+            named_option,
             [],
             "an option that the file does not store; repeatable (default: none)",
         ),
@@ -317,12 +323,17 @@ BAG_OPTIONS = {
     "explanation": {
         "--output NAME": "class, index, or margin:A,B (default: the predicted class)",
         "--each-output": "one map per class",
-        "--method NAME[,NAME]": (method_names, ["shapley"], "methods to use (default: shapley)"),
+        "--method NAME[,NAME]": (
+            method_names,
+            None,
+            "methods to use (default: shapley, or shapley-sampled where no exact values exist)",
+        ),
         "--players instances|regions": (
             "players that get a score (default: instances, or regions with --region)"
         ),
         "--region SIDE": (float, None, "side of a region, in the unit of the coordinates"),
         **TOL,
+        **MAX_ERROR,
         **SCALE,
     },
     "files": {

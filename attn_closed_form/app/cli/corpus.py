@@ -60,7 +60,11 @@ RUN = {
 RUN_OPTIONS = {
     "source IN": "Parquet, CSV, TSV or JSON Lines (gzipped or not), a folder of them, or of bags",
     "folder OUT": "folder of the results",
-    "--method NAME[,NAME]": (method_names, ["shapley"], "methods (default: shapley)"),
+    "--method NAME[,NAME]": (
+        method_names,
+        None,
+        "methods (default: shapley, or shapley-sampled where no exact values exist)",
+    ),
     "--column NAME": "column of inputs (default: text; path for bags)",
     "--columns NAME[,NAME]": (
         "columns to copy to the results (default: all but the inputs; '' for none)"
@@ -124,12 +128,11 @@ def run(args: argparse.Namespace) -> int:
         columns = tuple(name for name in args.columns.split(",") if name)
     task = Task(
         column=args.column or ("path" if bags else "text"),
-        methods=tuple(args.method),
         model=model,
         settings=read_settings(args),
         max_chars=args.max_chars,
         columns=columns,
-    )
+    ).settled(args.method)
     status = explain_all(args, task, args.source, args.folder)
     if table is not None and status in (0, 1):
         write_results(args.folder, table, args.form, args.separator)

@@ -155,6 +155,12 @@ def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> i
     if compared:
         _show_comparison(_comparison(explanations, model, text, settings, args), args)
         return 0
+    return show(explanations, args)
+
+
+def show(explanations: Explanations, args: argparse.Namespace) -> int:
+    """Write the files and print the answer."""
+    figure = args.figure or "table"
     # Files come first, so that nothing is printed if one cannot be written.
     if args.plot:
         _wrote(save_figure(explanations, figure, args.plot))
@@ -168,7 +174,7 @@ def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> i
         _wrote(args.html)
     if args.json:
         content = explanations.to_dict()
-        if args.reasons and explanations.evidence.exact:
+        if args.reasons and explanations.evidence.has_reasons:
             content["reasons"] = explanations.reasons().to_dict()
             content["sentences"] = explanations.sentences().to_dict()
         elif args.reasons:
@@ -254,7 +260,7 @@ def _print_table(explanations: Explanations, args: argparse.Namespace) -> None:
             accuracy = f"Exact to {max(errors):.0e}. "
         print(f"\n{accuracy}--compare shows {len(explanations) - 1} other methods.")
     evidence = explanations.evidence
-    if args.reasons and evidence.exact and evidence.is_pooled:
+    if args.reasons and evidence.has_reasons:
         print("\n" + reasons_text(explanations, columns))
     if args.top:
         print("\n" + numbers(explanations, args.top, columns))

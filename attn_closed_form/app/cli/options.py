@@ -140,11 +140,18 @@ def csv_file(value: str) -> str:
 
 # The options for the scale and for the accuracy.
 SCALE = {
-    f"--scale {'|'.join(SCALES)}": (
-        "the scale to explain (default: the probability if its values are exact)"
+    f"--scale {'|'.join(SCALES)}": "the scale to explain (default: the probability of a classifier)"
+}
+# The option of the accuracy of sampled values.
+MAX_ERROR = {
+    "--max-error X": (
+        float,
+        None,
+        "largest standard error of sampled Shapley values (default: 0.0005, which is 0.05 "
+        "percentage points; for logits 0.5% of the largest value)",
     )
 }
-# The option of the accuracy, which several commands share.
+# The option of the accuracy of exact values.
 TOL = {"--tol X": (float, Settings.tol, "relative accuracy to guarantee")}
 
 
@@ -162,6 +169,7 @@ def settings_options(
         **TOL,
         **SCALE,
         "--seed N": (int, Settings.seed, "seed of the sampled methods"),
+        **MAX_ERROR,
     }
 
 

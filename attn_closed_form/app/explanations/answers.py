@@ -475,6 +475,9 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
             "score"
         )
     groups = grouping_of(evidence, grouping)
+    if not evidence.exact and evidence.has_reasons and evidence.target.logit is not None:
+        # Values of groups are exact for the logit where the probability has none.
+        evidence = evidence.on(evidence.target.logit)
     evidence = _with_finest_players(evidence)
     # A player is in the group of its first unit, and the check below finds players in several.
     player_of = evidence.player_of
@@ -506,6 +509,15 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
         spans=groups.spans,
         scale=scale.name,
     )
+
+
+def scale_of_groups(explained: ExplainedScale, scores: GroupScores) -> ExplainedScale:
+    """Return the scale of the scores of groups: the explained one, or the logit where the
+    probability has no exact values.
+    """
+    if scores.scale == explained.name:
+        return explained
+    return LOGIT
 
 
 def _with_finest_players(evidence: Evidence) -> Evidence:

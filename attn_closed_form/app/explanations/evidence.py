@@ -140,6 +140,13 @@ class Evidence(Remembers):
         return self.model.tail is None
 
     @property
+    def has_reasons(self) -> bool:
+        """Whether certified reasons exist: the logits are those of a pooled game, which is the model
+        itself.
+        """
+        return self.is_pooled and self.model.surrogate is None
+
+    @property
     def headline(self) -> str:
         """The method that views show first: exact Shapley values if they exist, otherwise sampled
         ones.

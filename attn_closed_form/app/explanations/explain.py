@@ -80,10 +80,10 @@ def for_output(explanations: Explanations, output: str) -> Explanations:
 
 
 def runner_up_of(explanations: Explanations) -> tuple[str, str] | None:
-    """Return the predicted class of three or more and its runner-up, if its logit is explained."""
+    """Return the predicted class of three or more and its runner-up, if certified reasons exist."""
     evidence = explanations.evidence
     chances = explanations.probabilities or {}
-    if len(chances) < 3 or evidence.model.loss != "softmax" or not evidence.exact:
+    if len(chances) < 3 or evidence.model.loss != "softmax" or not evidence.has_reasons:
         return None
     best, second = sorted(chances, key=lambda name: -chances[name])[:2]
     if explanations.output != best:
@@ -118,7 +118,9 @@ def _settings_for(evidence: Evidence, output: str) -> Settings:
         scale = None
     else:
         scale = "probability"
-    return Settings(target.players, target.absent, output, target.tol, target.seed, scale)
+    return Settings(
+        target.players, target.absent, output, target.tol, target.seed, scale, target.max_error
+    )
 
 
 def is_mirrored(explanations: Explanations, output: str) -> bool:
@@ -159,13 +161,20 @@ def explain_units(
 
     With `strict`, a method that the model lacks is an error.
     """
-    return explain_evidence(gather_evidence(model, units, settings), methods, strict)
+    evidence = gather_evidence(model, units, settings, methods)
+    return explain_evidence(evidence, methods, strict)
 
 
-def gather_evidence(model: Model, units: Units, settings: Settings) -> Evidence:
-    """Return the evidence for an input that the model has read, with all settings resolved."""
+def gather_evidence(
+    model: Model, units: Units, settings: Settings, methods: Iterable[Method] | None = None
+) -> Evidence:
+    """Return the evidence for an input that the model has read, with all settings resolved.
+
+    By default the probability is explained. Methods that were asked for by name and need exact
+    values are computed from the logit where the probability has no exact values.
+    """
     logits = model.logits(units)
-    target = settings.resolve(model, logits, units)
+    target = settings.resolve(model, logits, units, need_exact_values(methods))
     return within_reach(Evidence(model, units, target, logits), settings)
 
 
@@ -187,6 +196,11 @@ def within_reach(evidence: Evidence, settings: Settings) -> Evidence:
     except ToleranceError as error:
         return evidence.on(replace(logit, note=str(error)))
     return evidence
+
+
+def need_exact_values(methods: Iterable[Method] | None) -> bool:
+    """Return whether one of the methods, which were asked for by name, needs exact values."""
+    return any(method.needs == "game" for method in methods or ())
 
 
 def explain_evidence(

@@ -217,11 +217,11 @@ def explain_many(
     model.prepare_logits(units)
     for raw, each in zip(raws, units, strict=True):
         asked, output = model.asked(raw, shared.output)
-        evidence = gather_evidence(asked, each, replace(shared, output=output))
-        name = method
-        if name is None:
-            name = evidence.headline
-        methods = as_methods(name)
+        named = None
+        if method is not None:
+            named = as_methods(method)
+        evidence = gather_evidence(asked, each, replace(shared, output=output), named)
+        methods = named or as_methods(evidence.headline)
         if len(methods) != 1:
             raise ValueError(f"method: expected one name, got {method!r}")
         (explanation,) = explain_evidence(evidence, methods, strict=True).values()

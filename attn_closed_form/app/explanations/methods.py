@@ -231,7 +231,7 @@ def _flip_order(evidence: Evidence) -> Scored:
 
 def _single(evidence: Evidence) -> Scored:
     # Without a background and with deleted players, a player alone has all the mass.
-    if evidence.exact and evidence.is_pooled and evidence.pooled.can_be_empty:
+    if evidence.has_reasons and evidence.pooled.can_be_empty:
         game = evidence.pooled
         return Scored(game.v.sum(axis=0) + game.bias, evidence.absent_logit)
     alone = evidence.logits_of(np.eye(evidence.d, dtype=bool))

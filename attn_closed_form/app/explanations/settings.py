@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._arrays import did_you_mean, whole
+from ..._arrays import did_you_mean, positive, whole
 from ..._types import Array
 from ..models.protocol import Model
 from ..models.scale import LOGIT, PLAIN, SCALES, ExplainedScale
@@ -40,6 +40,9 @@ class Settings:
         "odds:A" for the log-odds of a class against the rest. None explains the predicted class
     tol : guaranteed accuracy, relative to max|f|
     seed : seed of the methods that sample
+    max_error : largest standard error that is wanted of sampled Shapley values, on the explained
+        scale (0.01 is one percentage point); None for 0.05 percentage points, or 0.5% of the largest
+        value
     scale : "probability", "risk" (the exponential of a log-risk) or "logit". None explains the
         probability if exact values of it exist (a model with one head and either two classes, or a
         separate probability for every label, or an explicit margin of two classes) or if nothing is
@@ -61,6 +64,7 @@ class Settings:
     tol: float = 1e-10
     seed: int = 0
     scale: str | None = None
+    max_error: float | None = None
 
     def __post_init__(self) -> None:
         is_output = isinstance(self.output, str | int | np.integer | None)
@@ -75,6 +79,8 @@ class Settings:
         whole("seed", self.seed, least=0)
         if self.scale is not None:
             _among("scale", self.scale, SCALES)
+        if self.max_error is not None:
+            positive("max_error", self.max_error)
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> Settings:
@@ -86,9 +92,31 @@ class Settings:
             raise TypeError(f"{unknown[0]}: expected settings among {', '.join(names)}{hint}")
         return cls(**options)
 
-    def resolve(self, model: Model, logits: Array, units: Units | None = None) -> Target:
-        """Return the target for one model and one prediction; without `units`, on the logit
-        scale.
+    def has_exact_values(self, model: Model) -> bool:
+        """Return whether the default scale, or the one that was asked for, has exact values for every
+        input of a model.
+        """
+        if model.surrogate is not None:
+            return False
+        on_logits = self.scale == "logit" or model.loss == "identity"
+        if _prefix(self.output, model.outputs) == ODDS and self.scale is None:
+            on_logits = True
+        if model.tail is not None:
+            return on_logits and model.hidden_layer is not None
+        if on_logits:
+            return True
+        of_classes = model.loss == "softmax" and len(model.outputs) > 2
+        if of_classes and _prefix(self.output, model.outputs) != MARGIN:
+            return False
+        return model.most_heads == 1
+
+    def resolve(
+        self, model: Model, logits: Array, units: Units | None = None, exact: bool = False
+    ) -> Target:
+        """Return the target for one model and one prediction; without `units`, on the logit scale.
+
+        With `exact`, the methods need exact values, so that a probability without them is not the
+        default.
         """
         target = self._logit_target(model, logits)
         if units is None or self.scale == "logit":
@@ -100,7 +128,7 @@ class Settings:
                 "scale: expected 'probability' or 'logit', got 'risk'; the outputs are not "
                 "log-risks"
             )
-        return self._probability_target(target, model, units)
+        return self._probability_target(target, model, units, exact)
 
     def _logit_target(self, model: Model, logits: Array) -> Target:
         """Return the target on the logit scale."""
@@ -122,6 +150,7 @@ class Settings:
             coefficients=coefficients,
             tol=float(self.tol),
             seed=int(self.seed),
+            max_error=self.max_error,
             against_rest=against_rest,
             scale=replace(LOGIT, name=PLAIN.get(model.loss, LOGIT.name)),
             exact=model.surrogate is None
@@ -141,9 +170,11 @@ class Settings:
             raise ValueError(f"scale: expected 'logit', got 'risk'; {note}")
         return replace(target, note=note)
 
-    def _probability_target(self, target: Target, model: Model, units: Units) -> Target:
-        """Return the target of the probability if it is exact or was requested, otherwise that of
-        the logit.
+    def _probability_target(
+        self, target: Target, model: Model, units: Units, exact: bool
+    ) -> Target:
+        """Return the target of the probability, or that of the logit if the probability has no
+        exact values and the methods need them.
         """
         # The output "odds:A" names log-odds, which are a logit unless the scale is given as well.
         prefix = _prefix(self.output, model.outputs)
@@ -183,7 +214,7 @@ class Settings:
                 obstacle = f"exact probabilities need one head, and this output has {heads}"
         if not obstacle:
             return probability
-        if self.scale is None:
+        if self.scale is None and exact:
             return replace(target, note=obstacle)
         return replace(probability, exact=False, note=obstacle)
 

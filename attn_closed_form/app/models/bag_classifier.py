@@ -309,6 +309,16 @@ temperature 1 (not checked))
             return None
         return layer
 
+    @property
+    def most_heads(self) -> int:
+        """The number of heads of a label, or of all classes together."""
+        network = self.network
+        if network.tail is not None or self.loss != "sigmoid" or network.value_head is None:
+            return network.H
+        classes = network.value_class
+        assert classes is not None
+        return max(len(np.unique(network.value_head[classes == c])) for c in range(network.C))
+
     def scores(self, units: Units) -> PooledScores:
         """Return the log-masses and values of the instances."""
         return self.network.scores(units.data.features)

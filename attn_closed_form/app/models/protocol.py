@@ -179,6 +179,11 @@ class Model:
             return len(self.pooled(units).s)
         return self.pooled_game(units, target).H
 
+    @property
+    def most_heads(self) -> int:
+        """The number of heads that an output needs at most, where it is the same for every input."""
+        return 1
+
     # Many inputs at once. A model that is faster in batches may cache results. They must be equal
     # to the last bit to those of the functions for one input, which still handle all other inputs
     # and all errors.

@@ -15,13 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._types import Array, Masks
-from ...game.orders import ClassProbability
+from ...game.orders import ClassProbability, LinkedDirection
 from ...game.sampled import ShapleySample, shapley_sample
 from .scale import LOGIT, ExplainedScale
 
 # Sampled probabilities of pooled models are refined until their largest standard error is 0.05
 # percentage points.
 MAX_PERCENT_ERROR = 5e-4
+
+# Tuning: calls before the first look at the standard error; twice as many follow as long as it is too
+# large. From fewer, the fitted control is poor.
+FIRST_CALLS = 1000
 
 if TYPE_CHECKING:
     from .protocol import Model
@@ -46,6 +50,8 @@ class Target:
     exact : whether the model has a game on that scale
     note : the reason for explaining the logit if one might expect the probability; otherwise ""
     logit : the target of the same question before any link; None if this target has no link
+    max_error : largest standard error that is wanted of sampled values, on the explained scale; None
+        for the default
     """
 
     players: str
@@ -59,6 +65,7 @@ class Target:
     exact: bool = True
     note: str = ""
     logit: Target | None = None
+    max_error: float | None = None
 
     @property
     def pooled(self) -> Target:
@@ -96,7 +103,7 @@ class Target:
     @property
     def value_key(self) -> tuple[Any, ...]:
         """The parts of the target that values of the model on the explained scale depend on."""
-        return (*self.game_key, self.scale.name, self.scale.temperature)
+        return (*self.game_key, self.scale.name, self.scale.temperature, self.max_error)
 
     def explained(self, logits: Array) -> Array:
         """Return the explained logit f, (...), for logits (..., C)."""
@@ -142,7 +149,9 @@ class ModelGame:
 
     def _sample(self) -> ShapleySample:
         target = self.target
-        max_error = MAX_PERCENT_ERROR if target.scale.in_percent else None
+        max_error = target.max_error
+        if max_error is None and target.scale.in_percent:
+            max_error = MAX_PERCENT_ERROR
         if self.model.tail is not None:
             game = self.model.tail_game(self.units, target, self._of_logits)
             return shapley_sample(game, seed=target.seed, max_error=max_error)
@@ -152,6 +161,16 @@ class ModelGame:
             tail = ClassProbability(chosen, target.scale.temperature)
             game = self.model.tail_game(self.units, target, tail)
             return shapley_sample(game, seed=target.seed, max_error=max_error)
+        link = target.scale.link
+        if self.model.surrogate is None and link is not None:
+            direction = LinkedDirection(np.asarray(target.coefficients), link)
+            game = self.model.tail_game(self.units, target, direction)
+            return shapley_sample(game, seed=target.seed, max_error=max_error)
         # The sampler fits its control variates to logits, and applies the link itself.
         logits = replace(self, target=target.unlinked)
-        return shapley_sample(logits, self.model.samples, target.seed, target.scale.link)
+        most = self.model.samples
+        if target.max_error is None:
+            return shapley_sample(logits, most, target.seed, link)
+        return shapley_sample(
+            logits, min(FIRST_CALLS, most), target.seed, link, target.max_error, most
+        )

@@ -228,6 +228,11 @@ class TextClassifier(TextModel):
         """Return the number of heads, all of which enter every output."""
         return self.weights.K
 
+    @property
+    def most_heads(self) -> int:
+        """The number of heads, all of which enter every output."""
+        return self.weights.K
+
     def prepare_logits(self, units: Sequence[Units]) -> None:
         """Compute the logits of many texts in one pass over all tokens."""
         ids, lengths = _concatenated([text.data for text in units])

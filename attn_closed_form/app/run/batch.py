@@ -20,7 +20,7 @@ import numpy as np
 
 from ..._types import Array, Ids
 from ..explanations.evidence import Evidence, ToleranceWarning
-from ..explanations.explain import explain_evidence, within_reach
+from ..explanations.explain import explain_evidence, need_exact_values, within_reach
 from ..explanations.explanation import Explanations
 from ..explanations.methods import as_methods
 from ..files.bags import load_bag
@@ -48,6 +48,7 @@ class Row(NamedTuple):
     logits : (C,) logits of the model
     cells : cells of the other columns, by name
     scores : (d,) scores by method
+    standard_errors : (d,) standard errors of the scores by method, of those that sample
     """
 
     labels: tuple[str, ...]
@@ -56,6 +57,7 @@ class Row(NamedTuple):
     logits: Array
     cells: dict[str, Any]
     scores: dict[str, Array]
+    standard_errors: dict[str, Array]
 
     @classmethod
     def of(cls, explanations: Explanations) -> Row:
@@ -74,7 +76,12 @@ class Row(NamedTuple):
             cells[f"{name}_base"] = explanation.base_value
             cells[f"{name}_error"] = explanation.error
         scores = {name: explanation.scores for name, explanation in explanations.items()}
-        return cls(evidence.labels, places, counts, evidence.logits, cells, scores)
+        errors = {
+            name: explanation.standard_error
+            for name, explanation in explanations.items()
+            if explanation.standard_error is not None
+        }
+        return cls(evidence.labels, places, counts, evidence.logits, cells, scores, errors)
 
 
 def _places(evidence: Evidence) -> tuple[Ids | None, Ids]:
@@ -212,7 +219,8 @@ class _Batch:
         for entry in entries:
             with recorded(entry):
                 logits = self.model.logits(entry.units)
-                target = self.task.settings.resolve(self.model, logits, entry.units)
+                exact = need_exact_values(self.methods)
+                target = self.task.settings.resolve(self.model, logits, entry.units, exact)
                 entry.evidence = Evidence(self.model, entry.units, target, logits)
 
     def prepare_games(self) -> None:

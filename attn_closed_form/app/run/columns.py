@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..._types import Array, Ids
+from ..explanations.methods import METHODS
 from ..models.protocol import BagModel, Model
 from .batch import Failure, Outcome, Row
 from .task import Task, pyarrow
@@ -49,8 +50,16 @@ def result_columns(task: Task) -> dict[str, Any]:
         types |= dict.fromkeys(BAG_COLUMNS, number)
         types |= {"instances": pa.int32(), "method": text, "assumed": text}
     for name in task.methods:
-        types |= {name: pa.list_(number), f"{name}_base": number, f"{name}_error": number}
+        types[name] = pa.list_(number)
+        if METHODS[name].accuracy == "sampled":
+            types[error_column(name)] = pa.list_(number)
+        types |= {f"{name}_base": number, f"{name}_error": number}
     return types
+
+
+def error_column(method: str) -> str:
+    """Return the name of the column of standard errors, which methods that sample have."""
+    return f"{method}_standard_error"
 
 
 def parquet_options(schema: Any) -> dict[str, Any]:
@@ -83,6 +92,9 @@ def result_table(
     for name in task.methods:
         scores = np.concatenate([np.zeros(0), *(row.scores[name] for row in rows)])
         data[name] = layout.lists(players, scores)
+        if error_column(name) in schema.names:
+            errors = [row.standard_errors[name] for row in rows]
+            data[error_column(name)] = layout.lists(players, np.concatenate([np.zeros(0), *errors]))
     for name, values in _probabilities(task.opened(), rows).items():
         data[name] = layout.column(values)
     # The other columns have one cell per row, and are null for rows with an error.

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .columns import error_column
 from .task import RunError, pyarrow
 
 # The forms of a table of results: one row per word, or one row per input.
@@ -39,7 +40,8 @@ def long_table(table: Any) -> Any:
     table = table.combine_chunks()
     players = _Players(table["labels"])
     methods = methods_of(table.column_names)
-    lists = {"labels", "spans", *methods}
+    errors = [error_column(name) for name in methods if error_column(name) in table.column_names]
+    lists = {"labels", "spans", *methods, *errors}
     of_inputs = table.select([name for name in table.column_names if name not in lists])
     of_inputs = of_inputs.take(players.input)
     results = of_inputs.column_names.index("output")  # the user's columns come first
@@ -51,6 +53,8 @@ def long_table(table: Any) -> Any:
     columns["occurrences"] = pa.compute.list_value_length(spans)
     for name in methods:
         columns[name] = players.values(table[name])
+        if error_column(name) in errors:
+            columns[error_column(name)] = players.values(table[error_column(name)])
     columns |= {name: of_inputs[name] for name in of_inputs.column_names[results:]}
     return pa.table(columns)
 

@@ -23,7 +23,7 @@ def explain_table(
     out: str | os.PathLike[str] | None = None,
     *,
     column: str = "text",
-    methods: str | Sequence[str] = "shapley",
+    methods: str | Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     form: str = "long",
     separator: str = ",",
@@ -42,7 +42,9 @@ def explain_table(
         Arrow table, a dict of columns, or a list of inputs
     out : a file to write, ending in .parquet, .csv, .xlsx or .jsonl; or None to return the table
     column : the column of inputs
-    methods : one name or several, see `METHODS`
+    methods : one name or several, see `METHODS`; by default Shapley values, which are sampled with
+        standard errors where no exact ones exist, such as for the probability of one among eight
+        classes
     columns : the columns of the table to keep; None keeps all but the inputs
     form : "long", one row per input and word, or "wide", one row per input with lists
     separator : separator of CSV
@@ -76,11 +78,10 @@ def explain_table(
         columns = tuple(columns)
     task = Task(
         column=column,
-        methods=tuple(methods),
         model=model,
         settings=Settings.from_options(settings),
         columns=columns,
-    )
+    ).settled(methods)
     # A pandas Series is a frame of one column.
     if hasattr(table, "to_frame"):
         table = table.to_frame(column)

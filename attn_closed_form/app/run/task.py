@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,27 @@ class Task:
         whole("max_chars", self.max_chars)
         for name in self.files:
             choice("files", name, KINDS)
+
+    def settled(self, methods: Sequence[str] | None) -> Task:
+        """Return this task with the named methods, by default Shapley values, which are sampled if
+        the model has no exact ones; raise an error if no input can have them.
+        """
+        exact = self.settings.has_exact_values(self.opened())
+        if methods is None:
+            name = "shapley" if exact else "shapley-sampled"
+            return replace(self, methods=(name,))
+        task = replace(self, methods=tuple(methods))
+        for method in as_methods(task.methods):
+            if (
+                method.accuracy == "guaranteed"
+                and self.settings.scale == "probability"
+                and not exact
+            ):
+                raise RunError(
+                    f"methods: the probability of this model has no exact values, which {method.name!r} "
+                    "needs; use 'shapley-sampled', or scale 'logit'"
+                )
+        return task
 
     def opened(self) -> Model:
         """Return the model, opened once in each process."""

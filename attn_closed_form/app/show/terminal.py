@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from ..explanations.answers import scale_of_groups
 from ..explanations.comparison import Comparison
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
@@ -98,7 +99,7 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
         sentences.append(figures.sampling(e))
     if evidence.model.surrogate is not None or not evidence.is_pooled:
         sentences += explanations.checked_reasons()
-    if e.method == "shapley" and evidence.exact and evidence.is_pooled:
+    if e.method == evidence.headline and evidence.has_reasons:
         sentences += explanations.reasons().sentences()
     if fit is not None:
         # The verdict on a fitted game belongs to its scores, not to the model's values above.
@@ -320,19 +321,20 @@ def reasons_text(explanations: Explanations, columns: int = 80) -> str:
     """
     lines = [_prose(explanations.reasons().range_sentence(), max(20, columns))]
     if explanations.evidence.units.text is not None:
-        sentences = explanations.sentences()
-        changes = [explanations.scale.change(score) for score in sentences.scores]
-        room = max(map(len, changes))
-        shown = (
-            elide(visible(label).strip(), max(20, columns - room - 2)) for label in sentences.labels
-        )
-        lines += [
-            "",
-            *(
-                f"{number:>{room}}  {text}".rstrip()
-                for number, text in zip(changes, shown, strict=True)
-            ),
-        ]
+        lines += ["", groups_text(explanations, "sentences", columns)]
+    return "\n".join(lines)
+
+
+def groups_text(explanations: Explanations, grouping: str, columns: int = 80) -> str:
+    """Format the scores of groups such as sentences, one line each."""
+    groups = explanations.grouped(grouping)
+    scale = scale_of_groups(explanations.scale, groups)
+    changes = [scale.change(score) for score in groups.scores]
+    room = max(map(len, changes))
+    lines = []
+    for number, label in zip(changes, groups.labels, strict=True):
+        shown = elide(visible(label).strip(), max(20, columns - room - 2))
+        lines.append(f"{number:>{room}}  {shown}".rstrip())
     return "\n".join(lines)
 
 

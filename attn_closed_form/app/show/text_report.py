@@ -35,6 +35,7 @@ def text_answer(explanations: Explanations, in_notebook: bool = False) -> str:
     if subject is not explanations:
         parts.append(f"<h2>{escape(_title_of_pair(explanations))}</h2>")
     parts.append(note(subject.explained))
+    parts.append(note(figures.saturation(subject), strong=True))
     parts.append(text_block(subject, 0, in_notebook))
     if e.method == explanations.evidence.headline:
         body = partial(_sum_and_reasons, of=explanations)
@@ -67,7 +68,10 @@ def _logit_part(explanations: Explanations, in_notebook: bool) -> str:
     body = note(explanations.explained) + text_block(explanations, 1, in_notebook)
     if e.method == explanations.evidence.headline:
         body += waterfall_of(e)
-    return details(what[0].upper() + what[1:], body)
+    title = what[0].upper() + what[1:]
+    if explanations.scale.in_percent:
+        return section(title, figures.sampling(e), body, "h2")
+    return details(title, body)
 
 
 def _sum_and_reasons(subject: Explanations, of: Explanations) -> str:
@@ -100,8 +104,6 @@ def _reasons(explanations: Explanations) -> str:
         if not checked:
             return ""
         return f"<section><h2>Checked with the model</h2>{bullets(checked)}</section>"
-    if not evidence.exact:
-        return ""
     reasons = bullets(explanations.reasons().sentences())
     return f"<section><h2>Certified reasons</h2>{reasons}</section>"
 

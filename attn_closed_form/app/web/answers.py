@@ -17,7 +17,7 @@ import numpy as np
 from ..._arrays import plain
 from ...game.interactions import interactions
 from ..explanations.comparison import compare
-from ..explanations.explain import explain_evidence, gather_evidence
+from ..explanations.explain import explain_evidence, gather_evidence, need_exact_values
 from ..explanations.explanation import Explanations, shared_dict
 from ..explanations.methods import METHODS, Method, as_methods, default_methods
 from ..explanations.settings import Settings
@@ -217,13 +217,14 @@ def _explanations(
     def gather() -> Explanations:
         units = _read(model, question)
         try:
-            evidence = gather_evidence(model, units, question.settings)
+            evidence = gather_evidence(model, units, question.settings, methods)
         except ValueError as error:
             field = _refused_setting(model, units, question.settings)
             raise Refusal(422, str(error), field) from None
         return Explanations(evidence)
 
-    known = recent.of((question.text, question.settings), gather)
+    key = (question.text, question.settings, need_exact_values(methods))
+    known = recent.of(key, gather)
     evidence = known.evidence
     _check_size(evidence.units, question)
     wanted = Explanations(evidence)

@@ -118,14 +118,16 @@ def test_no_output_or_player_gets_the_scores_of_another(method):
 def test_runs_and_seeds_of_sampling_methods_differ():
     model = model_for(REVIEW, C=3)
     object.__setattr__(model, "samples", 100)
-    found = model.explain(REVIEW, "shapley-sampled")
+    found = model.explain(REVIEW, "shapley-sampled", scale="logit")
     first, second = found.evidence.sampled_lime(2)
     assert not np.array_equal(first.coef, second.coef)
     assert found.evidence.sampled_lime(2)[1] is second
-    other = model.explain(REVIEW, "shapley-sampled", seed=1)
+    other = model.explain(REVIEW, "shapley-sampled", seed=1, scale="logit")
     scores = found["shapley-sampled"].scores
     assert not np.array_equal(other["shapley-sampled"].scores, scores)
-    probability = model.explain(REVIEW, "shapley-sampled", scale="probability")
+    # The probability of one class among several is the default.
+    probability = model.explain(REVIEW, "shapley-sampled")
+    assert probability.scale.in_percent and not probability.evidence.exact
     assert not np.array_equal(probability["shapley-sampled"].scores, scores)
 
 

@@ -67,7 +67,8 @@ def test_every_method_is_compared_and_all_but_the_sampled_ones_are_run_by_defaul
 
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
 def test_single_is_the_prediction_for_the_player_alone(absent):
-    e = explain(model_for(REVIEW, C=3), REVIEW, "single", absent=absent, output=2)["single"]
+    options = {"absent": absent, "output": 2, "scale": "logit"}
+    e = explain(model_for(REVIEW, C=3), REVIEW, "single", **options)["single"]
     assert_algebraic(e.scores, e.game.value(np.eye(e.game.d, dtype=bool)), scale=4.0)
 
 
@@ -130,7 +131,8 @@ def test_scores_of_games_are_those_of_the_game(name, players, absent):
     model = model_for(REVIEW, C=3)
     weights = model.weights
     vocabulary = model.vocabulary
-    e = explain(model, REVIEW, name, players=players, absent=absent, output=2)[name]
+    options = {"players": players, "absent": absent, "output": 2, "scale": "logit"}
+    e = explain(model, REVIEW, name, **options)[name]
     game = pooled_game(weights, vocabulary.encode(REVIEW), players, absent, output=2)
     assert np.array_equal(e.scores, GAME_METHODS[name](game))
     assert_algebraic(e.prediction, acf.predict(weights, vocabulary.encode(REVIEW))[2], scale=4.0)

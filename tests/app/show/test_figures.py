@@ -296,7 +296,7 @@ def test_a_text_without_a_known_word_gets_a_notice_instead_of_an_explanation(tex
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_data_is_json_and_names_are_safe_on_one_line(name):
-    found = explain(model_for("fine film bad"), HOSTILE[name])
+    found = explain(model_for("fine film bad"), HOSTILE[name], scale="logit")
     data, plane = json.loads(
         json.dumps([figures_of(found), plain(slalom_plane(found))], allow_nan=False)
     )

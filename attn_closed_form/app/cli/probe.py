@@ -1,0 +1,119 @@
+"""`attn-closed-form probe`: which tokens made a probe on a language model's activations fire."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from ..explanations.explain import explain
+from ..explanations.settings import Settings
+from ..files.activations import load_activations
+from ..models.probe import Activations, ProbeClassifier
+from ..show.terminal import groups_text
+from .bag import named_option
+from .explain import VIEWS, show
+from .options import Command, check_targets, read_settings, settings_options
+
+# Shown after the options of the command.
+PROBE_EXAMPLES = """\
+examples:
+  attn-closed-form probe probe.pt layer20.npy --tokens tokens.json --html report.html
+  attn-closed-form probe probe.safetensors acts.safetensors --tokens tokens.txt --scale logit --top 20
+  attn-closed-form probe probe.pt acts.pt --tokens chat.json --groups turns
+  attn-closed-form probe linear.pt acts.npy --tokens tokens.json --layout softmax_probe --set attention_temperature=5
+
+ACTIVATIONS has one row per token (.npy, .npz, .safetensors, .pt, .h5). TOKENS is a JSON list of tokens, or an object
+with "tokens" and "turns", or a text file with one token per line. No code in a file is run. The activations are frozen,
+so this explains the probe and not the language model.
+"""
+# Tuning: the accuracy of probes, whose texts are long: six digits, and half the time of ten.
+PROBE_TOL = 1e-6
+# The largest difference of a probe's logits that `--logits` accepts, relative to the largest: the
+# numbers of a probe in bfloat16 have three digits.
+LOGITS_TOL = 1e-2
+
+
+def explain_probe(args: argparse.Namespace) -> int:
+    """Explain a probe on the activations of one text."""
+    if args.figure and not args.plot:
+        raise argparse.ArgumentTypeError("--figure: expected --plot FILE as well, for the figure")
+    if args.tokens is None:
+        raise argparse.ArgumentTypeError("--tokens: expected the file of the tokens, got none")
+    sources = (args.probe, args.activations, args.tokens)
+    check_targets(sources, args, ("html", "plot", "csv"))
+    settings = read_settings(args)
+    classes = None
+    if args.classes:
+        classes = [name.strip() for name in args.classes.split(",")]
+    model = ProbeClassifier.from_state_dict(args.probe, args.layout, classes, **dict(args.set))
+    given = load_activations(args.activations, args.tokens, args.array)
+    if args.logits:
+        _compare(model, given, args.logits)
+    explanations = explain(model, given, _methods(model, settings, args.method), **asdict(settings))
+    status = show(explanations, args)
+    if args.groups and not args.json and args.html != "-":
+        columns = shutil.get_terminal_size((100, 24)).columns
+        print("\n" + groups_text(explanations, args.groups, columns))
+    return status
+
+
+def _methods(model: ProbeClassifier, settings: Settings, named: list[str] | None) -> list[str]:
+    """Return the methods: by default Shapley values, and the attention to compare with."""
+    if named is not None:
+        return named
+    headline = "shapley" if settings.has_exact_values(model) else "shapley-sampled"
+    return [headline, "alpha-mean"]
+
+
+def _compare(model: ProbeClassifier, given: Activations, logits: str) -> None:
+    """Raise an error unless the probe's logits are those that the user's own code computes."""
+    try:
+        yours = np.array([float(number) for number in logits.split(",")])
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"--logits: expected numbers, got {logits!r}") from None
+    ours = model.predict_logits([given])[0]
+    if ours.shape != yours.shape:
+        raise argparse.ArgumentTypeError(
+            f"--logits: expected {len(ours)} numbers, got {len(yours)}"
+        )
+    difference = float(np.abs(ours - yours).max())
+    if difference > LOGITS_TOL * float(np.abs(yours).max()):
+        raise ValueError(
+            f"--logits: the logits of the file are {ours.round(4).tolist()}, and differ by {difference:.3g}; options that "
+            f"the file does not contain may be others ({model.doubts or 'none are assumed'})"
+        )
+    print(f"checked: the logits differ by {difference:.1e}", file=sys.stderr)
+
+
+# The options of `probe`.
+PROBE_OPTIONS: dict[str, Any] = {
+    "probe PROBE": "state dict of the probe (.pt, .pth, .safetensors, .npz)",
+    "activations ACTIVATIONS": "activations of one text (tokens, width): .npy, .npz, .safetensors, .pt, .h5",
+    "--tokens TOKENS": "the tokens: a JSON list, or a text file with one token per line",
+    "--array NAME": "name of the array in a file of several",
+    "--logits X[,Y]": "the logits of your own probe for this text, to compare with",
+    "--groups sentences|turns|words": "also print the Owen values of sentences, turns or words",
+    "the probe": {
+        "--layout NAME": (None, "auto", "layout of the state dict"),
+        "--classes A,B": "names of the classes (default: no,yes for one output)",
+        "--set NAME=VALUE...": (
+            named_option,
+            [],
+            "an option that the file does not contain, such as attention_temperature=5",
+        ),
+    },
+    **settings_options("tokens (default), words or turns", "deleted"),
+    "--tol X": (float, PROBE_TOL, "relative accuracy to guarantee"),
+    **VIEWS,
+}
+probe_command = Command(
+    "Explain a probe on the activations of a language model: which tokens made it fire.",
+    PROBE_OPTIONS,
+    explain_probe,
+    PROBE_EXAMPLES,
+)

@@ -1,0 +1,150 @@
+"""Probes on activations: tokens of every kind of tokenizer, exact values, and what they add up to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attn_closed_form import Activations, ProbeClassifier
+from attn_closed_form.app.models.probe import DETECTED
+
+D = 5
+TOKENS = ["<|im_start|>", "user", "\n", "Is", " it", " safe", "?", "<|im_end|>", "\n"]
+TOKENS += ["<|im_start|>", "assistant", "\n", "No", "."]
+
+
+def attn_lite(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    return {
+        "context_query.weight": 3 * rng.normal(size=(1, D)),
+        "context_query.bias": rng.normal(size=1),
+        "classifier.weight": rng.normal(size=(1, D)),
+        "classifier.bias": rng.normal(size=1),
+    }
+
+
+def by_hand(state: dict[str, np.ndarray], x: np.ndarray) -> float:
+    """The logit of AttnLite, one token at a time."""
+    if not len(x):
+        return float(state["classifier.bias"][0])
+    masses = [math.exp(float(state["context_query.weight"][0] @ row) / math.sqrt(D)) for row in x]
+    values = [float(state["classifier.weight"][0] @ row) for row in x]
+    pooled = sum(m * v for m, v in zip(masses, values, strict=True)) / sum(masses)
+    return pooled + float(state["classifier.bias"][0])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text", "words"),
+    [
+        (["ĠHow", "Ġdo", "es", "Ċ", "it"], "How does\nit", [0, 1, 1, 2, 3]),
+        (["▁How", "▁do", "es", "?"], "How does?", [0, 1, 1, 1]),
+        (["how", "do", "##es", "it"], "how does it", [0, 1, 1, 2]),
+        (["How", " do", "es"], "How does", [0, 1, 1]),
+        (["how", "does", "it"], "how does it", [0, 1, 2]),
+        (["Ã©t", "Ã©", "ĠÃ©"], "été é", [0, 0, 1]),
+        # The four bytes of an emoji in two tokens: the character belongs to the first of them.
+        (["Ġa", "ĠðŁ", "ĺĢ", "b"], "a 😀b", [0, 1, 1, 1]),
+    ],
+)
+def test_tokens_become_text(tokens: list[str], text: str, words: list[int]) -> None:
+    given = Activations(np.zeros((len(tokens), D)), tokens)
+    assert given.text == text
+    assert given.words.tolist() == words
+    ends = [end for _, end in given.spans]
+    assert ends == sorted(ends) and ends[-1] == len(text)
+
+
+def test_turns_of_a_chat_are_found_and_given_ones_are_kept() -> None:
+    given = Activations(np.zeros((len(TOKENS), D)), TOKENS)
+    numbers, names = given.turn_numbers or (None, ())
+    assert names == ("turn 1 (user)", "turn 2 (assistant)")
+    assert np.asarray(numbers).tolist() == [0] * 9 + [1] * 5
+    own = Activations(np.zeros((3, D)), ["a", "b", "c"], turns=["x", "y", "x"])
+    numbers, names = own.turn_numbers or (None, ())
+    assert names == ("x", "y") and np.asarray(numbers).tolist() == [0, 1, 0]
+    assert Activations(np.zeros((1, D)), ["a"]).turn_numbers is None
+
+
+def test_activations_and_tokens_must_fit() -> None:
+    with pytest.raises(ValueError, match="tokens: expected 3 tokens"):
+        Activations(np.zeros((3, D)), ["a", "b"])
+    with pytest.raises(ValueError, match="turns: expected 2 turns"):
+        Activations(np.zeros((2, D)), ["a", "b"], turns=[0])
+
+
+@pytest.mark.parametrize("scale", ["probability", "logit"])
+def test_values_are_those_of_the_enumeration(scale: str) -> None:
+    rng = np.random.default_rng(1)
+    state = attn_lite(rng)
+    n = 8
+    x = rng.normal(size=(n, D))
+    probe = ProbeClassifier.from_state_dict(state)
+    given = Activations(x, [f"t{i}" for i in range(n)])
+
+    def f(members: list[int]) -> float:
+        logit = by_hand(state, x[members])
+        return logit if scale == "logit" else 1 / (1 + math.exp(-logit))
+
+    exact = np.zeros(n)
+    for j in range(n):
+        others = [i for i in range(n) if i != j]
+        for number in range(1 << (n - 1)):
+            members = [i for k, i in enumerate(others) if number >> k & 1]
+            weight = 1 / (n * math.comb(n - 1, len(members)))
+            exact[j] += weight * (f(sorted([*members, j])) - f(members))
+    e = probe.explain(given, "shapley", scale=scale, output="yes")["shapley"]
+    assert probe.outputs == DETECTED
+    assert e.error is not None and np.abs(e.scores - exact).max() <= max(e.error, 1e-12)
+    assert abs(e.prediction - f(list(range(n)))) < 1e-12
+
+
+def test_turns_words_and_sentences_add_up() -> None:
+    rng = np.random.default_rng(2)
+    probe = ProbeClassifier.from_state_dict(attn_lite(rng))
+    given = Activations(rng.normal(size=(len(TOKENS), D)), TOKENS)
+    found = probe.explain(given, "shapley")
+    total = found["shapley"].scores.sum()
+    for grouping in ("turns", "words", "sentences"):
+        groups = found.grouped(grouping)
+        assert abs(groups.scores.sum() - total) < 1e-8
+        assert len(groups.labels) < len(TOKENS)
+    assert found.grouped("turns").labels == ("turn 1 (user)", "turn 2 (assistant)")
+    players = probe.explain(given, "shapley", players="words")
+    assert players.labels[:2] == ("<|im_start|>user", "\\n")
+    page = found.report()
+    assert "How it adds up" in page and "Certified reasons" in page and "Sentences" in page
+
+
+def test_a_pair_is_read_and_other_inputs_are_refused() -> None:
+    rng = np.random.default_rng(3)
+    probe = ProbeClassifier.from_state_dict(attn_lite(rng))
+    x = rng.normal(size=(2, D))
+    pair: Any = (x, ["a", "b"])
+    logits = [probe.predict_logits([given]) for given in (pair, Activations(*pair))]
+    assert np.array_equal(*logits)
+    with pytest.raises(ValueError, match="input: expected Activations"):
+        probe.read(x)
+
+
+def test_several_heads_have_sampled_probabilities_and_exact_sentences_of_the_logit() -> None:
+    rng = np.random.default_rng(4)
+    state = {
+        "q.weight": rng.normal(size=(3, D)),
+        "v.weight": rng.normal(size=(3, D)),
+        "v.bias": rng.normal(size=3),
+        "position_weight": 0.1 * rng.normal(size=3),
+    }
+    probe = ProbeClassifier.from_state_dict(state)
+    assert "positions 0, 1, 2" in probe.doubts
+    given = Activations(rng.normal(size=(40, D)), [f" w{i}." for i in range(40)])
+    found = probe.explain(given)
+    e = found["shapley-sampled"]
+    assert found.scale.in_percent and e.standard_error is not None
+    assert 0 < e.standard_error.max() <= 6e-4  # 4,000,000 values are the limit here
+    assert abs(e.scores.sum() - (e.prediction - e.base_value)) < 1e-8
+    groups = found.sentences()
+    logit = probe.explain(given, "shapley", scale="logit")["shapley"]
+    assert groups.scale == "logit"
+    assert abs(groups.scores.sum() - logit.scores.sum()) < 1e-8
