@@ -76,6 +76,15 @@ def corpus_at_scale() -> dict[str, Any]:
     return {}
 
 
+def your_probe() -> dict[str, Any]:
+    """A small language model, trained for some seconds, in a folder."""
+    from tests.tiny_transformers import trained_llama
+
+    for part in trained_llama():
+        part.save_pretrained("my-language-model")
+    return {}
+
+
 SETUPS: dict[str, Callable[[], dict[str, Any]]] = {
     "docs/your-bags.md": your_bags,
     "docs/supported-networks.md": your_bags,
@@ -83,6 +92,7 @@ SETUPS: dict[str, Callable[[], dict[str, Any]]] = {
     "docs/cookbook.md": your_bags,
     "docs/corpus-at-scale.md": corpus_at_scale,
     "docs/your-transformer.md": your_transformer,
+    "docs/your-probe.md": your_probe,
 }
 #: Packages without which a page is skipped; the reason names them.
 NEEDS: dict[str, tuple[str, ...]] = {
@@ -92,6 +102,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "docs/how-good-is-a-map.md": ("torch", "h5py", "sklearn"),
     "docs/your-texts.md": ("sklearn", "optax"),
     "docs/your-transformer.md": ("torch", "transformers"),
+    "docs/your-probe.md": ("torch", "transformers"),
     "docs/coming-from.md": ("lime", "shap", "torch", "h5py"),
     "docs/tutorials/explain-a-review.md": ("matplotlib",),
     "docs/tutorials/how-lime-converges.md": ("lime", "matplotlib"),

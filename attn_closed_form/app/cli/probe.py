@@ -23,9 +23,9 @@ from .options import Command, check_targets, read_settings, settings_options
 PROBE_EXAMPLES = """\
 examples:
   attn-closed-form probe probe.pt layer20.npy --tokens tokens.json --html report.html
-  attn-closed-form probe probe.safetensors acts.safetensors --tokens tokens.txt --scale logit --top 20
-  attn-closed-form probe probe.pt acts.pt --tokens chat.json --groups turns
-  attn-closed-form probe linear.pt acts.npy --tokens tokens.json --layout softmax_probe --set attention_temperature=5
+  attn-closed-form probe probe.safetensors acts.safetensors --tokens tokens.txt --scale logit --top
+  20 attn-closed-form probe probe.pt acts.pt --tokens chat.json --groups turns attn-closed-form
+  probe linear.pt acts.npy --tokens tokens.json --layout softmax_probe --set attention_temperature=5
 
 ACTIVATIONS has one row per token (.npy, .npz, .safetensors, .pt, .h5). TOKENS is a JSON list of tokens, or an object
 with "tokens" and "turns", or a text file with one token per line. No code in a file is run. The activations are frozen,
@@ -84,7 +84,8 @@ def _compare(model: ProbeClassifier, given: Activations, logits: str) -> None:
     difference = float(np.abs(ours - yours).max())
     if difference > LOGITS_TOL * float(np.abs(yours).max()):
         raise ValueError(
-            f"--logits: the logits of the file are {ours.round(4).tolist()}, and differ by {difference:.3g}; options that "
+            f"--logits: the logits of the file are {ours.round(4).tolist()}, and differ by "
+            f"{difference:.3g}; options that "
             f"the file does not contain may be others ({model.doubts or 'none are assumed'})"
         )
     print(f"checked: the logits differ by {difference:.1e}", file=sys.stderr)
@@ -93,7 +94,8 @@ def _compare(model: ProbeClassifier, given: Activations, logits: str) -> None:
 # The options of `probe`.
 PROBE_OPTIONS: dict[str, Any] = {
     "probe PROBE": "state dict of the probe (.pt, .pth, .safetensors, .npz)",
-    "activations ACTIVATIONS": "activations of one text (tokens, width): .npy, .npz, .safetensors, .pt, .h5",
+    "activations "
+    "ACTIVATIONS": "activations of one text (tokens, width): .npy, .npz, .safetensors, .pt, .h5",
     "--tokens TOKENS": "the tokens: a JSON list, or a text file with one token per line",
     "--array NAME": "name of the array in a file of several",
     "--logits X[,Y]": "the logits of your own probe for this text, to compare with",

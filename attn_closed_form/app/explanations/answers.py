@@ -379,7 +379,11 @@ def decision_of(evidence: Evidence) -> Decision:
 def removal_curves_of(evidence: Evidence, scores: Array) -> RemovalCurves:
     """Compute deletion and insertion curves of scores on the explained scale, with certified
     bounds, at 100 sizes.
+
+    The probability of one class among several is not a function of its logit; the curves are then
+    those of the logit, on the scale `evidence.target.pooled.scale`.
     """
+    evidence = evidence.on(evidence.target.pooled)
     sizes = np.unique(np.linspace(0, evidence.d, SIZES + 1).round()).astype(np.intp)
     limits = evidence.units.cached(
         ("bounds by size", *evidence.target.pooled.game_key),

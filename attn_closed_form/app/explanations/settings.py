@@ -93,7 +93,8 @@ class Settings:
         return cls(**options)
 
     def has_exact_values(self, model: Model) -> bool:
-        """Return whether the default scale, or the one that was asked for, has exact values for every
+        """Return whether the default scale, or the one that was asked for, has exact values for
+        every
         input of a model.
         """
         if model.surrogate is not None:

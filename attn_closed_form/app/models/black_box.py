@@ -9,7 +9,7 @@ an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -27,6 +27,14 @@ DEVIATION = 1e-4
 CHECKS = 40
 # Tuning: sub-bags per call of the function, which for a network means one batch.
 COALITIONS_AT_ONCE = 256
+
+
+# What is offered for a function that is not a pooled game.
+SAMPLER = (
+    "Shapley values of any function of sub-bags, with standard errors, are estimated by "
+    "shapley_sample, and those of a "
+    "pooled network with layers after its pooling by TailGame, or exactly by hidden_layer_game"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +96,66 @@ def game_from_black_box(
     v = values.reshape(n, -1)
     whole("output", output, 0, v.shape[1] - 1)
     heads = np.zeros(v.shape[1], dtype=np.intp)
-    deviation = measure_deviation(f, s[None], v, heads, batch_size, checks, tol, seed)
+    try:
+        deviation = measure_deviation(f, s[None], v, heads, batch_size, checks, tol, seed)
+    except ValueError as error:
+        link = _link_behind(f, n, batch_size, checks, tol, seed)
+        if link is None:
+            raise ValueError(f"{error}. {SAMPLER}") from None
+        raise ValueError(
+            f"f: expected the logits of a model that pools with one softmax, got one that is "
+            f"pooled, with a nonlinear "
+            f"tail: {link} of pooled logits. Return the logits before it; the game of the "
+            f"probability is then "
+            f"game.through('sigmoid'). {SAMPLER}"
+        ) from None
     plain = PooledGame.from_scores(s, v[:, output], empty_value=empty_value, labels=labels)
     parts = {field.name: getattr(plain, field.name) for field in fields(plain)}
     return MeasuredGame(**parts, deviation=deviation, queries=queries)
+
+
+def _link_behind(
+    f: BlackBox, n: int, batch_size: int, checks: int, tol: float, seed: int
+) -> str | None:
+    """Return the name of a function whose inverse makes the outputs those of a pooled game, or
+    None.
+    """
+    for name, inverse in LINKS_BEHIND.items():
+
+        def logits(bags: list[Ids], inverse: Callable[[Array], Array] = inverse) -> Array:
+            with np.errstate(all="ignore"):
+                return inverse(ask(f, bags, batch_size).reshape(len(bags), -1))
+
+        try:
+            s, values, _ = recover(logits, np.arange(n), batch_size)
+            v = values.reshape(n, -1)
+            heads = np.zeros(v.shape[1], dtype=np.intp)
+            measure_deviation(logits, s[None], v, heads, batch_size, checks, tol, seed)
+        except ValueError:  # not finite, or not pooled
+            continue
+        return name
+    return None
+
+
+def _log_odds(p: Array) -> Array:
+    """Return the logits of probabilities."""
+    return np.log(p) - np.log1p(-p)
+
+
+def _log_ratios(p: Array) -> Array:
+    """Return the logits of classes relative to the last class, from their probabilities."""
+    if p.shape[1] < 2 or np.abs(p.sum(axis=1) - 1).max() > DEVIATION:
+        return np.full(p.shape, np.nan)
+    return np.log(p[:, :-1] / p[:, -1:])
+
+
+# Functions that may follow pooled logits, with their inverses.
+LINKS_BEHIND: dict[str, Callable[[Array], Array]] = {
+    "the softmax": _log_ratios,
+    "the logistic function": _log_odds,
+    "the exponential": np.log,
+    "the hyperbolic tangent": np.arctanh,
+}
 
 
 def measure_deviation(

@@ -34,8 +34,8 @@ from .units import Units
 
 # What one output of a probe is about: the property fires, or it does not.
 DETECTED = ("no", "yes")
-# Tokens at which a turn begins in the chat templates of Qwen and others (ChatML), Llama 3 and 4, and
-# Gemma.
+# Tokens at which a turn begins in the chat templates of Qwen and others (ChatML), Llama 3 and 4,
+# and Gemma.
 TURN_STARTS = ("<|im_start|>", "<|start_header_id|>", "<|header_start|>", "<start_of_turn>")
 # The role at the beginning of a turn, up to the end of its line or of its header.
 ROLE = re.compile(r"\s*([A-Za-z_]{1,20})\s*(?:\n|<\|)")

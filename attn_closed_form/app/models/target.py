@@ -23,8 +23,8 @@ from .scale import LOGIT, ExplainedScale
 # percentage points.
 MAX_PERCENT_ERROR = 5e-4
 
-# Tuning: calls before the first look at the standard error; twice as many follow as long as it is too
-# large. From fewer, the fitted control is poor.
+# Tuning: calls before the first look at the standard error; twice as many follow as long as it is
+# too large. From fewer, the fitted control is poor.
 FIRST_CALLS = 1000
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class Target:
     exact : whether the model has a game on that scale
     note : the reason for explaining the logit if one might expect the probability; otherwise ""
     logit : the target of the same question before any link; None if this target has no link
-    max_error : largest standard error that is wanted of sampled values, on the explained scale; None
+    max_error : largest standard error that is wanted of sampled values, on the explained scale;
+    None
         for the default
     """
 
@@ -142,6 +143,18 @@ class ModelGame:
         """Return the explained output (n,) for logits (n, C)."""
         return self.target.scale.of(self.target.explained(logits))
 
+    @property
+    def max_error(self) -> float | None:
+        """The largest standard error that is wanted; None for a transformer, whose calls are
+        limited
+        instead, or for 0.5% of the largest value.
+        """
+        if self.target.max_error is not None:
+            return self.target.max_error
+        if self.target.scale.in_percent and self.model.surrogate is None:
+            return MAX_PERCENT_ERROR
+        return None
+
     def shapley(self) -> ShapleySample:
         """Sample the Shapley values, once for each input and target."""
         key = ("sampled Shapley values", *self.target.value_key)
@@ -149,9 +162,7 @@ class ModelGame:
 
     def _sample(self) -> ShapleySample:
         target = self.target
-        max_error = target.max_error
-        if max_error is None and target.scale.in_percent:
-            max_error = MAX_PERCENT_ERROR
+        max_error = self.max_error
         if self.model.tail is not None:
             game = self.model.tail_game(self.units, target, self._of_logits)
             return shapley_sample(game, seed=target.seed, max_error=max_error)

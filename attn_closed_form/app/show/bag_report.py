@@ -69,7 +69,8 @@ def _scores(explanations: Explanations) -> str:
 def _sum(explanations: Explanations) -> str:
     """Say what the instances add up to, and what was assumed about the model."""
     doubts = explanations.evidence.model.doubts
-    return f"<p>{prose(maps.bag_sentence(explanations))}</p>{note(doubts, strong=True)}"
+    sentences = note(doubts, strong=True) + note(figures.saturation(explanations), strong=True)
+    return f"<p>{prose(maps.bag_sentence(explanations))}</p>{sentences}"
 
 
 def _removal(explanations: Explanations) -> str:
@@ -81,7 +82,8 @@ def _removal(explanations: Explanations) -> str:
         return _checked_removal(explanations)
     curves = removal_curves(explanations)
     chosen = [method for method in DRAWN if method in curves] or list(curves)[: len(DRAWN)]
-    drawn = _deletion({METHODS[method].label: curves[method] for method in chosen}, evidence.scale)
+    scale = evidence.target.pooled.scale
+    drawn = _deletion({METHODS[method].label: curves[method] for method in chosen}, scale)
     heads = evidence.pooled.H
     rows = []
     for method, each in curves.items():

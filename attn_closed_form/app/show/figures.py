@@ -34,6 +34,8 @@ UNSIGNED = (110, 110, 110)  # gray
 # Tuning: a strength at or above LEVELS[i] has level i + 1. A word below 1/8 of the strongest word
 # is not colored.
 LEVELS = (0.125, 0.3, 0.5, 0.75)
+# Tuning: a probability this close to 0 or 1 hardly changes when a single player is removed.
+SATURATED = 1e-3
 # Tuning: the number of classes with a bar.
 MOST_CLASSES = 6
 # Tuning: the number of rows in a table of numbers.
@@ -102,7 +104,27 @@ def sampling(e: Explanation) -> str:
         error = f"sampled, ± standard error (at most {e.scale.end(largest)})"
     else:
         error = "nothing sampled"
-    return f"{e.title}: {error}, {e.model_calls:,} model calls"
+    wanted = e.evidence.model_game.max_error
+    limit = ""
+    if wanted is not None and largest > wanted:
+        limit = f", the limit; the wanted error is {e.scale.end(wanted)}"
+    return f"{e.title}: {error}, {e.model_calls:,} model calls{limit}"
+
+
+def saturation(explanations: Explanations) -> str:
+    """State that a probability is so close to 0 or 1 that many removals hardly change it; "" if it
+    is
+    not.
+    """
+    chance = explanations.prediction
+    if not explanations.scale.in_percent or SATURATED <= chance <= 1 - SATURATED:
+        return ""
+    things = explanations.evidence.target.players
+    return (
+        f"The probability is saturated at {percent(chance)}: many removals hardly change it, so "
+        f"that similar values "
+        f"do not mean equal evidence. The logit (scale='logit') tells the {things} apart."
+    )
 
 
 def verdict(explanations: Explanations) -> str:

@@ -90,6 +90,8 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     evidence = explanations.evidence
     headline = _prose(figures.verdict(explanations), columns)
     blocks = [f"{headline}\n{_prose(explanations.explained, columns)}"]
+    if saturated := figures.saturation(explanations):
+        blocks.append(_prose(saturated, columns))
     if told := figures.notice(explanations):
         return "\n\n".join([*blocks, _prose(told, columns)])
     blocks.append(_wrap(_words(e, color), columns))

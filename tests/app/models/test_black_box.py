@@ -172,3 +172,39 @@ class TestFromAttention:
         )
         with pytest.raises(ValueError, match="raw_attention"):
             BagClassifier.from_attention(s[:4], v)
+
+
+@pytest.mark.parametrize(
+    ("link", "name"),
+    [
+        (lambda z: 1 / (1 + np.exp(-z)), "the logistic function"),
+        (np.tanh, "the hyperbolic tangent"),
+        (np.exp, "the exponential"),
+    ],
+)
+def test_a_function_of_pooled_logits_is_named_and_the_sampler_is_offered(link, name):
+    rng = np.random.default_rng(0)
+    s, v = rng.normal(size=7), rng.normal(size=7)
+    f = lambda bags: [link(np.exp(s[b]) @ v[b] / np.exp(s[b]).sum()) for b in bags]  # noqa: E731
+    with pytest.raises(ValueError, match=f"pooled, with a nonlinear tail: {name}.*shapley_sample"):
+        game_from_black_box(f, 7)
+
+
+def test_probabilities_of_several_classes_are_a_softmax_of_pooled_logits():
+    rng = np.random.default_rng(1)
+    s, v = rng.normal(size=6), rng.normal(size=(6, 3))
+
+    def f(bags):
+        logits = np.array([np.exp(s[b]) @ v[b] / np.exp(s[b]).sum() for b in bags])
+        masses = np.exp(logits)
+        return masses / masses.sum(axis=1, keepdims=True)
+
+    with pytest.raises(ValueError, match="nonlinear tail: the softmax of pooled logits"):
+        game_from_black_box(f, 6)
+
+
+def test_other_functions_are_not_called_pooled():
+    v = np.random.default_rng(2).normal(size=7)
+    with pytest.raises(ValueError, match=r"Possible reasons.*shapley_sample") as caught:
+        game_from_black_box(lambda bags: [np.prod(1 + v[b]) for b in bags], 7)
+    assert "nonlinear tail:" not in str(caught.value)
