@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._types import Array
+from ..explanations.explain import explain_evidence
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.many import ManyExplanations, word_scores
-from ..explanations.methods import METHODS
+from ..explanations.methods import METHODS, as_methods
 from . import figures
 from .drawing import (
     color_map,
@@ -389,7 +390,14 @@ def make_figure(
     if figure not in FIGURES:
         raise ValueError(f"figure: expected one of {', '.join(FIGURES)}; got {figure!r}")
     plot = FIGURES[figure]
-    if missing := [name for name in plot.methods if name not in explanations]:
+    missing = [name for name in plot.methods if name not in explanations]
+    logit = explanations.evidence.target.logit
+    if missing and explanations.evidence.has_reasons and logit is not None:
+        # The logit has exact values where the probability has none.
+        evidence = explanations.evidence.on(logit)
+        explanations = explain_evidence(evidence, as_methods(plot.methods), strict=True)
+        missing = []
+    if missing:
         raise ValueError(
             f"figure: expected the method {missing[0]!r} among the explanations, got "
             f"{', '.join(explanations)}"

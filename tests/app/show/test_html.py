@@ -158,8 +158,8 @@ def test_words_carry_the_level_of_their_score():
 
 def test_the_script_knows_every_score():
     model = model_for(REVIEW)
-    (data,) = json.loads(Page(report(explain(model, REVIEW))).scripts[0])
-    found = explain(model, REVIEW)
+    found = explain(model, REVIEW, scale="logit")
+    (data,) = json.loads(Page(report(found)).scripts[0])
     assert data["labels"] == [METHODS[name].label for name in DEFAULT_METHODS]
     for row, e in zip(data["scores"], found.values(), strict=True):
         assert np.allclose(row, e.scores, rtol=1e-3, atol=0)
@@ -169,7 +169,7 @@ def test_the_script_knows_every_score():
 
 def test_prediction_and_guarantee_stand_at_the_top():
     model = model_for(REVIEW)
-    html = report(explain(model, REVIEW))
+    html = report(explain(model, REVIEW, scale="logit"))
     e = explain(model, REVIEW, "shapley")["shapley"]
     assert f"{e.prediction:+.4f}" in html and f"≤ {e.error:.1e}" in html
 
@@ -186,6 +186,8 @@ def test_the_predicted_class_is_compared_with_every_other_one():
     found = explain(model, REVIEW)
     html = typed(report(found))
     Page(html)
+    # No view of a classifier opens with logits unless they were asked for.
+    assert found.scale.in_percent and f"Probability of {found.output}" in html
     chances = found.probabilities
     best, runner_up, *others = sorted(chances, key=lambda name: -chances[name])
     titles = re.findall(r"<details name=class><summary>([^<]*)</summary>", html)
@@ -194,7 +196,8 @@ def test_the_predicted_class_is_compared_with_every_other_one():
         share = chances[best] / (chances[best] + chances[name])
         assert title == f"{best} against {name}: {100 * share:.1f}%"
     # The logit of the class alone is folded, after everything in percent.
-    assert html.index(f"<summary>Logit of {best}") > html.index("How it adds up")
+    logits = typed(report(explain(model, REVIEW, scale="logit")))
+    assert logits.index(f"<summary>Logit of {best}") > logits.index("How it adds up")
     assert len(html.encode()) < 100_000
 
 
