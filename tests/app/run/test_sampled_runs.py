@@ -59,11 +59,11 @@ def test_the_wanted_error_is_kept() -> None:
     model = BagClassifier.from_attention(2 * rng.normal(size=30), 3 * rng.normal(size=(30, 3)))
     found = {
         wanted: explain(model, model.bag, max_error=wanted)["shapley-sampled"]
-        for wanted in (5e-3, 2e-4)
+        for wanted in (5e-3, 5e-4)
     }
     for wanted, e in found.items():
         assert e.standard_error is not None and e.standard_error.max() <= wanted
     calls = {wanted: e.model_calls or 0 for wanted, e in found.items()}
-    assert calls[2e-4] > calls[5e-3]
-    again = explain(model, model.bag, max_error=2e-4)["shapley-sampled"]
-    assert np.array_equal(again.scores, found[2e-4].scores)
+    assert calls[5e-4] > calls[5e-3]
+    again = explain(model, model.bag, max_error=5e-4)["shapley-sampled"]
+    assert np.array_equal(again.scores, found[5e-4].scores)
