@@ -10,11 +10,11 @@ from math import comb
 
 import numpy as np
 
+from ._arrays import all_coalitions
 from .app.cli.main import main, piped, program
 from .app.explanations.explanation import Explanation
 from .app.files.open_model import load_demo_model
 from .app.show.terminal import answer, use_color
-from .reasons.bounds import all_coalitions
 
 # The sentence of `make demo`: mixed, so that words pull both ways.
 SENTENCE = "A slow start and a silly plot, but the actors are wonderful and the ending is moving."

@@ -70,6 +70,17 @@ def members(numbers: Ids) -> list[list[int]]:
     return [group.tolist() for group in np.split(order, ends[:-1])]
 
 
+def all_coalitions(d: int) -> Masks:
+    """Return the (2^d, d) coalitions of d players; row k has the bits of k.
+
+    >>> all_coalitions(2).astype(int).tolist()
+    [[0, 0], [1, 0], [0, 1], [1, 1]]
+    """
+    number = np.arange(2**d)
+    bits = number[:, None] >> np.arange(d)
+    return (bits & 1).astype(bool)
+
+
 def plain(value: Any) -> Any:
     """Convert nested arrays, tuples and named tuples to lists and dicts for `json.dumps`.
 

@@ -38,7 +38,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .._arrays import whole
+from .._arrays import all_coalitions, whole
 from .._types import Array, Masks
 from .engine.budget import ToleranceError
 from .links import Link, LinkedGame
@@ -51,35 +51,55 @@ from .values import shapley
 MIN_PAIRS = 4
 # Players up to which all coalitions of a game with a tail are evaluated instead: 65,536 values take some 50 ms.
 ENUMERATED_PLAYERS = 16
-# Default limits of the refinement: values along orders, some seconds of work, and multiples of the first calls.
+# Default limit of the refinement: values along orders, some seconds of work.
 MOST_ORDER_VALUES = 4_000_000
 # Tuning: the most that the first number of calls is multiplied by.
 MORE_CALLS = 64
-# Steps of the reweighted least squares, and its penalty relative to the mean square of a column.
-FIT_STEPS = 8
-# Tuning: the penalty of a fit, relative to the mean square of a column; small enough not to bias it.
-FIT_PENALTY = 1e-8
-# Minimum number of coalitions per coefficient for fitting a ratio; with fewer, a linear function is fitted.
-MIN_SAMPLES = 1.5
-# The denominator of a fit stays above this for every coalition.
-MIN_DENOMINATOR = 0.1
-# Relative accuracy of the fit's Shapley values, far below any standard error: the requested and the largest accepted.
-FIT_TOLS = (1e-8, 1e-6)
-# Half a difference for the slope of a link, and the minimum weight of a coalition in a fit relative to the largest.
-HALF_STEP = 1e-4
-# Tuning: the smallest weight of a coalition in a fit, relative to the largest.
-MIN_WEIGHT = 0.05
-# Kernel regression: the values of tau and of the ridge (relative to the mean square) that are tried, and the number of
-# pairs for that.
-TAUS = (1.0, 3.0, 6.0)
-# Tuning: the ridges that are tried, relative to the mean square of the kernel.
-RIDGES = (1e-4, 1e-2, 0.1, 0.3)
-# Tuning: pairs on which tau and the ridge are chosen; their cost grows with the cube.
-TRIED = 400
-# The ridge of the regression that finds the weights of the players, and the part of the mean weight that each gets.
-FIRST_RIDGE = 0.02
-# Tuning: the part of the mean weight that every player gets.
-EQUAL_WEIGHT = 0.3
+
+
+class HeadFit(NamedTuple):
+    """How a head is fitted to values of coalitions."""
+
+    steps: int  # of the reweighted least squares
+    penalty: float  # relative to the mean square of a column; small enough not to bias the fit
+    samples: float  # coalitions per coefficient; with fewer, a linear function is fitted
+    least_denominator: float  # for every coalition
+    least_weight: float  # of a coalition, relative to the largest
+    half_step: float  # half a difference for the slope of a link
+    tols: tuple[float, float]  # of the fit's Shapley values: requested, and the largest accepted
+
+
+# Tuning: a fit only has to explain most of the values, because what it leaves is sampled. Its
+# Shapley values are far more accurate than any standard error.
+HEAD_FIT = HeadFit(
+    steps=8,
+    penalty=1e-8,
+    samples=1.5,
+    least_denominator=0.1,
+    least_weight=0.05,
+    half_step=1e-4,
+    tols=(1e-8, 1e-6),
+)
+
+
+class KernelSearch(NamedTuple):
+    """How the kernel of a regression is chosen."""
+
+    taus: tuple[float, ...]
+    ridges: tuple[float, ...]  # relative to the mean square of the kernel
+    pairs: int  # on which both are chosen; their cost grows with the cube
+    first_ridge: float  # of the regression that finds the weights of the players
+    equal_weight: float  # the part of the mean weight that every player gets
+
+
+# Tuning: the best of them on two transformers and on pooled games (benchmarks/RESULTS.md).
+KERNEL_SEARCH = KernelSearch(
+    taus=(1.0, 3.0, 6.0),
+    ridges=(1e-4, 1e-2, 0.1, 0.3),
+    pairs=400,
+    first_ridge=0.02,
+    equal_weight=0.3,
+)
 # A regression inflates the variance by n over its degrees of freedom, at most by 1 / MIN_FREEDOM. With this bound two
 # standard errors covered 94 to 97% of the exact values on two transformers, at 10 to 100 calls per word.
 MIN_FREEDOM = 2 / 3
@@ -155,40 +175,45 @@ def shapley_sample(
     num_calls = whole("num_calls", num_calls)
     function = Link(link) if isinstance(link, str) else link
     rng = np.random.default_rng(seed)
-
-    def evaluate(present: Masks) -> tuple[Array, Array]:
-        values = np.asarray(game.value(present), dtype=np.float64)
-        return values, function(values) if function else values
-
     if isinstance(game, TailGame):
         return _sample_of_tail(game, max_error, most_calls, rng)
-    ends = np.array([np.zeros(d, dtype=bool), np.ones(d, dtype=bool)])
     if d == 1 or (d < 40 and 2**d <= num_calls):
-        everything = (np.arange(2**d)[:, None] >> np.arange(d) & 1).astype(bool)
-        return ShapleySample(_enumerated(everything, evaluate(everything)[1]), np.zeros(d), 2**d)
+        everything = all_coalitions(d)
+        _, values = _evaluated(game, everything, function)
+        return ShapleySample(_enumerated(everything, values), np.zeros(d), 2**d)
     if most_calls is None:
         most_calls = MORE_CALLS * num_calls
-    chosen, weights = draw_pairs(rng, max(MIN_PAIRS, (num_calls - 2) // 2), d)
-    ends_raw, ends_linked = evaluate(ends)
-    raw, linked = evaluate(np.concatenate([chosen, ~chosen]))
+    grand = np.ones(d, dtype=bool)
+    ends = np.stack([~grand, grand])
+    ends_raw, ends_linked = _evaluated(game, ends, function)
+    pairs = max(MIN_PAIRS, (num_calls - 2) // 2)
+    chosen, weights = draw_pairs(rng, pairs, d)
+    raw, linked = _evaluated(game, np.concatenate([chosen, ~chosen]), function)
     while True:
-        masks = np.concatenate([ends, chosen, ~chosen])
         sample = _estimate(
-            masks,
-            weights,
-            np.concatenate([ends_raw, raw]),
-            np.concatenate([ends_linked, linked]),
-            function,
+            masks=np.concatenate([ends, chosen, ~chosen]),
+            weights=weights,
+            raw=np.concatenate([ends_raw, raw]),
+            linked=np.concatenate([ends_linked, linked]),
+            function=function,
         )
         precise = max_error is None or float(sample.standard_error.max()) <= max_error
-        if precise or 2 * len(masks) > most_calls:
+        if precise or 2 * sample.calls > most_calls:
             return sample
         more, more_weights = draw_pairs(rng, len(chosen), d)
-        more_raw, more_linked = evaluate(np.concatenate([more, ~more]))
+        more_raw, more_linked = _evaluated(game, np.concatenate([more, ~more]), function)
         raw = _interleaved(raw, more_raw)
         linked = _interleaved(linked, more_linked)
         chosen = np.concatenate([chosen, more])
         weights = np.concatenate([weights, more_weights])
+
+
+def _evaluated(game: Playable, present: Masks, function: Link | None) -> tuple[Array, Array]:
+    """Return the values of coalitions, and those of the link, which are the same without one."""
+    values = np.asarray(game.value(present), dtype=np.float64)
+    if function is None:
+        return values, values
+    return values, function(values)
 
 
 def _sample_of_tail(
@@ -196,17 +221,20 @@ def _sample_of_tail(
 ) -> ShapleySample:
     """Estimate the Shapley values (d,) of a tail with one output, or (Q, d) of one with several."""
     d = game.d
-    several = np.asarray(game.tail(game.pooled(np.ones((1, d), dtype=bool)))).ndim == 2
+    grand = np.ones((1, d), dtype=bool)
+    has_several_outputs = np.asarray(game.tail(game.pooled(grand))).ndim == 2
     if d <= ENUMERATED_PLAYERS:
-        everything = (np.arange(2**d)[:, None] >> np.arange(d) & 1).astype(bool)
+        everything = all_coalitions(d)
         values = game.value(everything).reshape(2**d, -1)
         exact = np.stack([_enumerated(everything, column) for column in values.T])
         sample = ShapleySample(exact, np.zeros_like(exact), 2**d)
     else:
-        most = MOST_ORDER_VALUES if most_calls is None else most_calls
-        found = sample_orders(game, default_controls(game, rng), max_error, most, rng)
-        sample = ShapleySample(found.values, found.standard_error, found.calls)
-    if several:
+        if most_calls is None:
+            most_calls = MOST_ORDER_VALUES
+        controls = default_controls(game, rng)
+        of_orders = sample_orders(game, controls, max_error, most_calls, rng)
+        sample = ShapleySample(of_orders.values, of_orders.standard_error, of_orders.calls)
+    if has_several_outputs:
         return sample
     return sample._replace(values=sample.values[0], standard_error=sample.standard_error[0])
 
@@ -222,22 +250,31 @@ def _estimate(
     masks: Masks, weights: Array, raw: Array, linked: Array, function: Link | None
 ) -> ShapleySample:
     """Estimate the values from those of the empty and the grand coalition, of coalitions and of complements."""
-    chosen = masks[2 : 2 + len(weights)]
-    d = masks.shape[1]
+    n, d = weights.shape
+    chosen = masks[2 : 2 + n]
     signs = np.where(chosen, 1.0, -1.0)
-    parts = [_remainder(linked, np.zeros(d)), *_beyond_fitted_heads(masks, raw, linked, function)]
-    kernels = [_choose_kernel(signs[:TRIED], odd[:TRIED]) for odd, _ in parts]
+    nothing_known = _remainder(linked, np.zeros(d))
+    parts = [nothing_known, *_beyond_fitted_heads(masks, raw, linked, function)]
+    kernels = [
+        _choose_kernel(signs[: KERNEL_SEARCH.pairs], odd[: KERNEL_SEARCH.pairs]) for odd, _ in parts
+    ]
     best = int(np.argmin([kernel.score for kernel in kernels]))
     (odd, known) = parts[best]
-    terms = np.empty(chosen.shape)
-    inflation = np.empty(len(chosen))
-    for block in np.array_split(np.arange(len(chosen)), -(-len(chosen) // MAX_BLOCK)):
+    terms = np.empty((n, d))
+    inflation = np.empty(n)
+    blocks = -(-n // MAX_BLOCK)
+    for block in np.array_split(np.arange(n), blocks):
         values, left, inflation[block] = leave_one_out_regression(
             signs[block], odd[block], kernels[best]
         )
-        terms[block] = known[block] + values - values.mean() + weights[block] * left[:, None]
-    error = np.sqrt(inflation.mean() * terms.var(axis=0, ddof=1) / len(chosen))
-    return ShapleySample(terms.mean(axis=0), error, len(masks))
+        sampled_part = weights[block] * left[:, None]
+        terms[block] = known[block] + values - values.mean() + sampled_part
+    variance = inflation.mean() * terms.var(axis=0, ddof=1)
+    return ShapleySample(
+        values=terms.mean(axis=0),
+        standard_error=np.sqrt(variance / n),
+        calls=len(masks),
+    )
 
 
 def _enumerated(masks: Masks, values: Array) -> Array:
@@ -259,19 +296,23 @@ def draw_pairs(rng: np.random.Generator, pairs: int, d: int) -> tuple[Masks, Arr
     sizes = np.arange(1, d)
     q = 1 / np.sqrt(sizes * (d - sizes))
     q /= q.sum()
-    places = np.searchsorted(
-        np.cumsum(q)[:-1], (rng.random() + np.arange(pairs)) / pairs, side="right"
-    )
+    levels = (rng.random() + np.arange(pairs)) / pairs
+    places = np.searchsorted(np.cumsum(q)[:-1], levels, side="right")
     size = sizes[rng.permutation(places)][:, None]
-    chosen: Masks = np.argsort(np.argsort(rng.random((pairs, d)), axis=1), axis=1) < size
-    return chosen, (d * chosen - size) / (size * (d - size) * q[size - 1])
+    order = np.argsort(rng.random((pairs, d)), axis=1)
+    rank = np.argsort(order, axis=1)
+    chosen: Masks = rank < size
+    probability = size * (d - size) * q[size - 1]
+    return chosen, (d * chosen - size) / probability
 
 
 def _remainder(left: Array, known: Array) -> Remainder:
     """Return the remainder from values of the empty and the grand coalition, of coalitions and of complements."""
+    empty, grand = left[:2]
     chosen, complements = np.split(left[2:], 2)
-    values = known + (left[1] - left[0]) / known.size
-    return (chosen - complements) / 2, np.tile(values, (chosen.size, 1))
+    values = known + (grand - empty) / known.size
+    odd = (chosen - complements) / 2
+    return odd, np.tile(values, (chosen.size, 1))
 
 
 def _beyond_fitted_heads(
@@ -279,16 +320,20 @@ def _beyond_fitted_heads(
 ) -> list[Remainder]:
     """Return the remainders of fitted heads, each fitted to one half of the pairs and used on the other; [] if none."""
     pairs = (len(masks) - 2) // 2
-    weights = _slopes(link, raw) if link else np.ones(len(raw))
+    weights = np.ones(len(raw))
+    if link is not None:
+        weights = _slopes(link, raw)
     halves = np.array_split(np.arange(pairs), 2)
     odd = []
     known = []
     for ours, others in (halves, halves[::-1]):
         rows = np.concatenate([[0, 1], 2 + others, 2 + pairs + others])
         try:
-            head = fit_head(masks[rows], raw[rows], weights[rows])
-            fitted = head.through(link.name, link.scale) if link else head
-            differences, values = _remainder(linked - fitted.value(masks), _accurate(fitted))
+            fitted: PooledGame | LinkedGame = fit_head(masks[rows], raw[rows], weights[rows])
+            if link is not None:
+                fitted = LinkedGame(fitted, link)
+            left = linked - fitted.value(masks)
+            differences, values = _remainder(left, _accurate(fitted))
         except (ToleranceError, ValueError):  # no fit, or one whose values cannot be exact
             return []
         odd.append(differences[ours])
@@ -298,7 +343,7 @@ def _beyond_fitted_heads(
 
 def _accurate(fitted: PooledGame | LinkedGame) -> Array:
     """Compute the Shapley values of a fit as accurately as possible."""
-    wanted, accepted = FIT_TOLS
+    wanted, accepted = HEAD_FIT.tols
     try:
         return shapley(fitted, wanted)
     except ToleranceError:
@@ -315,23 +360,25 @@ class SinhKernel(NamedTuple):
 
     def between(self, signs: Array) -> Array:
         """Compute the (n, n) kernel of coalitions (n, d)."""
-        return np.asarray(np.sinh(self.tau * (signs * self.weights) @ signs.T) / np.sinh(self.tau))
+        products = self.tau * (signs * self.weights) @ signs.T
+        return np.asarray(np.sinh(products) / np.sinh(self.tau))
 
 
 def _choose_kernel(signs: Array, odd: Array) -> SinhKernel:
     """Return the kernel with the smallest leave-one-out error."""
     n, d = signs.shape
     gram = signs.T @ signs
-    gram.flat[:: d + 1] += FIRST_RIDGE * n
+    gram.flat[:: d + 1] += KERNEL_SEARCH.first_ridge * n
     effects = np.abs(np.linalg.solve(gram, signs.T @ odd))
     if not effects.any():
-        return SinhKernel(0.0, np.full(d, 1 / d), TAUS[0], RIDGES[-1])
-    effects += EQUAL_WEIGHT * effects.mean()
+        return SinhKernel(0.0, np.full(d, 1 / d), KERNEL_SEARCH.taus[0], KERNEL_SEARCH.ridges[-1])
+    effects += KERNEL_SEARCH.equal_weight * effects.mean()
+    weights = effects / effects.sum()
     trials = []
-    for tau in TAUS:
-        kernel = SinhKernel(0.0, effects / effects.sum(), tau, 0.0)
+    for tau in KERNEL_SEARCH.taus:
+        kernel = SinhKernel(score=0.0, weights=weights, tau=tau, ridge=0.0)
         matrix = kernel.between(signs)
-        for ridge in RIDGES:
+        for ridge in KERNEL_SEARCH.ridges:
             inverse = np.linalg.inv(matrix + ridge * np.eye(n))
             left = inverse @ odd / np.diag(inverse)
             trials.append(kernel._replace(score=float(left @ left), ridge=ridge))
@@ -347,10 +394,12 @@ def leave_one_out_regression(
     the kernel matrix plus the ridge. The variance of what is left is inflated by n over the degrees of freedom.
     """
     n = len(odd)
-    inverse = np.linalg.inv(kernel.between(signs) + kernel.ridge * np.eye(n))
+    C = kernel.between(signs) + kernel.ridge * np.eye(n)
+    inverse = np.linalg.inv(C)
     coefficients = inverse @ odd
     left = coefficients / np.diag(inverse)
-    values = shapley_of_sinh(signs, kernel.tau * kernel.weights, coefficients - inverse @ left / n)
+    mean_coefficients = coefficients - inverse @ left / n
+    values = shapley_of_sinh(signs, kernel.tau * kernel.weights, mean_coefficients)
     freedom = kernel.ridge * float(np.trace(inverse)) / n
     return values / np.sinh(kernel.tau), left, 1 / max(freedom, MIN_FREEDOM)
 
@@ -369,21 +418,23 @@ def shapley_of_sinh(signs: Array, theta: Array, coefficients: Array) -> Array:
     slopes = np.tanh(theta) * signs
     scale = float(np.prod(np.cosh(theta)))
     values = np.zeros(len(theta))
-    for x, weight in zip(
-        *np.polynomial.legendre.leggauss(min(NODES, len(theta) // 2 + 1)), strict=True
-    ):
-        for factors in (1 + x * slopes, 1 - x * slopes):  # the two terms of sinh
-            values += (
-                weight / 2 * scale * (coefficients * factors.prod(axis=1)) @ (slopes / factors)
-            )
+    exact = len(theta) // 2 + 1
+    nodes, weights = np.polynomial.legendre.leggauss(min(NODES, exact))
+    for x, weight in zip(nodes, weights, strict=True):
+        # The two terms of sinh.
+        for factors in (1 + x * slopes, 1 - x * slopes):
+            products = coefficients * factors.prod(axis=1)
+            values += weight / 2 * scale * products @ (slopes / factors)
     return values
 
 
 def _slopes(link: Link, values: Array) -> Array:
     """Return the slope of the link at each value, relative to the largest."""
-    change = np.abs(link(values + HALF_STEP) - link(values - HALF_STEP))
+    change = np.abs(link(values + HEAD_FIT.half_step) - link(values - HEAD_FIT.half_step))
     largest = float(change.max())
-    return change / largest + MIN_WEIGHT if 0 < largest < np.inf else np.ones(len(values))
+    if 0 < largest < np.inf:
+        return change / largest + HEAD_FIT.least_weight
+    return np.ones(len(values))
 
 
 def fit_head(present: Masks, values: Array, weights: Array | None = None) -> PooledGame:
@@ -398,35 +449,46 @@ def fit_head(present: Masks, values: Array, weights: Array | None = None) -> Poo
     """
     Z = present.astype(np.float64)
     n, d = Z.shape
-    w = np.ones(n) if weights is None else weights
+    if weights is None:
+        weights = np.ones(n)
     level = float(values.mean())
     y = values - level
     ones = np.concatenate([np.ones((n, 1)), Z], axis=1)
     D = np.ones(n)
-    delta = np.zeros(d)
-    top = _least_squares(ones, y, w)
-    best = float(np.square(w * (ones @ top - y)).mean()), top, delta
-    for _ in range(FIT_STEPS if n >= MIN_SAMPLES * (2 * d + 1) else 0):
-        delta = _least_squares(np.concatenate([ones, -y[:, None] * Z], axis=1), y, w / D)[d + 1 :]
+    best_delta = np.zeros(d)
+    # The numerators n_0 and A.
+    best_top = _least_squares(ones, y, weights)
+    smallest = _mean_square(weights * (ones @ best_top - y))
+    steps = HEAD_FIT.steps
+    if n < HEAD_FIT.samples * (2 * d + 1):
+        steps = 0
+    for _ in range(steps):
+        both = np.concatenate([ones, -y[:, None] * Z], axis=1)
+        delta = _least_squares(both, y, weights / D)[d + 1 :]
         below = float(np.maximum(-delta, 0.0).sum())
-        if below > 1 - MIN_DENOMINATOR:
-            delta[delta < 0] *= (1 - MIN_DENOMINATOR) / below
-        np.add(1.0, Z @ delta, out=D)
-        top = _least_squares(ones / D[:, None], y, w)
-        best = min(
-            best,
-            (float(np.square(w * (ones @ top / D - y)).mean()), top, delta),
-            key=lambda fit: fit[0],
-        )
-    _, top, delta = best
-    return _head(level, top[0], top[1:], delta)
+        if below > 1 - HEAD_FIT.least_denominator:
+            delta[delta < 0] *= (1 - HEAD_FIT.least_denominator) / below
+        D = 1.0 + Z @ delta
+        top = _least_squares(ones / D[:, None], y, weights)
+        error = _mean_square(weights * (ones @ top / D - y))
+        if error < smallest:
+            smallest = error
+            best_top = top
+            best_delta = delta
+    return _head(level, best_top[0], best_top[1:], best_delta)
+
+
+def _mean_square(residuals: Array) -> float:
+    return float(np.square(residuals).mean())
 
 
 def _least_squares(X: Array, y: Array, w: Array) -> Array:
+    """Solve a weighted least squares problem with a small penalty."""
     rows = w[:, None] * X
     gram = rows.T @ rows
-    gram.flat[:: len(gram) + 1] += FIT_PENALTY * np.trace(gram) / len(gram)
-    return np.asarray(np.linalg.solve(gram, rows.T @ (w * y)), dtype=np.float64)
+    gram.flat[:: len(gram) + 1] += HEAD_FIT.penalty * np.trace(gram) / len(gram)
+    moments = rows.T @ (w * y)
+    return np.asarray(np.linalg.solve(gram, moments), dtype=np.float64)
 
 
 def _head(level: float, n_0: float, A: Array, delta: Array) -> PooledGame:
@@ -435,15 +497,18 @@ def _head(level: float, n_0: float, A: Array, delta: Array) -> PooledGame:
     room = (1 - float(b.sum())) / 2
     total = float(np.abs(A).sum())
     # Both states of a player get a common mass, so that no value is far beyond the others.
-    common = room * (np.abs(A) / total if total else 0.0) + room * 1e-3 / A.size
+    shares = np.zeros(A.size)
+    if total:
+        shares = np.abs(A) / total
+    common = room * shares + room * 1e-3 / A.size
     a = np.maximum(delta, 0.0) + common
     b = b + common
     c_0 = 1 - float(b.sum())
     return PooledGame.from_scores(
-        np.log(a),
-        level + A / a,
-        np.log(b),
-        np.full(A.size, level),
-        float(np.log(c_0)),
-        level + n_0 / c_0,
+        s=np.log(a),
+        v=level + A / a,
+        s_absent=np.log(b),
+        v_absent=np.full(A.size, level),
+        s_background=float(np.log(c_0)),
+        v_background=level + n_0 / c_0,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._arrays import allow_underflow
+from .._arrays import all_coalitions, allow_underflow
 from .._types import Masks
 from ..game.extrema import head_minima
 from ..game.pooled_game import PooledGame
@@ -138,11 +138,6 @@ def lowest(game: PooledGame) -> tuple[float, Masks]:
         if game.empty_value < game.value(mask):
             mask = ~everybody
     return lower, mask
-
-
-def all_coalitions(d: int) -> Masks:
-    """Return the (2^d, d) coalitions; row k has the bits of k."""
-    return ((np.arange(2**d)[:, None] >> np.arange(d)) & 1).astype(bool)
 
 
 def _descend(game: PooledGame, present: Masks) -> Masks:

@@ -29,10 +29,11 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from .._arrays import all_coalitions
 from .._types import Array, Ids, Masks
 from ..game.extrema import HeadMinima, head_minima
 from ..game.pooled_game import PooledGame
-from .bounds import ENUMERATED, all_coalitions, lowest
+from .bounds import ENUMERATED, lowest
 from .heads import check_pooled, mirrored, proved_above, raised, slopes, total, value_error
 
 # Tuning: number of times that the order of the players is recomputed from the last coalition.
