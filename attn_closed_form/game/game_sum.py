@@ -1,10 +1,12 @@
 """Sums of games of the same players, such as the units of a hidden layer (`hidden_layer.py`).
 
-Explanations are linear in the game, so those of f = c_0 + sum_k c_k f_k are sums of those of the parts.
+Explanations are linear in the game, so those of f = c_0 + sum_k c_k f_k are sums of those of the
+parts.
 
-**The guarantee.** Part k is computed to a relative accuracy t_k. With U_k a bound on |c_k f_k|, the error of the result
-is at most sum_k t_k U_k plus the rounding of the sum. Every part gets the same share of one half of tol L, where L is a
-lower bound of max|f|, and the rounding has to fit into the other half.
+**The guarantee.** Part k is computed to a relative accuracy t_k. With U_k a bound on |c_k f_k|, the
+error of the result is at most sum_k t_k U_k plus the rounding of the sum. Every part gets the same
+share of one half of tol L, where L is a lower bound of max|f|, and the rounding has to fit into the
+other half.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from .engine.rounding import (
 from .links import LINKS, LinkedGame
 from .pooled_game import PooledGame
 
-# The rounding of a sum takes half of tol, and a second difference of values has four times their rounding.
+# The rounding of a sum takes half of tol, and a second difference of values has four times their
+# rounding.
 ROUNDING_SHARE = 8.0
 # Loosest relative accuracy that a part is computed to.
 LOOSEST = 1e-2
@@ -39,7 +42,8 @@ Part = PooledGame | LinkedGame
 
 
 class GameSum:
-    """A sum of games of the same players, c_0 + sum_k c_k f_k, for every function of games that is linear in the game.
+    """A sum of games of the same players, c_0 + sum_k c_k f_k, for every function of games that is
+    linear in the game.
 
     Build it with `hidden_layer_game`.
     """
@@ -96,10 +100,11 @@ class GameSum:
         of_constant: float,
         tol: float,
     ) -> Array:
-        """Apply a linear function of games to the sum, with |error| <= tol max|f|, or raise a ToleranceError.
+        """Apply a linear function of games to the sum, with |error| <= tol max|f|, or raise a
+        ToleranceError.
 
-        `function(game, tol)` keeps a relative accuracy of its game, and `of_constant` is its value for the game that is
-        1 everywhere.
+        `function(game, tol)` keeps a relative accuracy of its game, and `of_constant` is its value
+        for the game that is 1 everywhere.
         """
         smallest = ROUNDING_SHARE * self.rounding / self.scale if self.scale else math.inf
         if tol >= smallest:
@@ -107,7 +112,8 @@ class GameSum:
                 return self._combine(function, of_constant, tol)
             except ToleranceError as error:
                 smallest = error.smallest
-        # A tol that is named has to work, and the poles of a part depend on its tol, so it is tried.
+        # A tol that is named has to work, and the poles of a part depend on its tol, so it is
+        # tried.
         while math.isfinite(smallest):
             try:
                 self._combine(function, of_constant, smallest)

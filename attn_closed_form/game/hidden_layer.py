@@ -1,15 +1,17 @@
 """One hidden layer after the pooling, exactly: f(S) = sum_k c_k activation(w_k . h(S) + b_k).
 
-With one head, the argument of every hidden unit is a pooled game of its own, because w_k . h is a softmax-weighted mean
-of the numbers w_k . v_j. The activation of one pooled game is a linked game (`links.py`), and explanations are linear in
-the game, so those of f are sums over the units.
+With one head, the argument of every hidden unit is a pooled game of its own, because w_k . h is a
+softmax-weighted mean of the numbers w_k . v_j. The activation of one pooled game is a linked game
+(`links.py`), and explanations are linear in the game, so those of f are sums over the units.
 
-tanh and the logistic function need one link each: tanh(x) = 2 / (1 + e^(-2x)) - 1. SiLU, softplus and both forms of GELU
-are x / 2 plus an even function; all the halves x / 2 together are one direction of the pooled vector, a plain game.
+tanh and the logistic function need one link each: tanh(x) = 2 / (1 + e^(-2x)) - 1. SiLU, softplus
+and both forms of GELU are x / 2 plus an even function; all the halves x / 2 together are one
+direction of the pooled vector, a plain game.
 
 The sum keeps `tol` as every game does (`game_sum.py`).
 
-ReLU is not analytic, so it has no such form; `shapley_sample` estimates it along orders (`orders.py`).
+ReLU is not analytic, so it has no such form; `shapley_sample` estimates it along orders
+(`orders.py`).
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ def _gelu_tanh(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class LinkedActivation:
-    """An activation function, and how it consists of a link and a line: slope x + factor link(x) + constant."""
+    """An activation function, and how it consists of a link and a line: slope x + factor link(x) +
+    constant.
+    """
 
     function: Callable[[Array], Array]
     link: Link | None = None
@@ -79,7 +83,8 @@ LINKED_ACTIVATIONS: dict[str, LinkedActivation] = {
 
 @dataclass(frozen=True, eq=False)
 class HiddenLayer:
-    """A tail with one hidden layer of K units: output @ activation(weight @ h + bias) + output_bias.
+    """A tail with one hidden layer of K units: output @ activation(weight @ h + bias) +
+    output_bias.
 
     Attributes
     ----------
@@ -124,16 +129,19 @@ class HiddenLayer:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the activation is a line plus a link, so that a game with one head has exact values."""
+        """Whether the activation is a line plus a link, so that a game with one head has exact
+        values.
+        """
         activation = LINKED_ACTIVATIONS[self.activation]
         return activation.link is not None or activation.slope != 0
 
 
 def hidden_layer_game(game: TailGame, output: int = 0) -> GameSum:
-    """Return one output of a game whose tail is a `HiddenLayer` as a sum of games with exact values.
+    """Return one output of a game whose tail is a `HiddenLayer` as a sum of games with exact
+    values.
 
-    Use it for networks with one attention head and one hidden layer after the pooling; every function of games that is
-    linear, such as `shapley`, takes the result.
+    Use it for networks with one attention head and one hidden layer after the pooling; every
+    function of games that is linear, such as `shapley`, takes the result.
 
     Parameters
     ----------

@@ -1,20 +1,23 @@
 """Shapley values of a game with a tail, from random orders of its players, with standard errors.
 
-The Shapley value of a player is its mean change of f over all orders in which the players can enter. Every order is
-drawn with its reverse, because a player that enters early in one enters late in the other, and the mean of the two
-changes varies less.
+The Shapley value of a player is its mean change of f over all orders in which the players can
+enter. Every order is drawn with its reverse, because a player that enters early in one enters late
+in the other, and the mean of the two changes varies less.
 
-**Controls.** A game c whose Shapley values are known exactly and whose changes resemble those of f does not have to be
-sampled: the values of f are those of f - sum_i b_i c_i, which vary less, plus b_i times the exact values. A control is
-a function of one direction of the pooled vector, c = link(theta @ h):
+**Controls.** A game c whose Shapley values are known exactly and whose changes resemble those of f
+does not have to be sampled: the values of f are those of f - sum_i b_i c_i, which vary less, plus
+b_i times the exact values. A control is a function of one direction of the pooled vector, c =
+link(theta @ h):
 
-1. without a link, a pooled game with any number of heads, such as a logit or the best linear fit to the tail;
-2. with one head, a linked game, such as the probability of a class against one rival. Where only two classes matter,
-   this is f itself.
+1. without a link, a pooled game with any number of heads, such as a logit or the best linear fit to
+   the tail;
+2. with one head, a linked game, such as the probability of a class against one rival. Where only
+   two classes matter, this is f itself.
 
-The coefficients b, and theta, are fitted to orders and coalitions that are not used again. The estimate is therefore
-unbiased for a fixed number of orders. Orders are added until the largest standard error is small enough, which depends
-on the orders drawn; `benchmarks/tails.py` measures that the errors still have the stated size.
+The coefficients b, and theta, are fitted to orders and coalitions that are not used again. The
+estimate is therefore unbiased for a fixed number of orders. Orders are added until the largest
+standard error is small enough, which depends on the orders drawn; `benchmarks/tails.py` measures
+that the errors still have the stated size.
 """
 
 from __future__ import annotations
@@ -30,12 +33,12 @@ from .links import Link, LinkedGame
 from .tails import TailGame
 from .values import shapley
 
-# Tuning: orders (each with its reverse) to which the coefficients are fitted, and the least number that is averaged.
-# A standard error from fewer would itself be off by more than 10%.
+# Tuning: orders (each with its reverse) to which the coefficients are fitted.
 PILOT_ORDERS = 48
 # Tuning: from fewer orders, a standard error would itself be off by more than 10%.
 LEAST_ORDERS = 96
-# Tuning: elements (orders times players times pooled numbers) of one batch, which about fits into a core's cache.
+# Tuning: elements (orders times players times pooled numbers) of one batch, which about fits into a
+# core's cache.
 ORDER_ELEMENTS = 1 << 18
 # Tuning: coalitions to which the direction is fitted, per pooled number, and their greatest number.
 COALITIONS_PER_NUMBER = 8
@@ -43,7 +46,8 @@ COALITIONS_PER_NUMBER = 8
 MOST_COALITIONS = 2048
 # Without `max_error`, the largest standard error is at most this share of the largest value.
 RELATIVE_ERROR = 0.005
-# A logistic function of a larger argument is not used as a control; the table of `links.py` ends at 64.
+# A logistic function of a larger argument is not used as a control; the table of `links.py` ends at
+# 64.
 LARGEST_LOGIT = 60.0
 # Relative accuracy of the exact values of a control, far below any standard error.
 CONTROL_TOL = 1e-8
@@ -52,7 +56,9 @@ FIT_CUTOFF = 1e-8
 
 
 class OrderSample(NamedTuple):
-    """Estimates (Q, d) with standard errors (Q, d), and the number of values of the game that they took."""
+    """Estimates (Q, d) with standard errors (Q, d), and the number of values of the game that they
+    took.
+    """
 
     values: Array
     standard_error: Array
@@ -60,7 +66,9 @@ class OrderSample(NamedTuple):
 
 
 class Control(NamedTuple):
-    """A function of one direction of the pooled vector; with a link, only for games with one head."""
+    """A function of one direction of the pooled vector; with a link, only for games with one
+    head.
+    """
 
     direction: Array  # (C,)
     link: Link | None = None
@@ -82,7 +90,8 @@ class Control(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassProbability:
-    """The tail of a classifier: the probability of one class, the softmax of logits divided by a temperature.
+    """The tail of a classifier: the probability of one class, the softmax of logits divided by a
+    temperature.
 
     Examples
     --------
@@ -96,7 +105,8 @@ class ClassProbability:
     def __call__(self, logits: Array) -> Array:
         """Compute the probabilities (n,) from logits (n, C)."""
         scaled = (logits - logits[:, self.output, None]) / self.temperature
-        # The largest exponent is 0 or more, because the class itself has 0; e^700 still fits into float64.
+        # The largest exponent is 0 or more, because the class itself has 0; e^700 still fits into
+        # float64.
         return np.asarray(1 / np.exp(np.minimum(scaled, 700.0)).sum(axis=1))
 
     def controls(self, game: TailGame) -> list[Control]:
@@ -146,15 +156,17 @@ def default_controls(game: TailGame, rng: np.random.Generator) -> list[Control]:
 
 
 def _fits_link(game: TailGame, direction: Array) -> bool:
-    """Return whether a direction has a range for which `links.py` has poles for the logistic function."""
+    """Return whether a direction has a range for which `links.py` has poles for the logistic
+    function.
+    """
     scores = game.scores
-    values = [direction[scores.output] @ scores.v + direction @ scores.bias]
+    of_rows = direction[scores.output]
+    bias = direction @ scores.bias
+    states = [scores.v, scores.v_background[:, None]]
     if scores.v_absent is not None:
-        values.append(direction[scores.output] @ scores.v_absent + direction @ scores.bias)
-    values.append(
-        np.array([direction[scores.output] @ scores.v_background + direction @ scores.bias])
-    )
-    return float(np.abs(np.concatenate(values)).max()) < LARGEST_LOGIT
+        states.append(scores.v_absent)
+    largest = max(float(np.abs(of_rows @ state + bias).max()) for state in states)
+    return largest < LARGEST_LOGIT
 
 
 def sample_orders(
@@ -171,7 +183,8 @@ def sample_orders(
     ----------
     game : the game
     controls : functions of the pooled vector with exact Shapley values
-    max_error : largest standard error that is wanted, or None for `relative_error` times the largest value
+    max_error : largest standard error that is wanted, or None for `relative_error` times the
+        largest value
     most_values : number of values of the game after which no more orders are drawn
     seed : anything that `numpy.random.default_rng` accepts
     """
@@ -179,17 +192,21 @@ def sample_orders(
     d = game.d
     changes, of_controls = _changes(game, controls, _random_orders(rng, PILOT_ORDERS, d))
     coefficients = _fitted_coefficients(changes, of_controls)
-    exact = np.zeros(changes.shape[1:])
+    shape = changes.shape[1:]
+    exact = np.zeros(shape)
     if controls:
-        exact = coefficients @ np.stack([control.exact_values(game) for control in controls])
-    batch = max(1, ORDER_ELEMENTS // ((d + 1) * max(1, len(game.scores.v))))
-    total = np.zeros(changes.shape[1:])
-    squares = np.zeros(changes.shape[1:])
-    # The changes are averaged relative to those of the pilot orders, so that their squares keep their digits.
+        values_of_controls = [control.exact_values(game) for control in controls]
+        exact = coefficients @ np.stack(values_of_controls)
+    numbers_per_order = (d + 1) * max(1, len(game.scores.v))
+    batch = max(1, ORDER_ELEMENTS // numbers_per_order)
+    total = np.zeros(shape)
+    squares = np.zeros(shape)
+    # The changes are averaged relative to those of the pilot orders, so that their squares keep
+    # their digits.
     center = (changes - _explained(coefficients, of_controls)).mean(axis=0)
     count = 0
     while True:
-        orders = _random_orders(rng, max(batch, 1), d)
+        orders = _random_orders(rng, batch, d)
         changes, of_controls = _changes(game, controls, orders)
         left = changes - _explained(coefficients, of_controls) - center
         total += left.sum(axis=0)
@@ -211,9 +228,11 @@ def sample_orders(
 
 
 def fitted_direction(game: TailGame, output: int, rng: np.random.Generator) -> Array:
-    """Return the direction (C,) of the pooled vector in which the tail is fitted best by a linear function.
+    """Return the direction (C,) of the pooled vector in which the tail is fitted best by a linear
+    function.
 
-    The coalitions have random sizes, because the Shapley value of a player gives every size the same weight.
+    The coalitions have random sizes, because the Shapley value of a player gives every size the
+    same weight.
     """
     C = game.scores.bias.size
     count = min(MOST_COALITIONS, COALITIONS_PER_NUMBER * (C + 4))
@@ -230,36 +249,47 @@ def _random_orders(rng: np.random.Generator, count: int, d: int) -> Ids:
 
 
 def _changes(game: TailGame, controls: Sequence[Control], orders: Ids) -> tuple[Array, Array]:
-    """Return the mean changes over each order and its reverse: of the game (n, Q, d), of the controls (n, k, d)."""
+    """Return the mean changes over each order and its reverse: of the game (n, Q, d), of the
+    controls (n, k, d).
+    """
     n, d = orders.shape
     sums: Array | float = 0.0
     for direction in (orders, orders[:, ::-1]):
         vectors = game.pooled_along(direction)
-        predictions = np.asarray(game.tail(vectors.reshape(n * (d + 1), -1))).reshape(n, d + 1, -1)
-        columns = [predictions]
+        rows = vectors.reshape(n * (d + 1), -1)
+        predictions = np.asarray(game.tail(rows))
+        columns = [predictions.reshape(n, d + 1, -1)]
         columns += [control.of_vectors(vectors)[:, :, None] for control in controls]
-        sums = sums + _by_player(np.diff(np.concatenate(columns, axis=2), axis=1), direction)
+        steps = np.diff(np.concatenate(columns, axis=2), axis=1)
+        sums = sums + _by_player(steps, direction)
     changes = np.asarray(sums) / 2
     Q = changes.shape[1] - len(controls)
     return changes[:, :Q], changes[:, Q:]
 
 
 def _by_player(changes: Array, orders: Ids) -> Array:
-    """Turn changes (n, d, k) in the order of entering into changes (n, k, d) in the order of the players."""
+    """Turn changes (n, d, k) in the order of entering into changes (n, k, d) in the order of the
+    players.
+    """
     out = np.empty_like(changes)
-    out[np.arange(len(orders))[:, None], orders] = changes
+    row = np.arange(len(orders))
+    out[row[:, None], orders] = changes
     return out.transpose(0, 2, 1)
 
 
 def _fitted_coefficients(changes: Array, of_controls: Array) -> Array:
-    """Fit the coefficients (Q, k) of the controls to changes (n, Q, d), relative to their means over the orders."""
+    """Fit the coefficients (Q, k) of the controls to changes (n, Q, d), relative to their means
+    over the orders.
+    """
     n, Q, d = changes.shape
     k = of_controls.shape[1]
     if k == 0:
         return np.zeros((Q, 0))
-    columns = (of_controls - of_controls.mean(axis=0)).transpose(0, 2, 1).reshape(n * d, k)
-    targets = (changes - changes.mean(axis=0)).transpose(0, 2, 1).reshape(n * d, Q)
-    return np.linalg.lstsq(columns, targets, rcond=FIT_CUTOFF)[0].T
+    columns = of_controls - of_controls.mean(axis=0)
+    targets = changes - changes.mean(axis=0)
+    X = columns.transpose(0, 2, 1).reshape(n * d, k)
+    Y = targets.transpose(0, 2, 1).reshape(n * d, Q)
+    return np.linalg.lstsq(X, Y, rcond=FIT_CUTOFF)[0].T
 
 
 def _explained(coefficients: Array, of_controls: Array) -> Array:

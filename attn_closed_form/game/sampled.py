@@ -1,34 +1,38 @@
-"""Shapley values from sampled coalitions, for transformers and for probabilities of several heads or classes.
+"""Shapley values from sampled coalitions, for transformers and for probabilities of several heads
+or classes.
 
 Written over coalitions S of size s, the Shapley value of player j in a game v with d players is
 
     phi_j = (v(N) - v(0)) / d + E [ W_j(S) v(S) ],   W_j(S) = (d [j in S] - s) / (s (d - s) q_s),
 
-where S has the size s with probability q_s and is uniform among the sets of that size. Every S is drawn with its
-complement, so only half the difference of the two values counts, and interactions of an even number of players cancel.
-With q_s proportional to 1 / sqrt(s (d - s)) all coalitions have the same weight |W(S)|. The mean over pairs is
-unbiased, and the spread over pairs gives the standard error.
+where S has the size s with probability q_s and is uniform among the sets of that size. Every S is
+drawn with its complement, so only half the difference of the two values counts, and interactions of
+an even number of players cancel. With q_s proportional to 1 / sqrt(s (d - s)) all coalitions have
+the same weight |W(S)|. The mean over pairs is unbiased, and the spread over pairs gives the
+standard error.
 
-**Control variates.** A part of v that can be predicted, and whose Shapley values are known exactly, is not sampled.
-There are two such parts.
+**Control variates.** A part of v that can be predicted, and whose Shapley values are known exactly,
+is not sampled. There are two such parts.
 
-1. *A fitted head.* A pooled game with one head is a ratio of linear functions of the presence vector z,
-   f(z) = (n_0 + A.z) / (1 + delta.z), and has exact Shapley values, through a link as well (`links.py`). `fit_head`
-   fits it by reweighted least squares (Sanathanan and Koerner, 1963) to one half of the pairs for use on the other.
-   It explains nearly everything for pooled games with several heads.
+1. *A fitted head.* A pooled game with one head is a ratio of linear functions of the presence
+   vector z, f(z) = (n_0 + A.z) / (1 + delta.z), and has exact Shapley values, through a link as
+   well (`links.py`). `fit_head` fits it by reweighted least squares (Sanathanan and Koerner, 1963)
+   to one half of the pairs for use on the other. It explains nearly everything for pooled games
+   with several heads.
 2. *Kernel regression* of the remainder, with z in {-1, 1}^d and
 
        k(z, z') = sinh(tau sum_i w_i z_i z'_i) / sinh(tau),
 
-   which contains the effects of single players and all odd interactions, stronger among players with strong effects of
-   their own: w_i comes from a ridge regression. exp is a product over players, so the Shapley values of sinh are an
-   integral over p of a polynomial, by Gauss-Legendre nodes. Each pair is predicted from all other pairs (leave-one-out
-   in closed form).
+   which contains the effects of single players and all odd interactions, stronger among players
+   with strong effects of their own: w_i comes from a ridge regression. exp is a product over
+   players, so the Shapley values of sinh are an integral over p of a polynomial, by Gauss-Legendre
+   nodes. Each pair is predicted from all other pairs (leave-one-out in closed form).
 
-Each prediction is made without the value that it is subtracted from, so the estimate stays unbiased, except for the
-choice of tau and of the ridge, which is made on the same pairs. On transformers the kernel regression is better than
-the fitted head alone, than orders of players, and than KernelSHAP at every budget that was measured
-(`benchmarks/RESULTS.md`). If all 2^d coalitions fit in the budget, nothing is sampled.
+Each prediction is made without the value that it is subtracted from, so the estimate stays
+unbiased, except for the choice of tau and of the ridge, which is made on the same pairs. On
+transformers the kernel regression is better than the fitted head alone, than orders of players, and
+than KernelSHAP at every budget that was measured (`benchmarks/RESULTS.md`). If all 2^d coalitions
+fit in the budget, nothing is sampled.
 """
 
 from __future__ import annotations
@@ -49,7 +53,8 @@ from .values import shapley
 
 # The minimum number of pairs of coalitions, whose spread is a standard error.
 MIN_PAIRS = 4
-# Players up to which all coalitions of a game with a tail are evaluated instead: 65,536 values take some 50 ms.
+# Players up to which all coalitions of a game with a tail are evaluated instead: 65,536 values take
+# some 50 ms.
 ENUMERATED_PLAYERS = 16
 # Default limit of the refinement: values along orders, some seconds of work.
 MOST_ORDER_VALUES = 4_000_000
@@ -100,21 +105,24 @@ KERNEL_SEARCH = KernelSearch(
     first_ridge=0.02,
     equal_weight=0.3,
 )
-# A regression inflates the variance by n over its degrees of freedom, at most by 1 / MIN_FREEDOM. With this bound two
-# standard errors covered 94 to 97% of the exact values on two transformers, at 10 to 100 calls per word.
+# A regression inflates the variance by n over its degrees of freedom, at most by 1 / MIN_FREEDOM.
+# With this bound two standard errors covered 94 to 97% of the exact values on two transformers, at
+# 10 to 100 calls per word.
 MIN_FREEDOM = 2 / 3
 # Pairs of one kernel regression: a few seconds of work.
 MAX_BLOCK = 1500
 # Gauss-Legendre nodes: exact to rounding for tau <= 6, whose integrand grows like exp(6 x).
 NODES = 16
-# A game minus a control variate: half the differences of pairs (n,), and the values (n, d) that are known. The known
-# values of a pair are those of the control variate that was made without it, plus equal shares of its error in the
-# value of the grand coalition.
+# A game minus a control variate: half the differences of pairs (n,), and the values (n, d) that are
+# known. The known values of a pair are those of the control variate that was made without it, plus
+# equal shares of its error in the value of the grand coalition.
 Remainder = tuple[Array, Array]
 
 
 class Playable(Protocol):
-    """A game that gives the values of coalitions: d players, and `value` of masks (n, d) -> (n,)."""
+    """A game that gives the values of coalitions: d players, and `value` of masks (n, d) ->
+    (n,).
+    """
 
     @property
     def d(self) -> int: ...  # noqa: D102
@@ -123,7 +131,9 @@ class Playable(Protocol):
 
 
 class ShapleySample(NamedTuple):
-    """Estimates (d,), their standard errors (d,), and the number of coalitions that were evaluated."""
+    """Estimates (d,), their standard errors (d,), and the number of coalitions that were
+    evaluated.
+    """
 
     values: Array
     standard_error: Array
@@ -140,20 +150,23 @@ def shapley_sample(
 ) -> ShapleySample:
     """Estimate Shapley values from random coalitions or orders, with standard errors.
 
-    A `TailGame` is sampled along orders of its players (`game/orders.py`), where values are cheap; every other game is
-    sampled by pairs of coalitions. The same seed gives the same answer on every run.
+    A `TailGame` is sampled along orders of its players (`game/orders.py`), where values are cheap;
+    every other game is sampled by pairs of coalitions. The same seed gives the same answer on every
+    run.
 
     Parameters
     ----------
     game : a TailGame, or anything with `d` and `value(masks)`, such as a PooledGame
-    num_calls : the number of coalitions to evaluate, at least ten of them; with `max_error`, the number to begin with.
-        If 2^d is not larger, all coalitions are evaluated once, and the standard errors are 0
+    num_calls : the number of coalitions to evaluate, at least ten of them; with `max_error`, the
+        number to begin with. If 2^d is not larger, all coalitions are evaluated once, and the
+        standard errors are 0
     seed : anything that `numpy.random.default_rng` accepts
-    link : explain a function of the game, such as "sigmoid" for the probability; see `PooledGame.through`
-    max_error : the largest standard error that is wanted. The number of coalitions is doubled until it is reached.
-        For a TailGame it is 0.5% of the largest value by default
-    most_calls : the number of values after which the estimate is returned with the error that it has: by default 64
-        times `num_calls` for coalitions, and 4,000,000 values for orders
+    link : explain a function of the game, such as "sigmoid" for the probability; see
+        `PooledGame.through`
+    max_error : the largest standard error that is wanted. The number of coalitions is doubled until
+        it is reached. For a TailGame it is 0.5% of the largest value by default
+    most_calls : the number of values after which the estimate is returned with the error that it
+        has: by default 64 times `num_calls` for coalitions, and 4,000,000 values for orders
 
     Returns
     -------
@@ -240,7 +253,9 @@ def _sample_of_tail(
 
 
 def _interleaved(values: Array, more: Array) -> Array:
-    """Append to values of coalitions and then complements those of more coalitions and then complements."""
+    """Append to values of coalitions and then complements those of more coalitions and then
+    complements.
+    """
     chosen, complements = np.split(values, 2)
     more_chosen, more_complements = np.split(more, 2)
     return np.concatenate([chosen, more_chosen, complements, more_complements])
@@ -249,7 +264,9 @@ def _interleaved(values: Array, more: Array) -> Array:
 def _estimate(
     masks: Masks, weights: Array, raw: Array, linked: Array, function: Link | None
 ) -> ShapleySample:
-    """Estimate the values from those of the empty and the grand coalition, of coalitions and of complements."""
+    """Estimate the values from those of the empty and the grand coalition, of coalitions and of
+    complements.
+    """
     n, d = weights.shape
     chosen = masks[2 : 2 + n]
     signs = np.where(chosen, 1.0, -1.0)
@@ -289,7 +306,8 @@ def _enumerated(masks: Masks, values: Array) -> Array:
 
 
 def draw_pairs(rng: np.random.Generator, pairs: int, d: int) -> tuple[Masks, Array]:
-    """Draw random coalitions (pairs, d) and their weights W (pairs, d); the complements have the weights -W.
+    """Draw random coalitions (pairs, d) and their weights W (pairs, d); the complements have the
+    weights -W.
 
     The sizes are stratified: their numbers differ from their expectations by less than 1.
     """
@@ -307,7 +325,9 @@ def draw_pairs(rng: np.random.Generator, pairs: int, d: int) -> tuple[Masks, Arr
 
 
 def _remainder(left: Array, known: Array) -> Remainder:
-    """Return the remainder from values of the empty and the grand coalition, of coalitions and of complements."""
+    """Return the remainder from values of the empty and the grand coalition, of coalitions and of
+    complements.
+    """
     empty, grand = left[:2]
     chosen, complements = np.split(left[2:], 2)
     values = known + (grand - empty) / known.size
@@ -318,7 +338,9 @@ def _remainder(left: Array, known: Array) -> Remainder:
 def _beyond_fitted_heads(
     masks: Masks, raw: Array, linked: Array, link: Link | None
 ) -> list[Remainder]:
-    """Return the remainders of fitted heads, each fitted to one half of the pairs and used on the other; [] if none."""
+    """Return the remainders of fitted heads, each fitted to one half of the pairs and used on the
+    other; [] if none.
+    """
     pairs = (len(masks) - 2) // 2
     weights = np.ones(len(raw))
     if link is not None:
@@ -351,7 +373,9 @@ def _accurate(fitted: PooledGame | LinkedGame) -> Array:
 
 
 class SinhKernel(NamedTuple):
-    """The weights (d,) of the players, tau and ridge of a kernel regression, and its leave-one-out error."""
+    """The weights (d,) of the players, tau and ridge of a kernel regression, and its leave-one-out
+    error.
+    """
 
     score: float
     weights: Array
@@ -388,10 +412,12 @@ def _choose_kernel(signs: Array, odd: Array) -> SinhKernel:
 def leave_one_out_regression(
     signs: Array, odd: Array, kernel: SinhKernel
 ) -> tuple[Array, Array, float]:
-    """Return (d,) Shapley values of the kernel regression, (n,) leave-one-out residuals, and the inflation.
+    """Return (d,) Shapley values of the kernel regression, (n,) leave-one-out residuals, and the
+    inflation.
 
-    The values are means over the regressions without one pair, whose coefficients are a - a_i C^-1_i / C^-1_ii with C
-    the kernel matrix plus the ridge. The variance of what is left is inflated by n over the degrees of freedom.
+    The values are means over the regressions without one pair, whose coefficients are a - a_i
+    C^-1_i / C^-1_ii with C the kernel matrix plus the ridge. The variance of what is left is
+    inflated by n over the degrees of freedom.
     """
     n = len(odd)
     C = kernel.between(signs) + kernel.ridge * np.eye(n)
@@ -405,10 +431,12 @@ def leave_one_out_regression(
 
 
 def shapley_of_sinh(signs: Array, theta: Array, coefficients: Array) -> Array:
-    """Compute the (d,) Shapley values of sum_n c_n sinh(sum_i theta_i z_i z_ni) over z in {-1, 1}^d.
+    """Compute the (d,) Shapley values of sum_n c_n sinh(sum_i theta_i z_i z_ni) over z in {-1,
+    1}^d.
 
-    If each player is present with probability p, the mean of exp(theta_i z_i z_ni) is cosh theta_i (1 + x r_ni) with
-    x = 2 p - 1 and r_ni = tanh(theta_i) z_ni; the values are integrals over p of differences of products of these.
+    If each player is present with probability p, the mean of exp(theta_i z_i z_ni) is cosh theta_i
+    (1 + x r_ni) with x = 2 p - 1 and r_ni = tanh(theta_i) z_ni; the values are integrals over p of
+    differences of products of these.
 
     >>> signs, z = np.array([[1.0, 1.0, -1.0]]), np.array([[-1.0, -1.0, -1.0], [1.0, 1.0, 1.0]])
     >>> values, theta = shapley_of_sinh(signs, np.array([0.5, 1.0, 0.2]), np.ones(1)), np.array([0.5, 1.0, 0.2])
@@ -492,7 +520,9 @@ def _least_squares(X: Array, y: Array, w: Array) -> Array:
 
 
 def _head(level: float, n_0: float, A: Array, delta: Array) -> PooledGame:
-    """Build the game level + (n_0 + A.z) / (1 + delta.z), in which absent players have the value `level`."""
+    """Build the game level + (n_0 + A.z) / (1 + delta.z), in which absent players have the value
+    `level`.
+    """
     b = np.maximum(-delta, 0.0)
     room = (1 - float(b.sum())) / 2
     total = float(np.abs(A).sum())

@@ -1,12 +1,15 @@
-"""Games with any function after the pooling: f(S) = g(h(S)), where h(S) is a vector of softmax-weighted means.
+"""Games with any function after the pooling: f(S) = g(h(S)), where h(S) is a vector of
+softmax-weighted means.
 
-A network pools its units with one or several heads and then computes g, its *tail*: the softmax over classes, a
-LayerNorm, a cosine, layers with ReLU. Such a game has no closed form in general, but its values are cheap along an
-*order* of the players. If the players enter one after the other, numerators and denominators of the pooled means are
-cumulative sums, so the d + 1 values of one order cost O(d m) together, as much as one value from its mask.
+A network pools its units with one or several heads and then computes g, its *tail*: the softmax
+over classes, a LayerNorm, a cosine, layers with ReLU. Such a game has no closed form in general,
+but its values are cheap along an *order* of the players. If the players enter one after the other,
+numerators and denominators of the pooled means are cumulative sums, so the d + 1 values of one
+order cost O(d m) together, as much as one value from its mask.
 
-The Shapley value of a player is its mean change of f over all orders (`game/sampled.py`). Present players are summed
-from the front of the order and absent ones from the back, so that every sum has terms of one sign and keeps its digits.
+The Shapley value of a player is its mean change of f over all orders (`game/sampled.py`). Present
+players are summed from the front of the order and absent ones from the back, so that every sum has
+terms of one sign and keeps its digits.
 """
 
 from __future__ import annotations
@@ -88,7 +91,9 @@ class TailGame:
         return np.asarray(self.tail(self.pooled(present)))
 
     def pooled_along(self, orders: Ids) -> Array:
-        """Compute the pooled vectors (n, d + 1, C) while the players of each order (n, d) enter one after the other."""
+        """Compute the pooled vectors (n, d + 1, C) while the players of each order (n, d) enter one
+        after the other.
+        """
         return self._vectors(self.means.along(orders))
 
     def along(self, orders: Ids) -> Array:
@@ -117,7 +122,8 @@ class PooledMeans:
 
     Attributes
     ----------
-    s, s_absent : (H, d) log-masses of present and of absent players; -inf where absent players are deleted
+    s, s_absent : (H, d) log-masses of present and of absent players; -inf where absent players are
+        deleted
     v, v_absent : (R, d) values
     s_background, v_background : (H,) and (R,), the background that is always present
     head : (R,) the head of each row
@@ -133,7 +139,9 @@ class PooledMeans:
 
     @cached_property
     def _masses(self) -> tuple[Array, Array, Array]:
-        """Masses (H, d) of present players and of absent ones, and of the background (H,), relative to the largest."""
+        """Masses (H, d) of present players and of absent ones, and of the background (H,), relative
+        to the largest.
+        """
         top = np.maximum(self.s.max(axis=1), self.s_absent.max(axis=1))
         top = np.maximum(top, self.s_background)
         present = np.exp(self.s - top[:, None])
