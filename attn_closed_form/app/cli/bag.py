@@ -217,20 +217,28 @@ def explain_one(args: argparse.Namespace) -> int:
             KINDS[kind].write(explanations, path)
         if path:
             print(f"wrote {path}", file=sys.stderr)
-    _print(args, explanations)
+    if args.json:
+        _print_json(args, explanations)
+    else:
+        _print(args, explanations)
     return 0
 
 
+def _print_json(args: argparse.Namespace, explanations: Explanations) -> None:
+    """Print the facts of a bag, and the labels and scores of its strongest instances."""
+    leading = leader(explanations)
+    entry = {"bag": Path(args.bag).stem, **row(explanations)}
+    sides = strongest(leading.scores, args.top)
+    for name, players in zip(("top", "bottom"), sides, strict=True):
+        entry[name] = [(leading.labels[j], float(leading.scores[j])) for j in players]
+    print(json.dumps(entry))
+
+
 def _print(args: argparse.Namespace, explanations: Explanations) -> None:
+    """Print what a bag's instances add up to, and the strongest of them."""
     leading = leader(explanations)
     facts = row(explanations)
     (best, worst) = strongest(leading.scores, args.top)
-    if args.json:
-        top, bottom = (
-            [(leading.labels[j], float(leading.scores[j])) for j in side] for side in (best, worst)
-        )
-        print(json.dumps({"bag": Path(args.bag).stem, **facts, "top": top, "bottom": bottom}))
-        return
     output = visible(explanations.output)
     scale = explanations.scale
     print(visible(bag_sentence(explanations)))

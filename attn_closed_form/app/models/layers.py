@@ -118,10 +118,15 @@ class Layer:
 
     def __call__(self, h: Array) -> Array:
         """Apply the layer: (n, in) -> (n, out)."""
-        return ACTIVATIONS[self.activation].function(h @ self.W.T + self.b)
+        return ACTIVATIONS[self.activation].function(self._linear(h))
 
     def gradient(self, h: Array, slope: Array) -> Array:
         """Return the (n, in) gradient at the inputs h, given the gradient at the outputs, `slope`
         (n, out).
         """
-        return (slope * ACTIVATIONS[self.activation].derivative(h @ self.W.T + self.b)) @ self.W
+        derivative = ACTIVATIONS[self.activation].derivative(self._linear(h))
+        return (slope * derivative) @ self.W
+
+    def _linear(self, h: Array) -> Array:
+        """Return the inputs of the activation, (n, out)."""
+        return h @ self.W.T + self.b

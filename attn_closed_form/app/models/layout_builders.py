@@ -199,7 +199,7 @@ def as_rows(array: Array) -> Array:
     return array.reshape(-1, np.atleast_1d(array).shape[-1])
 
 
-def after(first: Linear, second: Linear) -> Linear:
+def composed(first: Linear, second: Linear) -> Linear:
     """Combine two linear layers into one."""
     return Linear(second.W @ first.W, second.b + second.W @ first.b)
 
@@ -219,7 +219,7 @@ def last_layer(state: StateDict, start: str, names: str) -> Linear:
     if f"{start}proj.weight" not in state.arrays:
         return state.layer(names)
     projection = state.linear(f"{start}proj")
-    return after(projection, state.layer(names)) if state.layers(names) else projection
+    return composed(projection, state.layer(names)) if state.layers(names) else projection
 
 
 def build_aim(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
@@ -230,7 +230,7 @@ def build_aim(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
     out = state.linear("linear")
     if "bn.running_mean" in state.arrays:
         scale, shift = state.batch_norm("bn", 1e-6)  # eps of AIM's code
-        parts = [after(Linear(np.diag(scale), shift), part) for part in parts]
+        parts = [composed(Linear(np.diag(scale), shift), part) for part in parts]
     return probe_network(as_rows(state.array("cls_token")), parts, out, options)
 
 

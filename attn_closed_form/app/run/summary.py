@@ -219,9 +219,11 @@ class Totals:
             scales = ["logit"] * len(names)
         else:
             scales = table["scale"].to_pylist()
-        usual = next(iter(self.scales.values()), scales[0] if scales else "")
+        # The scale that came first. Sums over two scales would mean nothing, so outputs on another
+        # one have a name of their own.
+        first = [*self.scales.values(), *scales][:1]
         for i, scale in enumerate(scales):
-            if scale != usual:  # sums over two scales would mean nothing
+            if scale not in first:
                 names[i] = f"{names[i]} ({scale})"
         self.scales |= dict(zip(names, scales, strict=True))
         return _numbered(pyarrow().chunked_array([names], "string"), self.outputs)
