@@ -47,7 +47,8 @@ def axis_sizes(arrays: Mapping[str, Any], axes: Axes) -> dict[str, int]:
         if name not in arrays:
             continue
         shape = np.shape(arrays[name])
-        check(name, 0 not in shape, "no empty axis", f"shape {shape}")
+        if 0 in shape:
+            check(name, False, "no empty axis", f"shape {shape}")
         fits = len(shape) == len(names_of_axes)
         known = dict(sizes)
         # An axis that no array before this one has takes its size from this array.
@@ -56,7 +57,8 @@ def axis_sizes(arrays: Mapping[str, Any], axes: Axes) -> dict[str, int]:
             if isinstance(axis, str):
                 expected = known.setdefault(axis, size)
             fits = fits and size == expected
-        check(name, fits, _expected_shape(names_of_axes, sizes), shape)
+        if not fits:
+            check(name, False, _expected_shape(names_of_axes, sizes), shape)
         sizes = known
     return sizes
 

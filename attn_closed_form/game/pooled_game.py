@@ -725,8 +725,7 @@ def _broadcast(name: str, value: ArrayLike | None, default: float, shape: tuple[
 
 
 def _check_size(name: str, array: Array) -> None:
-    """Raise unless every number is finite and within LARGEST_VALUE of zero."""
-    check(name, bool(np.isfinite(array).all()), "finite numbers", array)
+    """Raise unless every number is within LARGEST_VALUE of zero, which NaN is not."""
     largest = float(np.abs(array).max(initial=0.0))
-    expected = f"numbers within {LARGEST_VALUE:g} of zero"
-    check(name, largest <= LARGEST_VALUE, expected, f"{largest:g}")
+    if not largest <= LARGEST_VALUE:
+        check(name, False, f"numbers within {LARGEST_VALUE:g} of zero", f"{largest:g}")

@@ -351,9 +351,8 @@ def _beyond_fitted_heads(
     for ours, others in (halves, halves[::-1]):
         rows = np.concatenate([[0, 1], 2 + others, 2 + pairs + others])
         try:
-            fitted: PooledGame | LinkedGame = fit_head(masks[rows], raw[rows], weights[rows])
-            if link is not None:
-                fitted = LinkedGame(fitted, link)
+            head = fit_head(masks[rows], raw[rows], weights[rows])
+            fitted = head if link is None else LinkedGame(head, link)
             left = linked - fitted.value(masks)
             differences, values = _remainder(left, _accurate(fitted))
         except (ToleranceError, ValueError):  # no fit, or one whose values cannot be exact
