@@ -279,8 +279,9 @@ def draw(run: Run, sizes: dict[int, list[Any]], lengths: dict[int, list[Any]]) -
         xlabel="tokens of the review",
         ylabel=f"error relative to the mean of {RUNS} runs",
         title="reviews cut short, T_max = 256",
+        ylim=(0.012, 6),
     )
-    right.legend(fontsize=5)
+    right.legend(fontsize=6, loc="upper right")
     run.save(figure)
 
 
