@@ -148,7 +148,7 @@ MAX_ERROR = {
         float,
         None,
         "largest standard error of sampled Shapley values (default: 0.0005, which is 0.05 "
-        "percentage points; for logits 0.5% of the largest value)",
+        "percentage points; for logits half a percent of the largest value)",
     )
 }
 # The option of the accuracy of exact values.

@@ -350,6 +350,10 @@ def interactions_answer(
     """
     explanations = _explanations(model, question, (), checkpoint, recent)
     evidence = explanations.evidence
+    logit = evidence.target.logit
+    if not evidence.exact and evidence.has_reasons and logit is not None:
+        # Interactions are exact for the logit where the probability has no exact values.
+        evidence = evidence.on(logit)
     player = _player("player", question.player, explanations)
     row, error = evidence.guaranteed(lambda game, tol: interactions(game, player=player, tol=tol))
     values = [None if j == player else value for j, value in enumerate(row.tolist())]
