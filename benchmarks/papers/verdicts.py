@@ -301,7 +301,8 @@ CLAIMS = (
     ),
     Claim(
         "P2 Fig. 4 (c, d), Tables 7, 8",
-        "A SLALOM can be recovered from a transformer that was trained on its data.",
+        "A SLALOM can be recovered from a transformer that was trained on its data (here on "
+        "38,400 labels of ten words, in the paper on 400,000 of 200).",
         rows=(
             ("P2 Table 7", "claim: the recovered SLALOM explains", "outputs"),
             ("P2 Table 8", "claim: its", "parameters"),

@@ -206,16 +206,6 @@ def test_numbers_are_attributed_to_the_expression_that_made_them():
         assert np.mean(right) > 0.9
 
 
-def test_the_authors_words_are_those_of_their_file():
-    pytest.importorskip("jax")
-    from benchmarks.papers import recovery
-
-    slalom = recovery.authors_slalom()
-    assert slalom.V == 16
-    assert slalom.s.mean() == pytest.approx(0, abs=1e-12)
-    assert slalom.v.min() == pytest.approx(-1.909, abs=1e-3)
-
-
 def test_a_small_run_says_what_it_left_out(tmp_path):
     quick = {"name": "paper1_lime", "rows": [], "settings": {"reviews": 3, "samples": 5000}}
     (tmp_path / "paper1_lime.json").write_text(json.dumps(quick), encoding="utf-8")
