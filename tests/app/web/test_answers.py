@@ -66,8 +66,13 @@ def test_the_api_says_what_the_library_says(players, absent):
 
 
 def test_without_methods_all_that_do_not_sample():
-    assert list(post({"text": TEXT}).json()["methods"]) == list(DEFAULT_METHODS)
-    assert list(post({"text": TEXT, "methods": None}).json()["methods"]) == list(DEFAULT_METHODS)
+    logit = {"text": TEXT, "scale": "logit"}
+    assert list(post(logit).json()["methods"]) == list(DEFAULT_METHODS)
+    assert list(post({**logit, "methods": None}).json()["methods"]) == list(DEFAULT_METHODS)
+    # The probability of a model with several heads is the default, and is sampled.
+    probability = post({"text": TEXT}).json()
+    assert probability["scale"] == "probability"
+    assert next(iter(probability["methods"])) == "shapley-sampled"
     assert list(post({"text": TEXT, "methods": ["lime", "shapley", "lime"]}).json()["methods"]) == [
         "lime",
         "shapley",
@@ -77,7 +82,8 @@ def test_without_methods_all_that_do_not_sample():
 @pytest.mark.parametrize("absent", ["unk", "deleted"])
 def test_removing_words_moves_the_prediction_exactly(absent):
     removed = [1, 4, 1]
-    got = post({"text": TEXT, "absent": absent, "removed": removed, "output": "dull"}).json()
+    question = {"text": TEXT, "absent": absent, "removed": removed, "output": "dull"}
+    got = post({**question, "scale": "logit"}).json()
     game = pooled_game(MODEL.weights, MODEL.vocabulary.encode(TEXT), "words", absent)
     present = np.ones(game.d, dtype=bool)
     present[removed] = False
@@ -97,7 +103,7 @@ def test_removing_words_moves_the_prediction_exactly(absent):
 
 
 def test_leave_one_out_is_never_wrong_about_one_word_and_shapley_is():
-    removal = post({"text": TEXT, "removed": [1]}).json()["removal"]
+    removal = post({"text": TEXT, "removed": [1], "scale": "logit"}).json()["removal"]
     errors = {forecast["method"]: forecast["error"] for forecast in removal["forecasts"]}
     assert abs(errors["leave-one-out"]) < 1e-14
     assert abs(errors["shapley"]) > 1e-6
