@@ -38,7 +38,7 @@ UNHEARD = 60.0
 # rounding of a few thousand additions, with which tables are computed from weights.
 EQUAL_ROWS = 1e-12
 # Maximum number of tokens replaced in the samples of a fit (P2, Algorithm 2).
-DELETIONS = 5
+FIT_DELETIONS = 5
 # Number of held-out samples that measure the fidelity of a fit, and of tokens replaced in them (P2,
 # Fig. 6).
 FIDELITY_SAMPLES = 1000
@@ -182,7 +182,7 @@ def _best(
     samples.
     """
     rng = np.random.default_rng(seed)
-    keep = deletions(ids.size, samples, DELETIONS, "balanced", rng)
+    keep = deletions(ids.size, samples, FIT_DELETIONS, "balanced", rng)
     masked, which = distinct(list(np.where(keep, ids, weights.unk)))
     f = _squeeze(predict_many(weights, masked))
     seen = list(pad(weights, masked)[:, 1:])
