@@ -5,6 +5,7 @@ somewhere.
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tests.pages import (
     ROOT,
     blocks,
     broken_links,
+    build_site,
     commands,
     name_of,
     outputs,
@@ -302,6 +304,29 @@ print(1 + 1)
 )  # fmt: skip
 def test_outputs_are_compared_up_to_rounding(one, other, same):
     assert same_output(one, other) is same
+
+
+@pytest.mark.parametrize(
+    "name", ["attn_closed_form/app/MODEL_CARD.md", "attn_closed_form/NOTATION.md", "CHANGELOG.md"]
+)
+def test_links_of_the_pages_in_other_folders_lead_somewhere(name):
+    assert broken_links(ROOT / name) == []
+
+
+def test_links_of_the_repository_become_links_of_the_site():
+    pytest.importorskip("mkdocs", reason="the packages of the site are not installed")
+    repository = build_site("repository")
+
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="papers/statements.md"))
+    files = SimpleNamespace(get_file_from_path={"papers/errata.md": "a page"}.get)
+    markdown = (
+        "[`errata`](../../proofs_check/ERRATA.md), [`predict`](../../attn_closed_form/attention/predict.py), "
+        "`[code](../../proofs_check/ERRATA.md)`, 3 ± 1"
+    )
+    assert repository.on_page_markdown(markdown, page, files) == (
+        "[`errata`](errata.md), `predict` (`attn_closed_form/attention/predict.py`), "
+        "`[code](../../proofs_check/ERRATA.md)`, 3\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}1"
+    )
 
 
 def test_broken_links_are_seen():

@@ -83,6 +83,9 @@ class AttentionWeights:
     [UNK], which is not masked. A model that was trained with another convention gives other
     numbers.
 
+    The lengths D, d_e, T_max, K, d_att, d_out and C are attributes; T_max is None without
+    positions.
+
     Parameters
     ----------
     W_e : (D, d_e) token embeddings, Eq. 2. All arrays may be torch tensors
@@ -94,9 +97,6 @@ class AttentionWeights:
     W_l : (K, C, d_out) last layer, Eq. 1; C = 1 is the paper's scalar model
     b_q, b_k, b_v, b_l : (K, d_att), (K, d_att), (K, d_out) and (C,) biases, zero by default
     cls, unk : ids of [CLS] and [UNK] in the vocabulary
-
-    The lengths D, d_e, T_max, K, d_att, d_out and C are attributes; T_max is None without
-    positions.
 
     Examples
     --------

@@ -213,6 +213,8 @@ class PooledGame:
         background_weight, background_value : weight and value of a background, such as a prior
         empty_value, labels : as in `from_scores`
 
+        Examples
+        --------
         >>> from attn_closed_form import shapley
         >>> shapley(PooledGame.from_weights([2.0, 1.0, 1.0], [1.0, 0.0, 4.0])).round(4).tolist()
         [-0.0556, -0.5556, 2.1111]

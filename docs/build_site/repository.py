@@ -30,8 +30,11 @@ PAGES = {
 #: Pages with wide tables, which are shown without the navigation at the left.
 WIDE = ("papers/results.md", "papers/bars.md")
 FIGURES = "benchmarks/figures"
-LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
-FENCED = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+LINK = r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)"
+FENCED = re.compile(r"(^ *```.*?^ *```)", re.MULTILINE | re.DOTALL)
+#: A link as a whole, whose text may contain code, or code that is not part of a link.
+LINK_OR_CODE = re.compile(rf"{LINK}|`[^`\n]+`")
+CODE = re.compile(r"(`[^`\n]+`)")
 
 
 def on_files(files: Files, config: Any, **others: Any) -> Files:
@@ -62,12 +65,20 @@ def on_page_markdown(
     }.get(here, f"docs/{here}")
     parts = FENCED.split(markdown)
     for i in range(0, len(parts), 2):  # the text between code blocks
-        text = LINK.sub(
+        text = LINK_OR_CODE.sub(
             lambda match: _link(match, source, here, files), parts[i]
         )
-        # No line break before a percent sign, nor around a plus-minus sign.
-        text = re.sub(r"(\d) %", "\\1\N{NO-BREAK SPACE}%", text)
-        parts[i] = re.sub(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}", text)
+        parts[i] = _without_awkward_breaks(text)
+    return "".join(parts)
+
+
+def _without_awkward_breaks(text: str) -> str:
+    """No line break around a plus-minus sign; code stays as it is."""
+    parts = CODE.split(text)
+    for i in range(0, len(parts), 2):
+        parts[i] = parts[i].replace(
+            " ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+        )
     return "".join(parts)
 
 
@@ -94,6 +105,8 @@ def on_post_page(output: str, page: Any, **others: Any) -> str:
 
 def _link(match: re.Match[str], source: str, here: str, files: Files) -> str:
     mark, text, target = match.groups()
+    if target is None:  # code
+        return match[0]
     path, _, anchor = target.partition("#")
     if not path or re.match(r"[a-z]+:", path):
         return match[0]

@@ -144,6 +144,8 @@ class BagClassifier(BagModel):
         """Load the classifier of a saved network: a file, a mapping of names to arrays or tensors,
         or a torch module.
 
+        An error names the file and states why it cannot be read or is not a pooled game.
+
         Parameters
         ----------
         source : a `.pt`, `.pth`, `.ckpt`, `.safetensors` or `.npz` file, a state dict, or a module
@@ -161,8 +163,6 @@ class BagClassifier(BagModel):
             `classifier` (`layouts.ROLES`), and optionally a mapping `options`
         checked : whether these options are known to be correct, so that they are not reported as
             assumed
-
-        An error names the file and states why it cannot be read or is not a pooled game.
 
         Examples
         --------
