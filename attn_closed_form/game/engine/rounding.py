@@ -52,16 +52,16 @@ MASSES = 2 * (16 + 4 + 1)
 # Relative room at both ends of a range of D, for the rounding of masses and of their sum: D is a
 # pairwise sum of at most 2^40 masses of 21 ulps, which is less than 100 ulps, or 1.2e-14. Generous
 # by a factor of 70, which costs no node.
-# Test: tests/game/engine/test_rounding.py::test_the_room_of_a_range.
+# Test: tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 RANGE_ROOM = 1e-12
 # Absolute room for ln R of a tier that is computed from logarithms, d of which
 # `logaddexp.accumulate` adds up one by one: 4 ulps times 2^20 players times a logarithm of 700 is
-# 3e-7, a third of it.
-# Test: tests/game/engine/test_rounding.py::test_the_room_of_a_range_from_logarithms.
+# 3.3e-7. Generous by a factor of 3.
+# Test: tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 LOG_RANGE_ROOM = 1e-6
 # The same, relative to the logarithms themselves: 32 ulps of the unit and of the sum, of which 4
-# are needed.
-# Test: tests/game/engine/test_rounding.py::test_the_room_of_a_range_from_logarithms.
+# are needed. Generous by a factor of 8.
+# Test: tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 LOG_RANGE_RELATIVE = 2.0**-48
 
 
@@ -101,12 +101,13 @@ DENSITY_FIXED_DEGREES = 4
 # Test: tests/game/engine/test_rounding_errors.py::test_powers_that_a_series_leaves_out.
 SERIES_REMAINDER = 2.0**-56
 # q of a series is the largest of rounded products, and is rounded up by this factor. Two ulps would
-# do: generous by a factor of 4,500, which costs no power.
-# Test: tests/game/engine/test_rounding_errors.py::test_q_of_a_series_is_rounded_up.
+# do. Generous by a factor of 4,500, which costs no power.
+# Test: tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states
+# and tests/game/engine/test_rounding_errors.py::test_q_of_a_series_is_rounded_up.
 SERIES_ROOM = 1 + 1e-12
 # Room for the rounding of X in the bound e^-X of a term, where X is a sum over d players: d ulps of
-# X <= 10^3 for d = 10^6 are a ninth of it.
-# Test: tests/game/engine/test_rounding.py::test_the_room_of_a_decay.
+# X <= 10^3 for d = 10^6 are 1.1e-7. Generous by a factor of 9.
+# Test: tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 LOG_DECAY_ROOM = 1e-6
 
 
@@ -128,13 +129,14 @@ SUBNORMAL = 8
 LEAST_EXPONENT = -1074
 # If another library has told the processor to turn subnormal numbers into zero, every number that
 # is read or written may lose 2^-1022: values, their sums, and the parts of exact sums, up to H^2 of
-# them for H heads. Eight times 2^FLUSHED_EXPONENT is 2^25 such losses, enough for thousands of
-# heads.
-# Test: tests/test_surroundings.py::test_tiny_values_where_subnormal_numbers_are_zero.
+# them for H heads. SUBNORMAL times 2^FLUSHED_EXPONENT is 2^25 such losses; 10^3 heads need
+# 10^6. Generous by a factor of 33.
+# Test: tests/test_surroundings.py::test_tiny_values_where_subnormal_numbers_are_zero
+# and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 FLUSHED_EXPONENT = -1000
-# The sum over heads of their half ranges is rounded, H ulps for H heads; 10^3 heads need a ninth of
-# it.
-# Test: tests/game/engine/test_rounding.py::test_the_room_of_a_sum_over_heads
+# The sum over heads of their half ranges is rounded, H ulps for H heads. Generous by a factor of 9
+# for 10^3 heads.
+# Test: tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states
 # and tests/game/engine/test_budget.py::test_the_spread_is_not_below_the_sum_of_the_half_ranges.
 SPREAD_ROOM = 1 + 1e-12
 
@@ -174,7 +176,8 @@ POLE_REST = 700.0
 # and tests/game/test_links.py::test_players_whose_factors_cancel_are_not_divided_by.
 LEAST_FACTOR = 0.05
 # Nor by one below this, so that the square of 1/Y, times a mass and a value, fits into float64.
-# Anything from 1e-100 to 1e-145 would do: a bound of the range of numbers, not of an error.
+# Anything from 1e-100 to 1e-145 would do: a bound of the range of numbers, not of an error, so half
+# of it is harmless.
 # Test: tests/game/engine/test_rounding.py::test_a_small_factor_has_a_square_in_float64.
 LEAST_MODULUS = 1e-100
 # Sums of moduli over the nodes of a short sum, relative to the integral: at most this, by
@@ -194,17 +197,16 @@ LINK_ARGUMENT = 4
 # tests/game/engine/test_rounding_errors.py::test_a_value_of_a_link and
 # tests/game/engine/test_rounding_errors.py::test_a_small_probability_has_the_rounding_of_its_logarithm.
 LINK_VALUE = 16
-# The range of f is widened by this share of the values' spread, more than twice the 4 (d + 8) ulps
-# of its rounding for d = 10^6.
-# Test: tests/game/engine/test_rounding.py::test_the_room_of_the_range_of_a_linked_game.
+# The range of f is widened by this share of the values' spread: its rounding is 4 (d + 8) ulps,
+# 4.4e-10 for d = 10^6. Generous by a factor of 2.25.
+# Test: tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 LINK_RANGE_ROOM = 1e-9
 
 
 # --- Sums of games (`game_sum.py`) ----------------------------------------------------------------
 
-# A value of a part: VALUE_PER_PLAYER ulps per player of its argument, times a margin of 3. The
-# margin is generous by design, and the test pins it.
-# Test: tests/game/engine/test_rounding.py::test_a_value_of_a_part_has_a_margin.
+# A value of a part: VALUE_PER_PLAYER ulps per player of its argument. Generous by a factor of 3.
+# Test: tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 GAME_SUM_PER_PLAYER = 3.0 * VALUE_PER_PLAYER
 # One ulp per part for the sum of the parts, and 20 for the function of each (LINK_VALUE), its
 # factor and the constant.
@@ -233,8 +235,8 @@ LIME_SUMS = 50.0
 LIME_MEAN_SIZE = 10.0
 # A moment of a rule in p, computed in integers, relative to the sums of the weights of the rule and
 # of the kernel: 2^-90 (n (n+1) + 2) for n <= 600 from truncated nodes and P_n, 2^-71.5, and less
-# from q and Q_n, together less than 2^-70 ("Integers" in docs/theory/rules-in-p.md).
-# Test: tests/game/engine/test_rounding.py::test_a_moment_of_a_rule_in_integers
+# than 2^-90 from q and Q_n ("Integers" in docs/theory/rules-in-p.md). Generous by a factor of 2.9.
+# Test: tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states
 # and tests/lime/test_rules.py::test_moments_in_exact_arithmetic.
 LIME_MOMENT = 2.0**-70
 # Rounding is relative to sums of moduli, so weights of both signs count as this times the sums over
@@ -252,46 +254,51 @@ LIME_EMPTY = 8
 # --- Certified bounds and reasons (`game/extrema.py`) ---------------------------------------------
 
 # An exponential of a difference of log-masses, which is at most 745 or the result is 0: one
-# rounding of the difference is 745 ulps of the result, and `exp` itself has 4. `relative_error`
-# counts twice that, for the product with a value.
-# Test: tests/game/test_extrema.py::test_the_error_of_a_term_in_ball_arithmetic.
+# rounding of the difference is 745 ulps of the result, `exp` itself has 4, and the product with a
+# value one. `relative_error` counts twice that. A constructed case has 512 of the 750 ulps.
+# Test: tests/game/engine/test_rounding.py::test_a_constant_is_its_count_of_operations
+# and tests/game/test_extrema.py::test_the_error_of_a_term_in_ball_arithmetic.
 EXTREMUM_EXPONENTIAL = 750
 # The sum of the moduli, by which the error of the sum is bounded, and the product with it are
-# rounded, too; another factor of two covers that many times.
+# rounded, too. Generous by a factor of 2, because `relative_error` counts every ulp twice already.
 # Test: tests/game/test_extrema.py::test_the_relative_error_has_its_parts
 # and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 EXTREMUM_SUM = 2
 # Terms that underflow, relative to the largest |v - theta| (the largest mass is 1): each of d + 1
-# masses, and each product, loses at most 2^-1022, so this is enough for 10^17 players.
-# Test: tests/game/test_extrema.py::test_what_underflows_is_counted.
+# masses, and each product, loses at most 2^-1022, 4.5e-299 for d = 10^9. Generous by a factor of
+# 220,000,000, because every margin is at least this.
+# Test: tests/game/test_extrema.py::test_what_underflows_is_counted
+# and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 EXTREMUM_LOST = 1e-290
 # If rounding exchanges two players in the order of their gains, the sum of terms is off by at most
 # the difference of their gains, which is at most the sum of both errors, each counted once with
 # both signs.
 # Test: tests/game/test_extrema.py::test_exchanged_players_are_counted.
 EXTREMUM_SLIP = 2.0
-# A value of the game is a sum over players as above, with twice the ulps that it needs; the bias is
-# added and the result rounded: four ulps.
+# A value of the game is a sum over players as above; the bias is added and the result rounded: two
+# ulps. Generous by a factor of 2.
 # Test: tests/reasons/test_heads.py::test_the_error_of_a_value_covers_its_rounding
 # and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 VALUE_BIAS = 4
-# H + 2 additions of the heads' bounds and the bias, each of an ulp of the sum of the moduli: twice
-# what is needed. A constructed case loses a third of it.
+# H + 2 additions of the heads' bounds and the bias, each of an ulp of the sum of the moduli. Generous
+# by a factor of 2. A constructed case loses a third of it.
 # Test: tests/reasons/test_heads.py::test_the_sum_of_the_heads_is_rounded_down
 # and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 HEADS_SUM = 2
-# H + 4 operations between the bounds, the bias, the goal and this slack itself, rounded twice up.
+# H + 4 operations between the bounds, the bias, the goal and this slack itself, each of an ulp.
+# Generous by a factor of 2.
 # Test: tests/reasons/test_heads.py::test_no_goal_above_the_sum_of_the_heads_is_proved
 # and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 JOINT_GOAL = 2
 # theta_h, rho_h and their sums: fewer than 16 operations, each of an ulp of sum |theta_h| +
-# |bound_h|, rounded twice up; it is taken from rho, added to `highest`, and asked of the result.
+# |bound_h|; it is taken from rho, added to `highest`, and asked of the result. Generous by a factor
+# of 2.
 # Test: tests/reasons/test_heads.py::test_the_ranges_of_the_ratios_are_not_too_narrow
 # and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 JOINT_RATIOS = 32
 # A term of the dual has a mass times mu times a difference, or a quotient by U: eight more
 # roundings. Its sums over both states are at least as large as the sum that they bound. Plain
-# masses are within e^300, so their exponentials have 256 ulps instead of 745, and this is 22 times
-# what is needed, 4 * 2 * 750 for 256 + 4 + 8; a tenth of it would do, too.
-# Test: tests/game/engine/test_rounding.py::test_the_sum_of_the_dual_is_generous.
+# masses are within e^300, so their exponentials have 256 ulps instead of 745. Generous by a factor
+# of 22.4: `relative_error` makes it 4 * 2 * 750 for 256 + 4 + 8.
+# Test: tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 DUAL_SUM = 4
