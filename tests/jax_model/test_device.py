@@ -17,7 +17,7 @@ from attn_closed_form.attention import predict_many, random_weights
 from jax_model import device
 from jax_model.training.config import Config
 from jax_model.training.loop import Optimizer, TrainingState, take_step
-from jax_model.training.text_model import start_arrays, text_loss
+from jax_model.training.text_model import Baseline, start_arrays, text_loss
 from tests.problems import games, random_game
 from tests.profiles import mostly_slow
 
@@ -183,7 +183,9 @@ def test_the_training_step_is_lowered_for_cuda_and_tpu():
     ids = np.asarray(device.padded_ids(model, DOCUMENTS), np.int32)
     config = Config(T_max=41, D=31, d_e=7, K=3, d_att=5)
     fixed, trained = start_arrays(config, 31, 2, model.cls, model.unk)
-    batch = (fixed, np.int32(model.cls), np.ones(2, np.float32), ids, np.zeros(len(ids), np.int32))
+    baseline = Baseline(logits=np.zeros(2, np.float32), filler=np.int32(model.unk))
+    labels = np.zeros(len(ids), np.int32)
+    batch = (fixed, np.int32(model.cls), np.ones(2, np.float32), baseline, ids, labels)
     step = jax.jit(partial(take_step, text_loss, True))
     arguments = (TrainingState.start(trained), Optimizer(ema=0.9).rates(3, 10), *batch)
     text = export.export(step, platforms=("cuda", "tpu"))(*arguments).mlir_module()
