@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -54,36 +54,48 @@ EXAMPLE_WORDS = 3
 EXAMPLE_CLASSES = 4
 
 
+T = TypeVar("T")
+
 # Tuning: texts whose explanations are kept for the next question about them. A page asks three
 # questions about a text, and one more per removed word; a long text keeps some megabytes.
 KEPT = 2
 
 
 class Recent:
-    """The explanations of the last questions, so that the next question computes only what is new.
+    """The texts and explanations of the last questions, so that the next question computes only
+    what is new.
 
     The page asks for scores, then for reasons, then for interactions of the same text. All are
-    answered from one evidence, which caches its games. Answers run in several threads: two that
-    ask the same at the same time may both compute it, and get the same result.
+    answered from one reading of the text, which keeps what was computed from it. Answers run in
+    several threads: two that ask the same at the same time may both compute it, and get the same
+    result.
     """
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._lock = Lock()
-        self._recent: OrderedDict[Any, Explanations] = OrderedDict()
+        self._units: OrderedDict[str, Units] = OrderedDict()
+        self._explanations: OrderedDict[Any, Explanations] = OrderedDict()
 
-    def of(self, key: Any, gather: Callable[[], Explanations]) -> Explanations:
+    def units(self, text: str, read: Callable[[], Units]) -> Units:
+        """Return a text as the model reads it, which is read if it was not asked about lately."""
+        return self._of(self._units, text, read)
+
+    def explanations(self, key: Any, gather: Callable[[], Explanations]) -> Explanations:
         """Return the explanations of a question, which are gathered if it was not asked lately."""
+        return self._of(self._explanations, key, gather)
+
+    def _of(self, recent: OrderedDict[Any, T], key: Any, make: Callable[[], T]) -> T:
         with self._lock:
-            if key in self._recent:
-                self._recent.move_to_end(key)
-                return self._recent[key]
-        explanations = gather()
+            if key in recent:
+                recent.move_to_end(key)
+                return recent[key]
+        made = make()
         with self._lock:
-            self._recent[key] = explanations
-            while len(self._recent) > self._kept:
-                self._recent.popitem(last=False)
-        return explanations
+            recent[key] = made
+            while len(recent) > self._kept:
+                recent.popitem(last=False)
+        return made
 
 
 def no_checkpoint() -> None:
@@ -215,7 +227,7 @@ def _explanations(
         recent = Recent()
 
     def gather() -> Explanations:
-        units = _read(model, question)
+        units = recent.units(question.text, lambda: _read(model, question))
         try:
             evidence = gather_evidence(model, units, question.settings, methods)
         except ValueError as error:
@@ -223,8 +235,10 @@ def _explanations(
             raise Refusal(422, str(error), field) from None
         return Explanations(evidence)
 
-    key = (question.text, question.settings, need_exact_values(methods))
-    known = recent.of(key, gather)
+    # What the methods need decides about the scale, unless the question names one.
+    by_need = question.settings.scale is None and need_exact_values(methods)
+    key = (question.text, question.settings, by_need)
+    known = recent.explanations(key, gather)
     evidence = known.evidence
     _check_size(evidence.units, question)
     wanted = Explanations(evidence)

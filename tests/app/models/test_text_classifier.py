@@ -20,8 +20,10 @@ def test_probabilities_are_a_softmax_with_the_temperature():
     assert model.predict(texts).tolist() == [("x", "y", "z")[i] for i in logits.argmax(axis=1)]
     found = model.explain("a fine film", "leave-one-out")
     np.testing.assert_allclose(list(found.probabilities.values()), expected[0], rtol=1e-14)
-    # Explanations are of the logits, not divided by it.
-    assert found.prediction == pytest.approx(logits[0].max())
+    assert found.prediction == pytest.approx(expected[0].max(), rel=1e-14)
+    # Explanations of the logits are not divided by it.
+    of_logits = model.explain("a fine film", "leave-one-out", scale="logit")
+    assert of_logits.prediction == pytest.approx(logits[0].max(), rel=1e-14)
 
 
 def test_the_shipped_model_names_its_sides():

@@ -19,6 +19,7 @@ from attn_closed_form import (
 from attn_closed_form.app.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.app.models.mean_text import VocabularyReader
 from attn_closed_form.app.models.text import Vocabulary
+from attn_closed_form.app.show.slalom_plane import SLALOM
 from attn_closed_form.app.web import answers
 from attn_closed_form.app.web.answers import Recent
 from attn_closed_form.app.web.app import (
@@ -261,20 +262,25 @@ def test_the_scale_is_a_field_of_questions_and_answers():
     assert refused.status_code == 422 and refused.json()["field"] == "scale"
 
 
-def test_the_next_question_about_a_text_computes_only_what_is_new(monkeypatch):
+# Of three classes and more, SLALOM's scores are those of the logit, and the other methods of the page
+# explain the sampled probability.
+@pytest.mark.parametrize(("scale", "new"), [("logit", []), (None, list(SLALOM))])
+def test_the_next_question_about_a_text_computes_only_what_is_new(scale, new, monkeypatch):
     """Scores, reasons, interactions and removed words of one text read it once."""
     calls = []
     read = type(MODEL).read
     monkeypatch.setattr(type(MODEL), "read", lambda self, raw: calls.append(raw) or read(self, raw))
     recent = Recent()
-    fine = ExplainQuestion(text=TEXT)
+    fine = ExplainQuestion(text=TEXT, scale=scale)
     first = explain_answer(MODEL, fine, recent=recent)
     scored = monkeypatch_methods(monkeypatch)
     assert explain_answer(MODEL, fine, recent=recent) == first
-    explain_answer(MODEL, ExplainQuestion(text=TEXT, removed=[1]), recent=recent)
-    why_answer(MODEL, Question(text=TEXT), recent=recent)
-    interactions_answer(MODEL, InteractionsQuestion(text=TEXT, player=1), recent=recent)
-    assert calls == [TEXT] and scored == []
+    explain_answer(MODEL, ExplainQuestion(text=TEXT, scale=scale, removed=[1]), recent=recent)
+    why_answer(MODEL, Question(text=TEXT, scale=scale), recent=recent)
+    pairs = InteractionsQuestion(text=TEXT, scale=scale, player=1)
+    interactions_answer(MODEL, pairs, recent=recent)
+    assert calls == [TEXT]
+    assert scored == new
     explain_answer(MODEL, ExplainQuestion(text="A fine film"), recent=recent)
     explain_answer(MODEL, ExplainQuestion(text="fine"), recent=recent)
     assert explain_answer(MODEL, fine, recent=recent) == first
