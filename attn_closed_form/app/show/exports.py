@@ -50,7 +50,9 @@ from .sanitize import visible
 
 # A text that a spreadsheet would read as a formula: one of the four signs, also in full width and
 # after blanks and control characters, which some programs drop. A number with a sign is harmless.
-FORMULA = re.compile(r"[\s\x00-\x1f]*[=+@\-＝＋＠－](?![\d.]+(e[+-]?\d+)?$)", re.IGNORECASE)
+FORMULA = re.compile(
+    r"[\s\x00-\x1f]*(?:[=@＝＠]|[+\-＋－](?![\d.]+(e[+-]?\d+)?$))", re.IGNORECASE
+)
 
 
 def spreadsheet_cell(value: Any) -> Any:
@@ -58,8 +60,8 @@ def spreadsheet_cell(value: Any) -> Any:
 
     The texts, names and paths of a table come from files that anybody may have written.
 
-    >>> spreadsheet_cell("=1+1"), spreadsheet_cell("-1.5"), spreadsheet_cell(-1.5)
-    ("'=1+1", '-1.5', -1.5)
+    >>> spreadsheet_cell("=1"), spreadsheet_cell("-1.5"), spreadsheet_cell(-1.5)
+    ("'=1", '-1.5', -1.5)
     """
     if isinstance(value, str) and FORMULA.match(value):
         return f"'{value}"
