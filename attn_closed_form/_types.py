@@ -13,3 +13,5 @@ Ids = NDArray[np.intp]
 Masks = NDArray[np.bool_]
 Tokens = Sequence[int] | NDArray[Any]
 Span = tuple[int, int]
+# The label of a class, as training data and JSON have it.
+Label = bool | int | float | str

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -226,7 +226,9 @@ class AttentionTextClassifier(_AttentionClassifier):
                 result = train_best(
                     data, options, held_out, False, progress=progress, device=self.device
                 )
-        self.model_: TextClassifier = result.model
+        # Texts such as "0" stay texts, and booleans and numbers what they are, also in a file.
+        labels = tuple(self.classes_.tolist())
+        self.model_: TextClassifier = replace(result.model, labels=labels)
         self.metrics_ = result.metrics
         return self
 
@@ -406,6 +408,7 @@ class AttentionBagClassifier(_AttentionClassifier):
             self.state_dict(),
             layout="clam",
             outputs=tuple(map(str, self.classes_)),
+            labels=tuple(self.classes_.tolist()),
             **LAYOUT_OPTIONS,
         )
 
@@ -421,6 +424,7 @@ class AttentionBagClassifier(_AttentionClassifier):
         """
         texts = {
             "outputs": self.classes_.astype(str),
+            "labels": np.array([json.dumps(self.classes_.tolist())]),
             "options": np.array([json.dumps(LAYOUT_OPTIONS)]),
         }
         write_arrays({**self.state_dict(), **texts}, path)

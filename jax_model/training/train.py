@@ -60,7 +60,7 @@ from .text_model import (
     start_from_tables,
     text_loss,
 )
-from .train_tables import Result, TableStart, all_integers, table_start
+from .train_tables import Result, TableStart, integer_labels, table_start
 from .word_tables import FittedTables
 
 
@@ -296,7 +296,7 @@ class Run(NamedTuple):
             self.classes,
             temperature,
             card=card,
-            integer_classes=all_integers(self.classes),
+            labels=integer_labels(self.classes),
         )
 
     def validate(self, trained: Trained) -> dict[str, float]:

@@ -187,7 +187,7 @@ def train_tables(
         tokenizer=options.tokenizer,
         card=card,
         distinct_words=selection.settings.once,
-        integer_classes=all_integers(data.classes),
+        labels=integer_labels(data.classes),
     )
     if test is not None:
         logits = model.predict_logits(test.texts)
@@ -264,18 +264,21 @@ def named_tokenizer(tokenizer: str | Tokenizer | None) -> Tokenizer:
     return TOKENIZERS[tokenizer]
 
 
-def all_integers(classes: Sequence[str]) -> bool:
-    """Return whether all names of classes are integers in their usual form, so that they can be
-    returned as such.
+def integer_labels(classes: Sequence[str]) -> tuple[int, ...]:
+    """Return the names of classes as integers if all of them are integers in their usual form,
+    otherwise ().
 
-    >>> all_integers(("0", "1", "-3")), all_integers(("0", "01"))
-    (True, False)
+    A table of texts has no types: its labels 0 and 1 are integers to whoever compares predictions
+    with them.
+
+    >>> integer_labels(("0", "1", "-3")), integer_labels(("0", "01"))
+    ((0, 1, -3), ())
     """
     for name in classes:
         digits = name.removeprefix("-")
         if not digits.isascii() or not digits.isdigit() or str(int(name)) != name:
-            return False
-    return True
+            return ()
+    return tuple(int(name) for name in classes)
 
 
 def _words(text: str, tokenizer: Tokenizer) -> list[str]:

@@ -66,6 +66,24 @@ def test_predictions_are_those_of_the_saved_arrays(classes):
         )
 
 
+@pytest.mark.parametrize("names", [[5, 2], ["1", "0"], ["tumor", "normal"]])
+def test_labels_keep_their_type_in_a_file(names, tmp_path):
+    bags = some_bags()
+    labels = np.array(names)[np.arange(len(bags)) % 2]
+    model = AttentionBagClassifier(**SMALL).fit(bags, labels)
+    model.save(tmp_path / "model.npz")
+    model.save(tmp_path / "model.safetensors")
+    loaded = BagClassifier.from_state_dict(tmp_path / "model.npz")
+    other = BagClassifier.from_state_dict(tmp_path / "model.safetensors")
+    for opened in (loaded, other, model.to_model()):
+        predicted = opened.predict(bags)
+        assert predicted.dtype.kind == labels.dtype.kind
+        np.testing.assert_array_equal(predicted, model.predict(bags))
+    assert loaded.outputs == tuple(sorted(map(str, names)))
+    renamed = BagClassifier.from_state_dict(tmp_path / "model.npz", outputs=["a", "b"])
+    assert set(renamed.predict(bags)) <= {"a", "b"}
+
+
 def test_a_bag_does_not_see_its_neighbors_or_the_padding():
     config = BagConfig(hidden=11, attention=5)
     params = start_params(3, 2, config)
@@ -223,6 +241,7 @@ def test_files_hold_the_arrays_and_the_names(tmp_path, suffix):
         with np.load(path, allow_pickle=False) as archive:
             found = {name: archive[name] for name in archive.files}
         assert found.pop("outputs").tolist() == ["normal", "tumor"]
+        assert found.pop("labels").tolist() == ['["normal", "tumor"]']
         assert found.pop("options").size == 1
     else:
         from safetensors.numpy import load_file

@@ -146,6 +146,29 @@ def test_a_tokenizer_for_words_that_are_split_already():
     assert explained.top(1)[0][0] in ("难看", "电影")
 
 
+LABELS = {
+    "integers": [5, 2],
+    "booleans": [True, False],
+    "numbers": [3.0, 1.0],
+    "digits in a text": ["1", "0"],
+    "texts": ["crops", "sport"],
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_labels_keep_their_type_in_a_file(name, tmp_path):
+    """A file that turns 0 into "0", or "0" into 0, makes every prediction wrong without a word."""
+    texts, numbers = topics(40, classes=2)
+    labels = np.array(LABELS[name])[numbers]
+    model = AttentionTextClassifier().fit(texts, labels)
+    assert (model.predict(texts) == labels).mean() > 0.9
+    for suffix in (".npz", ".safetensors"):
+        model.save(tmp_path / f"model{suffix}")
+        loaded = load_model(tmp_path / f"model{suffix}").predict(texts)
+        assert loaded.dtype.kind == labels.dtype.kind
+        np.testing.assert_array_equal(loaded, model.predict(texts))
+
+
 def test_explain_save_and_pickle(fitted, tmp_path):
     found = fitted.explain("news of wheat today", "shapley")["shapley"]
     assert found.output == "crops" and found.top(1)[0][0] == "wheat"

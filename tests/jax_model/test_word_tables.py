@@ -17,8 +17,8 @@ from jax_model.training.train_tables import (
     Result,
     TableOptions,
     Texts,
-    all_integers,
     choose_folds,
+    integer_labels,
     named_tokenizer,
     train_tables,
 )
@@ -278,6 +278,6 @@ def test_a_class_that_is_never_recognized_is_named():
 
 
 def test_classes_that_are_integers():
-    assert all_integers(("0", "7", "-1"))
-    assert not all_integers(("0", "1.0")) and not all_integers(("-0", "1"))
-    assert not all_integers(("٣", "1")) and not all_integers(("", "1"))
+    assert integer_labels(("0", "7", "-1")) == (0, 7, -1)
+    assert not integer_labels(("0", "1.0")) and not integer_labels(("-0", "1"))
+    assert not integer_labels(("٣", "1")) and not integer_labels(("", "1"))

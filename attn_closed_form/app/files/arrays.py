@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._arrays import as_array, check, real
+from ..._types import Label
 from .atomic import check_size, reading, regular_file, replacing
 from .hdf5 import read_hdf5
 from .torch_files import load_torch, number_of_items, widened
@@ -292,8 +293,8 @@ class Linear(NamedTuple):
 class StateDict:
     """The weights of a network by name, with a record of those that were read.
 
-    `outputs` are the class names and `options` those of a layout, if the file has them; `source`
-    names the file in error messages.
+    `outputs` are the class names, `options` those of a layout, and `labels` those of the training
+    data, if the file has them; `source` names the file in error messages.
     """
 
     def __init__(
@@ -302,11 +303,13 @@ class StateDict:
         source: str,
         outputs: Sequence[str] = (),
         options: Mapping[str, Any] | None = None,
+        labels: Sequence[Label] = (),
     ) -> None:
         self.arrays = dict(arrays)
         self.source = source
         self.outputs = tuple(outputs)
         self.options = dict(options or {})
+        self.labels = tuple(labels)
         self.read: set[str] = set()
         # What a layout assumed about the network because the file does not contain it, in words, by option.
         self.unsaid: dict[str, str] = {}
@@ -410,6 +413,8 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
     # `AttentionBagClassifier.save` writes names of classes and options; other programs do not.
     outputs = _texts(content.get("outputs"))
     options = _json_object(name, _texts(content.get("options")))
+    with reading(name, "state dict"):
+        labels = checked_labels(json.loads("".join(_texts(content.get("labels"))) or "[]"))
     # Training scripts nest dicts, such as {"model": {"state_dict": {...}}}, at most this deep.
     for _ in range(3):
         content = next(
@@ -434,7 +439,18 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
         arrays = numeric
     while prefix := next((p for p in PREFIXES if all(key.startswith(p) for key in arrays)), None):
         arrays = {key.removeprefix(prefix): value for key, value in arrays.items()}
-    return StateDict(arrays, name, outputs, options)
+    return StateDict(arrays, name, outputs, options, labels)
+
+
+def checked_labels(labels: Any) -> tuple[Label, ...]:
+    """Return the labels of classes that a file has, or raise an error.
+
+    >>> checked_labels([0, 1])
+    (0, 1)
+    """
+    are_labels = isinstance(labels, list) and all(isinstance(label, Label) for label in labels)
+    check("labels", are_labels, "a list of numbers or texts", labels)
+    return tuple(labels)
 
 
 def _texts(array: Any) -> tuple[str, ...]:

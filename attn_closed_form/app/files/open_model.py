@@ -26,7 +26,14 @@ from ..models.protocol import Model
 from ..models.score_table import ScoreTable
 from ..models.text import CLS, UNK, Vocabulary, split_at_spaces, tokenize
 from ..models.text_classifier import TextClassifier, Tokenizer
-from .arrays import OWN_SUFFIXES, Arrays, read_arrays, read_state, write_arrays
+from .arrays import (
+    OWN_SUFFIXES,
+    Arrays,
+    checked_labels,
+    read_arrays,
+    read_state,
+    write_arrays,
+)
 from .atomic import reading
 from .fasttext import is_fasttext, load_fasttext
 
@@ -139,7 +146,7 @@ def save_model(
         "special_words": [model.vocabulary.cls, model.vocabulary.unk],
         "card": model.card or {},
         "distinct_words": model.distinct_words,
-        "integer_classes": model.integer_classes,
+        "labels": list(model.labels),
         "tokenizer": "other",
     }
     for name, tokenizer in TOKENIZERS.items():
@@ -190,7 +197,7 @@ def _text_model(arrays: Arrays, source: str, tokenizer: Tokenizer | None = None)
         temperature = float(about["temperature"])
         # Files of 0.3 do not have these.
         distinct_words = bool(about.get("distinct_words", False))
-        integer_classes = bool(about.get("integer_classes", False))
+        labels = checked_labels(about.get("labels", []))
         if tokenizer is None:
             name = about.get("tokenizer", "words")
             if name not in TOKENIZERS:
@@ -207,7 +214,7 @@ def _text_model(arrays: Arrays, source: str, tokenizer: Tokenizer | None = None)
             tokenizer=tokenizer,
             card=about["card"],
             distinct_words=distinct_words,
-            integer_classes=integer_classes,
+            labels=labels,
         )
 
 

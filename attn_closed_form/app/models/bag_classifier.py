@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 
 from ..._arrays import check, choice, finite
 from ..._shapes import axis_sizes
-from ..._types import Array, Ids
+from ..._types import Array, Ids, Label
 from ...game.hidden_layer import HiddenLayer
 from ...game.scores import PooledScores
 from ...game.tails import Tail
@@ -85,6 +85,7 @@ class BagClassifier(BagModel):
     outputs : names of the C classes; two names where C = 1 (the logit is the log-odds of the
         second), or one name for an output without a probability, such as ("age",)
     loss : meaning of the outputs, see `Model`; each entry of `HEADS` has one
+    labels : C labels that `predict` returns instead of the names, see `Model`
     temperature : divides the logits in probabilities only
     layout : name of the layout with which the file was read
     deviation : largest difference from the black box on random sub-bags, if it was made from one
@@ -120,6 +121,7 @@ class BagClassifier(BagModel):
     assumed: str = ""
     checked: bool = False
     loss: str = "softmax"
+    labels: tuple[Label, ...] = ()
 
     groupings = ("instances", "regions")
     absences = ("deleted",)
@@ -139,6 +141,7 @@ class BagClassifier(BagModel):
         checked: bool = False,
         roles: Mapping[str, Any] | None = None,
         head: str = "classes",
+        labels: Sequence[Label] | None = None,
         **options: Any,
     ) -> BagClassifier:
         """Load the classifier of a saved network: a file, a mapping of names to arrays or tensors,
@@ -156,6 +159,8 @@ class BagClassifier(BagModel):
         head : meaning of the outputs: "classes", "labels" (each with a probability), "ordinal"
             (cumulative logits), "regression" (explained without a link) or "survival" (log-risks,
             explained as risks); see `HEADS`
+        labels : what `predict` returns for each class; by default the labels in the file, or the
+            names
         options : options of the layout that a file does not store, such as `activation`,
             `attention_temperature` or `num_heads`; defaults are those of the network's code.
             `check` compares with the logits of your network
@@ -188,8 +193,17 @@ temperature 1 (not checked))
         names = tuple(outputs or state.outputs)
         if not names and network.Q == 1:
             names = name_of_single_output
+        if labels is None:
+            labels = () if outputs else state.labels
         reload = functools.partial(
-            cls.from_state_dict, state.arrays, layout, names, temperature, head=head, **options
+            cls.from_state_dict,
+            state.arrays,
+            layout,
+            names,
+            temperature,
+            head=head,
+            labels=labels,
+            **options,
         )
         if head == "ordinal" and len(names) == network.Q + 1:
             names = tuple(f"above {grade}" for grade in names[:-1])
@@ -205,6 +219,7 @@ temperature 1 (not checked))
             assumed=assumptions(network, layout, options, state.unsaid),
             checked=checked,
             loss=loss,
+            labels=tuple(labels),
         )
 
     @classmethod

@@ -598,7 +598,7 @@ def renamed(state: StateDict, roles: Mapping[str, Any]) -> StateDict:
             for part in ("weight", "bias"):
                 if f"{name}.{part}" in arrays:
                     arrays[f"{new}.{part}"] = arrays.pop(f"{name}.{part}")
-    return StateDict(arrays, state.source, state.outputs, state.options)
+    return StateDict(arrays, state.source, state.outputs, state.options, state.labels)
 
 
 def _listed(names: str | Sequence[str]) -> Sequence[str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._arrays import check, positive, softmax
-from ..._types import Array, Masks
+from ..._types import Array, Label, Masks
 from ...game.game_sum import GameSum
 from ...game.hidden_layer import HiddenLayer, hidden_layer_game
 from ...game.pooled_game import PooledGame
@@ -68,6 +68,8 @@ class Model:
     ----------
     outputs : class names in the order of the C logits; two names for C = 1, whose logit is the
         log-odds of the second
+    labels : what `predict` returns instead of these names: the labels of the training data, which
+        may be integers, booleans or other numbers; () for the names
     groupings : possible kinds of players, the default first, such as ("words", "positions")
     absences : possible treatments of absent players, the default first, such as ("unk", "deleted")
     temperature : divides the logits in probabilities (explained ones included) but nowhere else
@@ -81,6 +83,7 @@ class Model:
     """
 
     outputs: tuple[str, ...]
+    labels: tuple[Label, ...] = ()
     groupings: tuple[str, ...]
     absences: tuple[str, ...]
     temperature: float = 1.0
@@ -270,8 +273,11 @@ class Model:
         return chances
 
     def predict(self, inputs: Iterable[Any]) -> Any:
-        """Return the (n,) names of the most probable classes of n inputs."""
-        return np.asarray(self.outputs)[self.predict_proba(inputs).argmax(axis=-1)]
+        """Return the (n,) labels of the most probable classes of n inputs; by default their
+        names.
+        """
+        labels = np.array(self.labels or self.outputs)
+        return labels[self.predict_proba(inputs).argmax(axis=-1)]
 
     def probabilities(self, logits: Array) -> Array | None:
         """Return probabilities (..., n) of `outputs` from logits (..., C), or None for a model with
@@ -312,6 +318,8 @@ class Model:
         check("outputs", differ and "" not in names, "different, non-empty names", names)
         positive("temperature", self.temperature)
         object.__setattr__(self, "outputs", names)
+        fits = len(self.labels) in (0, len(names))
+        check("labels", fits, f"one per class, {len(names)} of them", len(self.labels))
 
 
 class TextModel(Model):

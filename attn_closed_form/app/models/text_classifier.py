@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..._arrays import check
-from ..._types import Array, Ids
+from ..._types import Array, Ids, Label
 from ...attention.gradient import (
     classifier_lrp,
     gradient_l1,
@@ -51,7 +51,8 @@ class TextClassifier(TextModel):
     tokenizer : text -> tokens `(word, start, end)`; `tokenize` by default
     card : metadata stored in the model file: metrics, training settings, versions
     distinct_words : whether the model reads every word of a text once, at its first occurrence
-    integer_classes : whether the class names are integers, which `predict` then returns
+    labels : C labels that `predict` returns instead of the class names: those of the training data,
+        which may be integers, booleans or other numbers; () for the names
 
     Examples
     --------
@@ -72,7 +73,7 @@ class TextClassifier(TextModel):
     tokenizer: Tokenizer = tokenize
     card: dict[str, Any] | None = None
     distinct_words: bool = False
-    integer_classes: bool = False
+    labels: tuple[Label, ...] = ()
 
     groupings = ("words", "positions")
 
@@ -294,15 +295,6 @@ class TextClassifier(TextModel):
         return predict_many(
             self.weights, [ids[: int(min(ids.size, self.weights.room))] for ids in documents]
         )
-
-    def predict(self, inputs: Iterable[str]) -> Any:
-        """Return the (n,) most probable classes of n texts: names, or integers if
-        `integer_classes`.
-        """
-        names = super().predict(inputs)
-        if self.integer_classes:
-            return names.astype(np.int64)
-        return names
 
     def save(self, path: Any, dtype: Any = np.float64) -> None:
         """Save the model as one `.npz` or `.safetensors` file for `load_model`; see

@@ -50,9 +50,7 @@ from .sanitize import visible
 
 # A text that a spreadsheet would read as a formula: one of the four signs, also in full width and
 # after blanks and control characters, which some programs drop. A number with a sign is harmless.
-FORMULA = re.compile(
-    r"[\s\x00-\x1f]*(?:[=@＝＠]|[+\-＋－](?![\d.]+(e[+-]?\d+)?$))", re.IGNORECASE
-)
+FORMULA = re.compile(r"[\s\x00-\x1f]*(?:[=@＝＠]|[+\-＋－](?![\d.]+(e[+-]?\d+)?$))", re.IGNORECASE)
 
 
 def spreadsheet_cell(value: Any) -> Any:

@@ -115,9 +115,7 @@ def test_a_model_that_reads_every_word_once(tmp_path):
     """
     vocabulary = Vocabulary(["[CLS]", "[UNK]", "a", "dull", "film", "fine"])
     weights = random_weights(0, D=6, T_max=None, C=2)
-    model = TextClassifier(
-        weights, vocabulary, ("0", "1"), distinct_words=True, integer_classes=True
-    )
+    model = TextClassifier(weights, vocabulary, ("0", "1"), distinct_words=True, labels=(0, 1))
     model.save(tmp_path / "model.npz")
     loaded = load_model(tmp_path / "model.npz")
     once = "a fine dull film"
