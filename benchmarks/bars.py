@@ -16,12 +16,14 @@ from .harness import RESULTS
 
 PAGE = Path(__file__).with_name("BARS.md")
 HEAD = """\
+<!-- Made by `python -m benchmarks.bars` from `benchmarks/results/*.json`; do not edit. -->
+
 # Benchmarks with targets
 
-Each row compares a measured number with its target; missed targets are marked. Made by `python -m benchmarks.bars`
-from `benchmarks/results/*.json`, which also store machine, versions and seeds; do not edit. Timings are ratios within
-one run, or seconds on two shared cores. "Error" is relative to the largest exact value, and "over" is a ratio. For the
-error of another tool, the target is a lower limit: below it, the comparison of times would not be meaningful.
+Each row compares a measured number with its target; missed targets are marked. The files in `benchmarks/results` also
+store the machine, the versions and the seeds. Timings are ratios within one run, or seconds on two shared cores.
+ "Error" is relative to the largest exact value, and "over" is a ratio. For the
+lower limit: below it, the comparison of times would not be meaningful.
 
 """
 #: Patterns in the stored names of quantities, and what the pages print instead.

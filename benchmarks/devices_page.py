@@ -17,12 +17,13 @@ from .harness import RESULTS
 COLUMNS = ("task", "method", "documents/s", "error", "compilation, s")
 PAGE = Path(__file__).with_name("DEVICES.md")
 HEAD = """\
+<!-- Made by `python -m benchmarks.devices_page` from `benchmarks/results/device-*.json`; do not edit. -->
+
 # Devices
 
-Made by `python -m benchmarks.devices_page` from `benchmarks/results/device-*.json`; do not edit. `make bench-device`
-measures the devices of the machine that it runs on and writes one file per kind, `benchmarks/results/device-KIND.json`.
-Devices without a file were not measured. The error is the largest difference to the core's results, relative to the
-largest of these. Compilation is what the first call takes beyond a later one.
+`make bench-device` measures the devices of the machine that it runs on and
+writes one file per kind, `benchmarks/results/device-KIND.json`. Devices without
+a file were not measured. The error is the largest difference to the core's results, relative to the largest of these. Compilation is what the first call takes beyond a later one.
 """
 
 

@@ -57,9 +57,10 @@ SPARSE = "train --sparse"
 LINEAR = "TF-IDF + logistic regression"
 PAGE = Path(__file__).with_name("LEARNING_CURVES.md")
 HEAD = """\
+<!-- Made by `python -m benchmarks.learning_curves --page` from `benchmarks/results/learning_curves.json`; do not edit. -->
+
 # Learning curves
 
-Made by `python -m benchmarks.learning_curves --page` from `benchmarks/results/learning_curves.json`; do not edit.
 Accuracy on test texts in percent, by number of labeled training texts: the model that `attn-closed-form train` fits
 by default, and TF-IDF with logistic regression, whose strength C is chosen by cross-validation. The numbers are means
 over subsamples, and the difference has its standard error over them, or over the test texts if there is one subsample.

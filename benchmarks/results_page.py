@@ -16,18 +16,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .bars import quantity
 from .harness import RESULTS, module_of, show_seconds
 from .papers.verdicts import verdict_table, verdicts
 
 PAGE = RESULTS.parent / "RESULTS.md"
-HEAD = """# Results
+HEAD = """<!-- Made by `python -m benchmarks.results_page` from `benchmarks/results/*.json`; do not edit. -->
 
-Made by `python -m benchmarks.results_page` from `benchmarks/results/*.json`; do not edit. P1 is Lopardo, Precioso and
-Garreau (2024), P2 is Leemann et al. (2025, SLALOM). A number after ± is a standard error; for a count, it is that of
-the share. Column n gives the sample size. Brackets give the 5 %, 50 % and 95 % quantiles. The papers' numbers are as
-printed. Where a paper has only a picture, its message is described in words. An empty cell means that the paper has
-neither.
+# Results
+
+The experiments of two papers, repeated. P1 is Lopardo, Precioso and Garreau (2024), and P2 is Leemann et al. (2025,
+SLALOM). A number after ± is a standard error; for a count, it is that of the share. Column n gives the sample size.
+Brackets give the 5%, 50% and 95% quantiles. The papers' numbers are as printed. Where a paper has only a picture, its
+message is described in words. An empty cell means that the paper has neither. [Benchmarks with targets](BARS.md) lists
+how fast and how accurate the library is.
 """
 
 
@@ -46,8 +47,6 @@ def render(folder: Path) -> str:
     parts += ["## How the experiments were run\n", *_runs(reproductions)]
     if compared := [r for r in others if any("comparison" in row for row in r["rows"])]:
         parts += ["## Comparisons\n", *_compared(compared)]
-    if any(r["bars"] for r in others):
-        parts += ["## Performance targets\n", *_bars(others)]
     return "\n".join(parts).rstrip("\n") + "\n"
 
 
@@ -124,20 +123,6 @@ def _runs(records: list[dict[str, Any]]) -> list[str]:
     return [*out, ""]
 
 
-def _bars(records: list[dict[str, Any]]) -> list[str]:
-    out = ["| benchmark | quantity | measured | target | met |\n|---|---|---|---|---|"]
-    for r in records:
-        for bar in r["bars"]:
-            kept = "yes" if bar["met"] else "**no**"
-            name = _cell(quantity(bar["name"]))
-            measured = _number(bar["measured"])
-            out.append(
-                f"| `{r['name']}` | {name} | {measured} | {bar['relation']} {bar['limit']:g} | "
-                f"{kept} |"
-            )
-    return [*out, ""]
-
-
 def _natural(text: str) -> list[tuple[int, int, str]]:
     """Sort key: numbers by size, figures before propositions before tables."""
     return [
@@ -149,7 +134,7 @@ def _ours(row: dict[str, Any]) -> str:
     """Our number with what chance may do to it."""
     if row.get("statistic") == "count" and "ours_pm" in row:
         good, n = (int(x) for x in re.findall(r"\d+", row["ours"])[:2])
-        return f"{_cell(row['ours'])} ({100 * good / n:.3g} ± {100 * row['ours_pm']:.2g} %)"
+        return f"{_cell(row['ours'])} ({100 * good / n:.3g} ± {100 * row['ours_pm']:.2g}%)"
     if "quantiles" in row:
         spread = " [" + ", ".join(f"{q:.3g}" for q in row["quantiles"]) + "]"
     else:

@@ -43,10 +43,17 @@ HANDED_ON = {"check"}  # its options belong to another parser
 
 
 def build_site(name):
-    """A module of docs/build_site, which is a folder of MkDocs hooks and not a package."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "build_site" / f"{name}.py")
+    """A module of docs/build_site, which is a folder of MkDocs hooks and not a package. While a
+    hook is loaded, MkDocs looks for modules in its folder, too.
+    """
+    folder = ROOT / "docs" / "build_site"
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(folder))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(folder))
     return module
 
 

@@ -329,6 +329,20 @@ def test_links_of_the_repository_become_links_of_the_site():
     )
 
 
+def test_the_results_are_split_by_paper_and_nothing_is_lost():
+    split = build_site("split_results")
+    whole = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
+    pages = split.pages_of_results(whole)
+    rows = [line for line in whole.splitlines() if line.startswith("|")]
+    shown = [line for page in pages.values() for line in page.splitlines() if line.startswith("|")]
+    assert sorted(rows) == sorted(shown)
+    for path, _, start in split.PAPERS:
+        headings = re.findall(r"^## .*", pages[path], re.MULTILINE)
+        assert headings and all(f"#{heading}".startswith(start) for heading in headings)
+    with pytest.raises(ValueError, match="P3"):
+        split.pages_of_results(whole.replace("### P2 Fig. 3", "### P3 Fig. 3"))
+
+
 def test_broken_links_are_seen():
     good = "[a](LICENSE) [b](#start-from-what-you-have) [c](https://example.org) `[d](nowhere)`"
     assert broken_links(ROOT / "README.md", good) == []

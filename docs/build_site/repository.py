@@ -13,6 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+from split_results import (
+    COMPARISONS_PAGE,
+    PAPERS,
+    VERDICTS_PAGE,
+    pages_of_results,
+)
 
 ROOT = Path(__file__).parents[2]
 #: The path of each repository file on the site.
@@ -23,12 +29,20 @@ PAGES = {
     "attn_closed_form/NOTATION.md": "theory/notation.md",
     "attn_closed_form/app/MODEL_CARD.md": "project/model-card.md",
     "benchmarks/BARS.md": "papers/bars.md",
-    "benchmarks/RESULTS.md": "papers/results.md",
+    "benchmarks/DEVICES.md": "papers/devices.md",
+    "benchmarks/LEARNING_CURVES.md": "papers/learning-curves.md",
+    "benchmarks/RESULTS.md": VERDICTS_PAGE,
     "proofs_check/ERRATA.md": "papers/errata.md",
     "README.md": "index.md",
 }
 #: Pages with wide tables, which are shown without the navigation at the left.
-WIDE = ("papers/results.md", "papers/bars.md")
+WIDE = (
+    VERDICTS_PAGE,
+    COMPARISONS_PAGE,
+    *(page for page, *_ in PAPERS),
+    "papers/bars.md",
+)
+RESULTS = "benchmarks/RESULTS.md"
 FIGURES = "benchmarks/figures"
 LINK = r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)"
 FENCED = re.compile(r"(^ *```.*?^ *```)", re.MULTILINE | re.DOTALL)
@@ -40,10 +54,13 @@ CODE = re.compile(r"(`[^`\n]+`)")
 def on_files(files: Files, config: Any, **others: Any) -> Files:
     """Add the pages and their figures."""
     for name, page in PAGES.items():
-        if (ROOT / name).is_file() and page != "index.md":
-            front = "---\nhide: [navigation]\n---\n\n" if page in WIDE else ""
-            content = front + (ROOT / name).read_text(encoding="utf-8")
-            files.append(File.generated(config, page, content=content))
+        if not (ROOT / name).is_file() or page == "index.md":
+            continue
+        text = (ROOT / name).read_text(encoding="utf-8")
+        made = pages_of_results(text) if name == RESULTS else {page: text}
+        for path, content in made.items():
+            front = "---\nhide: [navigation]\n---\n\n" if path in WIDE else ""
+            files.append(File.generated(config, path, content=front + content))
     for figure in sorted((ROOT / FIGURES).glob("*.png")):
         files.append(
             File.generated(
@@ -60,9 +77,11 @@ def on_page_markdown(
 ) -> str:
     """Turn every link to a file of the repository into a link to its page."""
     here = page.file.src_uri
-    source = {
-        site: name for name, site in PAGES.items() if site != "index.md"
-    }.get(here, f"docs/{here}")
+    sources = {site: name for name, site in PAGES.items() if site != "index.md"}
+    if here.startswith("papers/results-"):
+        source = RESULTS
+    else:
+        source = sources.get(here, f"docs/{here}")
     parts = FENCED.split(markdown)
     for i in range(0, len(parts), 2):  # the text between code blocks
         text = LINK_OR_CODE.sub(
