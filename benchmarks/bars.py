@@ -22,7 +22,7 @@ HEAD = """\
 
 Each row compares a measured number with its target; missed targets are marked. The files in `benchmarks/results` also
 store the machine, the versions and the seeds. Timings are ratios within one run, or seconds on two shared cores.
- "Error" is relative to the largest exact value, and "over" is a ratio. For the
+"Error" is relative to the largest exact value, and "over" is a ratio. For the error of another tool, the target is a
 lower limit: below it, the comparison of times would not be meaningful.
 
 """

@@ -21,9 +21,9 @@ HEAD = """\
 
 # Devices
 
-`make bench-device` measures the devices of the machine that it runs on and
-writes one file per kind, `benchmarks/results/device-KIND.json`. Devices without
-a file were not measured. The error is the largest difference to the core's results, relative to the largest of these. Compilation is what the first call takes beyond a later one.
+`make bench-device` measures the devices of the machine that it runs on and writes one file per kind,
+`benchmarks/results/device-KIND.json`. Devices without a file were not measured. The error is the largest difference to
+the core's results, relative to the largest of these. Compilation is what the first call takes beyond a later one.
 """
 
 
