@@ -23,7 +23,16 @@ ATOMS = ("a", "1", ".", "<", "<br", " ", "\n", "'", "-", "\u0301", "\u200d", "("
 #: What follows the repetitions, so that a match may fail at the very end.
 ENDS = ("\x00", "a")
 #: Patterns that the package only compares with the beginning of a text or a whole text.
-ANCHORED = {"FILE_LIKE", "FORMULA", "DENSE", "_ABBREVIATIONS", "_MAY_END", "_WORD", "_NEXT"}
+ANCHORED = {
+    "DENSE",
+    "FILE_LIKE",
+    "FORMULA",
+    "ROLE",
+    "_ABBREVIATIONS",
+    "_MAY_END",
+    "_NEXT",
+    "_WORD",
+}
 
 
 def patterns() -> dict[str, re.Pattern[str]]:

@@ -37,7 +37,7 @@ UNDERLINES = (0.7, 1.1, 1.5, 2.0)
 # Tuning: a longer word is shortened in the middle.
 LONGEST_DRAWN_WORD = 40
 # A line break of HTML, or of the text.
-ANY_LINE_BREAK = re.compile(r"(?:<br\s*/?>\s*|\n\s*)+", re.IGNORECASE)
+ANY_LINE_BREAK = re.compile(r"(?:<br\s*/?>|\n)(?:<br\s*/?>|\s)*", re.IGNORECASE)
 # Tuning: the number of sentences in a figure, and of characters of each.
 MOST_BARS = 20
 # Tuning: the number of characters of a sentence next to its bar.

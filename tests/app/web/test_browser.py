@@ -371,13 +371,13 @@ def test_the_page_greets_in_the_words_of_its_own_model(browser, tickets):
     ]
     page.select_option("#output", "<img src=x>")
     page.wait_for_function(
-        "() => document.getElementById('prediction').textContent.includes('<img')"
+        "() => document.getElementById('explained-value').textContent.includes('<img')"
     )
     assert page.locator("main img").count() == 0
     page.goto(f"{tickets}#text=paket&output=Technik")
     page.reload()
     page.wait_for_function(
-        "() => document.getElementById('prediction').textContent.includes('Technik')"
+        "() => document.getElementById('explained-value').textContent.includes('Technik')"
     )
     assert page.input_value("#output") == "Technik"
     page.close()
