@@ -92,7 +92,7 @@ def slalom(names, out):
 def your_transformer(names, out):
     assert names["model"].outputs == ("negative", "positive") and Path("report.html").is_file()
     headline = names["headline"]
-    assert headline.base_value + headline.scores.sum() == pytest.approx(
+    assert headline.baseline + headline.scores.sum() == pytest.approx(
         names["explanations"].prediction, abs=1e-6
     )
     assert names["verdict"].prediction > 0.9 and "wonderful" in out

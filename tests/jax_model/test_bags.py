@@ -274,4 +274,4 @@ def test_the_exact_model_predicts_and_explains_the_same(tmp_path, classes, suffi
     found = model.explain(bags[0], "shapley", output="normal")
     assert found.output == "normal"
     e = found["shapley"]
-    assert e.base_value + e.scores.sum() == pytest.approx(found.prediction, abs=1e-9)
+    assert e.baseline + e.scores.sum() == pytest.approx(found.prediction, abs=1e-9)

@@ -324,7 +324,7 @@ def checked_sets(evidence: Evidence, scores: Array) -> list[CheckedSet]:
         k = int(flips.argmax())
         found.append(CheckedSet(tuple(order[: k + 1].tolist()), True, float(without[k])))
     keeps = side * (alone - half) > 0
-    kept_by_nobody = side * (evidence.absent_value - half) > 0
+    kept_by_nobody = side * (evidence.baseline - half) > 0
     if keeps.any() and not kept_by_nobody:
         k = int(keeps.argmax())
         found.append(CheckedSet(tuple(order[: k + 1].tolist()), False, float(alone[k])))
@@ -402,7 +402,7 @@ class GroupScores:
     scores : (M,) score of each group: its Shapley value in the game of groups
     numbers : (n,) the group of each unit
     unit_scores : (n,) Owen values of the units
-    base_value : the prediction with every unit absent
+    baseline : the prediction with every unit absent
     error : guaranteed bound on the error of each unit score
     scale : the scale of the scores, "probability" or "logit"
     spans : character span of each group; None without a text
@@ -412,7 +412,7 @@ class GroupScores:
     scores: Array
     numbers: Ids
     unit_scores: Array
-    base_value: float
+    baseline: float
     error: float
     spans: tuple[Span, ...] | None = None
     scale: str = "logit"
@@ -497,7 +497,7 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
     # Units that share a player share its score equally.
     unit_scores = (members / np.bincount(player_of))[player_of]
     scores = np.bincount(groups.numbers, weights=unit_scores, minlength=len(groups.labels))
-    base = evidence.absent_value
+    base = evidence.baseline
     scale = evidence.scale
     # Without exact values on the explained scale, Owen values are those of the (fitted) logit.
     if not evidence.exact:
@@ -508,7 +508,7 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
         scores=scores.astype(np.float64),
         numbers=groups.numbers,
         unit_scores=unit_scores,
-        base_value=base,
+        baseline=base,
         error=error,
         spans=groups.spans,
         scale=scale.name,

@@ -73,9 +73,9 @@ class Comparison:
         return self.second.prediction - self.first.prediction
 
     @property
-    def base_change(self) -> float:
+    def baseline_change(self) -> float:
         """The difference of the two baselines, which is 0 for one model unless it reads positions."""
-        return self.second.base_value - self.first.base_value
+        return self.second.baseline - self.first.baseline
 
     @cached_property
     def changes(self) -> tuple[WordChange, ...]:
@@ -102,7 +102,7 @@ class Comparison:
             "scale": self.scale.name,
             "names": list(self.names),
             "predictions": [e.prediction for e in self._both],
-            "baselines": [e.base_value for e in self._both],
+            "baselines": [e.baseline for e in self._both],
             "change": self.change,
             "words": [{**word._asdict(), "change": word.change} for word in self.changes],
             "explanations": [e.to_dict() for e in self._both],

@@ -49,7 +49,7 @@ class Scored(NamedTuple):
     """
 
     scores: Array
-    base_value: float
+    baseline: float
     error: float | None = None
     standard_error: Array | None = None
     model_calls: int | None = None
@@ -243,7 +243,7 @@ class Evidence(Remembers):
         return float(self.target.pooled.explained(self.logits))
 
     @cached_property
-    def absent_value(self) -> float:
+    def baseline(self) -> float:
         """The explained output of the model itself with every player absent, on the explained
         scale.
         """

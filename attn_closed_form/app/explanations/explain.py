@@ -238,7 +238,7 @@ def _explanation(evidence: Evidence, method: Method, scored: Scored) -> Explanat
     return Explanation(
         method=method.name,
         scores=np.asarray(scored.scores, dtype=np.float64),
-        base_value=scored.base_value,
+        baseline=scored.baseline,
         error=scored.error,
         evidence=evidence,
         standard_error=scored.standard_error,

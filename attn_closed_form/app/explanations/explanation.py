@@ -100,7 +100,7 @@ class Explanation(OfEvidence):
     ----------
     method : name in `METHODS`
     scores : (d,) float64, read-only
-    base_value : reference value of the scores: the prediction with every player absent, the
+    baseline : reference value of the scores: the prediction with every player absent, the
         intercept for LIME, or the prediction itself for a derivative
     scale : scale of the scores, the prediction and the base value: the explained scale, or the
         logit for attention, derivatives and SLALOM, which are always computed from it
@@ -117,13 +117,13 @@ class Explanation(OfEvidence):
     >>> e = load_demo_model().explain("A fine, fine film", "shapley")["shapley"]
     >>> e.labels, e.spans[1]
     (('a', 'fine', 'film'), ((2, 6), (8, 12)))
-    >>> bool(np.isclose(e.base_value + e.scores.sum(), e.prediction))
+    >>> bool(np.isclose(e.baseline + e.scores.sum(), e.prediction))
     True
     """
 
     method: str
     scores: Array
-    base_value: float
+    baseline: float
     error: float | None
     evidence: Evidence = field(repr=False)
     standard_error: Array | None = None
@@ -240,7 +240,7 @@ class Explanation(OfEvidence):
             "accuracy": self.info.accuracy,
             "scale": self.scale.name,
             "scores": plain(self.scores),
-            "base_value": plain(self.base_value),
+            "baseline": plain(self.baseline),
             "error": plain(self.error),
         }
         if self.standard_error is not None:
@@ -305,7 +305,7 @@ def shared_dict(evidence: Evidence, fitted: bool = False) -> dict[str, Any]:
         "scale": target.scale.name,
         "scale_note": explained_sentence(target),
         "prediction": evidence.prediction,
-        "absent_value": evidence.absent_value,
+        "baseline": evidence.baseline,
         "logit": evidence.logit,
         "logits": evidence.logits,
         "probabilities": evidence.probabilities,

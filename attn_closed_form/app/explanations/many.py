@@ -35,7 +35,7 @@ class ManyExplanations(Sequence[Explanation]):
     method : name of the method, see `METHODS`
     values : (n,) object array of the scores of each input
     labels : for each input, the names of its players
-    base_values : (n,) base values of the scores
+    baselines : (n,) baselines of the scores
     predictions : (n,) explained outputs of the whole inputs, on the scale of the scores
     outputs : (n,) names of the explained outputs
 
@@ -89,9 +89,9 @@ class ManyExplanations(Sequence[Explanation]):
         return tuple(explanation.labels for explanation in self)
 
     @property
-    def base_values(self) -> Array:
+    def baselines(self) -> Array:
         """The (n,) base values."""
-        return np.array([explanation.base_value for explanation in self])
+        return np.array([explanation.baseline for explanation in self])
 
     @property
     def predictions(self) -> Array:

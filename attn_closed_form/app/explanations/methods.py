@@ -83,7 +83,7 @@ class Method:
 
     Attributes
     ----------
-    name, label : name for `explain(..., methods=[name])`, and label as in the papers
+    name, label : name for `explain(..., methods=[name])`, and the same name as the views print it
     family : a key of `FAMILIES`
     kind : "signed"; "unsigned" (no score is below 0, so none shows a direction); "log" (the
         logarithm of a weight)
@@ -152,7 +152,7 @@ def _guaranteed(name: str, function: Callable[[Any, float], Array], evidence: Ev
     """Compute scores of the game with a guaranteed error."""
     scores, error = evidence.guaranteed(function, name)
     if evidence.exact or not evidence.is_pooled:
-        base = evidence.absent_value
+        base = evidence.baseline
     else:
         base = evidence.pooled_base
     return Scored(scores, base, error)
@@ -179,7 +179,7 @@ def _sampled_shapley(evidence: Evidence) -> Scored:
     sample = evidence.model_game.shapley()
     return Scored(
         sample.values,
-        evidence.absent_value,
+        evidence.baseline,
         standard_error=sample.standard_error,
         model_calls=sample.calls,
     )
@@ -187,13 +187,13 @@ def _sampled_shapley(evidence: Evidence) -> Scored:
 
 def _leave_one_out_scores(evidence: Evidence) -> Scored:
     if evidence.exact and not isinstance(evidence.game, GameSum):
-        return Scored(leave_one_out(evidence.game), evidence.absent_value)
+        return Scored(leave_one_out(evidence.game), evidence.baseline)
     d = evidence.d
     without_one = ~np.eye(d, dtype=bool)
     changes = evidence.prediction - evidence.model_game.value(without_one)
     # Nothing is sampled, so the standard errors are zero. The calls are those for the text and for
     # each removal.
-    return Scored(changes, evidence.absent_value, standard_error=np.zeros(d), model_calls=d + 1)
+    return Scored(changes, evidence.baseline, standard_error=np.zeros(d), model_calls=d + 1)
 
 
 def _slalom_value(evidence: Evidence) -> Scored:
@@ -270,25 +270,25 @@ METHODS: dict[str, Method] = {
                "LIME with random samples as the lime package draws them, 5000 or the model's "
                "budget",
                _sampled_lime, forecasts=True),
-        Method("gradient-mean", "G-avg", "derivatives", "signed", "closed form", "inside",
+        Method("gradient-mean", "Gradient-mean", "derivatives", "signed", "closed form", "inside",
                f"mean coordinate of the gradient with respect to the embedding ({_P1}, Theorem 4.1)", alias="g-avg"),
-        Method("gradient-l1", "G-l1", "derivatives", "unsigned", "closed form", "inside",
+        Method("gradient-l1", "Gradient-l1", "derivatives", "unsigned", "closed form", "inside",
                f"L1 norm of the gradient ({_P1}, section 4.1); it has no sign", alias="g-l1"),
-        Method("gradient-l2", "G-l2", "derivatives", "unsigned", "closed form", "inside",
+        Method("gradient-l2", "Gradient-l2", "derivatives", "unsigned", "closed form", "inside",
                f"L2 norm of the gradient ({_P1}, section 4.1); it has no sign", alias="g-l2"),
-        Method("gradient-x-input", "G×I", "derivatives", "signed", "closed form", "inside",
+        Method("gradient-x-input", "Gradient-x-input", "derivatives", "signed", "closed form", "inside",
                f"gradient times input ({_P1}, section 4.1): effect of a small change, not of a removal", alias="gxi"),
-        Method("integrated-gradients", "IG", "derivatives", "signed", "estimate", "inside",
+        Method("integrated-gradients", "Integrated gradients", "derivatives", "signed", "estimate", "inside",
                "integrated gradients from a document of [UNK] (Sundararajan et al. 2017)", forecasts=True, alias="ig"),
         Method("lrp", "LRP", "derivatives", "signed", "closed form", "inside",
                "layer-wise relevance propagation (Achtibat et al. 2024), without the share of [CLS]"),
-        Method("alpha-mean", "α-avg", "attention", "unsigned", "closed form", "inside",
+        Method("alpha-mean", "Alpha-mean", "attention", "unsigned", "closed form", "inside",
                f"attention, mean over heads ({_P1}, Eq. 10); it has no sign and no class", alias="alpha-avg"),
-        Method("alpha-max", "α-max", "attention", "unsigned", "closed form", "inside",
+        Method("alpha-max", "Alpha-max", "attention", "unsigned", "closed form", "inside",
                f"attention, maximum over heads ({_P1}, Eq. 11); it has no sign and no class"),
         Method("slalom-value", "SLALOM value", "slalom", "signed", "closed form", "game",
                f"the value v of the player in the softmax-weighted mean ({_P2}, Eq. 6)", _slalom_value),
-        Method("slalom-importance", "SLALOM import.", "slalom", "log", "closed form", "game",
+        Method("slalom-importance", "SLALOM importance", "slalom", "log", "closed form", "game",
                f"the logarithm s of the player's weight in the softmax ({_P2}, Eq. 6)", _slalom_importance),
         Method("slalom-linear", "SLALOM linear", "slalom", "signed", "closed form", "game",
                f"derivative of the prediction by the player's weight ({_P2}, section 5.4, "

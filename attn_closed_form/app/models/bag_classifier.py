@@ -107,7 +107,7 @@ class BagClassifier(BagModel):
     >>> model.predict([bag, bag[:2]]).tolist(), model.predict_logits([bag]).shape, model.predict_proba([bag]).shape
     (['normal', 'tumor'], (1, 2), (1, 2))
     >>> values = model.explain(bag, "shapley", output="tumor")["shapley"]
-    >>> bool(np.isclose(values.base_value + values.scores.sum(), model.predict_proba([bag])[0, 1]))
+    >>> bool(np.isclose(values.baseline + values.scores.sum(), model.predict_proba([bag])[0, 1]))
     True
     """
 

@@ -73,7 +73,7 @@ class Row(NamedTuple):
         if isinstance(evidence.model, BagModel):
             cells |= bag_row(explanations)
         for name, explanation in explanations.items():
-            cells[f"{name}_base"] = explanation.base_value
+            cells[f"{name}_baseline"] = explanation.baseline
             cells[f"{name}_error"] = explanation.error
         scores = {name: explanation.scores for name, explanation in explanations.items()}
         errors = {

@@ -19,7 +19,7 @@ MAX_CLASSES = 100
 # The columns that only bags have: facts about all instances of one.
 BAG_COLUMNS = (
     "instances",
-    "empty_bag",
+    "baseline",
     "method",
     "error_bound",
     "attention_against",
@@ -53,7 +53,7 @@ def result_columns(task: Task) -> dict[str, Any]:
         types[name] = pa.list_(number)
         if METHODS[name].accuracy == "sampled":
             types[error_column(name)] = pa.list_(number)
-        types |= {f"{name}_base": number, f"{name}_error": number}
+        types |= {f"{name}_baseline": number, f"{name}_error": number}
     return types
 
 

@@ -25,7 +25,7 @@ LONG_COLUMNS = ("position", "word", "start", "end", "occurrences")
 
 def methods_of(names: Sequence[str]) -> list[str]:
     """Return the methods among the columns of a run."""
-    return [name for name in names if f"{name}_base" in names and f"{name}_error" in names]
+    return [name for name in names if f"{name}_baseline" in names and f"{name}_error" in names]
 
 
 def long_table(table: Any) -> Any:

@@ -95,7 +95,7 @@ class ScoreFormats:
             is_percent = in_percent and not METHODS[method].on_logits
             if name == method:
                 return PERCENT_CHANGE if is_percent else CHANGE
-            if name == f"{method}_base":
+            if name == f"{method}_baseline":
                 return PERCENT if is_percent else CHANGE
             if name.startswith(f"{method}_") and name.endswith("error"):
                 return ERROR

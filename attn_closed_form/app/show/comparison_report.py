@@ -50,8 +50,8 @@ def changes_figure(comparison: Comparison, top: int = 10) -> Waterfall:
     baseline, if any.
     """
     rest = None
-    if comparison.base_change:
-        rest = WaterfallStep("the baseline", comparison.base_change, 0)
+    if comparison.baseline_change:
+        rest = WaterfallStep("the baseline", comparison.baseline_change, 0)
     changes = Changes(
         names=tuple(visible(change.word) for change in comparison.changes),
         values=comparison.values,

@@ -7,7 +7,7 @@ nor rescaled.
 
 Optional packages are imported on first use. If one is missing, an `ImportError` names the extra to
 install. shap and lime draw any signed scores, but their sums mean something only for methods that
-add up (`base_value + sum = prediction` for Shapley values and integrated gradients).
+add up (`baseline + sum = prediction` for Shapley values and integrated gradients).
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def row(explanations: Explanations) -> dict[str, Any]:
         "probability": (evidence.probabilities or {}).get(explanations.output),
         "probabilities": evidence.probabilities,
         "players": evidence.target.players,
-        "empty_bag": evidence.absent_value,
+        "baseline": evidence.baseline,
         "method": e.method,
         "error_bound": e.error,
         "attention_against": None if gap is None else gap.attention_against,
@@ -275,7 +275,7 @@ def to_shap(explanation: Explanation) -> Any:
     pieces = [explanation.text[start:end] for start, end in pairwise(cuts)]
     return shap.Explanation(
         values=explanation.scores[players] / np.bincount(players)[players],
-        base_values=explanation.base_value,
+        base_values=explanation.baseline,
         data=np.array(["".join(map(visible, piece)) for piece in pieces], dtype=object),
         feature_names=[visible(explanation.labels[j]) for j in players],
     )
@@ -292,7 +292,7 @@ def many_to_shap(many: ManyExplanations) -> Any:
         data[i] = row_of_text.data
     names = [list(row_of_text.feature_names) for row_of_text in rows]
     return shap.Explanation(
-        values=values, base_values=many.base_values, data=data, feature_names=names
+        values=values, base_values=many.baselines, data=data, feature_names=names
     )
 
 
@@ -342,7 +342,7 @@ def frame_of_many(many: ManyExplanations) -> Any:
         frame.insert(0, "input", number)
         frame["output"] = explanation.output
         frame["prediction"] = explanation.prediction
-        frame["base_value"] = explanation.base_value
+        frame["baseline"] = explanation.baseline
         frames.append(frame)
     return pandas.concat(frames, ignore_index=True)
 
@@ -406,7 +406,7 @@ def to_lime(explanation: Explanation) -> Any:
 
     made = lime.Explanation(SpanMapper(), mode="regression", random_state=0)
     scores = explanation.scores
-    base = explanation.base_value
+    base = explanation.baseline
     order = np.argsort(-np.abs(scores), kind="stable").tolist()
     made.local_exp = {
         label: [(j, sign * float(scores[j])) for j in order]
@@ -457,7 +457,7 @@ def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None
         )
     shapiq = package("shapiq", "interop")
     d = len(explanation.labels)
-    base = explanation.base_value
+    base = explanation.baseline
     table = np.diag(explanation.scores)
     if order == 2 and not explanation.evidence.is_pooled:
         raise NotPooledError(f"order: {NOT_POOLED}; expected 1")

@@ -204,7 +204,7 @@ def bag_sentence(explanations: Explanations) -> str:
     e = leader(explanations)
     evidence = explanations.evidence
     what = e.scale.of_output(e.output)
-    empty = e.scale.level(evidence.absent_value)
+    empty = e.scale.level(evidence.baseline)
     got = f"{what[0].upper()}{what[1:]} is {e.scale.level(e.prediction)}"
     if e.method != "shapley":
         return f"{got}, and {empty} for the empty bag."

@@ -106,7 +106,7 @@ def facts(explanations: Explanations) -> str:
     read = len(units.labels)
     lines = [
         f"{explanations.explained} It is {level(evidence.prediction)}, and with all {things} "
-        f"absent {level(evidence.absent_value)}.{logits}",
+        f"absent {level(evidence.baseline)}.{logits}",
         f"The model read {read:,} of {read + len(units.unseen):,} parts of the input, as "
         f"{evidence.d:,} {things}. Absent {things} are {absent}.",
     ]

@@ -29,7 +29,7 @@ from .waterfall import waterfall
 # Ends a color.
 RESET = "\x1b[0m"
 # Tuning: the columns of a method's name left of its words.
-LABEL_COLUMNS = 15
+LABEL_COLUMNS = 20
 # Tuning: the columns of one method in a table of numbers.
 NUMBER_COLUMNS = 22
 # Tuning: a longer word is shortened in the middle, so that it fits into one line.

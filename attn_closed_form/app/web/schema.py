@@ -150,7 +150,7 @@ class ExplainAnswer(BaseModel):
         description="the scale in a sentence, with the reason if it is the logit"
     )
     prediction: float = Field(description="the value of the output on that scale")
-    absent_value: float = Field(description="the value of the output with every player absent")
+    baseline: float = Field(description="the value of the output with every player absent")
     logit: float = Field(description="the logit of the prediction, before the temperature")
     logits: list[float]
     probabilities: dict[str, float] | None
@@ -158,7 +158,7 @@ class ExplainAnswer(BaseModel):
     absent: str
     methods: dict[str, dict[str, Any]] = Field(
         description=(
-            "by method: scores, base_value, label, kind, accuracy, scale, and error, a guaranteed "
+            "by method: scores, baseline, label, kind, accuracy, scale, and error, a guaranteed "
             "bound or null"
         )
     )

@@ -149,7 +149,7 @@ def test_words_add_up_to_their_sentence_and_sentences_to_the_prediction(found):
         assert scores.scores[m] == pytest.approx(
             scores.unit_scores[scores.numbers == m].sum(), abs=1e-12
         )
-    assert scores.base_value + scores.scores.sum() == pytest.approx(found.prediction, abs=1e-8)
+    assert scores.baseline + scores.scores.sum() == pytest.approx(found.prediction, abs=1e-8)
     positions = load_demo_model().explain(REVIEW, "shapley", players="positions").evidence.game
     merged = positions.merge([np.flatnonzero(scores.numbers == m) for m in range(3)])
     assert np.abs(scores.scores - shapley(merged)).max() <= 1e-8

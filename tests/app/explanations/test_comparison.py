@@ -26,7 +26,7 @@ def model():
 
 def test_differences_add_up_to_the_difference_of_the_predictions(model):
     comparison = model.explain(REVIEW).compare(model.explain(OTHER))
-    total = comparison.base_change + comparison.values.sum()
+    total = comparison.baseline_change + comparison.values.sum()
     assert total == pytest.approx(comparison.change, abs=1e-9)
     assert comparison.change == pytest.approx(
         model.explain(OTHER, output=comparison.first.output).prediction
@@ -58,8 +58,8 @@ def test_two_models_are_compared_on_one_text(model):
     comparison = model.explain(REVIEW).compare(warmer.explain(REVIEW))
     assert comparison.names == ("first model", "second model")
     assert all(None not in (change.first, change.second) for change in comparison.changes)
-    assert comparison.base_change == pytest.approx(
-        comparison.second.base_value - comparison.first.base_value
+    assert comparison.baseline_change == pytest.approx(
+        comparison.second.baseline - comparison.first.baseline
     )
 
 

@@ -142,7 +142,7 @@ def test_units_that_share_a_player_share_its_score():
     counts = np.array([3, 2, 1])
     expected = (shapley(found.game) / counts)[units.groups["words"]]
     np.testing.assert_allclose(scores.unit_scores, expected, atol=1e-9)
-    assert scores.scores.sum() == pytest.approx(found.prediction - scores.base_value, abs=1e-8)
+    assert scores.scores.sum() == pytest.approx(found.prediction - scores.baseline, abs=1e-8)
 
 
 def test_all_logits_of_reasons_are_on_the_explained_scale_in_json():

@@ -146,7 +146,7 @@ def test_scores_that_should_add_up_do(name, players, make):
     weights = model.weights
     vocabulary = model.vocabulary
     e = explain(model, REVIEW, name, players=players, output="positive")[name]
-    assert abs(e.base_value + e.scores.sum() - e.prediction) < 1e-8
+    assert abs(e.baseline + e.scores.sum() - e.prediction) < 1e-8
     # Without positions words are deleted, but gradients have no path to there.
     deleted = weights.T_max is None and name == "shapley"
     if deleted:
@@ -159,7 +159,7 @@ def test_scores_that_should_add_up_do(name, players, make):
     else:
         expected = logit
     assert (e.scale.name == "probability") == (make is load_demo_model and name == "shapley")
-    assert_algebraic(e.base_value, expected, scale=1.0)
+    assert_algebraic(e.baseline, expected, scale=1.0)
 
 
 @pytest.mark.parametrize("name", ["shapley", "banzhaf"])

@@ -23,7 +23,7 @@ def test_many_are_the_explanations_of_each(many):
     for i, text in enumerate(TEXTS):
         e = explain(load_demo_model(), text, "shapley", output="positive")["shapley"]
         assert np.array_equal(many.values[i], e.scores) and many.labels[i] == e.labels
-        assert many.base_values[i] == e.base_value and many.predictions[i] == e.prediction
+        assert many.baselines[i] == e.baseline and many.predictions[i] == e.prediction
         assert np.array_equal(np.asarray(many[i]), e.scores)
     assert isinstance(many[1:], ManyExplanations) and len(many[1:]) == 3
     assert [e.output for e in many] == ["positive"] * 4
@@ -73,7 +73,7 @@ def test_frames(many):
     assert isinstance(frame, pandas.DataFrame)
     assert frame["score"].tolist() == np.concatenate(list(many.values)).tolist()
     assert frame["input"].tolist() == [i for i in range(4) for _ in many.labels[i]]
-    assert {"player", "occurrences", "start", "end", "output", "prediction", "base_value"} <= set(
+    assert {"player", "occurrences", "start", "end", "output", "prediction", "baseline"} <= set(
         frame.columns
     )
     one = many[0].to_frame()
@@ -104,7 +104,7 @@ def test_shap_reads_many_texts(many):
     for i in range(4):
         assert converted.values[i].sum() == pytest.approx(many.values[i].sum())
         assert "".join(converted.data[i]) == TEXTS[i]
-    assert np.array_equal(converted.base_values, many.base_values)
+    assert np.array_equal(converted.base_values, many.baselines)
 
 
 def test_other_inputs_and_errors():

@@ -61,8 +61,8 @@ def test_values_are_those_of_all_probabilities(absent, output):
     ):
         np.testing.assert_allclose(found[name].scores, oracle(game).astype(float), **CLOSE)
     every = probabilities(found.evidence.pooled, 1.7)
-    assert found.evidence.absent_value == pytest.approx(float(every[0]), abs=1e-12)
-    assert found["shapley"].base_value + found["shapley"].scores.sum() == pytest.approx(
+    assert found.evidence.baseline == pytest.approx(float(every[0]), abs=1e-12)
+    assert found["shapley"].baseline + found["shapley"].scores.sum() == pytest.approx(
         found.prediction, abs=1e-9
     )
     assert found["shapley"].error <= 1e-10
@@ -196,7 +196,7 @@ def test_the_softmax_of_three_classes_is_sampled(K):
     assert (
         np.abs(sampled.scores - shapley_of(every, masks)) <= 6 * sampled.standard_error + 1e-9
     ).all()
-    assert sampled.base_value == pytest.approx(every[0])
+    assert sampled.baseline == pytest.approx(every[0])
     # All coalitions of a few words are evaluated, and nothing is sampled.
     assert not sampled.standard_error.any()
     assert found["slalom-value"].prediction == pytest.approx(of_class[1].value(masks[-1]))
@@ -256,7 +256,7 @@ def test_methods_that_live_on_logits_stay_there_and_say_so():
         assert np.array_equal(e.scores, logit[name].scores) == explain_logit
     ig = found["ig"]
     assert (
-        ig.base_value + ig.scores.sum()
+        ig.baseline + ig.scores.sum()
         == pytest.approx(ig.prediction)
         == pytest.approx(found.evidence.logit)
     )

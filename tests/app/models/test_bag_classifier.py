@@ -86,7 +86,7 @@ def test_shapley_values_are_those_of_the_network() -> None:
     model = BagClassifier(network())
     found = model.explain(bag(), "shapley", output=1, scale="logit")["shapley"]
     assert np.abs(found.scores - enumeration.shapley(found.evidence.game)).max() < 1e-9
-    assert found.base_value == pytest.approx(model.network.bias[1])
+    assert found.baseline == pytest.approx(model.network.bias[1])
 
 
 def test_regions_are_groups_of_instances() -> None:

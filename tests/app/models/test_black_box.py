@@ -143,7 +143,7 @@ class TestFromAttention:
         s, v = random_bag(6, 2)
         model = BagClassifier.from_attention(s, v, pooled(s, v), bias=[0.5, -0.25])
         found = model.explain(model.bag, "shapley", output=1, scale="logit")
-        assert found["shapley"].base_value == -0.25
+        assert found["shapley"].baseline == -0.25
         assert np.isclose(
             found["shapley"].scores.sum(), model.predict_logits([model.bag])[0][1] + 0.25
         )

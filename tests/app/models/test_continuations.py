@@ -75,8 +75,8 @@ def test_shapley_values_of_a_token_add_up_from_the_empty_text(family):
     headline = found["shapley-sampled"]
     assert found.output == f'"{token}"' and found.scale.name == "probability"
     assert found.prediction == pytest.approx(chance(model, tokenizer, TEXT, token), abs=1e-6)
-    assert headline.base_value == pytest.approx(chance(model, tokenizer, "", token), abs=1e-6)
-    assert headline.scores.sum() == pytest.approx(found.prediction - headline.base_value, abs=1e-6)
+    assert headline.baseline == pytest.approx(chance(model, tokenizer, "", token), abs=1e-6)
+    assert headline.scores.sum() == pytest.approx(found.prediction - headline.baseline, abs=1e-6)
     other = CONTINUATIONS[family][1]
     against = TransformerClassifier(model, tokenizer, samples=60).explain(
         TEXT, "leave-one-out", output=f"token:{token},{other}", scale="logit"

@@ -73,8 +73,8 @@ def test_shapley_values_equal_enumeration(head, C, function, scale, bag):
             e.scores, by_enumeration(model, bag, output, function), atol=1e-8, rtol=0
         )
         assert explanations.scale.name == scale
-        assert e.base_value == pytest.approx(float(function(model.network.bias[output])))
-        assert e.prediction == pytest.approx(e.base_value + e.scores.sum())
+        assert e.baseline == pytest.approx(float(function(model.network.bias[output])))
+        assert e.prediction == pytest.approx(e.baseline + e.scores.sum())
 
 
 def test_a_risk_is_called_a_risk_in_every_view(bag):

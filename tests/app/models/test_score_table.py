@@ -75,7 +75,7 @@ def test_groups_outputs_and_replacements():
     game = PooledGame.from_scores(raw["s"], value, raw["s_absent"], np.ones(6), 0.3, 1.0, bias=-1.0)
     expected = enumeration.shapley(game.merge([[0, 2], [1, 4, 5], [3]]))
     np.testing.assert_allclose(found["shapley"].scores, expected, atol=1e-9)
-    assert abs(found["shapley"].base_value + expected.sum() - found.prediction) < 1e-9
+    assert abs(found["shapley"].baseline + expected.sum() - found.prediction) < 1e-9
 
 
 def test_tables_in_files(tmp_path):

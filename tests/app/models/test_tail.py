@@ -117,7 +117,7 @@ def test_values_agree_with_the_enumeration_of_all_coalitions(kind: str, scale: s
             exact[j] += weight * (f([*members, j]) - f(members))
     found = model.explain(x, output="1", scale=scale)
     e = found[found.evidence.headline]
-    assert abs(e.base_value - f([])) < 1e-12
+    assert abs(e.baseline - f([])) < 1e-12
     assert abs(e.prediction - f(list(range(N)))) < 1e-12
     if kind == "tanh" and scale == "logit":
         assert e.method == "shapley" and e.error is not None
@@ -154,7 +154,7 @@ def test_any_function_is_a_tail() -> None:
     assert list(found)[:2] == ["shapley-sampled", "leave-one-out"]
     assert "gradient-l1" not in found
     e = found["shapley-sampled"]
-    assert abs(e.base_value + e.scores.sum() - e.prediction) < 1e-9
+    assert abs(e.baseline + e.scores.sum() - e.prediction) < 1e-9
     with pytest.raises(ValueError, match=r"^methods: "):
         model.explain(rng.normal(size=(N, D)), "gradient-l1")
 

@@ -57,9 +57,9 @@ def test_methods_of_the_model_evaluate_the_model(players, absent, scale):
     without = [output(row) for row in ~np.eye(d, dtype=bool)]
     assert np.allclose(found["leave-one-out"].scores, everyone - np.array(without), atol=1e-5)
     nobody = output(np.zeros(d, dtype=bool))
-    assert found.to_dict()["absent_value"] == pytest.approx(nobody, abs=1e-5)
+    assert found.to_dict()["baseline"] == pytest.approx(nobody, abs=1e-5)
     assert found["shapley-sampled"].scores.sum() == pytest.approx(everyone - nobody, abs=1e-5)
-    assert found["shapley-sampled"].base_value == pytest.approx(nobody, abs=1e-5)
+    assert found["shapley-sampled"].baseline == pytest.approx(nobody, abs=1e-5)
     assert (
         found["leave-one-out"].model_calls == d + 1
         and not found["leave-one-out"].standard_error.any()
@@ -157,9 +157,7 @@ def test_every_view_shows_the_sampled_values_first_with_their_standard_errors():
     e = found["shapley-sampled"]
     assert e.scale.name == "probability" and found["slalom-value"].scale.name == "logit"
     steps = waterfall(e, top=3).bars
-    assert (
-        steps[0].end == pytest.approx(found.evidence.absent_value) and steps[-1].end == e.prediction
-    )
+    assert steps[0].end == pytest.approx(found.evidence.baseline) and steps[-1].end == e.prediction
     strongest = int(np.abs(e.scores).argmax())
     assert (
         steps[1].text
@@ -330,7 +328,7 @@ def test_the_waterfall_ends_at_the_model_with_what_the_fit_misses():
     assert [step.label for step in steps[-2:]] == ["what the fit misses", e.output]
     assert all(a.end == pytest.approx(b.start) for a, b in itertools.pairwise(steps))
     assert steps[-1].end == e.prediction
-    assert steps[-2].start == pytest.approx(e.base_value + e.scores.sum(), abs=1e-9)
+    assert steps[-2].start == pytest.approx(e.baseline + e.scores.sum(), abs=1e-9)
 
 
 def test_tables_and_figures(tmp_path):
@@ -368,7 +366,7 @@ def test_a_decoder_without_special_tokens_has_an_empty_text():
     model = TransformerClassifier(network.double(), tokenizer, samples=60)
     found = model.explain("a good film", "shapley-sampled", output="positive", scale="logit")
     of_end = model([np.array([0])])[0, 2]
-    assert found["shapley-sampled"].base_value == pytest.approx(of_end, rel=1e-12)
+    assert found["shapley-sampled"].baseline == pytest.approx(of_end, rel=1e-12)
 
 
 def test_a_text_of_one_word():

@@ -56,7 +56,7 @@ def test_rows_are_explain_itself(source, tmp_path):
         ]
         assert row["shapley"] == first.scores.tolist()
         assert row["alpha-mean"] == expected["alpha-mean"].scores.tolist()
-        assert (row["shapley_base"], row["shapley_error"]) == (first.base_value, first.error)
+        assert (row["shapley_baseline"], row["shapley_error"]) == (first.baseline, first.error)
         assert row["alpha-mean_error"] is None
         assert (row["prediction"], row["unseen"], row["error"]) == (first.prediction, 0, None)
         assert row["output"] == expected.output == model.predict([text])[0]

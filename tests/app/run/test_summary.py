@@ -295,7 +295,7 @@ def test_columns_and_summary_say_the_scale(tmp_path, capsys):
         rows = read(out).to_pylist()
         assert {row["scale"] for row in rows} == {scale}
         for row in rows:
-            assert row["shapley_base"] + sum(row["shapley"]) == pytest.approx(
+            assert row["shapley_baseline"] + sum(row["shapley"]) == pytest.approx(
                 row["prediction"], abs=1e-9
             )
             chance = row["probability"]
@@ -323,7 +323,7 @@ def test_rows_on_another_scale_are_apart(tmp_path):
         columns = {
             "labels": labels,
             "shapley": pa.array([[0.5], [0.25]]),
-            "shapley_base": [0.0, 0.0],
+            "shapley_baseline": [0.0, 0.0],
         }
         columns |= {"shapley_error": [0.0, 0.0], "output": outputs, "scale": [scale, scale]}
         pa.parquet.write_table(

@@ -59,7 +59,7 @@ def test_a_waterfall_goes_from_nobody_to_the_prediction_without_a_gap(found, top
     e = found["shapley"]
     steps = waterfall(e, top).bars
     assert (
-        steps[0].end == e.base_value
+        steps[0].end == e.baseline
         and steps[-1].end == e.prediction
         and steps[0].label == "baseline"
     )
@@ -335,7 +335,7 @@ def test_no_bar_of_many_words_leaves_the_track(seed, size):
     e = load_demo_model().explain(text, "shapley")["shapley"]
     scores = np.random.default_rng(seed).normal(size=len(e.scores))
     scores *= size / np.abs(scores).max()
-    scores += (e.prediction - e.base_value - scores.sum()) / len(scores)
+    scores += (e.prediction - e.baseline - scores.sum()) / len(scores)
     changed = dataclasses.replace(e, scores=scores)
     figure = waterfall(changed)
     assert figure.ticks[0][1] == "0%" and figure.ticks[-1][1] == "100%"

@@ -40,7 +40,7 @@ def test_shap_holds_the_numbers_and_draws_them(pyplot):
 
     e = explained()
     other = e.to_shap()
-    assert "".join(other.data) == e.text and other.base_values == e.base_value
+    assert "".join(other.data) == e.text and other.base_values == e.baseline
     for j, label in enumerate(e.labels):  # occurrences share a word's score
         own = [
             value
@@ -74,8 +74,8 @@ def test_lime_holds_the_numbers_and_draws_them(pyplot):
     assert (
         other.predicted_value == e.prediction and other.min_value <= e.prediction <= other.max_value
     )
-    assert other.intercept == {1: e.base_value, 0: -e.base_value}
-    ends = [e.base_value + sum(score for score in e.scores if score * sign > 0) for sign in (-1, 1)]
+    assert other.intercept == {1: e.baseline, 0: -e.baseline}
+    ends = [e.baseline + sum(score for score in e.scores if score * sign > 0) for sign in (-1, 1)]
     assert (other.min_value, other.max_value) == pytest.approx(
         (min(*ends, e.prediction), max(*ends, e.prediction))
     )
@@ -121,7 +121,7 @@ def test_shapiq_agrees_with_its_own_exact_computer(absent):
         theirs = exact(index, order=order)
         ours = e.to_shapiq(order)
         assert ours.index == index and ours.n_players == d and not ours.estimated
-        assert ours.baseline_value == e.base_value
+        assert ours.baseline_value == e.baseline
         assert set(ours.interaction_lookup) == {
             S for k in range(order + 1) for S in combinations(range(d), k)
         }

@@ -82,12 +82,12 @@ def test_the_table_is_orange_for_and_blue_against(model):
     blue = cells[0, np.argmax(scores), 2]
     assert red > blue
     assert cells[0, np.argmin(scores), 2] > cells[0, np.argmin(scores), 0] or scores.min() >= 0
-    assert labels(ax.yaxis) == ["Shapley", "α-avg"]
+    assert labels(ax.yaxis) == ["Shapley", "Alpha-mean"]
     linked = axes_of_a_new_figure()
     plots.plot_table(
         acf.load_demo_model().explain("A fine film", ["shapley", "alpha-mean"]), linked
     )
-    assert labels(linked.yaxis) == ["Shapley", "α-avg (logit)"]
+    assert labels(linked.yaxis) == ["Shapley", "Alpha-mean (logit)"]
 
 
 @pytest.mark.parametrize("figure", FIGURES)

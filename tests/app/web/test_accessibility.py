@@ -106,7 +106,7 @@ def test_one_text_takes_the_colors_of_a_method_and_shows_the_words_of_a_reason(b
     first = page.locator(".text.live").first
     before = first.inner_html()
     options = page.locator(".by option").all_text_contents()
-    page.select_option(".by select", label="α-avg")
+    page.select_option(".by select", label="Alpha-mean")
     classes = page.evaluate(
         "Array.from(document.querySelector('.text.live').querySelectorAll('i'), (i) => "
         "i.className).join(' ')"
