@@ -313,6 +313,8 @@ class StateDict:
         self.read: set[str] = set()
         # What a layout assumed about the network because the file does not contain it, in words, by option.
         self.unsaid: dict[str, str] = {}
+        # The meanings that the outputs can have, if the file says so.
+        self.heads: tuple[str, ...] = ()
 
     def keys(self, pattern: str) -> list[str]:
         """Return the names that match a regular expression, sorted by the last number in each."""

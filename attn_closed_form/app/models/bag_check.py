@@ -41,6 +41,8 @@ SMALLEST_SCALE = 1e-3
 # Activations that follow an embedding of several layers; the last layer may have another one than
 # the inner layers.
 EMBEDDING_ACTIVATIONS = ("relu", "gelu", "tanh", "identity")
+# The largest number of heads that is tried, that of the largest published networks.
+MOST_HEADS = 64
 # What a check answers when no change that it tried explains a difference.
 NO_CAUSE = (
     "no activation, gate, temperature, number of heads or class order among those tried explains "
@@ -255,31 +257,39 @@ def variants(model: BagClassifier) -> Iterator[dict[str, Any]]:
     if model.reload is None:
         return
     names = LAYOUTS[model.layout].options
-    width = model.network.readout.shape[1]
-    heads = tuple(count for count in range(1, width + 1) if width % count == 0)
-    for name in names:
-        values = OPTIONS[name].tried
-        if name == "num_heads":
-            values = heads
-        yield from ({name: value} for value in values)
-    if "pool_type" in names:
-        for count, pool_type in itertools.product(heads, OPTIONS["pool_type"].tried):
-            yield {"num_heads": count, "pool_type": pool_type}
+    values = {name: OPTIONS[name].tried for name in names}
+    if "num_heads" in names:
+        values["num_heads"] = _possible_heads(model.reload)
+    singles = [{name: value} for name in names for value in values[name]]
+    yield from singles
+    for count in values.get("num_heads", ()):
+        yield from ({"num_heads": count, **other} for other in singles if "num_heads" not in other)
     if "head_activation" in names:
-        yield from _variants_of_head(names, heads)
+        yield from _variants_of_head(names)
     if "last_activation" in names and len(model.network.embed) > 1:
         for inner, last in itertools.permutations(EMBEDDING_ACTIVATIONS, 2):
             yield {"embed_activation": inner, "last_activation": last}
 
 
-def _variants_of_head(names: Mapping[str, Any], heads: Sequence[int]) -> Iterator[dict[str, Any]]:
+def _possible_heads(reload: Callable[..., BagClassifier]) -> tuple[int, ...]:
+    """Return the numbers of heads with which the file can be read: the divisors of the width of its
+    queries.
+    """
+    possible = []
+    for count in range(1, MOST_HEADS + 1):
+        try:
+            reload(num_heads=count)
+        except ValueError:
+            continue
+        possible.append(count)
+    return tuple(possible)
+
+
+def _variants_of_head(names: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield options of layers after the pooling that belong together."""
-    option = OPTIONS["head_activation"]
     for slope in OPTIONS["negative_slope"].tried:
         yield {"head_activation": "leaky_relu", "negative_slope": slope}
-    for activation in option.tried:
-        if "num_heads" in names:
-            yield from ({"num_heads": count, "head_activation": activation} for count in heads)
+    for activation in OPTIONS["head_activation"].tried:
         for other in ("embed_activation", "post_activation", "activation"):
             if other in names:
                 yield {"head_activation": activation, other: activation}

@@ -189,6 +189,14 @@ temperature 1 (not checked))
             layout = "roles"
         options = {**state.options, **options}
         network, layout = network_from_state(state, layout, options)
+        if state.heads and head not in state.heads:
+            expected = " or ".join(map(repr, state.heads))
+            raise ValueError(
+                f"head: expected {expected}, the meaning that the outputs of {state.source} can "
+                f"have, got {head!r}"
+            )
+        if head != "classes":
+            state.unsaid.pop("head", None)
         loss, name_of_single_output = HEADS[head]
         names = tuple(outputs or state.outputs)
         if not names and network.Q == 1:

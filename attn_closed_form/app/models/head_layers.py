@@ -4,7 +4,9 @@ layers of a module.
 PyTorch numbers the modules of an `nn.Sequential`, and a module without weights has no name in the
 file: "classifier.0" and "classifier.2" are two linear layers with something between them. That is
 an activation (the option `head_activation`), or dropout, which does nothing in evaluation mode
-(`head_activation="identity"`). A linear layer follows another one directly if no number is missing.
+(`head_activation="identity"`). If no number is missing between two linear layers, nothing is between
+them in an `nn.Sequential`, but the code of an `nn.ModuleList` may have an activation there
+(`adjacent_activation`).
 Where several numbers are missing at different places between two linear layers, the order of
 normalization and activation is unknown, which is an error.
 """
@@ -23,6 +25,13 @@ from .layout import SPELLED, Options
 from .tail import Elementwise, Standardize, Step
 
 Path = tuple[int, ...]
+
+# Where the activation of an option is, in words.
+PLACES = {
+    "head_activation": "in the head",
+    "pooled_activation": "before the head",
+    "adjacent_activation": "between adjacent layers of the head",
+}
 
 
 class Module(NamedTuple):
@@ -100,6 +109,9 @@ def read_head(state: StateDict, modules: Sequence[Module], options: Options) -> 
             continue
         if any(isinstance(step, Elementwise) for step in between):
             places = []  # an activation with weights, and perhaps dropout
+        elif steps and not places:
+            activation = "adjacent_activation"
+            places = [len(between)]
         if len(places) > 1:
             raise ValueError(
                 f"{state.source}: the place of the activation before {module.name} is unknown, "
@@ -123,12 +135,9 @@ def _activation(state: StateDict, option: str, options: Options) -> Elementwise:
     """Return the activation of an option, and record that the file does not contain it."""
     name = options[option]
     words = SPELLED.get(name, name)
-    if option == "head_activation":
-        state.unsaid[option] = f"{words} head"
-    elif name == "identity":
-        state.unsaid[option] = "no activation before the head"
-    else:
-        state.unsaid[option] = f"{words} before the head"
+    if name == "identity":
+        words = "nothing"
+    state.unsaid[option] = f"{words} {PLACES[option]}"
     return Elementwise(name, options["negative_slope"])
 
 
@@ -153,13 +162,13 @@ def read_module(state: StateDict, name: str, options: Options) -> Step:
     """
     if f"{name}.running_mean" in state.arrays:
         scale, shift = state.batch_norm(name, options["epsilon"])
-        state.unsaid["epsilon"] = f"epsilon {options['epsilon']:g}"
+        state.unsaid["epsilon"] = f"BatchNorm with epsilon {options['epsilon']:g}"
         return Layer(np.diag(scale), shift)
     weight = state.array(f"{name}.weight")
     if weight.ndim == 2:
         return Layer(*state.linear(name))
     if f"{name}.bias" in state.arrays:
-        state.unsaid["epsilon"] = f"epsilon {options['epsilon']:g}"
+        state.unsaid["epsilon"] = f"LayerNorm with epsilon {options['epsilon']:g}"
         return Standardize(weight, state.array(f"{name}.bias", 1), options["epsilon"])
     if weight.size == 1:
         return Elementwise("leaky_relu", float(weight.reshape(())))

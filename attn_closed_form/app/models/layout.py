@@ -73,12 +73,19 @@ OPTIONS = {
     # What comes before the first layer after the pooling, where the numbers of the layers leave
     # room for something.
     "pooled_activation": Option("identity", tried=tuple(ACTIVATIONS)),
+    # What comes between linear layers after the pooling whose numbers leave no room: a list of
+    # layers whose code applies an activation.
+    "adjacent_activation": Option("identity", tried=tuple(ACTIVATIONS)),
     "negative_slope": Option(LEAKY_SLOPE, tried=(0.1, 0.2)),  # of "leaky_relu" after the pooling
-    "post_activation": Option("gelu", "{} after the pooling", tuple(ACTIVATIONS)),
+    "post_activation": Option("gelu", tried=tuple(ACTIVATIONS)),
     "use_tanh": Option(False, "softmax attention"),
     # The factor of the scores; by default one over the square root of the width.
     "qk_scale": Option(None, tried=(1.0, 0.5, 0.25, 0.125, 0.0625)),
     "add_zero_attn": Option(False, "without add_zero_attn"),
+    # Whether the learned query is an instance of the bag itself, as a class token is.
+    "query_in_bag": Option(False, "a query that is not part of the bag", (True,)),
+    # Whether the learned query is added to the pooled vector.
+    "query_added": Option(False, "no residual connection", (True,)),
     "aggregation": Option(None),  # "mean" if the file has no weights of an attention
 }
 
@@ -103,7 +110,7 @@ _EMBEDDED = (
     "normalize",
 )
 # Options of layouts whose last layer may be several layers.
-_HEAD = ("head_activation", "pooled_activation", "negative_slope")
+_HEAD = ("head_activation", "pooled_activation", "adjacent_activation", "negative_slope")
 # Defaults of layouts whose attention has one hidden layer.
 UNGATED = defaults("activation", *_EMBEDDED)
 # Defaults of layouts with a gate.

@@ -85,10 +85,12 @@ _ENCODER = (
     "stages.",
     "stem.",
 )
-# The names of an attention layer of PyTorch, outside of an encoder, and of a learned query.
+# The names of an attention layer of PyTorch, outside of an encoder, and of a learned query: a
+# parameter outside of any layer, under whatever name, or an embedding of that name.
 _MULTIHEAD = (
     r"(?!.*(?:self_attn|encoder|transformer|blocks?\.)).*(?:in_proj_weight|q_proj_weight)",
-    r"(?:.*\.)?(?:query|queries|q|latent|probe|seed|cls|cls_token|token)",
+    r"(?:.*\.)?(?!weight$|bias$|bias_[kv]$|(?:in|[qkv])_proj_|running_|num_batches)[^.]*"
+    r"|(?:.*[._])?(?:query|queries|latents?|probe|seed|cls_token|token)\.weight",
 )
 # Prefixes of the layers of encoders of transformers, which make the patches or frames before the
 # pooling.
@@ -151,11 +153,12 @@ LAYOUTS: dict[str, Layout] = {
         leave=_INSTANCES,
     ),
     # xMIL's attention MIL (bifold-pathomics/xMIL), with or without `out_layers` after the pooling.
+    # Its last layer was called `classifier` before the package had a release.
     "xmil": Layout(
         embed=r"linear_layers\.\d+\.0",
         attention=(_PLAIN,),
-        readout=r"classifier(?:\.\d+)?",
-        head=("out_layers", "classifier"),
+        readout=r"linear_head|classifier(?:\.\d+)?",
+        head=("out_layers", "linear_head", "classifier"),
         options={**UNGATED, **HEADS},
     ),
     # HistoBistro's AttentionMIL (peng-lab/HistoBistro).
@@ -286,7 +289,10 @@ LAYOUTS: dict[str, Layout] = {
     # several layers.
     "multihead": Layout(
         marks=_MULTIHEAD,
-        options={**HEADS, "num_heads": None, "add_zero_attn": False},
+        options={
+            **HEADS,
+            **defaults("num_heads", "add_zero_attn", "query_in_bag", "query_added"),
+        },
         without=r"vision_model\.head\..*",
         build=tail_builders.build_multihead,
     ),
@@ -327,11 +333,11 @@ LAYOUTS: dict[str, Layout] = {
     # Efficient Probing (billpsomas/efficient-probing), on frozen patch tokens.
     "efficient_probing": Layout(
         marks=(
-            r"(?:.*\.)?v\.weight",
+            r"(?!blocks\.)(?:.*\.)?v\.weight",
             r"(?:.*\.)?cls_token",
-            r"(?:.*\.)?(?:1|bn)\.running_mean",
+            r"(?!blocks\.)(?:.*\.)?(?:1|bn)\.running_mean",
         ),
-        without=r"(?:.*\.)?(?:k|q|qkv|kv)\.weight",
+        without=r"(?!blocks\.)(?:.*\.)?(?:k|q|qkv|kv)\.weight",
         options=defaults("qk_scale"),
         leave=_ENCODER,
         build=tail_builders.build_efficient_probing,
@@ -359,7 +365,7 @@ LAYOUTS: dict[str, Layout] = {
     # ...ForImageClassification of SigLIP, CLIP and I-JEPA.
     "transformers_audio": Layout(
         marks=(
-            r"(?:wav2vec2|hubert|wavlm|unispeech|sew|data2vec_audio|encoder)[^.]*\..*",
+            r"(?:wav2vec2|hubert|wavlm|unispeech|sew|data2vec_audio)[^.]*\..*|encoder\.conv1\..*",
             r"projector\.weight",
             r"classifier\.weight",
         ),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,14 +21,18 @@ from ..files.arrays import Linear, StateDict
 from .bag_network import Attention, BagNetwork
 from .head_layers import head_modules, read_head, read_module
 from .layers import Layer
-from .layout import Layout, Options
+from .layout import SPELLED, Layout, Options
 from .layout_builders import as_rows, head_width, split_layers
 from .tail import Elementwise, Residual, Step
 
 # The epsilon of the batch normalization of Efficient Probing, in its code.
 EFFICIENT_PROBING_EPS = 1e-6
+# Names of a learned query, where several parameters have its width.
+QUERY = r"(?:.*[._])?(?:query|queries|q|latents?|probe|seed|cls|token)(?:\.weight|[._].*)?"
 # Names of the last layers of probes and pooling heads.
 LAST_LAYERS = ("classifier", "head", "fc", "linear", "out", "output", "mlp")
+# Those that leave no doubt that they come after the pooling.
+CLASSIFIERS = ("classifier", "head", "out", "output")
 # The beginning of the name of a layer, up to the first of these names.
 LAST_LAYER = rf"(?:\w+\.)*?(?:{'|'.join(LAST_LAYERS)})(?=\.)"
 
@@ -40,7 +44,8 @@ def pooled_heads(queries: Array, keys: Linear, values: Linear, options: Options)
     Head m has the log-mass q_m . k_m(x) / sqrt(width), and its outputs are the means of its part of
     the values.
     """
-    check("query", len(queries) == 1, "one query", f"{len(queries)}; each has a separate output")
+    received = f"{len(queries)}; the pooled vectors of several queries have no reader yet"
+    check("query", len(queries) == 1, "one query", received)
     query = queries[0]
     width = head_width(query.size, options)
     heads = query.size // width
@@ -72,7 +77,11 @@ def last_layers(state: StateDict, options: Options) -> list[Step]:
             f"{sorted(found) or state.summary()}; a pooling without a classifier has no output to "
             "explain"
         )
-    return read_head(state, head_modules(state, [found.pop()]), options)
+    (name,) = found
+    if name.rpartition(".")[2] not in CLASSIFIERS:
+        # Such a layer might as well be in front of the pooling.
+        state.unsaid["head"] = f"{name!r} after the pooling"
+    return read_head(state, head_modules(state, [name]), options)
 
 
 def build_attention_probe(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
@@ -191,17 +200,39 @@ def build_multihead(state: StateDict, layout: Layout, options: Options) -> BagNe
     layers.
 
     Keys and values read the same bag. The layer has the weights of queries, keys and values in one
-    array, or in three if their widths differ, and a linear projection of its output.
+    array, or in three if their widths differ, and a linear projection of its output. With
+    `query_in_bag` the query is a class token: an instance that is always present. With
+    `query_added` it is added to the pooled vector.
     """
-    _, projection, network = _multihead(state, layout, options)
+    layer = _multihead(state, layout, options)
+    network = layer.network
+    projection = layer.projection
+    if options["query_in_bag"]:
+        size = layer.query.size
+        check("query_in_bag", size == network.D, f"instances of {size} numbers", network.D)
+        network = replace(network, background=layer.query)
+    if options["query_added"]:
+        projection = Layer(projection.W, projection.b + layer.query)
     return network.then([projection, *last_layers(state, options)])
 
 
-def _multihead(state: StateDict, layout: Layout, options: Options) -> tuple[str, Layer, BagNetwork]:
-    """Return the beginning of the names of an attention layer, its projection, and the heads before
-    it.
-    """
-    key = state.keys(layout.marks[0])[0]
+class Multihead(NamedTuple):
+    """An attention layer of PyTorch with a learned query."""
+
+    start: str  # the beginning of its names
+    query: Array  # (D,), before its projection
+    network: BagNetwork  # whose pooled vector has the outputs of all heads
+    projection: Layer  # of the outputs
+
+
+def _multihead(state: StateDict, layout: Layout, options: Options) -> Multihead:
+    """Read an attention layer of PyTorch and its learned query."""
+    key, *others = state.keys(layout.marks[0])
+    if others:
+        raise ValueError(
+            f"{state.source}: expected one attention layer, got {[key, *others]}: attention before "
+            "the pooling makes instances depend on each other, so this is not a pooled game"
+        )
     start = key.removesuffix("in_proj_weight").removesuffix("q_proj_weight")
     if options["add_zero_attn"]:
         raise ValueError(
@@ -216,9 +247,26 @@ def _multihead(state: StateDict, layout: Layout, options: Options) -> tuple[str,
     if f"{start}in_proj_bias" in state.arrays:
         biases = np.split(state.array(f"{start}in_proj_bias", 1), 3)
     (Q, a), keys, values = map(Linear, weights, biases)
-    query = as_rows(state.array(state.keys(layout.marks[1])[0]))
+    query = as_rows(state.array(_learned_query(state, layout, width)))
     network = pooled_heads(query @ Q.T + a, keys, values, options)
-    return start, Layer(*state.linear(f"{start}out_proj")), network
+    return Multihead(start, query[0], network, Layer(*state.linear(f"{start}out_proj")))
+
+
+def _learned_query(state: StateDict, layout: Layout, width: int) -> str:
+    """Return the name of the only parameter outside of any layer that has the width of a query."""
+    names = [
+        name for name in state.keys(layout.marks[1]) if state.arrays[name].shape[-1:] == (width,)
+    ]
+    if len(names) > 1:
+        names = [name for name in names if re.fullmatch(QUERY, name)]
+    if len(names) != 1:
+        raise ValueError(
+            f"{state.source}: looks like an attention layer (nn.MultiheadAttention) without a "
+            f"learned query: expected one parameter of {width} numbers, got "
+            f"{names or state.summary()}. If the queries are the instances, these depend on each "
+            "other before the pooling, and it is not a pooled game"
+        )
+    return names[0]
 
 
 def _residual_mlp(state: StateDict, norm: str, mlp: str, options: Options) -> Residual:
@@ -229,7 +277,7 @@ def _residual_mlp(state: StateDict, norm: str, mlp: str, options: Options) -> Re
     if f"{norm}.weight" in state.arrays:
         steps.append(read_module(state, norm, options))
     activation = options["head_activation"]
-    state.unsaid["head_activation"] = f"{activation} in the MLP"
+    state.unsaid["head_activation"] = f"{SPELLED.get(activation, activation)} in the MLP"
     steps += [Layer(*state.linear(f"{mlp}.fc1")), activation, Layer(*state.linear(f"{mlp}.fc2"))]
     return Residual(steps)
 
@@ -240,12 +288,12 @@ def build_siglip(state: StateDict, layout: Layout, options: Options) -> BagNetwo
 
     A classifier follows. Its hidden activation, if it has one, is that of the MLP.
     """
-    start, projection, network = _multihead(state, layout, options)
-    owner = start.removesuffix("attention.")
+    layer = _multihead(state, layout, options)
+    owner = layer.start.removesuffix("attention.")
     if owner:
         state.leave(*layout.leave)
     block = _residual_mlp(state, f"{owner}layernorm", f"{owner}mlp", options)
-    return network.then([projection, block, *last_layers(state, options)])
+    return layer.network.then([layer.projection, block, *last_layers(state, options)])
 
 
 def build_timm_mlp(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
@@ -338,6 +386,8 @@ def build_trident(state: StateDict, layout: Layout, options: Options) -> BagNetw
     after = f"{owner}post_attention_layers.0"
     if f"{after}.weight" in state.arrays:
         steps += [Layer(*state.linear(after)), options["post_activation"]]
+        words = SPELLED.get(options["post_activation"], options["post_activation"])
+        state.unsaid["post_activation"] = f"{words} after the pooling"
     network = BagNetwork(
         attention,
         np.tile(np.eye(E), (heads, 1)),
@@ -406,8 +456,22 @@ def build_chemprop(state: StateDict, layout: Layout, options: Options) -> BagNet
         scale = state.array("predictor.output_transform.scale").reshape(-1)
         mean = state.array("predictor.output_transform.mean").reshape(-1)
         steps.append(Layer(np.diag(scale), mean))
-    network = BagNetwork(attention, np.eye(width), np.zeros(width))
-    return network.then(steps)
+    network = BagNetwork(attention, np.eye(width), np.zeros(width)).then(steps)
+    state.heads = _chemprop_heads(state, network.Q)
+    return network
+
+
+def _chemprop_heads(state: StateDict, outputs: int) -> tuple[str, ...]:
+    """Return the meanings that the outputs can have: `output_transform` scales back the values of a
+    regression, and several tasks are not classes that exclude each other.
+    """
+    if "predictor.output_transform.scale" in state.arrays:
+        return ("regression",)
+    tasks = state.arrays.get("predictor.criterion.task_weights")
+    if outputs > 1 and tasks is not None and tasks.size == outputs:
+        return ("labels", "regression")
+    state.unsaid["head"] = "logits of classes"
+    return ()
 
 
 def build_transformers_mean(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
@@ -422,6 +486,10 @@ def build_transformers_mean(state: StateDict, layout: Layout, options: Options) 
     classifier = Layer(*state.linear("classifier"))
     if any(key.startswith("vision_model.") for key in state.arrays):
         state.unsaid["pooling"] = "the mean of the patches"
+        if any(key.startswith("vision_model.head.") for key in state.arrays):
+            state.unsaid["pooling"] = (
+                "the mean of the patches and not the attention pooling in the file, which is layout 'siglip'"
+            )
     if "layer_weights" in state.arrays:
         state.unsaid["features"] = (
             "features that are the weighted sum over the layers of the encoder"

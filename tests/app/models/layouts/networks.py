@@ -609,6 +609,12 @@ CASES: dict[str, Callable[[], Case]] = {
         {"pooled_activation": "relu"},
     ),
     "clam-mlp": lambda: Case("clam", tails.ClamMlp(), {"head_activation": "tanh"}),
+    "abmil-adjacent": lambda: Case(
+        "abmil",
+        tails.AbmilMlp(tails.ReluList([nn.Linear(E, K), nn.Linear(K, K), nn.Linear(K, C)])),
+        {"adjacent_activation": "relu"},
+    ),
+    "xmil-linear-head": lambda: Case("xmil", tails.XmilOut(1, last="linear_head")),
     "xmil-out-layers": lambda: Case("xmil", tails.XmilOut(2)),
     "owkin-hidden": lambda: Case("owkin", tails.OwkinHidden(), {}, D + 3),
     "trident": lambda: Case("trident", tails.Trident(heads=3, gated=True)),
@@ -617,6 +623,18 @@ CASES: dict[str, Callable[[], Case]] = {
         "multihead",
         tails.MultiheadTail(nn.Sequential(nn.Linear(12, K), nn.Tanh(), nn.Linear(K, C))),
         {"num_heads": 3, "head_activation": "tanh"},
+        12,
+    ),
+    "multihead-class-token": lambda: Case(
+        "multihead",
+        tails.MultiheadToken(in_bag=True, added=False),
+        {"num_heads": 3, "query_in_bag": True},
+        12,
+    ),
+    "multihead-residual": lambda: Case(
+        "multihead",
+        tails.MultiheadToken(in_bag=False, added=True),
+        {"num_heads": 3, "query_added": True},
         12,
     ),
     "multihead-widths": lambda: Case(
@@ -642,7 +660,9 @@ CASES: dict[str, Callable[[], Case]] = {
         12,
     ),
     "chemprop": lambda: Case(
-        "chemprop", tails.Chemprop(True, norm=True, layers=1, act=nn.ReLU(), scaled=True)
+        "chemprop",
+        tails.Chemprop(True, norm=True, layers=1, act=nn.ReLU(), scaled=True),
+        {"head": "regression"},
     ),
     "chemprop-mean": lambda: Case(
         "chemprop",

@@ -66,20 +66,21 @@ class ClamMlp(nn.Module):
 
 
 class XmilOut(nn.Module):
-    """xMIL's attention MIL with `n_out_layers` after the pooling."""
+    """xMIL's attention MIL with `n_out_layers` after the pooling; its last layer has two names."""
 
-    def __init__(self, out_layers: int) -> None:
+    def __init__(self, out_layers: int, last: str = "classifier") -> None:
         super().__init__()
         self.linear_layers = nn.Sequential(nn.Sequential(nn.Linear(D, E), nn.ReLU()))
         self.attention = nn.Sequential(nn.Linear(E, K), nn.Tanh(), nn.Linear(K, 1))
         blocks = [nn.Sequential(nn.Linear(E, E), nn.ReLU()) for _ in range(out_layers)]
         self.out_layers = nn.Sequential(*blocks)
-        self.classifier = nn.Linear(E, C)
+        setattr(self, last, nn.Linear(E, C))
+        self.last = last
 
     def forward(self, x: Any) -> Any:
         h = self.linear_layers(x)
         pooled = torch.softmax(self.attention(h).T, dim=1) @ h
-        return self.classifier(self.out_layers(pooled))[0]
+        return getattr(self, self.last)(self.out_layers(pooled))[0]
 
 
 class OwkinHidden(nn.Module):
@@ -147,6 +148,38 @@ class MultiheadTail(nn.Module):
     def forward(self, x: Any) -> Any:
         pooled, _ = self.attention(self.query, x[None], x[None], need_weights=False)
         return self.head(pooled[0])[0]
+
+
+class MultiheadToken(nn.Module):
+    """nn.MultiheadAttention whose query is a class token in the bag, or is added to its output."""
+
+    def __init__(self, in_bag: bool, added: bool) -> None:
+        super().__init__()
+        self.summary_token = nn.Parameter(torch.randn(WIDTH))
+        self.attention = nn.MultiheadAttention(WIDTH, HEADS)
+        self.classifier = nn.Linear(WIDTH, C)
+        self.has = (in_bag, added)
+
+    def forward(self, x: Any) -> Any:
+        in_bag, added = self.has
+        query = self.summary_token[None]
+        bag = x
+        if in_bag:
+            bag = torch.cat([query, x])
+        pooled, _ = self.attention(query, bag, bag)
+        if added:
+            pooled = pooled + query
+        return self.classifier(pooled)[0]
+
+
+class ReluList(nn.ModuleList):
+    """Linear layers in a row in the file, with a ReLU between them in the code."""
+
+    def forward(self, x: Any) -> Any:
+        *inner, last = self
+        for layer in inner:
+            x = torch.relu(layer(x))
+        return last(x)
 
 
 class Mlp(nn.Module):

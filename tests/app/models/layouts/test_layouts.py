@@ -4,6 +4,7 @@ the game.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ def features(columns: int, n: int = networks.N, seed: int = 3) -> np.ndarray[Any
 def forward(network: Any, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     with torch.no_grad():
         return np.asarray(network(torch.from_numpy(x)))
+
+
+def as_classes(model: BagClassifier) -> BagClassifier:
+    """The model with the same outputs as logits of classes, which have margins."""
+    return replace(model, loss="softmax")
 
 
 def assert_agrees(model: BagClassifier, network: Any, x: np.ndarray[Any, Any]) -> None:
@@ -62,7 +68,7 @@ def test_layout_agrees_with_its_network(name: str, tmp_path: Path) -> None:
     case = networks.case(name)
     path = tmp_path / "model.pt"
     torch.save(case.network.state_dict(), path)
-    model = BagClassifier.from_state_dict(path, **case.options)
+    model = as_classes(BagClassifier.from_state_dict(path, **case.options))
     assert model.layout == case.layout
     assert_agrees(model, case.network, features(case.columns))
     again = BagClassifier.from_state_dict(
@@ -77,7 +83,7 @@ def test_layout_agrees_with_its_network(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", networks.CASES)
 def test_gradients_agree_with_autodiff(name: str) -> None:
     case = networks.case(name)
-    model = BagClassifier.from_state_dict(case.network.state_dict(), **case.options)
+    model = as_classes(BagClassifier.from_state_dict(case.network.state_dict(), **case.options))
     x = features(case.columns)
     units = model.read(x)
     logits = model.logits(units)
@@ -410,6 +416,30 @@ UNSAID: dict[str, tuple[Any, bool]] = {
         True,
     ),
     "multihead, other number of heads": (lambda: networks.MultiheadPool(bias=True), True),
+    "multihead, heads on features of another width": (
+        lambda: networks.tails.MultiheadTail(_nn.Linear(12, 3), kdim=11, vdim=11),
+        True,
+    ),
+    "multihead, a class token in the bag": (
+        lambda: networks.tails.MultiheadToken(in_bag=True, added=False),
+        True,
+    ),
+    "multihead, a residual connection": (
+        lambda: networks.tails.MultiheadToken(in_bag=False, added=True),
+        True,
+    ),
+    "ABMIL, ReLU in the code of a list": (
+        lambda: networks.tails.AbmilMlp(
+            networks.tails.ReluList([_nn.Linear(7, 5), _nn.Linear(5, 3)])
+        ),
+        True,
+    ),
+    "ABMIL, GroupNorm, which looks like LayerNorm": (
+        lambda: networks.tails.AbmilMlp(
+            _nn.Sequential(_nn.Linear(7, 6), _nn.GroupNorm(3, 6), _nn.Linear(6, 3))
+        ),
+        False,
+    ),
 }
 
 
@@ -436,6 +466,51 @@ def test_what_a_file_does_not_hold_is_said_and_then_found_or_refused(name: str) 
     else:
         with pytest.raises(ValueError, match="check: the logits differ"):
             _ = result.model
+
+
+@pytest.mark.parametrize("name", ["pool_query", "latents", "agg", "q", "query.weight"])
+def test_a_learned_query_may_have_any_name(name: str) -> None:
+    network = networks.case("multihead").network
+    state = dict(network.state_dict())
+    state[name] = state.pop("query")[0]
+    model = BagClassifier.from_state_dict(state, num_heads=3)
+    assert_agrees(model, network, features(12))
+
+
+def test_attention_before_the_pooling_is_refused_with_the_reason() -> None:
+    state = networks.MultiheadPool(bias=True).state_dict()
+    first = {f"mixing.{key}": value for key, value in state.items() if "attention" in key}
+    with pytest.raises(ValueError, match="attention before the pooling makes instances depend"):
+        BagClassifier.from_state_dict({**first, **state})
+    del state["query"]
+    with pytest.raises(ValueError, match=r"without a learned query.*depend on each other"):
+        BagClassifier.from_state_dict(state)
+    state["scale"] = torch.ones(1)
+    with pytest.raises(ValueError, match=r"without a learned query.*depend on each other"):
+        BagClassifier.from_state_dict(state)
+
+
+def test_the_outputs_of_chemprop_are_not_taken_for_classes() -> None:
+    """Values of a regression have no log-odds, and several tasks do not exclude each other."""
+    scaled = networks.case("chemprop").network.state_dict()
+    with pytest.raises(ValueError, match="head: expected 'regression'"):
+        BagClassifier.from_state_dict(scaled)
+    assert BagClassifier.from_state_dict(scaled, head="regression").loss == "identity"
+    state = networks.case("chemprop-prelu").network.state_dict()
+    assert "logits of classes" in BagClassifier.from_state_dict(state).doubts
+    state["predictor.criterion.task_weights"] = torch.ones(1, 3)
+    with pytest.raises(ValueError, match="head: expected 'labels' or 'regression'"):
+        BagClassifier.from_state_dict(state)
+    model = BagClassifier.from_state_dict(state, head="labels")
+    assert model.loss == "sigmoid" and "classes" not in model.doubts
+    state["predictor.criterion.task_weights"] = torch.ones(1, 1)
+    assert BagClassifier.from_state_dict(state).loss == "softmax"
+
+
+def test_the_pooling_head_in_the_file_of_an_image_classifier_is_named() -> None:
+    """transformers saves it in image classifiers, which use the mean of the patches."""
+    model = BagClassifier.from_state_dict(networks.case("siglip-mean").network.state_dict())
+    assert "the mean of the patches and not the attention pooling" in model.doubts
 
 
 def test_a_softmax_probe_is_opened_by_its_name_and_temperature() -> None:
@@ -513,7 +588,7 @@ def test_roles_name_layers_after_the_pooling() -> None:
     options = {"head_activation": "tanh"}
     model = BagClassifier.from_state_dict(state, roles={**roles, "options": options})
     assert_agrees(model, network, features(networks.D))
-    assert "ReLU head" in BagClassifier.from_state_dict(state, roles=roles).doubts
+    assert "ReLU in the head" in BagClassifier.from_state_dict(state, roles=roles).doubts
 
 
 def test_a_file_without_an_attention_is_said_to_be_a_mean() -> None:
