@@ -33,8 +33,6 @@ from .pooled_game import PooledGame
 # The rounding of a sum takes half of tol, and a second difference of values has four times their
 # rounding.
 ROUNDING_SHARE = 8.0
-# Loosest relative accuracy that a part is computed to.
-LOOSEST = 1e-2
 # Values that are computed for a lower bound of max|f|: single players, after nobody and everybody.
 MOST_SINGLES = 64
 
@@ -85,6 +83,11 @@ class GameSum:
         lost = SUBNORMAL * math.ldexp(len(self.parts) + 1.0, least_exponent())
         return relative + lost
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether the game is 0 everywhere, because all factors are."""
+        return self.constant == 0 and not self.bounds.any()
+
     @cached_property
     def scale(self) -> float:
         """A lower bound of max|f|: the largest value of a few coalitions, minus its rounding."""
@@ -97,26 +100,31 @@ class GameSum:
     def combine(
         self,
         function: Callable[[Part, float], Array],
-        of_constant: float,
+        of_constant: Array,
+        growth: float,
         tol: float,
     ) -> Array:
         """Apply a linear function of games to the sum, with |error| <= tol max|f|, or raise a
         ToleranceError.
 
-        `function(game, tol)` keeps a relative accuracy of its game, and `of_constant` is its value
-        for the game that is 1 everywhere.
+        `function(game, tol)` keeps a relative accuracy of its game, `of_constant` is its result for
+        the game that is 1 everywhere, and no result is larger than `growth` times max|game|.
         """
-        smallest = ROUNDING_SHARE * self.rounding / self.scale if self.scale else math.inf
+        smallest = math.inf
+        if self.scale > 0:
+            smallest = ROUNDING_SHARE * self.rounding / self.scale
+        elif self.is_zero:
+            smallest = 0.0
         if tol >= smallest:
             try:
-                return self._combine(function, of_constant, tol)
+                return self._combine(function, of_constant, growth, tol)
             except ToleranceError as error:
                 smallest = error.smallest
         # A tol that is named has to work, and the poles of a part depend on its tol, so it is
         # tried.
         while math.isfinite(smallest):
             try:
-                self._combine(function, of_constant, smallest)
+                self._combine(function, of_constant, growth, smallest)
                 break
             except ToleranceError as error:
                 smallest = max(2 * smallest, error.smallest)
@@ -126,33 +134,39 @@ class GameSum:
         )
 
     def _combine(
-        self, function: Callable[[Part, float], Array], of_constant: float, tol: float
+        self,
+        function: Callable[[Part, float], Array],
+        of_constant: Array,
+        growth: float,
+        tol: float,
     ) -> Array:
         """Return the sum over the parts, or raise a ToleranceError that names a tol for the sum."""
         share = tol * self.scale / (2 * len(self.parts))
-        total: Array | float = of_constant * self.constant
+        total = of_constant * self.constant
         for (factor, game), bound in zip(self.parts, self.bounds.tolist(), strict=True):
-            if bound == 0:
+            # A saturated or a dead unit, whose values are smaller than the error that it may have,
+            # is left out: too few of their digits are known.
+            if growth * bound <= share:
                 continue
             try:
-                values = function(game, min(LOOSEST, share / bound))
+                values = function(game, share / bound)
             except ToleranceError as error:
                 of_sum = error.smallest * bound * 2 * len(self.parts) / self.scale
                 raise ToleranceError(str(error), of_sum) from error
             total = total + factor * values
-        return np.asarray(total)
+        return total
 
 
 def _largest(game: Part) -> float:
     """An upper bound on the modulus of a game."""
     if isinstance(game, LinkedGame):
-        lo, hi = game.range
-        ends = [lo, hi]
+        # Every link is monotone, or even and growing in |x|, so it is largest at an end of the
+        # range of its argument, which has the factor of the link in it already.
+        values = np.abs(game.link.function.function(np.array(game.range)))
+        largest = float(values.max())
         if game.can_be_empty:
-            ends.append(game.game.empty_value)
-        # Every link is monotone, or even and monotone in |x| and positive up to its value at 0.
-        values = np.abs(game.link(np.array([*ends, 0.0])))
-        return float(values.max()) * (1 + 1e-9)
+            largest = max(largest, abs(float(game.link(game.game.empty_value))))
+        return largest * (1 + 1e-9)
     return _largest_argument(game)
 
 

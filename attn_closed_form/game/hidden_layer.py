@@ -188,6 +188,8 @@ def hidden_layer_game(game: TailGame, output: int = 0) -> GameSum:
             parts.append(
                 (activation.factor * float(weights[k]), LinkedGame(argument, activation.link))
             )
+    if not parts:  # an output that reads no unit is constant
+        parts.append((0.0, game.direction(layer.weight[0])))
     return GameSum(parts, constant)
 
 

@@ -12,7 +12,13 @@ import pytest
 
 from attn_closed_form import ToleranceError, banzhaf, shapley
 from attn_closed_form.game.hidden_layer import LINKED_ACTIVATIONS, HiddenLayer, hidden_layer_game
-from attn_closed_form.game.links import EVEN_PARTS, LINKS, EvenEntry, activation_table
+from attn_closed_form.game.links import (
+    EVEN_PARTS,
+    LINKS,
+    EvenEntry,
+    LinkedGame,
+    activation_table,
+)
 from attn_closed_form.game.scores import PooledScores
 from attn_closed_form.game.tails import TailGame
 from tests.oracles import checks
@@ -105,6 +111,54 @@ def test_a_tolerance_that_is_named_works(activation: str) -> None:
     smallest = refusal.value.smallest
     assert 1e-15 < smallest < 1e-6
     assert np.abs(shapley(summed, smallest) - exact).max() <= smallest * largest
+
+
+@pytest.mark.parametrize("activation", EXACT)
+@pytest.mark.parametrize("shift", [-6.0, -10.0, -15.0, -20.0, 20.0])
+@pytest.mark.parametrize("size", [1.0, 1e-9])
+def test_saturated_and_dead_units_do_not_cost_accuracy(
+    activation: str, shift: float, size: float
+) -> None:
+    """Their values only have to be right relative to those of the whole network."""
+    scores = random_network(1, activation).scores
+    weight = np.eye(2, C)
+    weight[1] *= size
+    layer = HiddenLayer(weight, [0.0, shift], activation, [[1.0, 4.0]], [0.0])
+    game = TailGame(scores, layer)
+    exact, exact_banzhaf, largest = values_by_enumeration(game, 0)
+    summed = hidden_layer_game(game)
+    assert np.abs(shapley(summed, 1e-7) - exact).max() <= 1e-7 * largest
+    assert np.abs(banzhaf(summed, 1e-7) - exact_banzhaf).max() <= 1e-7 * largest
+
+
+def test_an_output_that_reads_no_unit_is_constant() -> None:
+    scores = random_network(1, "tanh").scores
+    for constant in (0.0, 3.0):
+        layer = HiddenLayer(np.eye(2, C), [0.0, 1.0], "tanh", [[0.0, 0.0]], [constant])
+        assert shapley(hidden_layer_game(TailGame(scores, layer))).tolist() == [0.0] * D
+
+
+@pytest.mark.parametrize("activation", EXACT)
+@pytest.mark.parametrize("background", [True, False])
+def test_bounds_of_the_units_hold_and_are_not_far_off(activation: str, background: bool) -> None:
+    masks = (np.arange(1 << D)[:, None] >> np.arange(D) & 1).astype(bool)
+    for seed in range(8):
+        summed = hidden_layer_game(random_network(seed, activation, background=background))
+        for (factor, game), bound in zip(summed.parts, summed.bounds.tolist(), strict=True):
+            largest = abs(factor) * float(np.abs(game.value(masks)).max())
+            assert largest <= bound
+            if isinstance(game, LinkedGame):
+                assert bound <= 3 * largest
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_links_are_largest_at_an_end(name: str) -> None:
+    rng = np.random.default_rng(0)
+    link = LINKS[name].function
+    for _ in range(200):
+        low, high = np.sort(rng.uniform(-30, 30, size=2))
+        inside = np.abs(link(np.linspace(low, high, 301)))
+        assert inside.max() <= np.abs(link(np.array([low, high]))).max() * (1 + 1e-12)
 
 
 def test_what_has_no_exact_values_says_so() -> None:

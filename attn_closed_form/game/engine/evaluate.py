@@ -86,14 +86,15 @@ def evaluate(
     array([0.166667, 1.166667])
     """
     k = statistic.players
+    d = game.d
     constant_mass = law.empty_mass(0) if k == 0 else 0.0
     if isinstance(game, GameSum):
         return game.combine(
             lambda part, part_tol: evaluate(part, law, statistic, part_tol),
-            of_constant=constant_mass,
+            of_constant=np.full((d,) * statistic.axes, constant_mass),
+            growth=law.total * 2.0**k,  # a k-th difference has 2^k values
             tol=tol / amplification,
         )
-    d = game.d
     amplification *= law.total * statistic.amplification
     computation = Computation(game, tol, amplification, extra_ulps=law.extra_ulps)
     zero = np.zeros((d,) * statistic.axes)
