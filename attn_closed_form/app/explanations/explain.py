@@ -63,20 +63,20 @@ def explain(
 
 
 def for_output(explanations: Explanations, output: str) -> Explanations:
-    """Return Shapley values of the same input for another output, by the headline's method,
-    cached.
+    """Return Shapley values of the same input for another output, cached: exact ones if that output
+    has them, otherwise sampled ones.
     """
     evidence = explanations.evidence
     if output == explanations.output and evidence.headline in explanations:
         return explanations
-    # The units keep what was computed from them, so the input is not read or scored again.
-    methods = as_methods(evidence.headline)
-    return evidence.cached(
-        ("output", output),
-        lambda: explain_units(
-            evidence.model, evidence.units, methods, _settings_for(evidence, output)
-        ),
-    )
+
+    def compute() -> Explanations:
+        # The units keep what was computed from them, so the input is not read or scored again.
+        settings = _settings_for(evidence, output)
+        other = gather_evidence(evidence.model, evidence.units, settings)
+        return explain_evidence(other, as_methods(other.headline))
+
+    return evidence.cached(("output", output), compute)
 
 
 def runner_up_of(explanations: Explanations) -> tuple[str, str] | None:

@@ -256,8 +256,8 @@ def log_odds_of(model: Model, coefficients: tuple[float, ...]) -> LogOdds:
         return LogOdds(coefficients)
     if C > 2:
         obstacle = (
-            f"the probability of one among {C} classes has no exact values; that of one class "
-            "against another does"
+            f"the probability of one among {C} classes has only sampled values, that of one class "
+            "against another exact ones"
         )
         return LogOdds(coefficients, against_rest=True, obstacle=obstacle)
     # Two logits: the log-odds of one class are the difference to the other.

@@ -50,6 +50,8 @@ class ExplainedScale:
     (0.5, 0.0)
     >>> scale.level(0.942), scale.change(-0.2311), scale.level(0.99996)
     ('94.2%', '-23.1 points', '99.996%')
+    >>> scale.change(0.2443, error=0.004), scale.change(0.2443, error=0.0004)
+    ('+24.4 ± 0.4 points', '+24.43 ± 0.04 points')
     >>> LOGIT.level(2.75), LOGIT.change(-0.5, "+.2f")
     ('+2.7500', '-0.50')
     >>> risk = ExplainedScale("risk")
@@ -127,12 +129,15 @@ class ExplainedScale:
             if error is None:
                 return text
             return f"{text} ± {format(error, spec.removeprefix('+'))}"
-        if abs(value) >= 5e-4:
-            number = f"{100 * value:+.1f}"
-        else:
-            number = "0.0"
+        decimals = 1
+        # An error is never written as zero, and the value has the decimals of its error.
+        while error and decimals < MOST_DECIMALS and float(f"{100 * error:.{decimals}f}") == 0:
+            decimals += 1
+        number = f"{100 * value:+.{decimals}f}"
+        if float(number) == 0:
+            number = number[1:]
         if error is not None:
-            number += f" ± {100 * error:.1f}"
+            number += f" ± {100 * error:.{decimals}f}"
         return f"{number} points"
 
     def tick(self, value: float) -> str:

@@ -23,7 +23,7 @@ from ..show.bars import AxisRange
 from ..show.drawing import new_figure, saved_figure
 from ..show.effects import EffectBar, EffectChart, effect_chart, effect_range, unit_of_effects
 from ..show.html import report
-from ..show.page import bullets, details, page_of, static, write_page
+from ..show.page import bullets, details, facts_paragraph, page_of, static, write_page
 from ..show.plots import draw_effects
 from ..show.sanitize import escape, prose, visible
 from .examples import ExampleRow, example_rows
@@ -107,7 +107,7 @@ def summary_page(
     `examples` are rows by their numbers, and `links` addresses of their reports.
     """
     title = "The words behind the predictions"
-    body = f"<h1>{title}</h1><p class='note facts'>{prose(_facts(summary))}</p>"
+    body = f"<h1>{title}</h1>{facts_paragraph(_facts(summary))}"
     for output, sides in words.items():
         ranked = [word for side in sides.values() for word in side]
         axis = effect_range(ranked, by)
@@ -157,7 +157,7 @@ def _explained(summary: Summary, output: str, by: str) -> str:
     )
 
 
-def _facts(summary: Summary) -> str:
+def _facts(summary: Summary) -> list[str]:
     """State the method, its accuracy, the number of documents and words, the version and the
     date.
     """
@@ -170,14 +170,13 @@ def _facts(summary: Summary) -> str:
     if summary.of not in (None, summary.rows):
         unfinished = f" of {summary.of:,} (the run is not finished)"
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    parts = [
+    return [
         f"{summary.rows:,}{unfinished} documents{failed}",
         f"{len(summary.words):,} different words",
         accuracy,
         f"attn-closed-form {__version__}",
         today,
     ]
-    return " · ".join(parts)
 
 
 def _chart(

@@ -60,7 +60,8 @@ def text_block(explanations: Explanations, number: int = 0, in_notebook: bool = 
         text = _text_by_sentence(e, sentences, number)
         legend = legend_cells(sentences.scores, True, e)
         about = _meaning_of_sentence_colors(e)
-    return f"{switch}{text}{legend_of(legend, e.scale, number)}{note(about)}"
+    tools = f"<div class=tools>{switch}{legend_of(legend, e.scale, number)}</div>"
+    return f"{tools}{text}{note(about)}"
 
 
 def text_of(e: Explanation, in_notebook: bool, number: int | None = None) -> str:

@@ -9,16 +9,17 @@ import numpy as np
 from ..explanations.comparison import Comparison
 from ..explanations.explanation import Explanation, Explanations
 from . import figures
-from .colored import colored, legend_cells, legend_of
+from .colored import colored, legend_cells, legend_of, script_data
 from .described import kind_of
 from .page import (
     bullets,
     details,
     drawn_waterfall,
+    facts_paragraph,
     note,
     page_of,
+    script,
     section,
-    static,
     stylesheet,
     table_of,
 )
@@ -37,12 +38,16 @@ def comparison_headline(comparison: Comparison) -> str:
     >>> from attn_closed_form import load_demo_model
     >>> model = load_demo_model()
     >>> comparison_headline(model.explain("A fine film").compare(model.explain("A dull film")))
-    'positive: from 69.1% to 1.4% (-67.7 points)'
+    'The probability of positive falls from 69.1% to 1.4% (-67.7 points)'
     """
     scale = comparison.scale
+    what = scale.of_output(visible(comparison.first.output)).removeprefix("the ")
     first, second = (scale.level(e.prediction) for e in (comparison.first, comparison.second))
-    change = scale.change(comparison.change)
-    return f"{visible(comparison.first.output)}: from {first} to {second} ({change})"
+    change = comparison.change
+    if change == 0:
+        return f"The {what} is {first} in both"
+    moves = "rises" if change > 0 else "falls"
+    return f"The {what} {moves} from {first} to {second} ({scale.change(change)})"
 
 
 def changes_figure(comparison: Comparison, top: int = 10) -> Waterfall:
@@ -79,21 +84,13 @@ def players_only_in(e: Explanation, other: Explanation) -> frozenset[int]:
 
 def comparison_report(comparison: Comparison) -> str:
     """Return the comparison as a page."""
-    script = f"<script>{_script()}</script>"
     body = comparison_body(comparison)
-    data = '<script type="application/json" id="data">[]</script><div id="tip"></div>'
-    return page_of(comparison_headline(comparison), f"{body}{data}{script}")
+    return page_of(comparison_headline(comparison), f"{body}{script_data([])}{script()}")
 
 
 def comparison_cell(comparison: Comparison) -> str:
     """Return the comparison as the cell of a notebook."""
     return f'<style>{stylesheet()}</style><div class="acf">{comparison_body(comparison)}</div>'
-
-
-def _script() -> str:
-    """Return the script of a page without its comments."""
-    lines = static("report.js").splitlines()
-    return "\n".join(line.strip() for line in lines if not line.startswith("//"))
 
 
 def comparison_body(comparison: Comparison) -> str:
@@ -105,7 +102,7 @@ def comparison_body(comparison: Comparison) -> str:
         (comparison.names[0], first, second),
         (comparison.names[1], second, first),
     ):
-        columns += _column(name, e, other, shared_end(comparison))
+        columns += _column(name, e, other, comparison)
     cells = legend_cells(np.concatenate([first.scores, second.scores]), has_sign=True, e=first)
     output = visible(first.output)
     colors = (
@@ -120,7 +117,7 @@ def comparison_body(comparison: Comparison) -> str:
     )
     parts = [
         f"<h1>{prose(comparison_headline(comparison))}</h1>",
-        f'<p class="note facts">{prose(_facts(comparison))}</p>',
+        facts_paragraph(_facts(comparison)),
         note(first.explained),
         f'<div class="two">{columns}</div>',
         legend_of(cells, comparison.scale, 0),
@@ -131,7 +128,7 @@ def comparison_body(comparison: Comparison) -> str:
     return "".join(parts)
 
 
-def _facts(comparison: Comparison) -> str:
+def _facts(comparison: Comparison) -> list[str]:
     """State the models, the number of words of both, the method, its accuracy, the version and the
     date.
     """
@@ -141,7 +138,7 @@ def _facts(comparison: Comparison) -> str:
     things = comparison.first.evidence.target.players
     first, second = (len(e.scores) for e in (comparison.first, comparison.second))
     counts = f"{first:,} and {second:,} {things}"
-    return " · ".join([*dict.fromkeys(models), counts, *method_facts(comparison.first)])
+    return [*dict.fromkeys(models), counts, *method_facts(comparison.first)]
 
 
 def _of(e: Explanation) -> Explanations:
@@ -149,14 +146,17 @@ def _of(e: Explanation) -> Explanations:
     return Explanations(e.evidence, {e.method: e})
 
 
-def _column(name: str, e: Explanation, other: Explanation, largest: float) -> str:
-    """Return one of the two: its headline, its classes and its text."""
+def _column(name: str, e: Explanation, other: Explanation, comparison: Comparison) -> str:
+    """Return one of the two: its headline, its classes in the order of the first one, and its
+    text.
+    """
     only = players_only_in(e, other)
-    text = colored(e, with_tips=True, largest=largest, marked=only)
+    text = colored(e, with_tips=True, largest=shared_end(comparison), marked=only)
     title = visible(name)
+    classes = classes_of(_of(e), in_order_of=_of(comparison.first))
     return (
         f"<section><h2>{escape(title[:1].upper() + title[1:])}</h2>"
-        f"<p>{prose(figures.headline(_of(e)))}</p>{classes_of(_of(e))}"
+        f"<p>{prose(figures.headline(_of(e)))}</p>{classes}"
         f'<div class="text live" dir="auto">{text}</div></section>'
     )
 

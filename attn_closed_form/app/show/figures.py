@@ -36,6 +36,8 @@ UNSIGNED = (110, 110, 110)  # gray
 LEVELS = (0.125, 0.3, 0.5, 0.75)
 # Tuning: a probability this close to 0 or 1 hardly changes when a single player is removed.
 SATURATED = 1e-3
+# One decimal of a percentage: a smaller share in a list of classes is written as below it.
+SMALLEST_SHARE = 1e-3
 # Tuning: the number of classes with a bar.
 MOST_CLASSES = 6
 # Tuning: the number of rows in a table of numbers.
@@ -186,20 +188,32 @@ def headline(explanations: Explanations, thing: str = "This text") -> str:
     return f"{thing} is rated {named}: {percent(chances[best], decimals=0)}"
 
 
-def class_bars(explanations: Explanations) -> tuple[Bar, ...]:
+def class_bars(
+    explanations: Explanations, in_order_of: Explanations | None = None
+) -> tuple[Bar, ...]:
     """Return the classes, most probable first; those beyond `MOST_CLASSES` share a bar.
 
-    A single output has no bars.
+    The probabilities of another text can rank them, so that two texts show the same classes in the
+    same order. A single output has no bars.
     """
-    ranked = sorted((explanations.probabilities or {}).items(), key=lambda item: -item[1])
-    shown = [(visible(name), chance, 1) for name, chance in ranked[:MOST_CLASSES]]
-    others = [chance for _, chance in ranked[MOST_CLASSES:]]
+    chances = explanations.probabilities or {}
+    ranking = (in_order_of or explanations).probabilities or {}
+    ranked = sorted(chances, key=lambda name: -ranking.get(name, 0.0))
+    shown = [(visible(name), chances[name], 1) for name in ranked[:MOST_CLASSES]]
+    others = [chances[name] for name in ranked[MOST_CLASSES:]]
     if others:
         shown.append((f"{len(others)} others", sum(others), len(others)))
     return tuple(
-        Bar(name, percent(chance), "share", 0.0, chance, 0.0, chance, n)
+        Bar(name, _share(chance), "share", 0.0, chance, 0.0, chance, n)
         for name, chance, n in shown
     )
+
+
+def _share(chance: float) -> str:
+    """Write a share among others, all with one decimal."""
+    if 0 < chance < SMALLEST_SHARE:
+        return f"<{SMALLEST_SHARE:.1%}"
+    return f"{chance:.1%}"
 
 
 class TextPiece(NamedTuple):

@@ -18,7 +18,7 @@ from . import figures, maps
 from .bag_report import bag_notebook, bag_page
 from .colored import is_long, script_data
 from .method_parts import numbers_of, surrogate_of, text_methods
-from .page import page_of, static, stylesheet
+from .page import page_of, script, stylesheet
 from .report_parts import facts
 from .slalom_plane import slalom_plane_of
 from .text_report import text_answer, texts_of_page
@@ -56,15 +56,8 @@ def report(explanations: Explanations) -> str:
         parts += [numbers_of(explanations), surrogate_of(explanations)]
         parts.append(slalom_plane_of(explanations))
     parts.append(facts(explanations))
-    parts.append('<div id="tip" aria-live="polite"></div>')
-    parts += [script_data(texts_of_page(explanations)), f"<script>{_script()}</script>"]
+    parts += [script_data(texts_of_page(explanations)), script()]
     return page_of(figures.headline(explanations), "".join(parts))
-
-
-def _script() -> str:
-    """Return the script of a page without its comments."""
-    lines = static("report.js").splitlines()
-    return "\n".join(line.strip() for line in lines if not line.startswith("//"))
 
 
 def _is_bag(explanations: Explanations) -> bool:

@@ -49,6 +49,15 @@ def stylesheet() -> str:
     return f".acf{{{variables}}}\n{static('look.css').partition('*/')[2].strip()}"
 
 
+def script() -> str:
+    """Return the script of a page without its comments, and the line below the page in which it
+    shows the numbers of a word.
+    """
+    lines = static("report.js").splitlines()
+    code = "\n".join(line.strip() for line in lines if not line.startswith("//"))
+    return f'<div id="tip" aria-live="polite"></div><script>{code}</script>'
+
+
 def write_page(path: str | os.PathLike[str], page: str) -> None:
     """Write a page as UTF-8, atomically."""
     with replacing(path) as partial:
@@ -120,8 +129,19 @@ def table_of(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> 
     )
 
 
-def bars_of(bars: Sequence[Bar], axis: str = "") -> str:
-    """Return bars with their labels and numbers, one row each, and an axis below them."""
+def facts_paragraph(facts: Sequence[str], link: str = "") -> str:
+    """Return a line of facts, which breaks only between them, and a link at its end."""
+    shown = [f"<span>{prose(fact)}</span>" for fact in facts]
+    if link:
+        shown.append(f"<span>{link}</span>")
+    return f'<p class="note facts">{" · ".join(shown)}</p>'
+
+
+def bars_of(bars: Sequence[Bar], axis: str = "", unit: str = "") -> str:
+    """Return bars with their labels and numbers, one row each, and an axis below them.
+
+    A `unit` at the end of the numbers is left out, because the axis has it.
+    """
     rows = []
     for bar in bars:
         end = ""
@@ -136,7 +156,8 @@ def bars_of(bars: Sequence[Bar], axis: str = "") -> str:
             drawn += track_of("error", max(tip - bar.error, 0.0), min(tip + bar.error, 1.0))
         rows.append(
             f'<span class="label{end}" dir=auto>{escape(bar.label, LONGEST_LABEL)}</span>'
-            f'<span class="number{end}">{prose(bar.text)}</span><div class=track>{drawn}</div>'
+            f'<span class="number{end}">{prose(bar.text.removesuffix(unit))}</span>'
+            f"<div class=track>{drawn}</div>"
         )
         if bar.note:
             rows.append(f"<span class=remark>{prose(bar.note)}</span>")
@@ -153,8 +174,11 @@ def drawn_waterfall(steps: Waterfall) -> str:
     ticks = "".join(
         f'<span style="left:{100 * at:.1f}%">{prose(text)}</span>' for at, text in steps.ticks
     )
-    axis = f'<span></span><span></span><div class="track axis">{ticks}</div>'
-    return bars_of(steps.bars, axis)
+    axis = (
+        f"<span></span><span class=unit>{escape(steps.unit)}</span>"
+        f'<div class="track axis">{ticks}</div>'
+    )
+    return bars_of(steps.bars, axis, f" {steps.unit}")
 
 
 def track_of(kind: str, left: float, right: float) -> str:

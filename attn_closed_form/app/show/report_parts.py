@@ -12,7 +12,7 @@ from ..explanations.explain import explain_logit
 from ..explanations.explanation import Explanation, Explanations
 from . import figures
 from .described import kind_of
-from .page import bars_of, bullets, details, note
+from .page import bars_of, bullets, details, facts_paragraph, note
 from .sanitize import escape, prose
 
 # Where the methods come from.
@@ -39,13 +39,11 @@ def headline_of(
 ) -> str:
     """Return the answer as a heading, and one line of facts with a link to what they mean."""
     heading = f"<h1>{prose(figures.headline(explanations, thing))}</h1>"
-    line = prose(facts_line(explanations))
-    if not in_notebook:
-        line += ' · <a href="#how">How to read this</a>'
-    return f'{heading}<p class="note facts">{line}</p>'
+    link = "" if in_notebook else '<a href="#how">How to read this</a>'
+    return heading + facts_paragraph(facts_of(explanations), link)
 
 
-def facts_line(explanations: Explanations) -> str:
+def facts_of(explanations: Explanations) -> list[str]:
     """State the model, the number of players, the method, its accuracy, the version and the
     date.
     """
@@ -53,7 +51,7 @@ def facts_line(explanations: Explanations) -> str:
     e = figures.leader(explanations)
     things = evidence.target.players
     count = f"{evidence.d:,} {things if evidence.d > 1 else things.removesuffix('s')}"
-    return " · ".join([kind_of(evidence.model).partition(" ")[2], count, *method_facts(e)])
+    return [kind_of(evidence.model).partition(" ")[2], count, *method_facts(e)]
 
 
 def method_facts(e: Explanation) -> list[str]:
@@ -67,9 +65,11 @@ def method_facts(e: Explanation) -> list[str]:
     return [accuracy, f"attn-closed-form {__version__}", today]
 
 
-def classes_of(explanations: Explanations) -> str:
-    """Return the probabilities of the classes as bars; nothing for a single output."""
-    bars = figures.class_bars(explanations)
+def classes_of(explanations: Explanations, in_order_of: Explanations | None = None) -> str:
+    """Return the probabilities of the classes as bars, in the order of another text if it is given;
+    nothing for a single output.
+    """
+    bars = figures.class_bars(explanations, in_order_of)
     if not bars:
         return ""
     return f'<div class="classes">{bars_of(bars)}</div>'

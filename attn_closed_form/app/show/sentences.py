@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ...reasons.reasons import ContrastiveReason, Reason, SufficientReason
 from ..explanations.answers import CheckedSet, Reasons, Sides
 from ..explanations.evidence import Evidence
+from ..models.scale import ExplainedScale
 from ..models.target import Target
 
 # Tuning: a sentence names at most this many players, about two lines of a report; all are in
@@ -45,6 +48,7 @@ def reason_sentence(
     sides: Sides | None = None,
     value: str | None = None,
     other: str = "the other side",
+    strengths: Sequence[float] | None = None,
 ) -> str:
     """Describe a certified reason in plain English.
 
@@ -56,6 +60,7 @@ def reason_sentence(
     sides : names of the two sides, below the threshold and above it, such as ("ham", "spam")
     value : text of the certified value, such as "71%"; by default a number with two decimals
     other : where a removal would take the prediction, such as "another class"
+    strengths : one number per player; a long list of names has the largest first
 
     Returns
     -------
@@ -72,7 +77,10 @@ def reason_sentence(
     >>> print(reason_sentence(contrastive_reason(game)))
     Removing “superb” changes the prediction to negative (-0.33).
     """
-    shown = [f"“{(labels or reason.labels)[j]}”" for j in reason.players or ()]
+    members = list(reason.players or ())
+    if strengths is not None and len(members) > FEW_NAMES:
+        members.sort(key=lambda j: -strengths[j])
+    shown = [f"“{(labels or reason.labels)[j]}”" for j in members]
     if isinstance(reason, SufficientReason):
         certified = f"{reason.worst:+.2f}" if value is None else value
         text = _what_suffices(reason, shown, things, sides, certified)
@@ -106,7 +114,7 @@ def reasons_sentences(reasons: Reasons) -> list[str]:
     worst, after = scale.of([sufficient.worst, contrastive.after]).tolist()
     is_upper_bound = sufficient.prediction < sufficient.threshold
     kept = scale.bound(worst, is_upper_bound)
-    flipped = scale.bound(after, is_upper_bound)
+    flipped = _written_after(scale, after, reasons.threshold)
     if reasons.rivals:
         return _among_classes(reasons, sufficient, contrastive)
     if reasons.output is None:
@@ -119,10 +127,33 @@ def reasons_sentences(reasons: Reasons) -> list[str]:
     has_own_threshold = reasons.threshold != scale.threshold
     if scale.link is not None and (sides is None or has_own_threshold):
         sides = (f"below {_threshold(reasons)}", f"above {_threshold(reasons)}")
+    strengths = _strengths(reasons, sufficient)
     return [
-        reason_sentence(sufficient, reasons.names, reasons.things, sides, kept),
-        reason_sentence(contrastive, reasons.names, reasons.things, sides, flipped),
+        reason_sentence(
+            sufficient, reasons.names, reasons.things, sides, kept, strengths=strengths
+        ),
+        reason_sentence(
+            contrastive, reasons.names, reasons.things, sides, flipped, strengths=strengths
+        ),
     ]
+
+
+def _strengths(reasons: Reasons, reason: SufficientReason) -> list[float]:
+    """Return how much the removal of each player alone moves the logit away from its side."""
+    side = np.sign(reason.prediction - reason.threshold)
+    return (side * reasons.game.leave_one_out()).tolist()
+
+
+def _written_after(scale: ExplainedScale, value: float, threshold: float) -> str:
+    """Write the prediction without a set, which is exact and therefore rounded like any other.
+
+    It is not written like the threshold, on whose other side it is.
+    """
+    if scale.link is None:
+        return scale.bound(value, upper=False)
+    if scale.level(value) == scale.level(threshold):
+        return scale.bound(value, upper=value > threshold)
+    return scale.level(value)
 
 
 def _among_classes(
@@ -140,12 +171,18 @@ def _among_classes(
     closest = reasons.rivals[sufficient.rival]
     kept = f"{reasons.chance.bound(worst, upper=False)} against {closest}, which comes closest"
     winner = reasons.rivals[contrastive.rival]
-    flipped = f"{predicted} against {winner}: {reasons.chance.bound(after, upper=False)}"
+    written = _written_after(reasons.chance, after, reasons.chance.threshold)
+    flipped = f"{predicted} against {winner}: {written}"
     names = reasons.names
     sides = (winner, predicted)
+    strengths = _strengths(reasons, sufficient)
     return [
-        reason_sentence(sufficient, names, reasons.things, reasons.sides, kept),
-        reason_sentence(contrastive, names, reasons.things, sides, flipped, other),
+        reason_sentence(
+            sufficient, names, reasons.things, reasons.sides, kept, strengths=strengths
+        ),
+        reason_sentence(
+            contrastive, names, reasons.things, sides, flipped, other, strengths=strengths
+        ),
     ]
 
 
@@ -161,19 +198,25 @@ def checked_sentences(evidence: Evidence, sets: Sequence[CheckedSet]) -> list[st
     """Describe sets of players for which the model was run."""
     level = evidence.scale.level
     whole = level(evidence.prediction)
+    what = evidence.scale.of_output(evidence.target.output)
+    things = evidence.target.players
     sentences = []
     for checked in sets:
-        names = ", ".join(f"“{evidence.names[j]}”" for j in checked.players)
-        count = f"{len(checked.players)} of {evidence.d} {evidence.target.players}"
+        names = _listed([f"“{evidence.names[j]}”" for j in checked.players])
+        size = len(checked.players)
         output = level(checked.output)
+        count = f" ({size} of {evidence.d} {things})" if size > 1 else ""
         if checked.removed:
-            text = f"Without {names} ({count}) the output is {output} instead of {whole}."
+            text = f"Without {names}{count}, {what} is {output} instead of {whole}."
         else:
             text = (
-                f"With {names} ({count}) alone, all others absent, the output is {output}; "
-                f"with everything {whole}."
+                f"With {names}{count} alone and all other {things} absent, {what} is {output}; "
+                f"with everything, it is {whole}."
             )
-        sentences.append(f"{text} This was checked by running the model; smaller sets may exist.")
+        text += " This was checked by running the model"
+        if size > 1:
+            text += "; smaller sets may exist"
+        sentences.append(f"{text}.")
     return sentences
 
 

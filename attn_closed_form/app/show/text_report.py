@@ -58,7 +58,7 @@ def _title_of_pair(explanations: Explanations) -> str:
     pair = runner_up_of(explanations)
     assert pair is not None
     best, second = pair
-    return f"{best} against the runner-up {second}"
+    return f"Why {best} and not {second}, the runner-up"
 
 
 def _logit_part(explanations: Explanations, in_notebook: bool) -> str:
@@ -79,7 +79,10 @@ def _sum_and_reasons(subject: Explanations, of: Explanations) -> str:
     e = figures.leader(subject)
     things = subject.evidence.target.players
     if e.error is not None:
-        accuracy = f"Exact Shapley values of the {e.scale.name}, each with a guaranteed error of at most {e.error:.0e}."
+        accuracy = (
+            f"Exact Shapley values of the {e.scale.name}, each with a guaranteed error of at most "
+            f"{e.error:.0e}."
+        )
     else:
         accuracy = f"{figures.sampling(e)}. The thin lines show the standard errors."
     text = f"{accuracy} The baseline is the prediction with all {things} absent."
@@ -88,7 +91,10 @@ def _sum_and_reasons(subject: Explanations, of: Explanations) -> str:
     if not is_long(subject):
         table = sentence_table(subject)
         if table:
-            meaning = "Owen values: the scores of the words in a sentence add up to the score of the sentence."
+            meaning = (
+                "Owen values: the scores of the words in a sentence add up to the score of the "
+                "sentence."
+            )
             sentences = section("Sentences", meaning, table, "h2")
     # The reasons for one class among several hold against all others, not only against the
     # runner-up.

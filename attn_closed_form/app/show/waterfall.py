@@ -19,10 +19,13 @@ ROOM = 1e-9
 
 
 class Waterfall(NamedTuple):
-    """The bars of a waterfall, and pairs (position, text) that mark its axis."""
+    """The bars of a waterfall, pairs (position, text) that mark its axis, and the unit of its steps:
+    "points", or nothing.
+    """
 
     bars: tuple[Bar, ...]
     ticks: tuple[tuple[float, str], ...]
+    unit: str = ""
 
 
 class WaterfallStep(NamedTuple):
@@ -118,7 +121,7 @@ def waterfall_of_changes(changes: Changes, top: int = 10) -> Waterfall:
         )
     bars.append(_end_bar(last, changes.end, changes.scale, axis))
     ticks = tuple((at, changes.scale.tick(number)) for at, number in axis.ticks)
-    return Waterfall(tuple(bars), ticks)
+    return Waterfall(tuple(bars), ticks, str(changes.scale.unit["change"]).strip())
 
 
 def _fitting_steps(changes: Changes, top: int) -> list[WaterfallStep]:
