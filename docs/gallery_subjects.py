@@ -57,7 +57,9 @@ def departments() -> Explanations:
     texts = []
     labels = []
     for name, words in DEPARTMENTS.items():
-        others = " ".join(DEPARTMENTS[other] for other in DEPARTMENTS if other != name)
+        others = " ".join(
+            DEPARTMENTS[other] for other in DEPARTMENTS if other != name
+        )
         for _ in range(60):
             drawn = [
                 *rng.choice(words.split(), size=4),
@@ -80,7 +82,9 @@ def slide(folder: Path) -> Explanations:
         2, instances=(700, 800), target=9, against=3, share=0.06, seed=1
     )
     thumbnail = folder / "thumbnail.png"
-    draw_thumbnail(slides.bags[1], slides.coords[1], slides.patch_size, thumbnail)
+    draw_thumbnail(
+        slides.bags[1], slides.coords[1], slides.patch_size, thumbnail
+    )
     bag = Bag(
         slides.bags[1],
         coords=slides.coords[1],
@@ -125,7 +129,16 @@ def table_of_reviews(path: Path, rows: int = 240) -> None:
     rng = np.random.default_rng(3)
     praise = "wonderful superb funny moving brilliant touching charming beautiful clever excellent"
     blame = "dull awful boring silly terrible predictable slow annoying pointless wooden"
-    parts = ["plot", "cast", "music", "ending", "script", "photography", "hero", "dialogue"]
+    parts = [
+        "plot",
+        "cast",
+        "music",
+        "ending",
+        "script",
+        "photography",
+        "hero",
+        "dialogue",
+    ]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "text"])

@@ -26,3 +26,17 @@ def slide(columns=4, rows=3, D=5, seed=1, side=256, **attrs):
         coords=coords,
         attrs={"patch_size_level0": side, **attrs},
     )
+
+
+def class_heads_model(D=5, seed=0, outputs=("normal", "tumor")):
+    """A classifier of CLAM's multiple branch: one head of attention and one layer per class."""
+    rng = np.random.default_rng(seed)
+    state = {
+        "attention_net.0.weight": rng.normal(size=(7, D)),
+        "attention_net.3.attention_a.0.weight": rng.normal(size=(3, 7)),
+        "attention_net.3.attention_b.0.weight": rng.normal(size=(3, 7)),
+        "attention_net.3.attention_c.weight": rng.normal(size=(len(outputs), 3)),
+    }
+    for number in range(len(outputs)):
+        state[f"classifiers.{number}.weight"] = rng.normal(size=(1, 7))
+    return BagClassifier.from_state_dict(state, layout="clam", outputs=list(outputs))

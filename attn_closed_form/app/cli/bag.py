@@ -29,7 +29,6 @@ from ..models.scale import percent
 from ..show.exports import KINDS, row, write_geojson
 from ..show.figures import leader
 from ..show.maps import bag_sentence, player_table, strongest
-from ..show.plots import heat_map
 from ..show.sanitize import elide, visible
 from ..show.terminal import aligned
 from .corpus import RUN, explain_all
@@ -50,7 +49,7 @@ BAG_EXAMPLES = """\
 examples:
   attn-closed-form bag model.pt slide.h5 --classes normal,tumor --output tumor --map map.png
   attn-closed-form bag model.pt slide.h5 --output 1 --csv scores.csv --geojson slide.geojson --report slide.html
-  attn-closed-form bag model.pt slide.h5 --each-output --map classes.png            # one map per class
+  attn-closed-form bag model.pt slide.h5 --each-output --map classes.png --csv classes.csv
   attn-closed-form bag model.pt slide.h5 --players regions --region 4096 --map regions.png
   attn-closed-form bag model.pt slides/ --out results/ --files csv,map,report       # a folder, resumable
 
@@ -203,35 +202,47 @@ def explain_one(args: argparse.Namespace) -> int:
         exact = _settings(args).has_exact_values(model)
         methods = ["shapley" if exact else "shapley-sampled"]
     explanations = explain(model, bag, methods, **settings)
+    several = [explanations]
+    if args.each_output:
+        # The predicted class comes first; it colors the tiles of files that have one color.
+        del settings["output"]
+        others = [name for name in model.outputs if name != explanations.output]
+        several += explain_outputs(model, bag, methods, others, **settings).values()
     for kind in FILE_KINDS:
         path = getattr(args, kind)
-        if kind == "map" and path:
-            panels = [explanations]
-            if args.each_output:
-                del settings["output"]
-                panels = list(explain_outputs(model, bag, methods, **settings).values())
-            heat_map(panels, path)
-        elif kind == "geojson" and path:
-            write_geojson(explanations, path, microns_per_pixel=args.microns_per_pixel)
+        if kind == "geojson" and path:
+            write_geojson(several, path, microns_per_pixel=args.microns_per_pixel)
         elif path:
-            KINDS[kind].write(explanations, path)
+            KINDS[kind].write(several, path)
         if path:
             print(f"wrote {path}", file=sys.stderr)
     if args.json:
-        _print_json(args, explanations)
-    else:
-        _print(args, explanations)
+        _print_json(args, several)
+        return 0
+    for number, each in enumerate(several):
+        if number:
+            print()
+        _print(args, each)
     return 0
 
 
-def _print_json(args: argparse.Namespace, explanations: Explanations) -> None:
-    """Print the facts of a bag, and the labels and scores of its strongest instances."""
-    leading = leader(explanations)
-    entry = {"bag": Path(args.bag).stem, **row(explanations)}
-    sides = strongest(leading.scores, args.top)
-    for name, players in zip(("top", "bottom"), sides, strict=True):
-        entry[name] = [(leading.labels[j], float(leading.scores[j])) for j in players]
-    print(json.dumps(entry))
+def _print_json(args: argparse.Namespace, several: list[Explanations]) -> None:
+    """Print the facts of a bag, and the labels and scores of its strongest instances; with several
+    outputs, a list of them with the same for each.
+    """
+    name = Path(args.bag).stem
+    entries = []
+    for explanations in several:
+        leading = leader(explanations)
+        entry = {"bag": name, **row(explanations)}
+        sides = strongest(leading.scores, args.top)
+        for side, players in zip(("top", "bottom"), sides, strict=True):
+            entry[side] = [(leading.labels[j], float(leading.scores[j])) for j in players]
+        entries.append(entry)
+    if args.each_output:
+        print(json.dumps({"bag": name, "outputs": entries}))
+    else:
+        print(json.dumps(entries[0]))
 
 
 def _print(args: argparse.Namespace, explanations: Explanations) -> None:
@@ -330,7 +341,7 @@ BAG_OPTIONS = {
     },
     "explanation": {
         "--output NAME": "class, index, or margin:A,B (default: the predicted class)",
-        "--each-output": "one map per class",
+        "--each-output": "explain every class, in every file",
         "--method NAME[,NAME]": (
             method_names,
             None,

@@ -5,42 +5,61 @@ attention does not show.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from ..._types import Array
+from ..._types import Array, Ids
 from ...reasons.curves import RemovalCurves
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
 from ..files.atomic import regular_file
 from ..models.scale import ExplainedScale, percent
 from . import figures, maps
-from .figures import AGAINST, FOR, UNSIGNED
-from .page import LONGEST_SENTENCE, bullets, css, note, section, svg, svg_text, table_of
+from .figures import UNSIGNED
+from .page import LONGEST_SENTENCE, bullets, css, details, note, section, svg, svg_text, table_of
 from .removals import DRAWN, removal_curves, share_of_best
 from .report_parts import both_scales, classes_of, facts, headline_of, unnamed_classes
-from .sanitize import escape, prose
+from .sanitize import elide, escape, prose
 
 # Tuning: the number of players in each table of a bag.
 TOP = 10
 # Tuning: the letters of the name of a bag in its heading.
 LONGEST_BAG_NAME = 80
+# The name of the thumbnail in a page, which maps and tables refer to.
+SLIDE = "slide"
+# Tuning: the opacity of tiles over a thumbnail, which shows tissue and color (as in `plots.py`).
+OVER_THUMBNAIL = 0.6
+# The color and the dashes of each curve of removals, in the order of `removals.DRAWN`. Orange and
+# blue are not among them, because they mean for and against.
+CURVES = (("currentColor", ""), ("#00856b", "7 4"), ("#a8568a", "9 3 2 3"), (css(UNSIGNED), "2 3"))
 
 
-def bag_page(explanations: Explanations) -> str:
-    """Return the body of the report of a bag."""
-    name = maps.bag_name(explanations, "This bag")
+def bag_page(explanations: Explanations, others: Sequence[Explanations] = ()) -> str:
+    """Return the body of the report of a bag, with the maps of `others` on one scale."""
+    name = elide(maps.bag_name(explanations, "This bag"), LONGEST_BAG_NAME)
     parts = [
-        headline_of(explanations, escape(name, LONGEST_BAG_NAME)),
+        _thumbnail_once(explanations),
+        headline_of(explanations, name[:1].upper() + name[1:]),
         classes_of(explanations),
         unnamed_classes(explanations),
         note(explanations.explained),
         both_scales(explanations, _scores),
+        _every_output(explanations, others),
         _differences(explanations, figures.leader(explanations)),
         facts(explanations),
     ]
     return "".join(parts)
+
+
+def _every_output(explanations: Explanations, others: Sequence[Explanations]) -> str:
+    """Return the maps of all outputs on one scale, if there are several."""
+    if not others or explanations.evidence.units.coords is None:
+        return ""
+    several = [explanations, *others]
+    text = "All outputs share one color scale. Orange supports the output in the title."
+    return section("Every class", text, _panels(several), "h2")
 
 
 def bag_notebook(explanations: Explanations) -> str:
@@ -48,7 +67,11 @@ def bag_notebook(explanations: Explanations) -> str:
     instances.
     """
     e = figures.leader(explanations)
-    parts = [note(explanations.explained), _sum(explanations)]
+    parts = [
+        _thumbnail_once(explanations),
+        note(explanations.explained),
+        _sum(explanations),
+    ]
     if explanations.evidence.units.coords is None:
         parts.append(_strongest(explanations, e))
     else:
@@ -83,21 +106,27 @@ def _removal(explanations: Explanations) -> str:
     curves = removal_curves(explanations)
     chosen = [method for method in DRAWN if method in curves] or list(curves)[: len(DRAWN)]
     scale = evidence.target.pooled.scale
-    drawn = _deletion({METHODS[method].label: curves[method] for method in chosen}, scale)
     heads = evidence.pooled.H
     rows = []
     for method, each in curves.items():
         deletion = share_of_best(each.deletion_share, heads)
         insertion = share_of_best(each.insertion_share, heads)
         rows.append((METHODS[method].label, [deletion, insertion]))
+    things = evidence.target.players
+    empty = scale.level(evidence.target.pooled.scale.of(evidence.absent_logit))
     text = (
-        "The prediction as instances are removed, highest score first. No order can enter the "
-        "shaded area, which is certified for every number of removed instances. Shapley values "
-        "divide a prediction fairly; the flip order ranks what to remove first."
+        f"The prediction as {things} are removed, highest score first. No order can enter the "
+        f"shaded area, which is certified for every number of removed {things}. Shapley values "
+        "divide a prediction fairly; the flip order ranks what to remove first. The curves end at "
+        f"the prediction for the empty bag ({empty})."
     )
     flip = prose(explanations.reasons().sentences()[-1], LONGEST_SENTENCE)
+    what = scale.of_output(evidence.target.output).removeprefix("the ")
+    axes = (f"{things} removed", what)
+    drawn = _deletion({METHODS[method].label: curves[method] for method in chosen}, scale, axes)
     table = table_of(["share of the best possible", "deletion", "insertion"], rows)
-    return section("Removing instances", text, f"<p>{flip}</p>{drawn}{table}", "h2")
+    shares = details("Every order of removal, as a share of the best possible one", table)
+    return section("Removing instances", text, f"<p>{flip}</p>{drawn}{shares}", "h2")
 
 
 def _checked_removal(explanations: Explanations) -> str:
@@ -116,11 +145,15 @@ def _checked_removal(explanations: Explanations) -> str:
     return section("Removing instances", text, body, "h2")
 
 
-def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str:
-    """Draw deletion curves by number of removed instances, above the certified minimum."""
+def _deletion(
+    curves: Mapping[str, RemovalCurves], scale: ExplainedScale, axes: tuple[str, str]
+) -> str:
+    """Draw deletion curves by number of removed instances, above the certified minimum; `axes` are
+    the titles of both.
+    """
     first = next(iter(curves.values()))
     left = 76
-    top = 8
+    top = 26
     wide = 396
     high = 200
     limit = first.bounds.proved_min
@@ -135,10 +168,13 @@ def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str
         return "L".join(f"{at:.1f} {up:.1f}" for at, up in zip(x, y, strict=True))
 
     bottom = top + high
+    across, upwards = axes
     body = [
         f'<path fill="currentColor" fill-opacity=".12" d="M{left} '
         f'{bottom}L{points(limit)}V{bottom}z"/>',
         f'<path class="a" d="M{left} {top}v{high}h{wide}"/>',
+        svg_text(4, 12, escape(upwards, 60)),
+        svg_text(left + wide / 2, bottom + 15, escape(across), "middle"),
         *(
             svg_text(
                 left - 5, top + 4 + high * (1 - share), prose(scale.level(value, "+.3g")), "end"
@@ -146,18 +182,21 @@ def _deletion(curves: Mapping[str, RemovalCurves], scale: ExplainedScale) -> str
             for share, value in ((0, round(low, 4)), (1, round(low + span, 4)))
         ),
         svg_text(left, bottom + 15, "0"),
-        svg_text(left + wide, bottom + 15, f"{d:,} removed", "end"),
+        svg_text(left + wide, bottom + 15, f"{d:,}", "end"),
     ]
-    colors = (css(FOR), css(AGAINST), "currentColor", css(UNSIGNED))
-    for i, (title, each) in enumerate(curves.items()):
-        stroke = f'fill="none" stroke="{colors[i]}" stroke-width="2"'
+    styles = zip(curves.items(), CURVES, strict=False)
+    for i, ((title, each), (color, dashes)) in enumerate(styles):
+        stroke = (
+            f'fill="none" stroke="{color}" stroke-width="2" stroke-dasharray="{dashes}" '
+            'stroke-linejoin="round"'
+        )
         body.append(f'<path {stroke} d="M{points(each.deletion)}"/>')
         row, column = divmod(i, 2)  # position in the legend, below the curves
         at = left + 200 * column
         line = bottom + 42 + 20 * row
         body += [
-            f'<path {stroke} d="M{at} {line - 4}h18"/>',
-            svg_text(at + 25, line, escape(title, 22)),
+            f'<path {stroke} d="M{at} {line - 4}h30"/>',
+            svg_text(at + 37, line, escape(title, 22)),
         ]
     return svg(
         480,
@@ -172,49 +211,96 @@ def _maps(explanations: Explanations, e: Explanation) -> str:
     if e.info.kind == "signed":
         text += f"Orange supports {e.output}, blue opposes it, and gray does neither. "
     text += "Attention has no sign and no class. The colors end at the 99.5th percentile."
+    if len(maps.flip_tiles(explanations)):
+        text += f" {maps.maps_note(explanations)}"
+    return section("Map", text, _panels([explanations]), "h2")
+
+
+def _panels(several: Sequence[Explanations]) -> str:
+    """Return the maps of outputs and of the attention with their scales of colors."""
     panels = []
-    for figure in maps.heat_maps([explanations]):
-        faint = f"rgba{(*maps.FAINT, maps.FAINTEST)}".replace(" ", "")
+    faint = f"rgba{(*maps.FAINT, maps.FAINTEST)}".replace(" ", "")
+    for figure in maps.heat_maps(several):
         ramp = ",".join(
             faint if color == maps.ZERO else css(color) for color in maps.shades(figure.signed)
         )
         end = figure.scale.end(figure.end)
         if figure.signed:
-            low = f"−{end}"
-            middle = "0"
-            high = f"+{end}"
+            ends = (f"−{end}", "0", f"+{end}")
         else:
-            low = "0"
-            middle = ""
-            high = end
+            ends = ("0", "", f"{figure.end:.1%} of the attention")
+        marks = "".join(f"<span>{prose(text)}</span>" for text in ends)
         panels.append(
-            f"<figure><figcaption>{prose(figure.title)}</figcaption>{_picture(figure, explanations)}"
+            f"<figure><figcaption>{prose(figure.title)}</figcaption>"
+            f"{_picture(figure, several[0])}"
             f'<div class="scale"><b style="background:linear-gradient(90deg,{ramp})"></b>'
-            f"<span>{low}</span><span>{middle}</span><span>{high}</span></div></figure>"
+            f"{marks}</div></figure>"
         )
-    return section("Map", text, f'<div class="maps">{"".join(panels)}</div>', "h2")
+    kind = "maps over" if _thumbnail_of(several[0]) is not None else "maps"
+    return f'<div class="{kind}">{"".join(panels)}</div>'
 
 
 def _picture(figure: maps.HeatMap, explanations: Explanations) -> str:
-    """Return a map, drawn over the thumbnail of the slide if the attributes of the bag name one."""
+    """Return a map with its frames, drawn over the thumbnail of the slide if there is one."""
     label = f"{escape(figure.title)}, one cell per tile"
     source = _data(maps.png(figure.over_page()))
-    thumbnail = explanations.evidence.units.attrs.get("thumbnail")
-    if thumbnail is None:
-        return f'<img alt="{label}" src="{source}">'
     left, top, right, bottom = figure.raster.box
-    (width, height) = maps.slide_size(explanations)
-    under = _data(regular_file(thumbnail).read_bytes())
     place = (
         f'x="{left:g}" y="{top:g}" width="{right - left:g}" height="{bottom - top:g}" '
         'preserveAspectRatio="none"'
     )
-    return (
-        f'<svg viewBox="{left:g} {top:g} {right - left:g} {bottom - top:g}" role="img" '
-        f'aria-label="{label}"><image href="{under}" width="{width:g}" height="{height:g}" '
-        f'preserveAspectRatio="none"/><image href="{source}" {place} '
-        'style="image-rendering:pixelated"/></svg>'
+    under = ""
+    opacity = ""
+    if _thumbnail_of(explanations) is not None:
+        under = f'<use href="#{SLIDE}"/>'
+        opacity = f' opacity="{OVER_THUMBNAIL}"'
+    frames = "".join(
+        f"M{x0:g} {y0:g}H{x1:g}V{y1:g}H{x0:g}z" for x0, y0, x1, y1 in figure.outlines.tolist()
     )
+    if frames:
+        frames = f'<path class=frame d="{frames}"/>'
+    return (
+        f'<svg class=map viewBox="{left:g} {top:g} {right - left:g} {bottom - top:g}" role="img" '
+        f'aria-label="{label}">{under}<image href="{source}" {place}{opacity}/>{frames}</svg>'
+    )
+
+
+def _thumbnail_of(explanations: Explanations) -> Any:
+    """Return the path of the thumbnail of the slide, or None."""
+    if explanations.evidence.units.coords is None:
+        return None
+    return explanations.evidence.units.attrs.get("thumbnail")
+
+
+def _thumbnail_once(explanations: Explanations) -> str:
+    """Return the thumbnail of the slide in an invisible picture, from which maps and tables take
+    it, so that the page has it once.
+    """
+    thumbnail = _thumbnail_of(explanations)
+    if thumbnail is None:
+        return ""
+    wide, high = maps.slide_size(explanations)
+    source = _data(regular_file(thumbnail).read_bytes())
+    return (
+        f'<svg class=hidden aria-hidden="true"><defs><image id="{SLIDE}" href="{source}" '
+        f'width="{wide:g}" height="{high:g}" preserveAspectRatio="none"/></defs></svg>'
+    )
+
+
+def _tiles(explanations: Explanations, players: Ids) -> list[str] | None:
+    """Return a crop of the thumbnail for each player that is a tile, or None without a
+    thumbnail.
+    """
+    evidence = explanations.evidence
+    if _thumbnail_of(explanations) is None or evidence.d != len(evidence.units.labels):
+        return None
+    where = maps.place(explanations)
+    side = where.patch_size
+    return [
+        f'<svg class=tile viewBox="{x:g} {y:g} {side:g} {side:g}" aria-hidden="true"><use '
+        f'href="#{SLIDE}"/></svg>'
+        for x, y in where.coords[players].tolist()
+    ]
 
 
 def _data(image: bytes) -> str:
@@ -230,8 +316,10 @@ def _data(image: bytes) -> str:
 def _strongest(explanations: Explanations, e: Explanation) -> str:
     text = f"Up to {TOP} on each side, with their shares of the attention."
     tables = ""
-    for side, players in zip(("For", "Against"), maps.strongest(e.scores, TOP), strict=True):
-        table = table_of(*maps.player_table(explanations, players))
+    for side, players in zip(("Support", "Oppose"), maps.strongest(e.scores, TOP), strict=True):
+        table = table_of(
+            *maps.player_table(explanations, players, e.method), _tiles(explanations, players)
+        )
         tables += f"<section><h3>{escape(f'{side} {e.output}')}</h3>{table}</section>"
     return section("The strongest instances", text, f'<div class="two">{tables}</div>', "h2")
 
@@ -257,5 +345,8 @@ def _differences(explanations: Explanations, e: Explanation) -> str:
         f"Attention shows how much an instance counts, not which class it supports. {e.info.label} "
         "values show both."
     )
-    body = bullets(facts) + table_of(*maps.player_table(explanations, attended))
+    table = table_of(
+        *maps.player_table(explanations, attended, e.method), _tiles(explanations, attended)
+    )
+    body = bullets(facts) + table
     return section("What attention does not show", text, body, "h2")

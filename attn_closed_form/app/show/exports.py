@@ -1,9 +1,10 @@
 """Exports for other programs: tables, GeoJSON for QuPath, h5 for CLAM and TRIDENT, shap, lime and
 shapiq.
 
-A table has one row per player: one per instance, or one per region if regions are the players.
-GeoJSON and h5 have one entry per tile, because other programs draw tiles. Scores are neither ranked
-nor rescaled.
+A table has one row per player and explained output: one per instance, or one per region if regions
+are the players. GeoJSON and h5 have one entry per tile, because other programs draw tiles. Scores
+are neither ranked nor rescaled. Every file names its outputs; several explanations of one bag
+(`explain_outputs`) go to one file, and the first of them colors the tiles.
 
 Optional packages are imported on first use. If one is missing, an `ImportError` names the extra to
 install. shap and lime draw any signed scores, but their sums mean something only for methods that
@@ -16,7 +17,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,10 +34,12 @@ from ..files.atomic import replacing
 from ..models.protocol import NOT_POOLED, NotPooledError
 from .drawing import package
 from .figures import AGAINST, FOR, leader
+from .html import report
 from .maps import (
     ATTENTION,
     Place,
     attention,
+    attentions,
     colors,
     columns,
     disagreement,
@@ -45,6 +48,7 @@ from .maps import (
     tile_scores,
     whole,
 )
+from .page import write_page
 from .plots import heat_map
 from .sanitize import visible
 
@@ -66,48 +70,70 @@ def spreadsheet_cell(value: Any) -> Any:
     return value
 
 
-def write_csv(explanations: Explanations, path: str | os.PathLike[str]) -> None:
+# Explanations of one input for one output, or for several.
+Outputs = Explanations | Sequence[Explanations]
+
+
+def each_output(explanations: Outputs) -> list[Explanations]:
+    """Return the explanations of one input for one output or for several as a list."""
+    if isinstance(explanations, Explanations):
+        return [explanations]
+    several = list(explanations)
+    if not several:
+        raise ValueError("explanations: expected at least one explained output, got none")
+    return several
+
+
+def write_csv(explanations: Outputs, path: str | os.PathLike[str]) -> None:
     """Write the table as CSV (.tsv: with tabs), with all digits and the byte-order mark that Excel
     needs.
     """
-    table = _with_scale(explanations)
-    names = list(map(visible, table["player"]))
-    cells = [names, *(values.tolist() for name, values in table.items() if name != "player")]
-    if doubts := explanations.evidence.model.doubts:
-        table["assumed"] = doubts
-        cells = [*cells, [doubts] * len(names)]
+    delimiter = "\t" if Path(path).suffix == ".tsv" else ","
     with replacing(path) as partial, partial.open("w", encoding="utf-8-sig", newline="") as stream:
-        delimiter = "\t" if Path(path).suffix == ".tsv" else ","
         writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
-        writer.writerow(table)
-        writer.writerows(map(spreadsheet_cell, row) for row in zip(*cells, strict=True))
+        for number, each in enumerate(each_output(explanations)):
+            table = _with_output(each)
+            if doubts := each.evidence.model.doubts:
+                table["assumed"] = np.full(each.evidence.d, doubts)
+            if number == 0:
+                writer.writerow(table)
+            table["player"] = np.array(list(map(visible, table["player"])))
+            cells = [values.tolist() for values in table.values()]
+            writer.writerows(map(spreadsheet_cell, row) for row in zip(*cells, strict=True))
 
 
-def _with_scale(explanations: Explanations) -> dict[str, Any]:
-    """Return the columns of the table of a bag, and the scale of its attributions."""
+def _with_output(explanations: Explanations) -> dict[str, Any]:
+    """Return the columns of the table of a bag, the output that they are about, and its scale."""
+    d = explanations.evidence.d
     return {
         **columns(explanations),
-        "scale": np.full(explanations.evidence.d, explanations.scale.name),
+        "output": np.full(d, visible(explanations.output)),
+        "scale": np.full(d, explanations.scale.name),
     }
 
 
-def write_parquet(explanations: Explanations, path: str | os.PathLike[str]) -> None:
+def write_parquet(explanations: Outputs, path: str | os.PathLike[str]) -> None:
     """Write the table of a bag as Parquet (extra `corpus`); the metadata of the file state what is
-    explained.
+    explained: an object, or a list of them for several outputs.
     """
     pyarrow = package("pyarrow", "corpus")
     parquet = package("pyarrow.parquet", "corpus")
+    several = each_output(explanations)
+    tables = [_with_output(each) for each in several]
     table = pyarrow.table(
-        {name: pyarrow.array(values.tolist()) for name, values in _with_scale(explanations).items()}
+        {name: np.concatenate([each[name] for each in tables]).tolist() for name in tables[0]}
     )
+    facts: Any = [row(each) for each in several]
+    if len(several) == 1:
+        facts = facts[0]
     with replacing(path) as partial:
         parquet.write_table(
-            table.replace_schema_metadata({"explanation": json.dumps(row(explanations))}), partial
+            table.replace_schema_metadata({"explanation": json.dumps(facts)}), partial
         )
 
 
 def write_geojson(
-    explanations: Explanations,
+    explanations: Outputs,
     path: str | os.PathLike[str],
     method: str | None = None,
     microns_per_pixel: float | None = None,
@@ -115,8 +141,8 @@ def write_geojson(
     """Write the tiles of a bag as GeoJSON that QuPath opens by drag and drop.
 
     Each tile is a detection: a polygon in level-0 pixels, classified as "for OUTPUT" or "against
-    OUTPUT", colored by its score, with every score and the attention as measurements (QuPath:
-    Measure, Show measurement maps).
+    OUTPUT", colored by its score, with every score of every output and the attention as
+    measurements (QuPath: Measure, Show measurement maps). The first output classifies and colors.
 
     Parameters
     ----------
@@ -124,8 +150,10 @@ def write_geojson(
     microns_per_pixel : resolution of level 0, to convert coordinates in micrometers (STAMP) to
         pixels
     """
-    where = place(explanations)
-    in_microns = "tile_size_um" in explanations.evidence.units.attrs
+    several = each_output(explanations)
+    first = several[0]
+    where = place(first)
+    in_microns = "tile_size_um" in first.evidence.units.attrs
     if in_microns and microns_per_pixel is None:
         raise ValueError(
             "microns_per_pixel: the coordinates of this bag are micrometers, and QuPath expects "
@@ -139,23 +167,17 @@ def write_geojson(
             )
         positive("microns_per_pixel", microns_per_pixel)
         where = Place(where.coords / microns_per_pixel, where.patch_size / microns_per_pixel)
-    scores = tile_scores(leader(explanations, method))
-    output = visible(explanations.output)
+    scores = tile_scores(leader(first, method))
+    output = visible(first.output)
     sides = {
         True: json.dumps({"name": f"for {output}", "color": list(FOR)}),
         False: json.dumps({"name": f"against {output}", "color": list(AGAINST)}),
     }
     measured = {}
-    for name, e in explanations.items():
-        if name != ATTENTION:
-            if e.scale.link is None:
-                of = output
-            else:
-                of = e.scale.of_output(output).removeprefix("the ")
-            measured[f"{name} {of}"] = tile_scores(e).tolist()
-    weight = attention(explanations)
-    if weight is not None:
-        measured["attention"] = weight.tolist()
+    for each in several:
+        measured |= _measured_scores(each)
+    for title, weight in attentions(several):
+        measured[title.lower()] = weight.tolist()
     keys = [json.dumps(name) for name in measured]
     shades = colors(scores, scale_end(scores)).tolist()
     boxes = whole(np.concatenate([where.coords, where.coords + where.patch_size], axis=1)).tolist()
@@ -178,23 +200,40 @@ def write_geojson(
                 f'{{"objectType": "detection", "color": {shade}, "classification": {sides[score >= 0]}, '
                 f'"measurements": {{{values}}}}}}}'
             )
-        stream.write(
-            f'\n], "assumed": {json.dumps(explanations.evidence.model.doubts or None)}}}\n'
-        )
+        stream.write(f'\n], "assumed": {json.dumps(first.evidence.model.doubts or None)}}}\n')
+
+
+def _measured_scores(explanations: Explanations) -> dict[str, list[float]]:
+    """Return the scores of the tiles of a bag by the name of their measurement, which has the
+    output.
+    """
+    measured = {}
+    output = visible(explanations.output)
+    for name, e in explanations.items():
+        if name == ATTENTION:
+            continue
+        of = output
+        if e.scale.link is not None:
+            of = e.scale.of_output(output).removeprefix("the ")
+        measured[f"{name} {of}"] = tile_scores(e).tolist()
+    return measured
 
 
 def write_h5(
-    explanations: Explanations, path: str | os.PathLike[str], method: str | None = None
+    explanations: Outputs, path: str | os.PathLike[str], method: str | None = None
 ) -> None:
     """Write scores and coordinates as h5: `attention_scores` (n, 1) and `coords` (n, 2), as in
     CLAM's `blockmap.h5`.
 
     CLAM's `create_heatmaps.py` and TRIDENT's `visualize_heatmap` draw any scores; the attributes of
     the coordinates (patch_size, patch_level, patch_size_level0, ...) are kept. `attention_scores`
-    contains the signed scores of `method`, and `attention` the attention of the model. Needs h5py
-    (extra `bags`).
+    contains the signed scores of `method`, and `attention` the attention of the model, for the
+    first output. With several outputs, `scores_of_outputs` and `attention_of_outputs` (n, number of
+    outputs) have those of each, in the order of the attribute `outputs`. Needs h5py (extra `bags`).
     """
     h5py = package("h5py", "bags")
+    several = each_output(explanations)
+    explanations = several[0]
     e = leader(explanations, method)
     where = place(explanations)
     weight = attention(explanations)
@@ -215,6 +254,21 @@ def write_h5(
             else:
                 file.attrs[name] = json.dumps(value)
         file.attrs["method"] = e.method
+        file.attrs["outputs"] = json.dumps([each.output for each in several])
+        if len(several) > 1:
+            scores = [tile_scores(leader(each, method)) for each in several]
+            file.create_dataset("scores_of_outputs", data=np.stack(scores, axis=1))
+            weights = [w for w in map(attention, several) if w is not None]
+            if len(weights) == len(several):
+                file.create_dataset("attention_of_outputs", data=np.stack(weights, axis=1))
+
+
+def write_report(explanations: Outputs, path: str | os.PathLike[str]) -> None:
+    """Write the HTML report of the first output, with the maps of all outputs if there are
+    several.
+    """
+    first, *others = each_output(explanations)
+    write_page(path, report(first, others))
 
 
 class FileKind(NamedTuple):
@@ -222,7 +276,7 @@ class FileKind(NamedTuple):
 
     suffix: str
     help: str
-    write: Callable[[Explanations, str | os.PathLike[str]], Any]
+    write: Callable[[Outputs, str | os.PathLike[str]], Any]
 
 
 # The kinds of files by name, as `--files` and `Task.files` take them.
@@ -232,7 +286,7 @@ KINDS = {
     "parquet": FileKind(".parquet", "the same as Parquet (needs pyarrow)", write_parquet),
     "geojson": FileKind(".geojson", "tiles for QuPath", write_geojson),
     "h5": FileKind(".h5", "scores and coords as CLAM and TRIDENT read them (needs h5py)", write_h5),
-    "report": FileKind(".html", "self-contained HTML report", Explanations.report),
+    "report": FileKind(".html", "self-contained HTML report", write_report),
 }
 
 

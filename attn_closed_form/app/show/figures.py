@@ -204,8 +204,7 @@ def class_bars(
     if others:
         shown.append((f"{len(others)} others", sum(others), len(others)))
     return tuple(
-        Bar(name, _share(chance), "share", 0.0, chance, 0.0, chance, n)
-        for name, chance, n in shown
+        Bar(name, _share(chance), "share", 0.0, chance, 0.0, chance, n) for name, chance, n in shown
     )
 
 

@@ -12,6 +12,8 @@ Words against the prediction are also underlined, so that a gray print shows the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..explanations.explanation import Explanations
 from ..models.protocol import BagModel
 from . import figures, maps
@@ -44,11 +46,14 @@ def notebook(explanations: Explanations) -> str:
     return f'<style>{stylesheet()}</style><div class="acf">{body}</div>'
 
 
-def report(explanations: Explanations) -> str:
-    """Return an HTML page about one input."""
+def report(explanations: Explanations, others: Sequence[Explanations] = ()) -> str:
+    """Return an HTML page about one input. The report of a bag also has the maps of `others`, which
+    explain further outputs of it.
+    """
     if _is_bag(explanations):
         title = f"{maps.bag_name(explanations)}: {figures.verdict(explanations)}"
-        return page_of(title, bag_page(explanations))
+        body = bag_page(explanations, others) + script_data([]) + script()
+        return page_of(title, body)
     parts = [text_answer(explanations)]
     if len(explanations) > 1 and not figures.notice(explanations):
         if not is_long(explanations):

@@ -8,6 +8,7 @@ few milliseconds, because tiles become cells of one array. Only NumPy is needed.
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from ..._types import Array, Ids
 from ..explanations.explanation import Explanation, Explanations
 from ..models.scale import LOGIT, ExplainedScale, percent
 from .figures import AGAINST, FOR, UNSIGNED, leader
+from .sanitize import visible
 
 # The method that shows the attention of the model.
 ATTENTION = "alpha-mean"
@@ -37,6 +39,9 @@ QUANTILE = 0.995
 MOST_CELLS = 2000
 
 
+# Tuning: the certified set of a larger bag is not outlined on its map, because it would take
+# seconds to find, and its tiles are smaller than an outline.
+MOST_OUTLINED = 20_000
 Pixels = NDArray[np.uint8]
 
 
@@ -107,6 +112,25 @@ def attention(explanations: Explanations) -> Array | None:
     return np.asarray(scores)
 
 
+def attentions(several: Sequence[Explanations]) -> list[tuple[str, Array]]:
+    """Return the attention of the tiles with its title, once if all outputs share it, otherwise
+    once per output.
+
+    The heads of a network such as CLAM_MB belong to its classes, so their attention differs.
+    """
+    weights = [attention(explanations) for explanations in several]
+    known = [weight for weight in weights if weight is not None]
+    if not known:
+        return []
+    if all(np.array_equal(weight, known[0]) for weight in known):
+        return [("Attention", known[0])]
+    return [
+        (f"Attention for {visible(explanations.output)}", weight)
+        for explanations, weight in zip(several, weights, strict=True)
+        if weight is not None
+    ]
+
+
 def player_attention(explanations: Explanations) -> Array | None:
     """Return the (d,) attention of each player, summed over its tiles."""
     scores = attention(explanations)
@@ -174,20 +198,25 @@ def whole(values: Array) -> Any:
 
 
 def player_table(
-    explanations: Explanations, players: Ids
+    explanations: Explanations, players: Ids, method: str | None = None
 ) -> tuple[list[str], list[tuple[str, list[str]]]]:
     """Format some rows of the table of a bag: titles, and the name and cells of each player.
 
-    Scores are in the unit of their scale, which the title of their column names.
+    Scores are in the unit of their scale, which the title of their column names, with the decimals
+    that three digits of the largest one need. `method` leaves out the scores of all others.
     """
-    names, *table = columns(explanations).items()
+    shown = explanations
+    if method is not None:
+        shown = Explanations(explanations.evidence, {method: explanations[method]})
+    names, *table = columns(shown).items()
     titles = [explanations.evidence.target.players.removesuffix("s")]
     cells = []
     for name, values in table:
         e = explanations.get(name.removesuffix("_standard_error"))
         if e is not None:
             titles.append(e.scale.titled(name))
-            cells.append([e.scale.digits(values[j], "+#.4g") for j in players])
+            spec = _spec_of_column(e.scale, values[players])
+            cells.append([e.scale.digits(values[j], spec) for j in players])
         elif name == "attention":
             titles.append(name)
             cells.append([percent(values[j], 2) for j in players])
@@ -195,6 +224,34 @@ def player_table(
             titles.append(name)
             cells.append([f"{values[j]:.0f}" for j in players])
     return titles, [(str(names[1][j]), list(row)) for j, *row in zip(players, *cells, strict=True)]
+
+
+def _spec_of_column(scale: ExplainedScale, values: Array) -> str:
+    """Return the format of a column of scores: the decimals that three digits of the largest one
+    need, at most six.
+    """
+    largest = float(scale.unit["factor"]) * float(np.abs(values).max(initial=0.0))
+    if not 0 < largest < np.inf:
+        return "+.1f"
+    decimals = 2 - math.floor(math.log10(largest))
+    return f"+.{min(max(decimals, 0), 6)}f"
+
+
+def flip_tiles(explanations: Explanations) -> Ids:
+    """Return the tiles whose removal is certified to change the predicted class, if it is explained
+    and the set is known; otherwise nothing.
+    """
+    evidence = explanations.evidence
+    chances = evidence.probabilities or {}
+    nothing = np.zeros(0, dtype=np.intp)
+    if not evidence.has_reasons or evidence.d > MOST_OUTLINED:
+        return nothing
+    if chances and chances.get(explanations.output) != max(chances.values()):
+        return nothing
+    contrastive = explanations.reasons().contrastive
+    if contrastive is None or contrastive.players is None:
+        return nothing
+    return np.flatnonzero(np.isin(evidence.player_of, contrastive.players))
 
 
 def bag_sentence(explanations: Explanations) -> str:
@@ -325,6 +382,8 @@ def png(pixels: Pixels) -> bytes:
 class HeatMap(NamedTuple):
     """The map of one output or of the attention: cells, scale, and the score at which the colors
     end or were `cut`.
+
+    `outlines` (k, 4) are left, top, right and bottom of tiles with a frame (`flip_tiles`).
     """
 
     title: str
@@ -333,6 +392,7 @@ class HeatMap(NamedTuple):
     signed: bool
     cut: bool
     scale: ExplainedScale = LOGIT
+    outlines: Array = np.zeros((0, 4))
 
     def over_page(self) -> Pixels:
         """Return the (rows, columns, 4) map for any page; opacity is linear in the score, and zero
@@ -355,24 +415,40 @@ class HeatMap(NamedTuple):
 
 
 def heat_maps(several: Sequence[Explanations], method: str | None = None) -> list[HeatMap]:
-    """Return one map per explained output of a bag, all on one scale, and one of the attention if
-    there is any.
+    """Return one map per explained output of a bag, all on one scale, and those of the attention
+    if there is any.
     """
     where = place(several[0])
     leaders = [leader(explanations, method) for explanations in several]
     scores = [tile_scores(e) for e in leaders]
     end = scale_end(np.concatenate(scores))
-    panels = []
-    for e, values in zip(leaders, scores, strict=True):
-        title = f"{e.info.label}: {e.output} {e.scale.level(e.prediction, '+.4g')}"
-        panels.append((title, values, end, e.info.kind == "signed", e.scale))
-    weight = attention(several[0])
-    if weight is not None:
-        panels.append(("attention", weight, scale_end(weight), False, LOGIT))
     maps = []
-    for title, values, stop, signed, scale in panels:
-        raster = rasterize(where.coords, values, where.patch_size)
+    for explanations, e, values in zip(several, leaders, scores, strict=True):
+        level = e.scale.level(e.prediction, "+.4g")
+        corners = where.coords[flip_tiles(explanations)]
         maps.append(
-            HeatMap(title, raster, stop, signed, bool((np.abs(values) > stop).any()), scale)
+            HeatMap(
+                title=f"{e.info.label}: evidence for {visible(e.output)} ({e.scale.name} {level})",
+                raster=rasterize(where.coords, values, where.patch_size),
+                end=end,
+                signed=e.info.kind == "signed",
+                cut=bool((np.abs(values) > end).any()),
+                scale=e.scale,
+                outlines=np.concatenate([corners, corners + where.patch_size], axis=1),
+            )
         )
+    for title, weight in attentions(several):
+        most = scale_end(weight)
+        raster = rasterize(where.coords, weight, where.patch_size)
+        maps.append(HeatMap(title, raster, most, False, bool((weight > most).any())))
     return maps
+
+
+def maps_note(explanations: Explanations) -> str:
+    """Say what the frames on a map are."""
+    count = len(flip_tiles(explanations))
+    if count == 1:
+        return "Black frame: removing this tile is certified to change the predicted class."
+    return (
+        f"Black frames: removing these {count:,} tiles is certified to change the predicted class."
+    )

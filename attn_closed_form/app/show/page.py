@@ -110,17 +110,20 @@ def _with_chips(escaped: str) -> str:
     return QUOTED.sub(r"<b class=chip>\1</b>", escaped)
 
 
-def table_of(head: Sequence[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:
+def table_of(
+    head: Sequence[str],
+    rows: Iterable[tuple[str, Iterable[str]]],
+    pictures: Sequence[str] | None = None,
+) -> str:
     """Return a table of numbers whose first column names the rows, or "None." if there are no
-    rows.
+    rows. A picture, which is HTML, can be next to each name.
     """
     names_of_columns = "".join(f"<th scope=col>{escape(name)}</th>" for name in head)
-    body = "".join(
-        f"<tr><th scope=row>{escape(name, LONGEST_ROW_NAME)}</th>"
-        + "".join(f"<td>{prose(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for name, cells in rows
-    )
+    body = ""
+    for number, (name, cells) in enumerate(rows):
+        picture = "" if pictures is None else pictures[number]
+        body += f"<tr><th scope=row>{picture}{escape(name, LONGEST_ROW_NAME)}</th>"
+        body += "".join(f"<td>{prose(cell)}</td>" for cell in cells) + "</tr>"
     if not body:
         return "<p>None.</p>"
     return (

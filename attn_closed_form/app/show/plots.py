@@ -32,7 +32,7 @@ from .drawing import (
 )
 from .effects import EffectChart, effect_chart, effect_range, unit_of_effects
 from .figures import AGAINST, FOR, UNSIGNED
-from .maps import HeatMap, bag_name, heat_maps, shades, slide_size
+from .maps import HeatMap, bag_name, heat_maps, maps_note, shades, slide_size
 from .removals import DRAWN, removal_curves, share_of_best
 from .sanitize import visible
 from .text_figures import (
@@ -50,11 +50,12 @@ TWO_COLUMNS = 175 / 25.4
 NAMES_PER_INCH = 7.0
 # The color of a strength of zero on paper.
 WHITE = (255, 255, 255)
-# The color and the line of each curve of `removals.DRAWN`, which differ without color, too.
+# The color and the line of each curve of `removals.DRAWN`, which differ without color, too. Orange
+# and blue are not among them, because they mean for and against.
 REMOVAL_STYLES = (
     ("black", "-"),
-    ("#d55e00", "--"),
-    ("#0072b2", "-."),
+    ("#00785c", "--"),
+    ("#a0527d", "-."),
     ("#6e6e6e", ":"),
 )
 # Tuning: the opacity of tiles over a thumbnail, which shows tissue and color.
@@ -458,7 +459,7 @@ def heat_map(
     >>> model = acf.BagClassifier.from_state_dict(network, layout="xmil", outputs=["normal", "tumor"])
     >>> figure = heat_map(model.explain(bag, ["shapley"], output="tumor"))
     >>> [ax.get_title() for ax in figure.axes[:2]]
-    ['Shapley: tumor 34.9%', 'attention']
+    ['Shapley: evidence for tumor (probability 34.9%)', 'Attention']
     """
     if isinstance(explanations, Explanations):
         several = [explanations]
@@ -483,8 +484,13 @@ def heat_map(
     for empty in panels[len(maps) :]:
         empty.remove()
     figure.suptitle(*plain_words([bag_name(several[0], "")], 60), fontsize=11)
+    below = []
+    if any(len(drawn.outlines) for drawn in maps):
+        below.append(maps_note(several[0]))
     if doubts := several[0].evidence.model.doubts:
-        figure.supxlabel(*plain_words([doubts], 200), fontsize=7)
+        below.append(doubts)
+    if below:
+        figure.supxlabel("\n".join(plain_words(below, 200)), fontsize=7)
     return saved_figure(figure, path, dpi)
 
 
@@ -504,6 +510,10 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
     ax.imshow(pixels, extent=(left, right, bottom, top), interpolation=how, alpha=alpha)
     if under is None:
         ax.set(xlim=(left, right), ylim=(bottom, top))
+    for left_of, top_of, right_of, bottom_of in figure.outlines.tolist():
+        corners = [left_of, right_of, right_of, left_of, left_of]
+        heights = [top_of, top_of, bottom_of, bottom_of, top_of]
+        ax.plot(corners, heights, color="black", linewidth=0.9)
     ax.set(xticks=[], yticks=[])
     ax.set_title(*plain_words([figure.title], 60), fontsize=10)
     for edge in ax.spines.values():
@@ -523,10 +533,14 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
     )
     shown = figure.scale.end(end)
     if signed:
-        ticks = {-end: f"-{shown} against", 0: "0", end: f"for +{shown}"}
+        ticks = {-end: f"\N{MINUS SIGN}{shown}, against", 0: "0", end: f"+{shown}, for"}
     else:
-        ticks = {0: "0", end: shown}
+        ticks = {0: "0", end: f"{end:.1%} of the attention"}
     bar.set_ticks(list(ticks), labels=list(ticks.values()), fontsize=8)
+    # The labels at the ends begin and end with the bar.
+    labels = bar.ax.get_xticklabels()
+    labels[0].set_ha("left")
+    labels[-1].set_ha("right")
     bar.outline.set_visible(False)
 
 

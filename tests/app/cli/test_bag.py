@@ -106,6 +106,20 @@ def test_one_map_per_class(folder, tmp_path):
     assert imread(each).shape[1] > 1.4 * imread(one).shape[1]  # three panels beside two
 
 
+def test_each_output_reaches_every_file(folder, tmp_path, capsys):
+    csv_path = tmp_path / "scores.csv"
+    page = tmp_path / "slide.html"
+    options = ["--each-output", "--csv", str(csv_path), "--report", str(page), "--json"]
+    assert main(arguments(folder, *options)) == 0
+    printed = json.loads(capsys.readouterr().out)
+    names = [entry["output"] for entry in printed["outputs"]]
+    assert sorted(names) == ["normal", "tumor"]
+    text = csv_path.read_text(encoding="utf-8-sig")
+    assert all(f",{name}," in text for name in names)
+    html = page.read_text(encoding="utf-8")
+    assert all(f"evidence for {name} (" in html for name in names)
+
+
 @pytest.mark.parametrize(
     ("more", "status", "message"),
     [

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 from attn_closed_form import METHODS, Bag, BagClassifier
+from attn_closed_form.app.explanations.explain import explain_outputs
 from attn_closed_form.app.models.scale import percent
 from attn_closed_form.app.show.bag_report import TOP
+from attn_closed_form.app.show.colored import script_data
 from attn_closed_form.app.show.figures import FOR
 from attn_closed_form.app.show.html import report
 from attn_closed_form.app.show.maps import heat_maps
+from attn_closed_form.app.show.page import script
 from tests.bags import bag_model, slide
 from tests.texts import HOSTILE, typed
 
@@ -60,7 +63,7 @@ def test_the_numbers_are_the_scores(found):
     scores = found["shapley"].scores
     weight = found["alpha-mean"].scores
     best = int(np.argmax(scores))
-    assert f"{100 * scores[best]:+#.4g}" in page and percent(weight[best], 2) in page
+    assert f"{100 * scores[best]:+.1f}" in page and percent(weight[best], 2) in page
     against = sum(weight[scores < 0]) / sum(weight)
     assert f"{percent(against)} of the attention" in page
     attended = np.argsort(-weight, kind="stable")[:TOP]
@@ -84,14 +87,14 @@ def test_the_logit_is_one_switch_away(found):
     assert (
         "Explained: the logit of tumor" in logits and f"tumor is {logit.prediction:+.4f}:" in logits
     )
-    assert f"{logit['shapley'].scores.max():+#.4g}" in logits
+    assert f"<td>{logit['shapley'].scores.max():+.3f}</td>" in logits
 
 
 def test_a_bag_without_coordinates_has_tables_but_no_map():
     found = bag_model().explain(np.random.default_rng(0).normal(size=(7, 5)), ["shapley"])
     page = report(found)
     assert (
-        "<img" not in page
+        "<image" not in page
         and "The strongest instances" in page
         and "What attention does not show" in page
     )
@@ -103,26 +106,30 @@ def test_names_of_strangers_stay_text(text):
     ids = tuple(f"{text}{i}" for i in range(12))
     model = bag_model(outputs=("normal", text or "empty"))
     found = model.explain(Bag(bag.features, bag.coords, ids, bag.attrs), ["shapley"], output=1)
-    page = Page(report(found))
-    assert {tag for tag, _ in page.tags}.isdisjoint({"script", "iframe", "object", "link"})
+    html = report(found)
+    page = Page(html)
+    assert {tag for tag, _ in page.tags}.isdisjoint({"img", "iframe", "object", "link"})
+    # The script and its empty data are ours.
+    assert [tag for tag, _ in page.tags].count("script") == 2
+    assert html.count(script()) == 1 and html.count(script_data([])) == 1
     assert {attrs["href"] for tag, attrs in page.tags if tag == "a"} == {"#how"}
     assert all(
-        attrs["src"].startswith("data:image/png") for tag, attrs in page.tags if tag == "img"
+        attrs["href"].startswith("data:image/png") for tag, attrs in page.tags if tag == "image"
     )
     assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
 
 
 def test_a_notebook_shows_the_maps_or_the_tables(found):
     page = Page(found._repr_html_())
-    assert [tag for tag, _ in page.tags].count("img") == 2
+    assert [tag for tag, _ in page.tags].count("image") == 2
     assert len(Page(found["shapley"]._repr_html_()).tags) > 5
     bare = bag_model().explain(np.random.default_rng(0).normal(size=(7, 5)), ["shapley"])
-    assert "<table" in bare._repr_html_() and "<img" not in bare._repr_html_()
+    assert "<table" in bare._repr_html_() and "<image" not in bare._repr_html_()
 
 
 def test_a_large_bag_makes_a_small_page():
     found = bag_model().explain(slide(60, 50), ["shapley"], output="tumor")
-    assert len(report(found)) < 60_000
+    assert len(report(found)) < 80_000
 
 
 def test_deletion_curves_are_drawn_above_the_certified_limit(found):
@@ -140,11 +147,11 @@ def test_deletion_curves_are_drawn_above_the_certified_limit(found):
     assert len(curves) == 3
     for curve in curves:  # heights grow downwards; the limit begins with a corner
         assert all(y <= low + 0.11 for y, low in zip(curve, limit[-len(curve) :], strict=True))
-    keys = re.findall(r'd="M([\d.]+) ([\d.]+)h18"/><text x="([\d.]+)" y="([\d.]+)"', picture)
+    keys = re.findall(r'd="M([\d.]+) ([\d.]+)h30"/><text x="([\d.]+)" y="([\d.]+)"', picture)
     lines = [(float(x), float(y)) for x, y, *_ in keys]
     titles = [(float(x), float(y)) for *_, x, y in keys]
     # Each title is beside its line.
-    assert len(set(lines)) == 3 and titles == [(x + 25, y + 4) for x, y in lines]
+    assert len(set(lines)) == 3 and titles == [(x + 37, y + 4) for x, y in lines]
 
 
 def test_maps_are_laid_over_a_light_or_a_dark_page(found):
@@ -191,15 +198,43 @@ def test_a_thumbnail_lies_under_the_maps(tmp_path):
     found = BagClassifier.from_state_dict(network, layout="xmil").explain(bag, "shapley")
     page = found.report()
     under = (
-        f'<image href="data:image/png;base64,{base64.b64encode(picture).decode()}" width="600" '
+        f'<image id="slide" href="data:image/png;base64,{base64.b64encode(picture).decode()}" width="600" '
         'height="400"'
     )
-    assert (
-        page.count(under)
-        == page.count('<svg viewBox="100 50 20 20"')
-        == page.count("one cell per tile")
-        > 1
-    )
+    # The page has the picture once, and every map and every tile of a table refers to it.
+    assert page.count(under) == 1
+    shown = page.count('<svg class=map viewBox="100 50 20 20"')
+    assert shown == page.count("one cell per tile") > 1
+    tiles = page.count("<svg class=tile viewBox=")
+    assert tiles >= 4 and page.count('<use href="#slide"/>') == shown + tiles
+    assert '<svg class=tile viewBox="110 60 10 10"' in page
     (tmp_path / "slide.png").write_bytes(b"<script>")
     with pytest.raises(ValueError, match=r"^thumbnail: "):
         found.report()
+
+
+def test_a_report_of_several_outputs_has_a_map_of_each():
+    model = bag_model(C=3, outputs=("a", "b", "c"))
+    first, *others = explain_outputs(model, slide(), "shapley").values()
+    page = typed(report(first, others))
+    every = page[page.index("<h2>Every class") :]
+    for name in ("a", "b", "c"):
+        assert f"<figcaption>Shapley: evidence for {name} (" in every
+    assert "<h2>Every class" not in report(first)
+
+
+def test_the_certified_set_is_framed_on_the_map_of_the_predicted_class(found):
+    (scores, attention) = heat_maps([found])
+    members = found.reasons().contrastive.players
+    assert members
+    where = found.evidence.units.coords[list(members)]
+    side = found.evidence.units.attrs["patch_size"]
+    np.testing.assert_array_equal(scores.outlines[:, :2], where)
+    np.testing.assert_array_equal(scores.outlines[:, 2:], where + side)
+    assert not len(attention.outlines)
+    page = report(found)
+    frames = re.findall(r'<path class=frame d="([^"]+)"', page)
+    assert len(frames) == 2 and frames[0].count("M") == len(members)  # on both scales
+    # The class that is not predicted has no frames: its removal set would say something else.
+    other = bag_model().explain(slide(name="slide 7"), ["shapley"], output="normal")
+    assert "class=frame" not in report(other)

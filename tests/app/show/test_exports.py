@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import Bag
+from attn_closed_form.app.explanations.explain import explain_outputs
 from attn_closed_form.app.show.exports import (
     columns,
     row,
@@ -18,8 +19,8 @@ from attn_closed_form.app.show.exports import (
     write_parquet,
 )
 from attn_closed_form.app.show.figures import AGAINST, FOR
-from attn_closed_form.app.show.maps import disagreement, strongest
-from tests.bags import bag_model, slide
+from attn_closed_form.app.show.maps import attentions, disagreement, strongest
+from tests.bags import bag_model, class_heads_model, slide
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,7 @@ def test_a_csv_has_one_row_per_instance_with_all_digits(found, tmp_path):
         "attention",
         "shapley",
         "banzhaf",
+        "output",
         "scale",
         "assumed",
     ]
@@ -270,3 +272,60 @@ def test_a_score_of_zero_opposes_nothing():
     found["shapley"] = dataclasses.replace(found["shapley"], scores=scores)
     weight = found["alpha-mean"].scores
     assert disagreement(found).attention_against == pytest.approx(weight[0] / weight.sum())
+
+
+def test_several_outputs_go_to_every_file_with_their_names(tmp_path):
+    names = ("a", "b", "c")
+    several = list(
+        explain_outputs(bag_model(C=3, outputs=names), slide(), ["shapley"], scale="logit").values()
+    )
+    write_csv(several, tmp_path / "scores.csv")
+    with (tmp_path / "scores.csv").open(encoding="utf-8-sig", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    for each in several:
+        scores = [float(row["shapley"]) for row in rows if row["output"] == each.output]
+        assert scores == each["shapley"].scores.tolist()
+    assert len(rows) == 3 * 12
+    write_geojson(several, tmp_path / "slide.geojson")
+    features = json.loads((tmp_path / "slide.geojson").read_text(encoding="utf-8"))["features"]
+    assert len(features) == 12
+    for each in several:
+        measured = [f["properties"]["measurements"][f"shapley {each.output}"] for f in features]
+        assert measured == each["shapley"].scores.tolist()
+    sides = {f["properties"]["classification"]["name"] for f in features}
+    assert sides <= {"for a", "against a"}, "the first output colors the tiles"
+    with pytest.raises(ValueError, match=r"^explanations: "):
+        write_csv([], tmp_path / "none.csv")
+
+
+def test_parquet_and_h5_hold_several_outputs(tmp_path):
+    names = ("a", "b", "c")
+    several = list(
+        explain_outputs(bag_model(C=3, outputs=names), slide(), ["shapley"], scale="logit").values()
+    )
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    write_parquet(several, tmp_path / "scores.parquet")
+    table = parquet.read_table(tmp_path / "scores.parquet")
+    assert table["output"].to_pylist() == [name for name in names for _ in range(12)]
+    facts = json.loads(table.schema.metadata[b"explanation"])
+    assert [each["output"] for each in facts] == list(names)
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    write_h5(several, tmp_path / "scores.h5")
+    with h5py.File(tmp_path / "scores.h5") as file:
+        assert json.loads(file.attrs["outputs"]) == list(names)
+        scores = np.stack([each["shapley"].scores for each in several], axis=1)
+        np.testing.assert_array_equal(file["scores_of_outputs"][:], scores)
+        assert file["attention_of_outputs"].shape == (12, 3)
+
+
+def test_attention_that_differs_by_class_is_named_by_it():
+    """The two heads of a network such as CLAM_MB belong to its two classes."""
+    model = class_heads_model()
+    several = list(explain_outputs(model, slide(), ["shapley"], scale="logit").values())
+    titles = [title for title, _ in attentions(several)]
+    assert titles == [f"Attention for {name}" for name in model.outputs]
+    first, second = (weight for _, weight in attentions(several))
+    assert not np.array_equal(first, second)
+    one_head = bag_model(C=3, outputs=("a", "b", "c"))
+    shared = list(explain_outputs(one_head, slide(), ["shapley"], scale="logit").values())
+    assert [title for title, _ in attentions(shared)] == ["Attention"]

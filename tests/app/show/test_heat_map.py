@@ -32,7 +32,7 @@ def test_pixels_are_scores_and_attention_stands_beside_them():
     np.testing.assert_array_equal(pixels[..., :3], colors(scores, scale_end(scores)))
     assert signed.get_images()[0].get_interpolation() == "nearest"
     assert signed.get_images()[0].get_extent() == [1000, 2024, 2768, 2000]
-    assert "tumor" in signed.get_title() and attention.get_title() == "attention"
+    assert "tumor" in signed.get_title() and attention.get_title() == "Attention"
     weight = found.evidence.inside("alpha-mean").reshape(3, 4)
     darkest = np.unravel_index(
         np.argmin(attention.get_images()[0].get_array().sum(axis=-1)), (3, 4)

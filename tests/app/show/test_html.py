@@ -359,7 +359,9 @@ def test_several_classes_open_with_the_predicted_one_against_the_runner_up():
     html = typed(report(found))
     chances = found.probabilities
     best, second, *_ = sorted(chances, key=lambda name: -chances[name])
-    assert html.index(f"<h2>Why {best} and not {second}, the runner-up") < html.index("How it adds up")
+    assert html.index(f"<h2>Why {best} and not {second}, the runner-up") < html.index(
+        "How it adds up"
+    )
     share = chances[best] / (chances[best] + chances[second])
     assert f"{100 * share:.1f}%" in html
 
