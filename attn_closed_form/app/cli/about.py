@@ -7,10 +7,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import shutil
 from pathlib import Path
 
 from ..explanations import methods
 from ..files.open_model import load_demo_model, load_model
+from ..show.sanitize import fitted_lines
 from ..show.terminal import MODEL_SIZES, methods_table, model_card
 from .options import Command
 
@@ -24,9 +26,11 @@ def list_methods(args: argparse.Namespace) -> int:
         }
         print(json.dumps(table, ensure_ascii=True))
     else:
-        print(methods_table())
+        columns = shutil.get_terminal_size().columns
+        print(methods_table(columns))
         others = [name for name in methods.METHODS if name not in methods.DEFAULT_METHODS]
-        print(f"\nNot in the default set, because they sample or only rank: {', '.join(others)}.")
+        note = f"Not in the default set, because they sample or only rank: {', '.join(others)}."
+        print(f"\n{fitted_lines(note, columns)}")
     return 0
 
 
@@ -48,7 +52,8 @@ def show_model(args: argparse.Namespace) -> int:
             json.dumps({"model": args.file or "demo", **sizes, "parameters": parameters, **about})
         )
     else:
-        print(model_card(model, args.file or "the shipped sentiment model (see MODEL_CARD.md)"))
+        source = args.file or "the shipped sentiment model (see MODEL_CARD.md)"
+        print(model_card(model, source, shutil.get_terminal_size().columns))
     return 0
 
 
@@ -70,7 +75,7 @@ def check_papers(args: argparse.Namespace) -> int:
 
 # The option of commands that print data for other programs.
 JSON = {"--json": "machine-readable"}
-methods_command = Command("List the methods, one per line.", JSON, list_methods)
+methods_command = Command("List the methods.", JSON, list_methods)
 model_command = Command(
     "Print a model card: classes, sizes, scores on held-out texts, temperature, settings, "
     "versions.",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..show.sanitize import visible
+from .help import FittedHelp
 from .options import (
     MODEL,
     Command,
@@ -330,7 +331,7 @@ SUBCOMMANDS = {
 def _add_commands(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="corpus_command", required=True, metavar="run|summary")
     for name, command in SUBCOMMANDS.items():
-        style = argparse.RawDescriptionHelpFormatter
+        style = FittedHelp
         command.add_to(commands.add_parser(name, help=command.description, formatter_class=style))
 
 

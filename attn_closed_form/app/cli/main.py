@@ -23,6 +23,7 @@ from ... import __version__
 from ..._arrays import did_you_mean
 from ..show.sanitize import visible
 from . import COMMANDS
+from .help import FittedHelp
 
 # The name of the program, what it does, its main uses, and more of them.
 PROG = "attn-closed-form"
@@ -63,7 +64,7 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     """Build the parser of all commands; only `command` gets its options, so that no other module is
     imported.
     """
-    style = argparse.RawDescriptionHelpFormatter
+    style = FittedHelp
     parser = Parser(prog=PROG, description=DESCRIPTION, epilog=EXAMPLES, formatter_class=style)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument(

@@ -30,6 +30,11 @@ FILE_LIKE = re.compile(r"\S+\.(?:txt|text|md|html?|csv|json|rst)", re.IGNORECASE
 MODEL = {"--model FILE": "a model file written by `train` (default: the shipped sentiment model)"}
 
 
+# Tuning: longer lists of choices are in the text of an option instead of its first line, which would
+# be wider than a terminal of 80 columns.
+LONGEST_CHOICES = 30
+
+
 class Command(NamedTuple):
     """A command: its description, its options (a table for `add_options`, or a function), and its
     function.
@@ -85,6 +90,9 @@ def add_options(parser: Any, options: Mapping[str, Any]) -> None:
             details = {"action": "store_true"}
         elif "|" in value:
             details = {"choices": value.split("|"), "default": default}
+            if len(value) > LONGEST_CHOICES:
+                details["metavar"] = "NAME"
+                text += f": {', '.join(details['choices'])}"
         elif value.endswith("..."):
             details["action"] = "extend"
         elif name.startswith("["):

@@ -93,6 +93,15 @@ def comparison_cell(comparison: Comparison) -> str:
     return f'<style>{stylesheet()}</style><div class="acf">{comparison_body(comparison)}</div>'
 
 
+def meaning_of_shared_colors(comparison: Comparison) -> str:
+    """Explain the colors of two texts."""
+    output = visible(comparison.first.output)
+    return (
+        f"Both texts share one color scale: orange raises {output}, blue (underlined) lowers it. A "
+        "dashed frame marks what only one of them has."
+    )
+
+
 def comparison_body(comparison: Comparison) -> str:
     """Return the parts of a comparison."""
     first = comparison.first
@@ -104,14 +113,10 @@ def comparison_body(comparison: Comparison) -> str:
     ):
         columns += _column(name, e, other, comparison)
     cells = legend_cells(np.concatenate([first.scores, second.scores]), has_sign=True, e=first)
-    output = visible(first.output)
-    colors = (
-        f"Both texts share one color scale: orange raises {output}, blue (underlined) lowers it. A dashed frame marks "
-        "what only one of them has."
-    )
     steps = section(
         "From one to the other",
-        "The difference of the predictions, word by word. A word that only one of them has counts with its whole score.",
+        "The difference of the predictions, word by word. A word that only one of them has counts "
+        "with its whole score.",
         drawn_waterfall(changes_figure(comparison)),
         "h2",
     )
@@ -121,7 +126,7 @@ def comparison_body(comparison: Comparison) -> str:
         note(first.explained),
         f'<div class="two">{columns}</div>',
         legend_of(cells, comparison.scale, 0),
-        note(colors),
+        note(meaning_of_shared_colors(comparison)),
         f'<div class="two">{steps}{_table(comparison)}</div>',
         details("How to read this", bullets(HOW_TO_READ)),
     ]

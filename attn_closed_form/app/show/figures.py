@@ -188,6 +188,20 @@ def headline(explanations: Explanations, thing: str = "This text") -> str:
     return f"{thing} is rated {named}: {percent(chances[best], decimals=0)}"
 
 
+def full_headline(explanations: Explanations, thing: str = "This text") -> str:
+    """State the answer in a sentence, and the explained number if it is another one.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> full_headline(load_demo_model().explain("A fine film", "loo", scale="logit"))
+    'This text is rated positive: 69% (logit +0.6696)'
+    """
+    text = headline(explanations, thing)
+    explained = explained_number(explanations)
+    if explained and explanations.probabilities is not None:
+        return f"{text} ({explained})"
+    return text
+
+
 def class_bars(
     explanations: Explanations, in_order_of: Explanations | None = None
 ) -> tuple[Bar, ...]:

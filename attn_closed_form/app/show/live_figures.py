@@ -15,6 +15,7 @@ from .colored import legend_cells
 from .comparison_report import (
     changes_figure,
     comparison_headline,
+    meaning_of_shared_colors,
     players_only_in,
     shared_end,
 )
@@ -24,6 +25,7 @@ from .figures import (
     explained_number,
     headline,
     leader,
+    levels,
     method_rows,
     names,
     notice,
@@ -77,6 +79,7 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
         "strongest": strongest_players(explanations) if explanations else [],
         "waterfall": [bar._asdict() for bar in steps.bars],
         "ticks": steps.ticks,
+        "unit": steps.unit,
         "methods": [
             {**family._asdict(), "rows": [row._asdict() for row in family.rows]}
             for family in method_rows(explanations)
@@ -100,6 +103,15 @@ def comparison_figures(comparison: Comparison) -> dict[str, Any]:
         "headline": comparison_headline(comparison),
         "texts": texts,
         "legend": legend_cells(scores, True, first),
+        "meaning": meaning_of_shared_colors(comparison),
         "waterfall": [bar._asdict() for bar in steps.bars],
         "ticks": steps.ticks,
+        "unit": steps.unit,
     }
+
+
+def sentence_levels(scores: ArrayLike) -> list[int]:
+    """Return the level of the color of each sentence, relative to the strongest one."""
+    values = np.asarray(scores, dtype=np.float64)
+    largest = float(np.abs(values).max(initial=0.0)) or 1.0
+    return levels(values / largest).tolist()

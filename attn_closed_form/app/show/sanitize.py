@@ -22,6 +22,10 @@ _HOSTILE = re.compile(
 _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 # The space between a number and its unit.
 _UNIT = re.compile(r"(?<=\d) (?=points)")
+# The spaces before a column of a table, or before the text of an indented line.
+_COLUMN = re.compile(r"(?:^\s+|\s{2,})(?=\S)")
+# A command in an example.
+COMMAND = re.compile(r"\s+(?:attn-closed-form|cat) ")
 # White space that becomes one space.
 _SPACE = re.compile(r"[\t\n\r\f\v\u2028\u2029 ]+")
 
@@ -83,3 +87,56 @@ def width(text: str) -> int:
         c for c in text if not unicodedata.combining(c) and unicodedata.category(c) not in marks
     ]
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown)
+
+
+def fitted_lines(text: str, columns: int) -> str:
+    r"""Break the lines of a text that are too long for a terminal; others are kept.
+
+    A line goes on below its last column, which follows two spaces or more, and a comment moves
+    above its command.
+
+    >>> print(fitted_lines("loo       Leave-one-out  without it alone\n  run FILE  # explain it", 24))
+    loo       Leave-one-out
+              without it
+              alone
+      run FILE  # explain it
+    """
+    lines = []
+    for line in text.splitlines():
+        command, mark, comment = line.partition("  # ")
+        if width(line) <= columns:
+            lines.append(line)
+        elif mark:
+            indent = line[: len(line) - len(line.lstrip())]
+            lines += _fitted(f"{indent}# {comment.strip()}", columns)
+            lines += _fitted_command(command.rstrip(), columns)
+        elif COMMAND.match(line):
+            lines += _fitted_command(line, columns)
+        else:
+            lines += _fitted(line, columns)
+    return "\n".join(lines)
+
+
+def _fitted_command(line: str, columns: int) -> list[str]:
+    """Break a command as a shell continues it."""
+    *first, last = _fitted(line, columns - 6)
+    lines = [f"{part} \\" for part in first] + [last]
+    return [lines[0], *(f"    {part}" for part in lines[1:])]
+
+
+def _fitted(line: str, columns: int) -> list[str]:
+    """Break one line at its spaces."""
+    # The last column must leave room for a few words.
+    starts = [match.end() for match in _COLUMN.finditer(line) if match.end() <= columns // 2]
+    indent = max(starts, default=0)
+    lines = [line[:indent]]
+    used = width(lines[0])
+    for number, word in enumerate(line[indent:].split(" ")):
+        if number and used + 1 + width(word) > columns:
+            lines.append(" " * indent + word)
+            used = indent + width(word)
+        else:
+            space = " " if number else ""
+            lines[-1] += space + word
+            used += len(space) + width(word)
+    return [each.rstrip() for each in lines]

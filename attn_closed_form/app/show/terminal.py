@@ -23,11 +23,13 @@ from ..models.text_classifier import TextClassifier
 from . import figures
 from .bars import Bar
 from .comparison_report import changes_figure, comparison_headline, shared_end
-from .sanitize import elide, visible, width
+from .sanitize import elide, fitted_lines, visible, width
 from .waterfall import waterfall
 
 # Ends a color.
 RESET = "\x1b[0m"
+# Begins bold text.
+BOLD = "\x1b[1m"
 # Tuning: the columns of a method's name left of its words.
 LABEL_COLUMNS = 20
 # Tuning: the columns of one method in a table of numbers.
@@ -73,11 +75,12 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     >>> from attn_closed_form import load_demo_model
     >>> explanations = load_demo_model().explain("A fine film", "shapley")
     >>> print("\n\n".join(answer(explanations, columns=60).split("\n\n")[:3]))
-    positive, 69%
+    This text is rated positive: 69%
     Explained: the probability of positive, in percentage
     points.
     <BLANKLINE>
     A fine++++ film
+    ++++ raises positive, ---- lowers it
     <BLANKLINE>
     baseline        48.9%
     fine      +19.0 points  ++++++++++++++++++++++++++++++++++
@@ -88,13 +91,15 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     e = figures.leader(explanations)
     fit = explanations.fit
     evidence = explanations.evidence
-    headline = _prose(figures.verdict(explanations), columns)
+    headline = _prose(figures.full_headline(explanations), columns)
+    if color:
+        headline = f"{BOLD}{headline}{RESET}"
     blocks = [f"{headline}\n{_prose(explanations.explained, columns)}"]
     if saturated := figures.saturation(explanations):
         blocks.append(_prose(saturated, columns))
     if told := figures.notice(explanations):
         return "\n\n".join([*blocks, _prose(told, columns)])
-    blocks.append(_wrap(_words(e, color), columns))
+    blocks.append(f"{_wrap(_words(e, color), columns)}\n{_meaning([e], color, columns)}")
     sentences = []
     if e.method == evidence.headline:
         blocks.append(_bars(waterfall(e).bars, columns, color))
@@ -265,22 +270,29 @@ def _prose(text: str, columns: int) -> str:
     return _wrap(_plain(text), columns)
 
 
-def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> str:
+def _meaning(rows: Sequence[Explanation], color: bool, columns: int) -> str:
+    """Explain the colors or marks of words in one line."""
+
     def sample(level: int, signed: bool) -> Printed:
         word = " word " if color else ""
         return printed_word(word, level, signed, color)
 
     words = []
-    if any(row.info.kind == "signed" for row in rows):
-        words += [
-            sample(4, True),
-            *_plain("raises the prediction,"),
-            sample(-4, True),
-            *_plain("lowers it"),
-        ]
-    if any(row.info.kind != "signed" for row in rows):
+    signed = [row for row in rows if row.info.kind == "signed"]
+    if signed:
+        output = elide(visible(signed[0].output), BAR_LABEL_COLUMNS)
+        words += [sample(4, True), *_plain(f"raises {output},"), sample(-4, True)]
+        words += _plain("lowers it")
+    if len(signed) < len(rows):
+        if signed:
+            words[-1:] = _plain("it,")
         words += [sample(4, False), *_plain("strong, without sign")]
-    lines = [_wrap(words, columns)]
+    return _wrap(words, columns)
+
+
+def _legend(rows: Sequence[Explanation], color: bool, columns: int) -> str:
+    """Explain the colors, and state the errors of the methods."""
+    lines = [_meaning(rows, color, columns)]
     errors = {row.title: row.error for row in rows if row.error is not None}
     if errors:
         lines.append(
@@ -340,15 +352,20 @@ def groups_text(explanations: Explanations, grouping: str, columns: int = 80) ->
     return "\n".join(lines)
 
 
-def methods_table() -> str:
-    """Format the table of methods, one line per method."""
+def methods_table(columns: int = 240) -> str:
+    """Format the table of methods, with the summary of each in the last column."""
     lines = []
     for method in METHODS.values():
         name = method.name
         if method.alias:
             name += f" ({method.alias})"
-        lines.append(f"{name:<25} {method.label:<17} {method.accuracy:<11} {method.summary}")
-    return "\n".join(lines)
+        head = f"{name:<25} {method.label:<17} {method.accuracy:<11} "
+        if columns < 2 * len(head):
+            # A narrow terminal has the facts below the name.
+            lines += [name, f"  {method.label} ({method.accuracy}): {method.summary}"]
+        else:
+            lines.append(head + " " + method.summary)
+    return fitted_lines("\n".join(lines), columns)
 
 
 # The sizes on the card of a model, by the letters of the papers.
@@ -415,7 +432,7 @@ def baseline_line(model: TextClassifier) -> str:
     return line
 
 
-def model_card(model: TextClassifier, source: str) -> str:
+def model_card(model: TextClassifier, source: str, columns: int = 240) -> str:
     """Format the card of a model that was read from `source`."""
     w = model.weights
     card = model.card or {}
@@ -469,4 +486,4 @@ def model_card(model: TextClassifier, source: str) -> str:
                 for pair in card[part].items()
             )
             lines.append(f"\n{part:<11}  {elide(', '.join(pairs), 1000)}")
-    return "\n".join(lines)
+    return fitted_lines("\n".join(lines), columns)

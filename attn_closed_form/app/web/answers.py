@@ -27,7 +27,7 @@ from ..models.text_classifier import TextClassifier
 from ..models.units import Units
 from ..show.described import model_in_words
 from ..show.html import report
-from ..show.live_figures import comparison_figures, figures_of, partners
+from ..show.live_figures import comparison_figures, figures_of, partners, sentence_levels
 from ..show.removals import removal
 from ..show.sanitize import elide, visible
 from ..show.slalom_plane import SLALOM, slalom_plane
@@ -311,8 +311,11 @@ def why_answer(
     checkpoint()
     sentences = explanations.sentences().to_dict()
     checkpoint()
-    plane = plain(slalom_plane(explanations))
-    return {"reasons": reasons, "sentences": sentences, "figures": {"slalom_plane": plane}}
+    figures = {
+        "slalom_plane": plain(slalom_plane(explanations)),
+        "sentence_levels": sentence_levels(sentences["scores"]),
+    }
+    return {"reasons": reasons, "sentences": sentences, "figures": figures}
 
 
 def compare_answer(

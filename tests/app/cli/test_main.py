@@ -18,7 +18,7 @@ from attn_closed_form.app.cli import COMMANDS
 from attn_closed_form.app.cli.main import PROG, main, program
 from attn_closed_form.app.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.app.files.open_model import DEMO_MODEL
-from attn_closed_form.app.show.figures import verdict
+from attn_closed_form.app.show.figures import full_headline
 from attn_closed_form.app.show.terminal import comparison_text, reasons_text
 from tests import enumeration
 from tests.texts import HOSTILE, REVIEW, long_text, model_for, six_heads
@@ -70,7 +70,7 @@ def test_explain_prints_one_row_per_method(capsys):
     out, err = capsys.readouterr()
     assert err == "" and "\x1b" not in out
     found = acf.explain(acf.load_demo_model(), REVIEW)
-    assert out.startswith(verdict(found) + "\n")
+    assert out.startswith(full_headline(found) + "\n")
     assert found.explained in out and found.scale.level(found.prediction) in out
     assert "LIME" not in out and "Exact to" in out
     assert main(["explain", REVIEW, "--compare"]) == 0
@@ -356,10 +356,14 @@ def test_an_ascii_terminal_gets_question_marks():
     assert run.returncode == 0 and b"?-avg" in run.stdout
 
 
-def test_methods_lists_every_method(capsys):
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_methods_lists_every_method(capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
     assert main(["methods"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[: len(acf.METHODS)]] == list(acf.METHODS)
+    names = [line.split()[0] for line in lines if line and not line.startswith(" ")]
+    assert names[: len(acf.METHODS)] == list(acf.METHODS)
+    assert max(map(len, lines)) <= columns
     main(["methods", "--json"])
     assert list(json.loads(capsys.readouterr().out)) == list(acf.METHODS)
 
@@ -608,7 +612,7 @@ def test_explain_compares_with_another_text_or_file(capsys, tmp_path):
 def test_explain_compares_two_models(capsys, model_file):
     assert main(["explain", REVIEW, "--model", model_file, "--compare-model", model_file]) == 0
     out, _ = capsys.readouterr()
-    assert "+0.0000" in out.splitlines()[0] or "0.0 points" in out.splitlines()[0]
+    assert out.splitlines()[0].endswith(" in both")
     assert out.count("model.npz") == 4
 
 
@@ -616,3 +620,14 @@ def test_explain_compares_two_models(capsys, model_file):
 def test_a_comparison_refuses_options_that_it_does_not_show(option):
     with pytest.raises(SystemExit):
         main(["explain", REVIEW, "--compare-with", "other", *option])
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("command", ["", *COMMANDS, "corpus run", "corpus summary"])
+def test_help_and_models_fit_into_the_terminal(capsys, monkeypatch, command, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit):
+        main([*command.split(), "--help"])
+    assert main(["model"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns

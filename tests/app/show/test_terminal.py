@@ -12,7 +12,7 @@ import pytest
 from attn_closed_form import METHODS, explain
 from attn_closed_form.app.explanations.methods import FAMILIES
 from attn_closed_form.app.show import terminal
-from attn_closed_form.app.show.figures import levels, verdict
+from attn_closed_form.app.show.figures import full_headline, levels
 from attn_closed_form.app.show.sanitize import escape, visible, width
 from attn_closed_form.app.show.terminal import answer, mark, numbers, table, use_color
 from tests.texts import HOSTILE, REVIEW, long_text, model_for
@@ -69,7 +69,7 @@ def test_the_answer_says_what_adds_up_to_the_prediction():
     found = found_for(REVIEW, "shapley")
     top, words, bars, *reasons = answer(found, 100).split("\n\n")
     assert [" ".join(text.split()) for text in reasons] == found.reasons().sentences()
-    assert top == f"{verdict(found)}\n{found.explained}" and words.split()[0].startswith("A")
+    assert top == f"{full_headline(found)}\n{found.explained}" and words.split()[0].startswith("A")
     numbers_shown = [
         float(line.split("  ")[1])
         for line in (re.sub("   +", "  ", line) for line in bars.splitlines())
@@ -127,7 +127,7 @@ def test_the_legend_has_the_marks_that_are_used():
         (["shapley", "alpha-mean"], 1, 1),
     ):
         legend = table(found_for(REVIEW, methods))
-        assert (legend.count("raises the prediction"), legend.count("strong, without sign")) == (
+        assert (legend.count("raises "), legend.count("strong, without sign")) == (
             signed,
             unsigned,
         )

@@ -2,13 +2,14 @@
 // after the #, which browsers never send.
 
 import { change, drawFigure, drawNumbers, drawStrip, level, literal, minus, prose, unitOf } from "./words.js";
-import { drawBars, drawComparison, drawLegend, drawPairs, drawPlane, drawWhy } from "./figures.js";
+import { drawBars, drawComparison, drawLegend, drawPairs, drawPlane, drawReasons, drawSentences } from "./figures.js";
 
 const at = (id) => document.getElementById(id);
 const PATIENCE = 400; // ms until the page reports that it is waiting
 const GIVE_UP = 8000; // ms until a request is sent again
 const RETRY = 1500; // ms between tries when the server does not answer
 const QUIET = 700; // ms until a screen reader hears the result
+const MANY_WORDS = 60; // as in the report, where a longer text opens with its sentences
 const NO_ANSWER = "No answer from the server. This page asks again until it is back.";
 
 const state = { players: null, absent: null, output: null, scale: null, removed: new Set(), chosen: null, answer: null, kept: null };
@@ -123,7 +124,6 @@ function show() {
   at("prediction").textContent = prose(answer.figures.headline);
   at("explained-value").textContent = prose(answer.figures.explained);
   at("prediction").dataset.value = answer.prediction;
-  at("moved").textContent = answer.removal ? `→ ${level(answer.removal.prediction, unitOf(answer))} without ${without(answer)}` : "";
   at("explained").textContent = answer.figures.scale;
   at("notice").textContent = answer.figures.notice;
   at("results").toggleAttribute("data-notice", Boolean(answer.figures.notice));
@@ -136,7 +136,7 @@ function show() {
   for (const name of document.querySelectorAll(".output")) name.textContent = answer.output;
   showRemoval();
   drawBars(at("classes"), answer.figures.classes);
-  drawBars(at("waterfall"), answer.figures.waterfall, answer.figures.ticks);
+  drawBars(at("waterfall"), answer.figures.waterfall, answer.figures.ticks, answer.figures.unit);
   drawFigure(at("figure").tBodies[0], answer, removed);
   drawNumbers(at("numbers"), answer);
   fillChoice();
@@ -165,7 +165,8 @@ async function updateComparison() {
     const compared = await ask("/api/compare", { ...asked, output: state.output, other: kept });
     if (state.answer !== answer) return;
     at("comparison-headline").textContent = minus(prose(compared.figures.headline));
-    drawComparison(at("comparison-texts"), at("comparison-steps"), compared.figures);
+    const [texts, legend, meaning, steps] = ["texts", "legend", "meaning", "steps"].map((part) => at(`comparison-${part}`));
+    drawComparison(texts, legend, meaning, steps, compared.figures);
     at("comparison").hidden = false;
   } catch (error) {
     if (error.name !== "AbortError") at("comparison").hidden = true;
@@ -220,11 +221,15 @@ async function updateWhy() {
   try {
     const why = await ask("/api/why", shown(answer));
     if (state.answer !== answer) return;
-    drawWhy(at("reasons"), at("sentences"), why, unitOf(answer));
+    drawReasons(at("reasons"), why);
+    at("by-sentence").hidden = !drawSentences(at("sentences"), why, unitOf(answer));
+    // A long text is read by sentence first, a short one by word.
+    const [first, second] = answer.labels.length > MANY_WORDS ? ["by-sentence", "sum-and-why"] : ["sum-and-why", "by-sentence"];
+    at(first).after(at(second));
     drawPlane(at("plane"), why.figures.slalom_plane, answer, state.removed);
     at("why").hidden = false;
   } catch (error) {
-    if (error.name !== "AbortError") at("why").hidden = true;
+    if (error.name !== "AbortError") at("why").hidden = at("by-sentence").hidden = true;
   }
 }
 

@@ -1,7 +1,7 @@
 // The waterfall, the SLALOM plane, the classes, the forecasts and the interactions: SVG and tables from DOM methods
 // alone. The server computes places, orders, sums and ticks; unit coordinates become dots here, y downwards.
 
-import { change, digits, element, elide, literal, minus, plainWords, prose, table, titled } from "./words.js";
+import { change, colorOf, digits, element, elide, literal, minus, oneLine, plainWords, prose, table, titled } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 function svg(tag, attributes = {}, ...children) {
@@ -47,17 +47,18 @@ function track(zero, ...bars) {
 }
 
 // Bars with their labels and numbers: the probabilities of the classes, or the steps of the waterfall.
-export function drawBars(place, bars, ticks) {
+// The unit of the steps is written once, below their numbers.
+export function drawBars(place, bars, ticks, unit = "") {
   const rows = (bars ?? []).flatMap((bar) => {
     const end = bar.kind === "end" ? " end" : "";
     const label = element("span", { className: "label" + end, textContent: elide(bar.label, 40), title: bar.label, dir: "auto" });
     const tip = bar.kind === "for" ? bar.right : bar.left;
     const error = bar.error ? [{ kind: "error", left: tip - bar.error, right: tip + bar.error }] : [];
-    const made = [label, element("span", { className: "number" + end, textContent: minus(bar.text) }), track(bars[0].left, bar, ...error)];
+    const made = [label, element("span", { className: "number" + end, textContent: minus(bar.text.replace(` ${unit}`, "")) }), track(bars[0].left, bar, ...error)];
     if (bar.note) made.push(element("span", { className: "remark", textContent: bar.note }));
     return made;
   });
-  if (ticks?.length) rows.push(element("span"), element("span"), axis(ticks));
+  if (ticks?.length) rows.push(element("span"), element("span", { className: "unit", textContent: unit }), axis(ticks));
   place.replaceChildren(...(rows.length ? [element("div", { className: "bars" }, ...rows)] : []));
 }
 
@@ -79,14 +80,16 @@ export function drawLegend(place, cells, unit) {
 }
 
 // Two texts side by side on one color scale, and how the first prediction becomes the second one.
-export function drawComparison(texts, steps, figures) {
+export function drawComparison(texts, legend, meaning, steps, figures) {
   const columns = ["The text that you kept", "This text"].map((title, i) => {
     const text = figures.texts[i];
     const words = element("div", { className: "text", dir: "auto" }, ...plainWords(text));
     return element("section", {}, element("h3", { textContent: `${title}: ${minus(text.level)}` }), words);
   });
   texts.replaceChildren(...columns);
-  drawBars(steps, figures.waterfall, figures.ticks);
+  drawLegend(legend, figures.legend, { change: figures.unit });
+  meaning.textContent = figures.meaning;
+  drawBars(steps, figures.waterfall, figures.ticks, figures.unit);
 }
 
 // The strongest interactions of one word.
@@ -100,20 +103,24 @@ export function drawPairs(place, partners, unit) {
   place.replaceChildren(table(["with", titled("interaction", unit), ""], rows));
 }
 
-// Certified reasons in plain English, with the words as chips, and what each sentence of the text contributes.
-export function drawWhy(reasons, sentences, why, unit) {
-  reasons.replaceChildren(...why.reasons.sentences.map((text) => element("li", {}, ...withChips(prose(text)))));
+// Certified reasons in plain English, with the words as chips.
+export function drawReasons(place, why) {
+  place.replaceChildren(...why.reasons.sentences.map((text) => element("li", {}, ...withChips(prose(text)))));
+}
+
+// What each sentence of the text contributes, with the sentence in its color.
+export function drawSentences(place, why, unit) {
   const scores = why.sentences?.scores ?? [];
   const largest = Math.max(...scores.map(Math.abs)) || 1;
   const rows = scores.map((score, i) => {
     const [left, right] = [0.5, 0.5 + (0.5 * score) / largest].sort((a, b) => a - b);
     const bar = track(0.5, { kind: score >= 0 ? "for" : "against", left, right });
-    const text = element("span", { className: "t", textContent: elide(why.sentences.labels[i], 400), dir: "auto" });
+    const color = colorOf(why.figures.sentence_levels[i]);
+    const text = element("span", { className: `t ${color}`, textContent: elide(oneLine(why.sentences.labels[i]), 400), dir: "auto" });
     return element("li", {}, element("span", { className: "score", textContent: change(score, unit).replace(/\spoints$/, "") }), bar, text);
   });
-  if (rows.length < 2) return sentences.replaceChildren();
-  const title = element("h3", { textContent: unit.change ? `Sentences, in${unit.change}` : "Sentences" });
-  sentences.replaceChildren(title, element("ul", { className: "sentences" }, ...rows));
+  place.replaceChildren(...rows);
+  return rows.length > 1;
 }
 
 // A sentence with the quoted names as chips, which light up in the text.

@@ -6,6 +6,11 @@ const STEERING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 export const literal = (text) => text.replace(STEERING, "\ufffd");
 export const elide = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 
+// What is between words; line breaks of HTML, which reviews contain, are shown as line breaks.
+const LINE_BREAKS = /(?:<br\s*\/?>\s*)+/gi;
+const gap = (text) => literal(text).replace(LINE_BREAKS, " ↵\n");
+export const oneLine = (text) => literal(text).replace(LINE_BREAKS, " ");
+
 export function element(name, properties = {}, ...children) {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...children);
@@ -41,9 +46,15 @@ export function digits(score, signed = true, unit = PLAIN) {
   return (signed ? plus(x) : "") + minus(shown);
 }
 
+// The class of a color: p for, n against, u without a sign, and its level.
+export function colorOf(level, signed = true) {
+  if (!level) return "";
+  if (!signed) return `u${level}`;
+  return (level > 0 ? "p" : "n") + Math.abs(level);
+}
+
 function classes(text, { levels, signed }, player, removed) {
-  const level = levels[player];
-  const color = level ? (signed ? (level > 0 ? "p" : "n") : "u") + Math.abs(level) : "";
+  const color = colorOf(levels[player], signed);
   return [color, text.unknown[player] && "k", removed.has(player) && "gone"].filter(Boolean).join(" ");
 }
 
@@ -55,12 +66,12 @@ export function drawStrip(strip, answer, removed) {
   if (shown !== key) {
     shown = key;
     const nodes = text.pieces.map(([words, player]) => {
-      if (player === null) return literal(words);
+      if (player === null) return gap(words);
       const button = element("button", { type: "button", tabIndex: -1, textContent: literal(words) });
       button.dataset.player = player;
       return button;
     });
-    strip.replaceChildren(...nodes, element("span", { className: text.unseen ? "unseen" : "", textContent: literal(text.tail) }));
+    strip.replaceChildren(...nodes, element("span", { className: text.unseen ? "unseen" : "", textContent: gap(text.tail) }));
     const first = strip.querySelector("button");
     if (first) first.tabIndex = 0;
   }
@@ -76,7 +87,7 @@ export function drawStrip(strip, answer, removed) {
 // The words of a text that is only shown; `only` are the players that the other text does not have.
 export function plainWords(text) {
   const nodes = text.pieces.map(([words, player]) => {
-    if (player === null) return elide(literal(words), 24);
+    if (player === null) return elide(oneLine(words), 24);
     const outlined = text.only?.includes(player) ? " only" : "";
     return element("i", { textContent: elide(literal(words), 60), className: classes(text, text, player, new Set()) + outlined });
   });
@@ -100,7 +111,7 @@ function methodRow(row, answer, removed) {
   const methods = row.methods.map((name) => answer.methods[name]);
   for (const [words, player] of text.pieces) {
     if (player === null) {
-      cell.append(elide(literal(words), 24));
+      cell.append(elide(oneLine(words), 24));
       continue;
     }
     const word = element("i", { textContent: elide(literal(words), 60), className: classes(text, row, player, removed) });
