@@ -10,9 +10,9 @@ import pytest
 from attn_closed_form import TextClassifier, load_demo_model
 from attn_closed_form.app.models.text import Vocabulary
 from attn_closed_form.attention import random_weights
-from tests.app.web.conftest import serving, start
+from tests.app.web.conftest import ROOT, serving, start
 from tests.patience import PATIENCE
-from tests.texts import long_text, model_for
+from tests.texts import model_for
 
 TEXT = "The plot is a mess and the ending is terrible, but the acting is wonderful. A mess!"
 
@@ -571,9 +571,7 @@ def test_the_next_text_is_compared_with_the_one_that_was_kept(page, address):
 
 
 def test_a_long_text_is_read_by_sentence_first_and_keeps_its_line_breaks(page):
-    sentences = [f"The {word} was fine and the end was dull." for word in TEXT.lower().split()]
-    others = [long_text(20, seed).capitalize() for seed in range(4)]
-    write(page, ".<br /><br />".join([*sentences, *others]))
+    write(page, (ROOT / "docs" / "gallery" / "review.txt").read_text(encoding="utf-8").strip())
     page.wait_for_selector("#sentences li")
     places = "(ids) => ids.map((id) => document.getElementById(id).getBoundingClientRect().top)"
     sentences_at, words_at = page.evaluate(places, ["by-sentence", "sum-and-why"])
