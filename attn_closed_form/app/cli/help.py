@@ -16,9 +16,9 @@ class FittedHelp(argparse.RawDescriptionHelpFormatter):
 
 
 def _paragraphs(text: str) -> str:
-    """Join the lines of each paragraph; indented lines are examples, and keep theirs.
+    r"""Join the lines of each paragraph; indented lines are examples, and keep theirs.
 
-    >>> _paragraphs("examples:\\n  run FILE\\n\\nOne\\nsentence.")
-    'examples:\\n  run FILE\\n\\nOne sentence.'
+    >>> _paragraphs("examples:\n  run FILE\n\nOne\nsentence.")
+    'examples:\n  run FILE\n\nOne sentence.'
     """
     return re.sub(r"(?<=[^\n:])\n(?=[^\s])", " ", text)

@@ -113,7 +113,7 @@ def _removal(explanations: Explanations) -> str:
         insertion = share_of_best(each.insertion_share, heads)
         rows.append((METHODS[method].label, [deletion, insertion]))
     things = evidence.target.players
-    empty = scale.level(evidence.target.pooled.scale.of(evidence.absent_logit))
+    empty = scale.level(float(scale.of(evidence.absent_logit)))
     text = (
         f"The prediction as {things} are removed, highest score first. No order can enter the "
         f"shaded area, which is certified for every number of removed {things}. Shapley values "

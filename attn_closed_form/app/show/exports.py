@@ -173,7 +173,7 @@ def write_geojson(
         True: json.dumps({"name": f"for {output}", "color": list(FOR)}),
         False: json.dumps({"name": f"against {output}", "color": list(AGAINST)}),
     }
-    measured = {}
+    measured: dict[str, list[float]] = {}
     for each in several:
         measured |= _measured_scores(each)
     for title, weight in attentions(several):
