@@ -84,7 +84,7 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
     Raises
     ------
     ToleranceError
-        if float64 cannot keep `tol` for this game
+        if `tol` cannot be guaranteed in float64 for this game
     CostError
         if the recursion would take more than a minute; it is raised before the recursion starts
 

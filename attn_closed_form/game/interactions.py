@@ -55,7 +55,9 @@ def interactions(
 
     Parameters
     ----------
-    index : "SII", "BII", "STII", "FSII" or "FBII"; see the module docstring
+    index : "SII" (Shapley interaction), "BII" (Banzhaf), "STII" (Shapley-Taylor), "FSII" (faithful
+        Shapley) or "FBII" (faithful Banzhaf). STII and FSII add up to the prediction minus the
+        baseline
     player : compute only the row of this player, in O(L m d) instead of O(L m d^2)
     tol : |error| <= tol * max|f| for every number
 

@@ -253,7 +253,14 @@ class PooledGame:
         return self.s.shape[1]
 
     def value(self, present: ArrayLike) -> Array:
-        """Compute the values (...) of coalitions, (..., d) bool, True for present players."""
+        """Compute the values (...) of coalitions, (..., d) bool, True for present players.
+
+        Examples
+        --------
+        >>> game = PooledGame.from_weights([2.0, 1.0, 1.0], [1.0, 0.0, 4.0])
+        >>> game.value([[True, True, True], [True, False, False]])
+        array([1.5, 1. ])
+        """
         raw = np.asarray(present)
         if raw.dtype.kind not in "biuf" or raw.shape[-1:] != (self.d,):
             raise ValueError(
@@ -341,6 +348,14 @@ class PooledGame:
         2], [1]].
 
         By default a group has the label of its first member.
+
+        Examples
+        --------
+        >>> from attn_closed_form import shapley
+        >>> game = PooledGame.from_weights([2.0, 1.0, 1.0], [1.0, 0.0, 4.0], labels=["a", "b", "c"])
+        >>> merged = game.merge([[0, 2], [1]])
+        >>> merged.labels, shapley(merged).round(4).tolist()
+        (('a', 'b'), [1.75, -0.25])
         """
         members = [list(group) for group in groups]
         listed = sorted(j for group in members for j in group)
@@ -381,7 +396,13 @@ class PooledGame:
         return LinkedGame(self, Link(link, float(scale)))
 
     def leave_one_out(self) -> Array:
-        """Compute f(all) - f(all but j) for each player, (d,), in O(d)."""
+        """Compute f(all) - f(all but j) for each player, (d,), in O(d).
+
+        Examples
+        --------
+        >>> PooledGame.from_weights([2.0, 1.0, 1.0], [1.0, 0.0, 4.0]).leave_one_out().round(4)
+        array([-0.5   , -0.5   ,  0.8333])
+        """
         v, v_absent, v_background = self.centered
         a, b, c_0 = self.masses
         n_0 = (c_0 * v_background)[:, None]
@@ -405,7 +426,7 @@ class PooledGame:
     # --- the game in the units of the engine (`EngineGame`) ---------------------------------------
 
     def engine_game(self, tol: float) -> PooledGame:
-        """Return this game, which the engine computes with as it is."""
+        """Return this game, because the engine needs no other game in its place."""
         return self
 
     def least_tol(self, amplification: float) -> float:

@@ -178,11 +178,13 @@ def shapley_sample(
     >>> rng = np.random.default_rng(0)
     >>> game = PooledGame.from_scores(s=rng.normal(size=(2, 12)), v=rng.normal(size=(2, 12)))
     >>> sample = shapley_sample(game, num_calls=1000, seed=0)
-    >>> bool((np.abs(sample.values - shapley(game)) < 5 * sample.standard_error).all()), sample.calls
-    (True, 1000)
+    >>> sample.values[:3].round(3), sample.standard_error[:3].round(3), sample.calls
+    (array([ 0.184, -0.09 , -0.139]), array([0.008, 0.005, 0.005]), 1000)
+    >>> shapley(game)[:3].round(3)
+    array([ 0.184, -0.089, -0.138])
     >>> probability = shapley_sample(game, num_calls=1000, seed=0, link="sigmoid")
-    >>> bool(probability.standard_error.max() < 2e-3)
-    True
+    >>> probability.values[:3].round(3)
+    array([ 0.043, -0.02 , -0.03 ])
     """
     d = game.d
     num_calls = whole("num_calls", num_calls)

@@ -67,7 +67,8 @@ class PooledScores:
     ----------
     s, v : (H, n) log-masses and (R, n) values
     bias : (C,) added to the logits
-    head, output : (R,) head and output of each value row; by default row r is output r of head 0
+    head, output : (R,) head and output of each value row, which holds the values of all units for
+        one head and one output; by default row r is output r of head 0
     s_absent, v_absent : (H, n) and (R, n), scores that replace those of absent units; None if
         absent units are deleted
     s_background, v_background : (H,) and (R,), scores of the background that is always present, or

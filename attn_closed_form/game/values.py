@@ -132,8 +132,8 @@ def beta_shapley(game: Game | GameSum, alpha: int = 1, beta: int = 1, tol: float
     guaranteed.
 
     Their weight of size s is B(s + beta, d - 1 - s + alpha) / B(alpha, beta) for each coalition. A
-    large alpha puts the weight on small coalitions, as in their Beta(16, 1), a large beta on large
-    ones.
+    large alpha puts the weight on small coalitions, as in their Beta(16, 1), and a large beta on
+    large ones.
 
     Parameters
     ----------

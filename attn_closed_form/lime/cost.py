@@ -104,7 +104,7 @@ def lime_cost(
     Raises
     ------
     ToleranceError
-        if float64 cannot keep `tol` for this game
+        if `tol` cannot be guaranteed in float64 for this game
 
     Examples
     --------

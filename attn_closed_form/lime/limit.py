@@ -66,8 +66,8 @@ def lime_limit(
     """Compute the limit of LIME's coefficients, by default with the lime package's kernel, ridge
     and number of samples.
 
-    |error| <= tol * max|f| is guaranteed for every coefficient and the intercept. See the module
-    docstring for which settings of the package a game belongs to.
+    |error| <= tol * max|f| is guaranteed for every coefficient and the intercept. Use it where
+    you would run the lime package: the result is what its coefficients converge to.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def lime_limit(
     Raises
     ------
     ToleranceError
-        if float64 cannot keep `tol` for this game; it names the smallest tol that works
+        if `tol` cannot be guaranteed in float64 for this game; it names the smallest tol that works
     CostError
         if it would take more than a minute (`lime_cost`), which is possible from a few hundred
         deleted players on
@@ -165,7 +165,8 @@ def lime_features(
 
     Up to six are added one by one, each time the one that raises the weighted R^2 of an unpenalized
     fit most; more are those with the largest coefficients of a fit with ridge 0.01. Ties go to the
-    player that comes first. The result has min(num_features, d) indices, in the package's order.
+    player that comes first. The result has min(num_features, d) indices, in the order in which
+    the package returns them.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class LimeSample(NamedTuple):
     """One run of LIME: f ~ intercept + coef . Z, coef (d,), and the weighted R^2 that the package
     calls score.
 
-    `standard_error` (d,) is that of the coefficients, by the sandwich of the run itself; None if
+    `standard_error` (d,) is estimated from the run itself, by the sandwich formula; None if
     not requested.
     """
 
@@ -159,8 +159,8 @@ def lime_samples_needed(
 
     The error of a run is its largest deviation from the limit over the largest coefficient, max_j
     |b_j - beta_j| / max_j |beta_j|, and its mean over runs is required to be `accuracy`. To leading
-    order it falls like 1/sqrt(n), with a constant from the sandwich of the module docstring. Its
-    inner expectation is estimated from max(4,000, 20 d) seeded coalitions, and the mean of the
+    order it falls like 1/sqrt(n), with a constant from the sandwich formula of ridge regression.
+    Its inner expectation is estimated from max(4,000, 20 d) seeded coalitions, and the mean of the
     largest of d Gaussians from 2,000 draws. The result is correct to about 10%; with fewer than
     about 10 d samples, LIME is worse than its leading order. The result is at least 2.
 

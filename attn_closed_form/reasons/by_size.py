@@ -78,7 +78,7 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
     """Compute the minimum and the maximum of the game over all coalitions with exactly k players
     absent.
 
-    With one head both are exact. With several, the result has both attained and proved values.
+    With one head both are exact. With several heads, the result has attained and proved values.
 
     Parameters
     ----------

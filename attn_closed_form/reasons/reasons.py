@@ -127,8 +127,8 @@ def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientRea
     """Find a smallest set of players that keeps the prediction on its side of the threshold without
     any other player.
 
-    With one head, the set is a smallest one. With several, it is proved to suffice, with a lower
-    bound on the size.
+    With one head, the set is a smallest one. With several heads, the set is proved to suffice, and
+    `lower_bound` says how many players every such set needs.
 
     Parameters
     ----------

@@ -100,8 +100,8 @@ class Deletions:
         remains
     any_size : weight of subsets of any size in the mean squared error, from 0, which is Algorithm
         2, to 1
-    replacement : id of a token, such as [MASK] or [PAD], that replaces a deleted one; it then has
-        an importance and a value. None deletes
+    replacement : id of a token, such as [MASK] or [PAD], that takes the place of a deleted token;
+        the fit then gives this id an importance and a value. None deletes
     design : "balanced", or "uniform" for independent draws, as printed
 
     Examples

@@ -72,8 +72,7 @@ EXACT_DAMPING = 1e-13
 
 @dataclass(frozen=True)
 class Optimum:
-    """Least squares with a penalty, and with a background if it lowers the error; see the module
-    docstring.
+    """Least squares with a penalty, and with a background if it lowers the held-out error.
 
     Parameters
     ----------

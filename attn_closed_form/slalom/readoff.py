@@ -97,9 +97,11 @@ def slalom_from_weights(
     Parameters
     ----------
     weights : AttentionWeights
-    tokens : a document, needed if positions matter. With several heads it adds the best single
-        SLALOM, fitted as in Algorithm 2 to the model with up to 5 tokens replaced by [UNK]
-    gamma : sum of the importances, over the ids of each SLALOM
+    tokens : a document, needed if positions matter. With several heads, the best single SLALOM of
+        the document is added, fitted as in Algorithm 2 to the model with up to 5 tokens
+        replaced by [UNK]
+    gamma : sum to which the importances of each SLALOM are shifted; importances are defined only up
+        to a shift
     num_samples, seed : number of samples and seed of that fit, see `fit_slalom`
 
     Returns
@@ -245,8 +247,8 @@ def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) 
     >>> weights = slalom_to_weights(slalom)
     >>> weights.cls, weights.unk
     (5, 6)
-    >>> bool(abs(predict(weights, [1, 2, 2])[0] - slalom.predict([1, 2, 2])) < 1e-12)
-    True
+    >>> predict(weights, [1, 2, 2])[0].round(6).item(), slalom.predict([1, 2, 2]).round(6).item()
+    (-0.689275, -0.689275)
     """
     if slalom.ids.min() < 0:
         raise ValueError(f"slalom: expected ids >= 0, got {slalom.ids.min()}")

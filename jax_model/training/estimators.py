@@ -101,9 +101,9 @@ class AttentionTextClassifier(_AttentionClassifier):
 
     The default is the table model: one mass per word and one value per word and class, fitted in
     seconds. From 10,000 texts on, the attention model of Lopardo et al. (2024) is trained as well,
-    by gradient steps from these tables, and kept if it predicts held-out texts better. `heads`,
-    `positions`, `max_length`, `embedding_size` or `settings` select it. The parameters are those of
-    `attn-closed-form train`.
+    by gradient steps from these tables, and kept if it predicts held-out texts better. If `heads`,
+    `positions`, `max_length`, `embedding_size` or `settings` is given, the attention model alone is
+    trained. The parameters are those of `attn-closed-form train`.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class AttentionTextClassifier(_AttentionClassifier):
 
     Attributes
     ----------
-    classes_ : the labels, sorted; the columns of `predict_proba`
+    classes_ : labels in sorted order, which is the order of the columns of `predict_proba`
     model_ : the TextClassifier that explains and that `save` writes
     metrics_ : scores on held-out texts and settings
 

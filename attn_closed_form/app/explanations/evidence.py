@@ -42,7 +42,7 @@ class ToleranceWarning(UserWarning):
 
 
 class Scored(NamedTuple):
-    """Scores (d,), the base value that they are relative to, and their errors.
+    """Scores (d,), the baseline that they are relative to, and their errors.
 
     `error` is guaranteed; `standard_error` (d,) is for methods that sample; `model_calls` counts
     evaluations of a model whose game is only fitted to it.

@@ -90,7 +90,7 @@ class ManyExplanations(Sequence[Explanation]):
 
     @property
     def baselines(self) -> Array:
-        """The (n,) base values."""
+        """The (n,) baselines."""
         return np.array([explanation.baseline for explanation in self])
 
     @property

@@ -42,8 +42,9 @@ def load_activations(
 
     Parameters
     ----------
-    path : a file in one of the formats above
-    tokens : a JSON file or a text file
+    path : a `.npy`, `.npz`, `.safetensors`, `.pt` or `.h5` file with an array (n, D) or (1, n, D)
+    tokens : a JSON file with a list of strings or an object with "tokens" and perhaps "turns", or a
+        text file with one token per line
     name : name of the array in a file of several
 
     Returns

@@ -64,14 +64,16 @@ ATTRIBUTES = (
 def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     """Read one bag from an HDF5, PyTorch, NumPy or safetensors file.
 
-    `features` is the name of the features in the file, if it is not one of those above. Their type
-    is kept (float32 stays float32). `attrs["name"]` is the file's name without suffix, unless the
-    file has an attribute `name`. An error is one line that names the file.
+    Files of CLAM, TRIDENT, STAMP, xMIL, slideflow and torchmil are recognized by the names of their
+    arrays. The type of the features is kept (float32 stays float32). `attrs["name"]` is the file's
+    name without suffix, unless the file has an attribute `name`. An error is one line that names
+    the file.
 
     Parameters
     ----------
-    path : a file in one of the formats above
-    features : name of the features in the file, if it is not one of those above
+    path : a `.h5`, `.hdf5`, `.pt`, `.pth`, `.npy`, `.npz` or `.safetensors` file
+    features : name of the features in the file; None looks for the names that these tools use, such
+        as "features" and "feats"
 
     Returns
     -------

@@ -92,7 +92,7 @@ def read_rows(
 
     Parameters
     ----------
-    path : a file of one of the formats above
+    path : a file in one of the formats of this module
     columns : the columns to read, all of which must exist; None reads every column
 
     Missing cells of a short CSV line and missing keys of a JSON line are None. An error is one line

@@ -140,7 +140,14 @@ class Bag:
         return numbers, tuple(str(regions[i]) for i in first)
 
     def subset(self, rows: ArrayLike | Sequence[int]) -> Bag:
-        """Return the bag of some instances, selected by index or mask."""
+        """Return the bag of some instances, selected by index or mask.
+
+        Examples
+        --------
+        >>> bag = Bag(np.arange(6.0).reshape(3, 2))
+        >>> bag.subset([2, 0]).features.tolist()
+        [[4.0, 5.0], [0.0, 1.0]]
+        """
         parts = {name: getattr(self, name) for name in ("features", "coords", "ids", "regions")}
         at = np.asarray(rows)
         return replace(

@@ -256,8 +256,8 @@ temperature 1 (not checked))
         instance_logits : (n,) or (n, C) logits of the n bags of one instance each
         f : takes a list of index arrays (sub-bags) and returns their (m,) or (m, C) logits. The
             deviation is measured on `checks` random sub-bags. If it exceeds `tol` times the largest
-            |logit|, the model is not a pooled game, and an error is raised. With None nothing is
-            checked, which every output reports
+            |logit|, the model is not a pooled game, and an error is raised. None skips the
+            check, and every output reports that nothing was checked
         bias : (C,) bias of the last layer, the value of the empty bag
         coords, ids : of the instances of `bag`, which the model explains:
             `model.explain(model.bag)`

@@ -66,7 +66,8 @@ TEXT_AXES: dict[str, tuple[str, ...]] = {"bias": ("C",), "W": ("C", "D"), "embed
 
 @dataclass(frozen=True, eq=False)
 class MeanPooledText(TextModel):
-    """A linear layer on the mean of word vectors. The class methods load models of other libraries.
+    """A linear layer on the mean of word vectors. The class methods load models
+    from other libraries.
 
     Attributes
     ----------

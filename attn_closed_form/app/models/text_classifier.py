@@ -288,7 +288,15 @@ class TextClassifier(TextModel):
         return self.vocabulary.encode_words(token.word for token in self.tokenizer(text))
 
     def predict_logits(self, inputs: Iterable[str]) -> Array:
-        """Return the (n, C) logits of many texts; a text without words is [CLS] and padding."""
+        """Return the (n, C) logits of many texts; a text without words is [CLS] and padding.
+
+        Examples
+        --------
+        >>> from attn_closed_form import load_demo_model
+        >>> load_demo_model().predict_logits(["A dull film", "A wonderful film"]).round(2)
+        array([[-3.53],
+               [ 2.92]])
+        """
         documents = [self._ids(text) for text in self.several(inputs)]
         if self.distinct_words:
             documents = [np.fromiter(dict.fromkeys(ids.tolist()), np.intp) for ids in documents]

@@ -276,7 +276,7 @@ class TransformerClassifier(TextModel):
         return tuple(self.tokenizer(continuation, add_special_tokens=False)["input_ids"])
 
     def asked(self, raw: Any, output: str | int | None) -> tuple[Model, str | int | None]:
-        """Turn a language model with given continuations into a classifier of them."""
+        """Return this language model as a classifier of given continuations of the text."""
         named = isinstance(output, str) and output.startswith(TOKEN)
         if not self.predicts_tokens and named:
             raise ValueError(
@@ -646,8 +646,8 @@ class TransformerClassifier(TextModel):
         return game.merge(members(players), names)
 
     def fit(self, units: Units, target: Target) -> FitReport:
-        """Return how well that SLALOM fits the model; its Shapley values are compared with sampled
-        ones.
+        """Return how well the SLALOM of `game` fits the model; its Shapley values are compared with
+        sampled ones.
         """
         reports = _computed(units).reports
         key = (target.players, *_fit_key(target))

@@ -37,7 +37,7 @@ def explain_table(
 
     Parameters
     ----------
-    model : a model, the file of one, or None for the shipped model
+    model : a model, the path of a model file, or None for the shipped model
     table : a table of any format that `corpus run` reads (a path), a pandas DataFrame or Series, an
         Arrow table, a dict of columns, or a list of inputs
     out : a file to write, ending in .parquet, .csv, .xlsx or .jsonl; or None to return the table

@@ -107,7 +107,7 @@ def attention(explanations: Explanations) -> Array | None:
     scores = explanations.evidence.inside(ATTENTION)
     if scores is None:
         return None
-    if isinstance(scores, tuple):  # with a base value
+    if isinstance(scores, tuple):  # with a baseline
         scores = scores[0]
     return np.asarray(scores)
 
