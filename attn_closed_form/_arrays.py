@@ -259,7 +259,7 @@ def real(name: str, value: Any) -> NDArray[Any]:
 def finite(name: str, value: Any) -> Array:
     """Return a C-contiguous float64 copy of finite real numbers."""
     array = np.array(real(name, value), dtype=np.float64, order="C")
-    _check_entries(name, array, np.isfinite(array), "finite numbers")
+    _check_entries(name, array, fits=np.isfinite(array), expected="finite numbers")
     return array
 
 
@@ -269,7 +269,7 @@ def finite_or_deleted(name: str, value: Any) -> Array:
     """
     array = np.array(real(name, value), dtype=np.float64, order="C")
     fits = np.isfinite(array) | np.isneginf(array)
-    _check_entries(name, array, fits, "finite numbers or -inf (deleted)")
+    _check_entries(name, array, fits, expected="finite numbers or -inf (deleted)")
     return array
 
 

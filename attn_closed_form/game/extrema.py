@@ -155,7 +155,7 @@ def head_minima(
             chosen, log_slip = gains.at_most(limit)
         return states.at(chosen, theta, log_slip)
 
-    bound, _, flipped = certified_minima(step, theta, least, best, nobody)
+    bound, _, flipped = certified_minima(step, theta, least, best=best, choice=nobody)
     return HeadMinima(bound, base ^ flipped[:, :-1])
 
 

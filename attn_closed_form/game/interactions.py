@@ -89,7 +89,7 @@ def interactions(
     factor = 1.0
     if index == "FBII":
         factor = max(1.0, game.d / 2)
-    pairs = evaluate(game, PAIR_LAWS[index], statistic, tol, factor)
+    pairs = evaluate(game, PAIR_LAWS[index], statistic, tol, amplification=factor)
     if player is None:
         np.fill_diagonal(pairs, 0.0)
         np.fill_diagonal(pairs, _singles(game, index, pairs, tol))
@@ -106,7 +106,7 @@ def _singles(game: Game, index: str, pairs: Array, tol: float) -> Array:
     if index == "STII":
         return single_changes(game)
     if index == "FBII":
-        banzhaf = evaluate(game, HALF, FIRST, tol, float(game.d))
+        banzhaf = evaluate(game, HALF, FIRST, tol, amplification=float(game.d))
         return banzhaf - pairs.sum(axis=-1) / 2
     return evaluate(game, SINGLE_LAWS[index], FIRST, tol)
 
@@ -126,7 +126,7 @@ def constant_of(game: Game, index: str, table: Array, tol: float = 1e-10) -> flo
     """
     if index != "FBII":
         return float(game.value(np.zeros(game.d, dtype=bool)))
-    mean = float(evaluate(game, HALF, MEAN, tol, float(game.d)))
+    mean = float(evaluate(game, HALF, MEAN, tol, amplification=float(game.d)))
     singles = float(np.trace(table))
     pairs = float(np.triu(table, 1).sum())
     return mean - singles / 2 - pairs / 4

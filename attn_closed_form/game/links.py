@@ -128,7 +128,7 @@ def _exp_poles(low: float, high: float, error: float) -> Poles:
     step = best.radius * np.exp(1j * np.pi * odd / n)
     z = middle + step
     residue = -2 / n * (np.exp(z) - constant) * step
-    return Poles(constant, z, residue, best.bound)
+    return Poles(constant=constant, z=z, residue=residue, error=best.bound)
 
 
 def _shortest_ring(middle: float, half: float, radius: float, G: float, error: float) -> _Ring:
@@ -144,7 +144,7 @@ def _shortest_ring(middle: float, half: float, radius: float, G: float, error: f
         bound = aliases + math.exp(log_tail) / (1 - x)
         if bound <= error:
             break
-    return _Ring(bound > error, n, bound, radius)
+    return _Ring(misses=bound > error, n=n, bound=bound, radius=radius)
 
 
 def _log_exp_tail(c: float, radius: float, n: int) -> float:
@@ -247,7 +247,7 @@ def _even_poles(kind: str, low: float, high: float, error: float) -> Poles:
         entry = min(accurate, key=lambda candidate: candidate.z.size)
     else:
         entry = min(candidates, key=lambda candidate: candidate.error)
-    return Poles(entry.constant, entry.z, entry.residue, entry.bound)
+    return Poles(constant=entry.constant, z=entry.z, residue=entry.residue, error=entry.bound)
 
 
 def _constant_slope(largest: float) -> Callable[[float, float], float]:

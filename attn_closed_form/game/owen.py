@@ -92,7 +92,7 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
         Q, R = _other_groups(terms, order, starts)
         out = np.zeros(game.d)
         for g, group in enumerate(members):
-            inner = _members_alone(terms, group, Q[:, g], R[:, g])
+            inner = _members_alone(terms, group, Q=Q[:, g], R=R[:, g])
             batches = UNIFORM.batches(inner, goal.p_error)
             parts = (weighted_first_differences(inner, batch, goal.precise) for batch in batches)
             of_members = sum_in_pairs(parts, np.zeros(group.size))
@@ -132,8 +132,8 @@ def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
     """Compute Q and R of every term and group, (r, M)."""
     M = starts.size - 1
     nodes, weights = legendre_rule((M + 1) // 2)
-    a, alpha = _whole_groups(terms, order, starts, 0)
-    b, beta = _whole_groups(terms, order, starts, 1)
+    a, alpha = _whole_groups(terms, order, starts, state=0)
+    b, beta = _whole_groups(terms, order, starts, state=1)
     p = nodes[:, None, None]
     Q = np.empty_like(a)
     R = np.empty_like(a)

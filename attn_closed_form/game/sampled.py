@@ -247,7 +247,7 @@ def _sample_of_tail(
         if most_calls is None:
             most_calls = MOST_ORDER_VALUES
         controls = default_controls(game, rng)
-        of_orders = sample_orders(game, controls, max_error, most_calls, rng)
+        of_orders = sample_orders(game, controls, max_error, most_values=most_calls, seed=rng)
         sample = ShapleySample(of_orders.values, of_orders.standard_error, of_orders.calls)
     if has_several_outputs:
         return sample
@@ -273,7 +273,7 @@ def _estimate(
     chosen = masks[2 : 2 + n]
     signs = np.where(chosen, 1.0, -1.0)
     nothing_known = _remainder(linked, np.zeros(d))
-    parts = [nothing_known, *_beyond_fitted_heads(masks, raw, linked, function)]
+    parts = [nothing_known, *_beyond_fitted_heads(masks, raw, linked, link=function)]
     kernels = [
         _choose_kernel(signs[: KERNEL_SEARCH.pairs], odd[: KERNEL_SEARCH.pairs]) for odd, _ in parts
     ]
@@ -396,7 +396,12 @@ def _choose_kernel(signs: Array, odd: Array) -> SinhKernel:
     gram.flat[:: d + 1] += KERNEL_SEARCH.first_ridge * n
     effects = np.abs(np.linalg.solve(gram, signs.T @ odd))
     if not effects.any():
-        return SinhKernel(0.0, np.full(d, 1 / d), KERNEL_SEARCH.taus[0], KERNEL_SEARCH.ridges[-1])
+        return SinhKernel(
+            score=0.0,
+            weights=np.full(d, 1 / d),
+            tau=KERNEL_SEARCH.taus[0],
+            ridge=KERNEL_SEARCH.ridges[-1],
+        )
     effects += KERNEL_SEARCH.equal_weight * effects.mean()
     weights = effects / effects.sum()
     trials = []
@@ -504,7 +509,7 @@ def fit_head(present: Masks, values: Array, weights: Array | None = None) -> Poo
             smallest = error
             best_top = top
             best_delta = delta
-    return _head(level, best_top[0], best_top[1:], best_delta)
+    return _head(level, best_top[0], A=best_top[1:], delta=best_delta)
 
 
 def _mean_square(residuals: Array) -> float:

@@ -158,7 +158,7 @@ class PooledScores:
         mass = np.exp(self.s - np.repeat(top, lengths, axis=1))
         background = np.exp(s_background - top)
         total = np.add.reduceat(mass, starts, axis=1) + background
-        return _RelativeMasses(mass, background, total, lengths)
+        return _RelativeMasses(units=mass, background=background, total=total, lengths=lengths)
 
     @property
     def _first_units(self) -> Ids:
@@ -216,7 +216,7 @@ class PooledScores:
         else:
             names = [str(label) for label in labels]
         order = stable_order(players)
-        return self.games(coefficients, players, order, [tuple(names)], deleted)[0]
+        return self.games(coefficients, players, order, labels=[tuple(names)], deleted=deleted)[0]
 
     def by_player(self, groups: Ids, deleted: bool = False) -> PooledScores:
         """Return the scores of one input with one unit per player, whose units are merged.

@@ -119,7 +119,7 @@ def lime_cost(
     tol = positive("tol", tol)
     k = as_features(features, game.d).size
     if game.d == 1:
-        return LimeCost("rule", 0, 0.0, 0.0)
+        return LimeCost(route="rule", terms=0, steps=0.0, seconds=0.0)
     return predicted_cost(game, regression(game.d, settings, k), settings, tol)
 
 
@@ -132,7 +132,9 @@ def check_plan_cost(plan: RulePlan) -> None:
     """Raise a CostError if the sums of a plan would take too long."""
     terms = sum(assignment.terms.size for assignment in plan.assignments)
     seconds = plan.steps * RULE_SECONDS.of(plan.engine)
-    _affordable(plan.engine.d, LimeCost("rule", terms, plan.steps, seconds))
+    _affordable(
+        plan.engine.d, LimeCost(route="rule", terms=terms, steps=plan.steps, seconds=seconds)
+    )
 
 
 def check_recursion_cost(game: Game, fit: Regression, tol: float) -> None:
@@ -186,7 +188,9 @@ def _rule_cost(game: Game, fit: Regression, settings: LimeSettings, tol: float) 
         seconds = steps * RULE_SECONDS.of(engine)
         if seconds > MOST_SECONDS:
             break
-    return LimeCost("rule", number, steps, seconds + build_seconds(d, longest))
+    return LimeCost(
+        route="rule", terms=number, steps=steps, seconds=seconds + build_seconds(d, longest)
+    )
 
 
 def _recursion_cost(game: Game, fit: Regression, tol: float) -> LimeCost:
@@ -203,7 +207,7 @@ def _recursion_cost(game: Game, fit: Regression, tol: float) -> LimeCost:
         seconds = number * pairs * RECURSION_SECONDS.of(engine)
         if seconds > MOST_SECONDS:
             break
-    return LimeCost("recursion", number, number * pairs, seconds)
+    return LimeCost(route="recursion", terms=number, steps=number * pairs, seconds=seconds)
 
 
 def predicted_nodes(law: KernelLaw, terms: Terms, allowed: float) -> Ids:

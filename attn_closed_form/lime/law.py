@@ -120,7 +120,9 @@ class KernelLaw:
             rule_of[waiting[better]] = len(rules) + choice[better]
             errors[waiting[better]] = error[better]
             rules += group.rules
-        assignment = Assignment(which, tuple(rules), rule_of, errors, allowed)
+        assignment = Assignment(
+            terms=which, rules=tuple(rules), rule_of=rule_of, errors=errors, allowed=allowed
+        )
         if not assignment.is_accurate:
             return assignment
         return self.with_joined_rules(assignment, log_bounds, real)

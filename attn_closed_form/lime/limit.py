@@ -142,7 +142,7 @@ def find_moments(game: Game, fit: Regression, settings: LimeSettings, tol: float
         return moments_by_recursion(game, fit, tol)
     # Short rules are enough where absent players are replaced. They are found before anything is
     # added up.
-    plan = plan_rules(game, fit, settings, tol, SHORT_GROUPS)
+    plan = plan_rules(game, fit, settings, tol, groups=SHORT_GROUPS)
     if plan is None and check_cost(game, fit, settings, tol) == "rule":
         plan = plan_rules(game, fit, settings, tol)
     if plan is not None:
@@ -192,7 +192,9 @@ def lime_features(
     if game.d == 1:
         return np.zeros(1, dtype=np.intp)
     if num_features > FORWARD_FEATURES:
-        coef = lime_limit(game, kernel_width, SELECTION_RIDGE, num_samples, tol).coef
+        coef = lime_limit(
+            game, kernel_width, ridge=SELECTION_RIDGE, num_samples=num_samples, tol=tol
+        ).coef
         return np.argsort(-np.abs(coef), kind="stable")[:count]
     steps = [regression(game.d, settings, k) for k in range(1, count + 1)]
     moments = find_moments(game, steps[0], settings, tol)

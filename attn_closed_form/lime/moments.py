@@ -123,7 +123,7 @@ def moments_by_rule(plan: RulePlan, fit: Regression) -> Moments:
     known = known_of(engine)
     sums = sum_in_pairs(parts, np.zeros(2 + engine.d))
     sums = np.ldexp(sums, engine.exponent - known.exponent)
-    return moments_of_sums(fit, sums[:2], sums[2:], known)
+    return moments_of_sums(fit, sums[:2], delta=sums[2:], known=known)
 
 
 def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
@@ -156,7 +156,9 @@ def rule_sums(absent_share: float, terms: Terms, batch: Batch, precise: bool) ->
     off_center = weights * (1 - p - absent_share)
     mean_weights = np.stack([weights, off_center])
     first_weights = weights * p * (1 - p)
-    mean, first = weighted_sums(terms, batch, precise, mean_weights, first_weights[None])
+    mean, first = weighted_sums(
+        terms, batch, precise, mean_weights, first_weights=first_weights[None]
+    )
     return np.concatenate([mean, first[0]])
 
 
@@ -189,7 +191,9 @@ def known_of(game: EngineGame) -> Known:
     else:
         exponent = game.exponent
     above = math.ldexp(float(game.grand_means.sum()), game.exponent - exponent)
-    return Known(above, math.ldexp(excess, -exponent), game.base, exponent)
+    return Known(
+        above=above, nobody=math.ldexp(excess, -exponent), base=game.base, exponent=exponent
+    )
 
 
 # --- budgets --------------------------------------------------------------------------------------
@@ -235,7 +239,7 @@ def recursion_factor(fit: Regression) -> float:
 
 def recursion_budget(game: EngineGame, fit: Regression, tol: float) -> Budget:
     """Return the budget of the recursion, whose products are plain, or raise a ToleranceError."""
-    parts = budget_of_fit(game, fit, tol, recursion_factor(fit), 0.0, plain=True)
+    parts = budget_of_fit(game, fit, tol, factor=recursion_factor(fit), at_all=0.0, plain=True)
     if isinstance(parts, ToleranceError):
         raise parts
     return parts
@@ -252,15 +256,15 @@ def rule_budget(
     """
     values, sums = rule_factors(fit.d, settings, fit.k)
     if sums <= values:
-        return budget_of_fit(game, fit, tol, values, fit.at_all)
-    goal = budget_of_fit(game, fit, tol, values, fit.at_all)
+        return budget_of_fit(game, fit, tol, factor=values, at_all=fit.at_all)
+    goal = budget_of_fit(game, fit, tol, factor=values, at_all=fit.at_all)
     if isinstance(goal, Budget) and goal.spread > 0:
         product = 0.0 if goal.precise else FACTOR * game.d
         rounding = ULP * (PRECISE + product + game.extra_ulps)
         eps = goal.eps - (sums / values - 1) * rounding
         if eps > max(goal.eps / 2, EPS_MIN):
             return goal._replace(eps=eps)
-    return budget_of_fit(game, fit, tol, sums, fit.at_all)
+    return budget_of_fit(game, fit, tol, factor=sums, at_all=fit.at_all)
 
 
 def budget_of_fit(

@@ -124,8 +124,10 @@ def lime_sample(
         score = float(unexplained == 0)
     error = None
     if errors:
-        error = standard_errors(X, x_bar, weights * residual, gram, chosen, game.d)
-    return LimeSample(coef, intercept, score, error)
+        error = standard_errors(
+            X, x_bar, pull=weights * residual, gram=gram, chosen=chosen, d=game.d
+        )
+    return LimeSample(coef=coef, intercept=intercept, score=score, standard_error=error)
 
 
 def standard_errors(
@@ -186,7 +188,7 @@ def lime_samples_needed(
     if game.d == 1:
         return 2  # two samples contain both values of a single player
     rng = np.random.default_rng(seed)
-    limit = lime_limit(game, kernel_width, ridge, None)
+    limit = lime_limit(game, kernel_width, ridge, num_samples=None)
     largest = float(np.abs(limit.coef).max())
     if largest == 0:
         return 2

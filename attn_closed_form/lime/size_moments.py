@@ -117,7 +117,7 @@ def _along_hahn_polynomials(q: Whole, d: int, N: int) -> list[int]:
         rise = (n + 1) * (d - n)
         steps.append((fall, rise))
     nu = []
-    for n, Q in enumerate(polynomials(slope, 0, steps, HAHN_BITS)):
+    for n, Q in enumerate(polynomials(slope, 0, steps, bits=HAHN_BITS)):
         folded = of_odd if n % 2 else of_even
         nu.append(int(folded @ Q))
     return nu
@@ -215,7 +215,7 @@ def legendre_values(p: Array, count: int) -> Whole:
     """Compute the (m, count) values P_n(1 - 2p) for n < count in units of 2^-LEGENDRE_BITS."""
     slope = (1 << LEGENDRE_BITS) - 2 * whole(p, LEGENDRE_BITS)
     steps = [(n, n + 1) for n in range(count - 1)]
-    columns = list(polynomials(slope, LEGENDRE_BITS, steps, LEGENDRE_BITS))
+    columns = list(polynomials(slope, LEGENDRE_BITS, steps, bits=LEGENDRE_BITS))
     return np.stack(columns, axis=1)
 
 

@@ -112,7 +112,13 @@ def minimum(game: PooledGame) -> tuple[float, Masks, float]:
             everybody = np.ones(game.d, dtype=bool)
             bound = head_minima(game, everybody, everybody).bound
             lower = raised(
-                game, everybody, everybody, bound, lower, float(game.value(mask)), BISECTIONS
+                game,
+                everybody,
+                movable=everybody,
+                bound=bound,
+                low=lower,
+                high=float(game.value(mask)),
+                bisections=BISECTIONS,
             )
     value = float(game.value(mask))
     return min(lower, value), mask, value

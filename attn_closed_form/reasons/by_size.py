@@ -111,7 +111,13 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
     attained_min, proved_min = _minima(game, sizes)
     attained_max, proved_max = _minima(mirrored(game), sizes)
     # Subtracted from 0.0, because the negative of 0.0 would be printed as -0.0.
-    return BoundsBySize(sizes, attained_min, 0.0 - attained_max, proved_min, 0.0 - proved_max)
+    return BoundsBySize(
+        absent=sizes,
+        attained_min=attained_min,
+        attained_max=0.0 - attained_max,
+        proved_min=proved_min,
+        proved_max=0.0 - proved_max,
+    )
 
 
 def _minima(game: PooledGame, sizes: Ids) -> tuple[Array, Array]:
@@ -165,10 +171,10 @@ class HeadsBySize:
         """Return the certified minima of the heads with k players absent, and their coalitions."""
         everybody = np.ones(self.game.d, dtype=bool)
         if not self.is_plain:
-            return head_minima(self.game, everybody, everybody, k, exactly=True)
+            return head_minima(self.game, everybody, movable=everybody, limit=k, exactly=True)
         theta, best, present = self._descended(k)
         step = partial(self.step, k, certify=True)
-        bound, best, present = certified_minima(step, theta, self.least, best, present)
+        bound, best, present = certified_minima(step, theta, self.least, best, choice=present)
         self.theta = best
         return HeadMinima(bound, present)
 

@@ -193,7 +193,7 @@ def raised(
     """
     for _ in range(bisections):
         middle = (low + high) / 2
-        if proved_above(game, base, movable, middle, bound=bound):
+        if proved_above(game, base, movable, goal=middle, bound=bound):
             low = middle
         else:
             high = middle

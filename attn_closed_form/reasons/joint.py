@@ -200,11 +200,13 @@ class JointSearch:
                 rival = i
         assert best is not None
         if best.players is None:
-            return Joint(None, best.value, rival, lower_bound)
+            return Joint(players=None, value=best.value, rival=rival, lower_bound=lower_bound)
         # Without these players another game may be still further below the threshold.
         values = [float(search.game.value(~best.players)) for search in self.flips]
         rival = int(np.argmin(values))
-        return Joint(best.players, values[rival], rival, lower_bound)
+        return Joint(
+            players=best.players, value=values[rival], rival=rival, lower_bound=lower_bound
+        )
 
     def sufficient(self) -> Joint:
         """Return a small set that suffices in all games."""
@@ -240,13 +242,23 @@ class JointSearch:
         assert found.players is not None  # all players suffice
         row = int(found.players @ (1 << np.arange(self.d)))
         of_games = [values[row] for values in minima]
-        return Joint(found.players, found.value, int(np.argmin(of_games)), found.lower_bound)
+        return Joint(
+            players=found.players,
+            value=found.value,
+            rival=int(np.argmin(of_games)),
+            lower_bound=found.lower_bound,
+        )
 
     def _certified(self, players: Masks, lower_bound: int) -> Joint:
         """Return the set with the smallest value that is guaranteed in any game."""
         values = [search.guaranteed(players) for search in self.searches]
         rival = int(np.argmin(values))
-        return Joint(players, values[rival], rival, min(lower_bound, int(players.sum())))
+        return Joint(
+            players=players,
+            value=values[rival],
+            rival=rival,
+            lower_bound=min(lower_bound, int(players.sum())),
+        )
 
     def _grown(self, players: Masks, hard: Sequence[SufficientSearch]) -> Masks:
         """Add players until the set is proved to suffice in all games."""

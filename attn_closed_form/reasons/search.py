@@ -239,7 +239,9 @@ class SufficientSearch(Search):
         if self.game.can_be_empty and not chosen.any() and self.game.empty_value <= self.theta:
             return False
         above = float(np.nextafter(self.theta, np.inf))
-        return proved_above(self.game, self.all, ~chosen, above, bound=self.heads(chosen).bound)
+        return proved_above(
+            self.game, self.all, movable=~chosen, goal=above, bound=self.heads(chosen).bound
+        )
 
     def extended(self, chosen: Masks) -> Masks:
         """Add the players with the largest effects until the set suffices."""
@@ -276,7 +278,15 @@ class SufficientSearch(Search):
         if self.game.can_be_empty and not chosen.any():
             high = min(high, self.game.empty_value)
         bisections = GUARANTEES if self.game.H > 1 else 0
-        return raised(self.game, self.all, ~chosen, heads.bound, proved, high, bisections)
+        return raised(
+            self.game,
+            self.all,
+            movable=~chosen,
+            bound=heads.bound,
+            low=proved,
+            high=high,
+            bisections=bisections,
+        )
 
     def impossible(self, base: Masks, K: int) -> bool:
         """Return whether it is proved, by f(`base` + R) <= theta, that no set R of at most K
@@ -290,7 +300,7 @@ class SufficientSearch(Search):
                 return True
             if not base.any():
                 return False
-        return proved_above(mirrored(self.game), base, ~base, -self.theta, K)
+        return proved_above(mirrored(self.game), base, movable=~base, goal=-self.theta, limit=K)
 
 
 class ContrastiveSearch(Search):
@@ -347,4 +357,4 @@ class ContrastiveSearch(Search):
             return True
         if self.game.can_be_empty and self.game.d <= K and self.game.empty_value < self.theta:
             return False
-        return proved_above(self.game, self.all, self.all, self.theta, K)
+        return proved_above(self.game, self.all, movable=self.all, goal=self.theta, limit=K)

@@ -84,9 +84,16 @@ class ShortSequences:
         ids = np.unique(document)
         held_out = num_samples // HELD_OUT_ONE_IN
         fitted = short_sequences(ids.size, num_samples - held_out, self.length, self.design, rng)
-        fresh = short_sequences(ids.size, held_out, self.length, "uniform", rng)
+        fresh = short_sequences(ids.size, held_out, self.length, design="uniform", rng=rng)
         weight = np.full(len(fitted), 1 / len(fitted))
-        return Samples(list(ids[fitted]), weight, list(ids[fresh]), [], ids, one_length=True)
+        return Samples(
+            fitted=list(ids[fitted]),
+            weight=weight,
+            held_out=list(ids[fresh]),
+            held_out_any_size=[],
+            ids=ids,
+            one_length=True,
+        )
 
 
 @dataclass(frozen=True)
@@ -139,7 +146,9 @@ class Deletions:
             num_held_out_far = num_held_out // 2
         held_out_far = any_size(T, num_held_out_far, rng)
         num_held_out_near = num_held_out - num_held_out_far
-        held_out_near = deletions(T, num_held_out_near, self.max_deletions, "uniform", rng)
+        held_out_near = deletions(
+            T, num_held_out_near, self.max_deletions, design="uniform", rng=rng
+        )
         # Without subsets of any size, deletions have all of the weight.
         share = self.any_size if num_far > 0 else 0.0
         near_weight = np.full(num_near, (1 - share) / num_near)

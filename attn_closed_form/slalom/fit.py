@@ -300,7 +300,9 @@ def fit_sequences(
     outputs = np.asarray(f)
     problem = Problem(counts(ids, sequences), outputs.reshape(len(outputs), -1), shares)
     with stages("SLALOM", False) as report:
-        return _solve(problem, ids, outputs.ndim, gamma, solver or Optimum(), rng, report)
+        return _solve(
+            problem, ids, outputs.ndim, gamma, solver=solver or Optimum(), rng=rng, report=report
+        )
 
 
 def _solve(
@@ -327,7 +329,7 @@ def _solve(
         background = {"s_background": float(s[-1]), "v_background": v[-1]}
     else:
         background = {}
-    slalom = Slalom(ids, s[:V], v[:V], gamma, **background)
+    slalom = Slalom(ids=ids, s=s[:V], v=v[:V], gamma=gamma, **background)
     unsure = tuple(int(i) for i in ids[solution.undetermined()])
     if unsure:
         warn_undetermined(slalom, unsure)

@@ -290,7 +290,7 @@ def _schur(problem: Problem, s: Array, v: Array, r: Array) -> tuple[Array, Array
     rates = [v_class - F_class[:, None] for v_class, F_class in zip(v.T, F.T, strict=True)]
     x = problem.alpha(s) * problem.root
     pull = problem.center - v
-    S, g = _eliminated(x, rates, r * problem.root, problem.ridge, pull)
+    S, g = _eliminated(x, rates, r=r * problem.root, ridge=problem.ridge, pull=pull)
     # The penalty on the deviations from the mean of all tokens.
     centering = np.eye(V) - 1.0 / V
     deviation = s[tokens] - s[tokens].mean()
@@ -393,20 +393,26 @@ def descend(
     for iteration in range(stop.steps):
         report("fit", iteration, stop.steps)
         if at.cost <= problem.floor:
-            return Solution(problem, at.s, at.v, at.r, iteration, True)
+            return Solution(
+                problem=problem, s=at.s, v=at.v, r=at.r, iterations=iteration, converged=True
+            )
         better, enough = _improved(problem, at, limits, damping)
         if better is None:
-            return Solution(problem, at.s, at.v, at.r, iteration, True)
+            return Solution(
+                problem=problem, s=at.s, v=at.v, r=at.r, iterations=iteration, converged=True
+            )
         gain = (at.cost - better.cost) / at.cost
         at = better
         if gain < stop.tol:
-            return Solution(problem, at.s, at.v, at.r, iteration + 1, True)
+            return Solution(
+                problem=problem, s=at.s, v=at.v, r=at.r, iterations=iteration + 1, converged=True
+            )
         if enough == damping:
             damping = max(damping / DAMPING.fall, DAMPING.least)
         else:
             # A damping that had to grow is nearly right, and a smaller one would be rejected.
             damping = enough
-    return Solution(problem, at.s, at.v, at.r, stop.steps, False)
+    return Solution(problem=problem, s=at.s, v=at.v, r=at.r, iterations=stop.steps, converged=False)
 
 
 def _improved(

@@ -113,7 +113,14 @@ class Optimum:
         if problem.fixed is None:
             for family in families:
                 start = linear_start(family)
-                exact = descend(family, start, np.inf, EXACT, silent, EXACT_DAMPING)
+                exact = descend(
+                    family,
+                    start,
+                    max_spread=np.inf,
+                    stop=EXACT,
+                    report=silent,
+                    damping=EXACT_DAMPING,
+                )
                 is_exact = exact.mse <= EXACT_MSE * family.floor
                 spread = np.ptp(exact.s[: family.V])
                 if is_exact and spread <= self.max_spread:
@@ -129,7 +136,9 @@ class Optimum:
 
     def descend(self, problem: Problem, s: Array, report: Report) -> Solution:
         """Fit with the given limits."""
-        return descend(problem, s, self.max_spread, Stop(self.max_iter, self.tol), report)
+        return descend(
+            problem, s, self.max_spread, stop=Stop(self.max_iter, self.tol), report=report
+        )
 
     @property
     def first_penalty(self) -> float:
@@ -168,7 +177,9 @@ class Optimum:
             chosen = first
         if len(families) == 2:
             # The background is kept only if it helps.
-            plain = self.try_penalty(smaller, chosen.penalty, smaller.start(), used, held)
+            plain = self.try_penalty(
+                smaller, chosen.penalty, s=smaller.start(), used=used, held=held
+            )
             if (plain.errors <= NEARLY_AS_GOOD * chosen.errors).all():
                 return replace(smaller, penalty=chosen.penalty), plain.s
         return replace(larger, penalty=chosen.penalty), chosen.s
@@ -177,7 +188,7 @@ class Optimum:
         """Fit roughly with the first penalty, with weaker ones while they help, and with stronger
         ones if none did.
         """
-        first = self.try_penalty(family, self.first_penalty, family.start(), used, held)
+        first = self.try_penalty(family, self.first_penalty, s=family.start(), used=used, held=held)
         trials = [first]
         if self.penalty is not None:
             return trials
@@ -201,7 +212,9 @@ class Optimum:
         """Fit the used samples roughly, and measure the error on the held-out ones."""
         training = family.take(used)
         test = family.take(held)
-        fit = descend(replace(training, penalty=penalty), s, self.max_spread, ROUGH, silent)
+        fit = descend(
+            replace(training, penalty=penalty), s, self.max_spread, stop=ROUGH, report=silent
+        )
         r = test.residuals(fit.s, fit.v)
         return Trial(
             penalty=penalty,

@@ -148,7 +148,7 @@ def slalom_from_weights(
     heads = []
     for i in range(weights.K):
         values = _squeeze(u[:, i] + weights.b_l)
-        heads.append(Slalom(np.arange(len(s)), s[:, i], values, gamma))
+        heads.append(Slalom(ids=np.arange(len(s)), s=s[:, i], v=values, gamma=gamma))
     exact = weights.K == 1 and not by_position
     slalom = None
     mse = np.nan
@@ -158,7 +158,7 @@ def slalom_from_weights(
         mse = 0.0
         r2 = 1.0
     elif ids is not None:
-        slalom, mse, r2 = _best(weights, ids, gamma, num_samples, seed)
+        slalom, mse, r2 = _best(weights, ids, gamma, samples=num_samples, seed=seed)
     return SlalomReadoff(
         slalom=slalom,
         heads=tuple(heads),
@@ -184,13 +184,15 @@ def _best(
     samples.
     """
     rng = np.random.default_rng(seed)
-    keep = deletions(ids.size, samples, FIT_DELETIONS, "balanced", rng)
+    keep = deletions(ids.size, samples, max_deletions=FIT_DELETIONS, design="balanced", rng=rng)
     masked, which = distinct(list(np.where(keep, ids, weights.unk)))
     f = _squeeze(predict_many(weights, masked))
     seen = list(pad(weights, masked)[:, 1:])
     solver = Optimum(background=False)
     fit = fit_sequences(f, seen, np.bincount(which), gamma=gamma, solver=solver, seed=seed)
-    held_out = deletions(ids.size, FIDELITY_SAMPLES, FIDELITY_DELETIONS, "uniform", rng)
+    held_out = deletions(
+        ids.size, FIDELITY_SAMPLES, max_deletions=FIDELITY_DELETIONS, design="uniform", rng=rng
+    )
     fresh = list(np.where(held_out, ids, weights.unk))
     f = predict_many(weights, fresh)
     fresh_seen = list(pad(weights, fresh)[:, 1:])

@@ -84,7 +84,7 @@ def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
             f"f: expected a SLALOM that is not constant, got the same output for all {tokens.size} single tokens; "
             "its importances have no effect and cannot be recovered"
         )
-    return Slalom(tokens, s, v, gamma)
+    return Slalom(ids=tokens, s=s, v=v, gamma=gamma)
 
 
 def recover(

@@ -146,7 +146,16 @@ def values(
     # The number of rows is the same for any d, so that one program per model is enough.
     present = np.ones((2**MOST, who.size), dtype=bool)
     present[: 2**d] = (who < 0) | coalitions(d)[:, who]
-    f = _values(params, jnp.asarray(ids), jnp.asarray(present), unk, output, scale, deleted, link)
+    f = _values(
+        params,
+        jnp.asarray(ids),
+        present=jnp.asarray(present),
+        unk=unk,
+        output=output,
+        scale=scale,
+        deleted=deleted,
+        link=link,
+    )
     return np.asarray(f, dtype=np.float64)[: 2**d]
 
 

@@ -306,7 +306,7 @@ def explain_folder(args: argparse.Namespace) -> int:
             f"{args.model}: expected a network that pools bags, got one whose input is a "
             f"{model.input_name}"
         )
-    status = explain_all(args, task, args.bag, args.out, unit="bags")
+    status = explain_all(args, task, source=args.bag, folder=args.out, unit="bags")
     # A run that was interrupted before its first part has no folder.
     bags = write_bag_table(args.out) if os.path.isdir(args.out) else []
     for bag in bags:
@@ -376,10 +376,10 @@ BAG_OPTIONS = {
     },
 }
 bag_command = Command(
-    "Exact, signed, per-class explanations of attention-pooling multiple-instance networks.",
-    BAG_OPTIONS,
-    lambda args: explain_folder(args) if os.path.isdir(args.bag) else explain_one(args),
-    BAG_EXAMPLES,
+    description="Exact, signed, per-class explanations of attention-pooling multiple-instance networks.",
+    options=BAG_OPTIONS,
+    run=lambda args: explain_folder(args) if os.path.isdir(args.bag) else explain_one(args),
+    examples=BAG_EXAMPLES,
 )
 roles_command = Command(
     "List the arrays of a state dict with unknown names, and propose the role of each layer, for "

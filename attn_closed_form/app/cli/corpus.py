@@ -249,10 +249,10 @@ def summary(args: argparse.Namespace) -> int:
         for output, sides in words.items()
     }
     if args.plot:
-        plot_words(result, both, args.plot, args.by)
+        plot_words(result, both, path=args.plot, by=args.by)
     if args.html:
         task = Task(model=args.model) if args.reports else None
-        write_summary_page(result, words, args.folder, args.html, args.by, task)
+        write_summary_page(result, words, args.folder, path=args.html, by=args.by, reports_of=task)
         print(f"wrote {args.html}", file=sys.stderr)
     if args.json:
         print(json.dumps(_summary_data(result, both)))
@@ -321,9 +321,14 @@ def _print_summary(
 
 # The commands of `corpus`.
 SUBCOMMANDS = {
-    "run": Command("Explain every row.", RUN_OPTIONS, run, CORPUS_EXAMPLES),
+    "run": Command(
+        description="Explain every row.", options=RUN_OPTIONS, run=run, examples=CORPUS_EXAMPLES
+    ),
     "summary": Command(
-        "Print the words for and against each class.", SUMMARY_OPTIONS, summary, CORPUS_EXAMPLES
+        description="Print the words for and against each class.",
+        options=SUMMARY_OPTIONS,
+        run=summary,
+        examples=CORPUS_EXAMPLES,
     ),
 }
 
@@ -337,8 +342,8 @@ def _add_commands(parser: argparse.ArgumentParser) -> None:
 
 # A subcommand replaces it.
 corpus_command = Command(
-    "Explain every row of a table exactly and in parallel, or summarize the results.",
-    _add_commands,
-    lambda args: 0,
-    CORPUS_EXAMPLES,
+    description="Explain every row of a table exactly and in parallel, or summarize the results.",
+    options=_add_commands,
+    run=lambda args: 0,
+    examples=CORPUS_EXAMPLES,
 )

@@ -267,14 +267,19 @@ def _print_table(explanations: Explanations, args: argparse.Namespace) -> None:
 
 
 explain_command = Command(
-    "Explain a model's prediction for a text by several methods at once.",
-    {**TEXT, **MODEL, **settings_options(), **VIEWS, **COMPARE_MODEL},
-    lambda args: explain_and_show(args, lambda: open_model(args.model)),
-    EXPLAIN_EXAMPLES,
+    description="Explain a model's prediction for a text by several methods at once.",
+    options={**TEXT, **MODEL, **settings_options(), **VIEWS, **COMPARE_MODEL},
+    run=lambda args: explain_and_show(args, lambda: open_model(args.model)),
+    examples=EXPLAIN_EXAMPLES,
 )
 transformer_command = Command(
-    "Explain a transformer's prediction for a text by sampled Shapley values with standard errors.",
-    {"folder FOLDER": "a local folder in the layout of Hugging Face", **TEXT, **FIT, **VIEWS},
-    explain_transformer,
-    TRANSFORMER_EXAMPLES,
+    description="Explain a transformer's prediction for a text by sampled Shapley values with standard errors.",
+    options={
+        "folder FOLDER": "a local folder in the layout of Hugging Face",
+        **TEXT,
+        **FIT,
+        **VIEWS,
+    },
+    run=explain_transformer,
+    examples=TRANSFORMER_EXAMPLES,
 )

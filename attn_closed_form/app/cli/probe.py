@@ -114,8 +114,8 @@ PROBE_OPTIONS: dict[str, Any] = {
     **VIEWS,
 }
 probe_command = Command(
-    "Explain a probe on the activations of a language model: which tokens made it fire.",
-    PROBE_OPTIONS,
-    explain_probe,
-    PROBE_EXAMPLES,
+    description="Explain a probe on the activations of a language model: which tokens made it fire.",
+    options=PROBE_OPTIONS,
+    run=explain_probe,
+    examples=PROBE_EXAMPLES,
 )

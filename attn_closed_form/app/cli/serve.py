@@ -40,8 +40,8 @@ SERVE_OPTIONS = {
     "--timeout S": (at_least(1), 30, "time limit of an answer in seconds; after that, status 504"),
 }
 serve_command = Command(
-    "Serve a page, and its JSON API, that explains a text at every keystroke.",
-    SERVE_OPTIONS,
-    run,
-    SERVE_EXAMPLES,
+    description="Serve a page, and its JSON API, that explains a text at every keystroke.",
+    options=SERVE_OPTIONS,
+    run=run,
+    examples=SERVE_EXAMPLES,
 )

@@ -147,4 +147,6 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         )
 
 
-train_command = Command(TRAIN_DESCRIPTION, _add_settings, run, TRAIN_EXAMPLES)
+train_command = Command(
+    description=TRAIN_DESCRIPTION, options=_add_settings, run=run, examples=TRAIN_EXAMPLES
+)

@@ -58,7 +58,7 @@ def explain(
     output = settings.pop("output", None)
     if isinstance(model, Model):
         model, output = model.asked(raw, output)
-    (explanations,) = explain_outputs(model, raw, methods, [output], **settings).values()
+    (explanations,) = explain_outputs(model, raw, methods, outputs=[output], **settings).values()
     return explanations
 
 
@@ -119,7 +119,13 @@ def _settings_for(evidence: Evidence, output: str) -> Settings:
     else:
         scale = "probability"
     return Settings(
-        target.players, target.absent, output, target.tol, target.seed, scale, target.max_error
+        players=target.players,
+        absent=target.absent,
+        output=output,
+        tol=target.tol,
+        seed=target.seed,
+        scale=scale,
+        max_error=target.max_error,
     )
 
 
@@ -174,7 +180,7 @@ def gather_evidence(
     values are computed from the logit where the probability has no exact values.
     """
     logits = model.logits(units)
-    target = settings.resolve(model, logits, units, need_exact_values(methods))
+    target = settings.resolve(model, logits, units, exact=need_exact_values(methods))
     return within_reach(Evidence(model, units, target, logits), settings)
 
 
@@ -296,7 +302,9 @@ def explain_outputs(
         if len(model.logits(units)) == 1:
             outputs = model.outputs[-1:]
     several = [
-        explain_units(model, units, chosen, replace(shared, output=name), strict)
+        explain_units(
+            model, units, methods=chosen, settings=replace(shared, output=name), strict=strict
+        )
         for name in outputs
     ]
     return {explanations.output: explanations for explanations in several}

@@ -220,7 +220,9 @@ def explain_many(
         named = None
         if method is not None:
             named = as_methods(method)
-        evidence = gather_evidence(asked, each, replace(shared, output=output), named)
+        evidence = gather_evidence(
+            asked, each, settings=replace(shared, output=output), methods=named
+        )
         methods = named or as_methods(evidence.headline)
         if len(methods) != 1:
             raise ValueError(f"method: expected one name, got {method!r}")

@@ -441,7 +441,7 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
         arrays = numeric
     while prefix := next((p for p in PREFIXES if all(key.startswith(p) for key in arrays)), None):
         arrays = {key.removeprefix(prefix): value for key, value in arrays.items()}
-    return StateDict(arrays, name, outputs, options, labels)
+    return StateDict(arrays=arrays, source=name, outputs=outputs, options=options, labels=labels)
 
 
 def checked_labels(labels: Any) -> tuple[Label, ...]:

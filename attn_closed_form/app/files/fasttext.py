@@ -60,7 +60,8 @@ class FastTextReader:
             if not match[0].startswith(LABEL) and match[0] != END_OF_LINE
         )
         return [
-            Piece(match[0], match.start(), match.end(), self.vectors(match[0])) for match in words
+            Piece(label=match[0], start=match.start(), end=match.end(), rows=self.vectors(match[0]))
+            for match in words
         ]
 
     def vectors(self, word: str) -> tuple[int, ...]:
@@ -170,7 +171,10 @@ def _read(data: bytes) -> MeanPooledText:
     embeddings = matrix(words + max(bucket, 0), None)
     output = matrix(labels, embeddings.shape[1])
     reader = FastTextReader(
-        {name: row for row, name in enumerate(names[:words])}, bucket, minn, maxn
+        rows={name: row for row, name in enumerate(names[:words])},
+        bucket=bucket,
+        minn=minn,
+        maxn=maxn,
     )
     return MeanPooledText(
         embeddings,

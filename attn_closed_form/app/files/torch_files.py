@@ -338,7 +338,7 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tenso
         raise ValueError("it has a tensor without a storage of plain numbers")
     for sizes in (size, stride, (offset,)):
         number_of_items(sizes)
-    return Tensor(storage, offset, tuple(size), tuple(stride))
+    return Tensor(storage=storage, offset=offset, size=tuple(size), stride=tuple(stride))
 
 
 def _parameter(data: Any, *_: Any) -> Tensor:

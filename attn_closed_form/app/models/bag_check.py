@@ -132,19 +132,36 @@ def compare(
             f"the shape: expected {ours.shape}, one row per bag and one column per class, got "
             f"{yours.shape}"
         )
-        return BagCheck(float("inf"), False, shape_cause, ours, yours)
+        return BagCheck(
+            difference=float("inf"), agrees=False, cause=shape_cause, ours=ours, yours=yours
+        )
     largest = max(float(np.abs(yours).max()), float(np.abs(ours).max()))
     limit = tol * max(SMALLEST_SCALE, largest)
     difference = float(np.abs(ours - yours).max())
     if difference <= limit:
-        return BagCheck(difference, True, "", ours, yours, replace(model, checked=True))
+        return BagCheck(
+            difference=difference,
+            agrees=True,
+            cause="",
+            ours=ours,
+            yours=yours,
+            mended=replace(model, checked=True),
+        )
     cause = _simple_cause(model, ours, yours, limit)
     if cause is not None:
-        return BagCheck(difference, False, cause, ours, yours)
+        return BagCheck(difference=difference, agrees=False, cause=cause, ours=ours, yours=yours)
     mended = _best_variant(model, several, yours, limit)
     if mended is None:
-        return BagCheck(difference, False, NO_CAUSE, ours, yours)
-    return BagCheck(difference, False, mended.cause, ours, yours, mended.model, mended.options)
+        return BagCheck(difference=difference, agrees=False, cause=NO_CAUSE, ours=ours, yours=yours)
+    return BagCheck(
+        difference=difference,
+        agrees=False,
+        cause=mended.cause,
+        ours=ours,
+        yours=yours,
+        mended=mended.model,
+        options=mended.options,
+    )
 
 
 def _sub_bags(bags: list[Bag], rng: np.random.Generator) -> list[Bag]:

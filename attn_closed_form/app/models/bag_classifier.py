@@ -224,7 +224,7 @@ temperature 1 (not checked))
             temperature,
             layout,
             reload=reload,
-            assumed=assumptions(network, layout, options, state.unsaid),
+            assumed=assumptions(network, layout, given=options, unsaid=state.unsaid),
             checked=checked,
             loss=loss,
             labels=tuple(labels),
@@ -362,7 +362,10 @@ temperature 1 (not checked))
         gradients = units.gradients
         if coefficients not in gradients:
             gradients[coefficients] = gradient_scores(
-                self.network, units.data.features, self.pooled(units), coefficients
+                self.network,
+                units.data.features,
+                scores=self.pooled(units),
+                coefficients=coefficients,
             )
         return gradients[coefficients]
 

@@ -368,7 +368,14 @@ class BagNetwork:
                 "s_background": self.attention(h)[:, 0],
                 "v_background": (self.readout @ h.T)[:, 0],
             }
-        return PooledScores(s, v, self.bias, self.value_head, self.value_class, **background)  # type: ignore[arg-type]
+        return PooledScores(
+            s=s,
+            v=v,
+            bias=self.bias,
+            head=self.value_head,  # type: ignore[arg-type]
+            output=self.value_class,  # type: ignore[arg-type]
+            **background,  # type: ignore[arg-type]
+        )
 
     def inputs(self, features: NDArray[Any], rows: slice) -> Array:
         """Return rows of the features in float64, with their positions, after checking that they

@@ -55,7 +55,7 @@ def build_attention(state: StateDict, layout: Layout, options: Options) -> BagNe
         width = len(layers[-1].W)
     else:
         width = weight_shape(state, modules[0].name)[-1]
-    attention = attention_of(state, layout, options, width)
+    attention = attention_of(state, layout, options, E=width)
     return _pooled(layers, attention, options).then(read_head(state, modules, options))
 
 
@@ -81,11 +81,11 @@ def _pooled(layers: list[Linear], attention: Attention, options: Options) -> Bag
     H = len(attention.w)
     E = attention.E
     return BagNetwork(
-        attention,
-        np.tile(np.eye(E), (H, 1)),
-        np.zeros(H * E),
-        np.arange(H * E),
-        np.repeat(np.arange(H), E),
+        attention=attention,
+        readout=np.tile(np.eye(E), (H, 1)),
+        bias=np.zeros(H * E),
+        value_class=np.arange(H * E),
+        value_head=np.repeat(np.arange(H), E),
         **_embedding(layers, options),
     )
 
@@ -106,7 +106,7 @@ def _with_readout(
         W, bias = W * scale, bias + W @ shift
     if not layers:
         W = np.pad(W, ((0, 0), (options.get("metadata_columns", 0), 0)))
-    attention = attention_of(state, layout, options, W.shape[1])
+    attention = attention_of(state, layout, options, E=W.shape[1])
     more = _embedding(layers, options)
     H = len(attention.w)
     C = len(bias)
@@ -115,7 +115,12 @@ def _with_readout(
         # layer.
         rows = W.reshape(C, H, -1).swapaxes(0, 1).reshape(H * C, -1)
         return BagNetwork(
-            attention, rows, bias, np.tile(np.arange(C), H), np.repeat(np.arange(H), C), **more
+            attention=attention,
+            readout=rows,
+            bias=bias,
+            value_class=np.tile(np.arange(C), H),
+            value_head=np.repeat(np.arange(H), C),
+            **more,
         )
     if not len(readouts) == H == C and not len(readouts) == H == 1:
         raise ValueError(
@@ -123,7 +128,9 @@ def _with_readout(
             f"branch, got {H} branches and {len(readouts)} layers of {C} outputs"
         )
     branches = None if H == 1 else np.arange(H)
-    return BagNetwork(attention, W, bias, branches, branches, **more)
+    return BagNetwork(
+        attention=attention, readout=W, bias=bias, value_class=branches, value_head=branches, **more
+    )
 
 
 def attention_of(state: StateDict, layout: Layout, options: Options, E: int) -> Attention:
@@ -172,14 +179,14 @@ def probe_network(
         (query, slice(m * width, (m + 1) * width)) for query in queries for m in range(num_heads)
     ]
     return BagNetwork(
-        Attention(
+        attention=Attention(
             np.array([q[part] @ K[part] for q, part in heads]) / np.sqrt(width),
             np.array([q[part] @ a[part] for q, part in heads]) / np.sqrt(width),
         ),
-        np.concatenate([out.W[:, part] @ V[part] / Q for _, part in heads]),
-        out.b + out.W @ b,
-        np.tile(np.arange(C), len(heads)),
-        np.repeat(np.arange(len(heads)), C),
+        readout=np.concatenate([out.W[:, part] @ V[part] / Q for _, part in heads]),
+        bias=out.b + out.W @ b,
+        value_class=np.tile(np.arange(C), len(heads)),
+        value_head=np.repeat(np.arange(len(heads)), C),
         **more,
     )
 

@@ -56,7 +56,9 @@ class VocabularyReader:
         """Return the pieces of a text, one row each."""
         tokens = ((*token, self.rows.get(token[0], self.unknown)) for token in self.tokenizer(text))
         return [
-            Piece(word, start, end, (row,)) for word, start, end, row in tokens if row is not None
+            Piece(label=word, start=start, end=end, rows=(row,))
+            for word, start, end, row in tokens
+            if row is not None
         ]
 
 

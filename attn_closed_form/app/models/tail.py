@@ -221,7 +221,9 @@ class LayeredTail:
         if before:
             assert isinstance(before[0], Layer)
             first = before[0]
-        return HiddenLayer(first.W, first.b, name, output.W, output.b)
+        return HiddenLayer(
+            weight=first.W, bias=first.b, activation=name, output=output.W, output_bias=output.b
+        )
 
     def __repr__(self) -> str:
         return f"LayeredTail({', '.join(map(_words, self.steps))})"

@@ -54,14 +54,14 @@ def pooled_heads(queries: Array, keys: Linear, values: Linear, options: Options)
     bias = keys.b.reshape(heads, width)
     rows = len(values.W)
     return BagNetwork(
-        Attention(
+        attention=Attention(
             np.einsum("hk,hkd->hd", parts, weight) / np.sqrt(width),
             np.einsum("hk,hk->h", parts, bias) / np.sqrt(width),
         ),
-        values.W,
-        values.b,
-        np.arange(rows),
-        np.repeat(np.arange(heads), rows // heads),
+        readout=values.W,
+        bias=values.b,
+        value_class=np.arange(rows),
+        value_head=np.repeat(np.arange(heads), rows // heads),
     )
 
 
@@ -106,11 +106,11 @@ def build_attention_probe(state: StateDict, layout: Layout, options: Options) ->
     if weight.any():
         state.unsaid["positions"] = "positions 0, 1, 2, ..."
     network = BagNetwork(
-        Attention(q.W, q.b),
-        v.W,
-        bias,
-        np.tile(np.arange(pooled), heads),
-        np.repeat(np.arange(heads), pooled),
+        attention=Attention(q.W, q.b),
+        readout=v.W,
+        bias=bias,
+        value_class=np.tile(np.arange(pooled), heads),
+        value_head=np.repeat(np.arange(heads), pooled),
         position_weight=weight,
     )
     if "o.weight" not in state.arrays:
@@ -186,11 +186,11 @@ def build_efficient_probing(state: StateDict, layout: Layout, options: Options) 
             f"{state.source}: expected a linear layer {last[0]!r}, got {state.summary()}"
         )
     network = BagNetwork(
-        Attention(queries * positive("qk_scale", scale)),
-        V,
-        b,
-        np.arange(len(V)),
-        np.repeat(np.arange(Q), len(V) // Q),
+        attention=Attention(queries * positive("qk_scale", scale)),
+        readout=V,
+        bias=b,
+        value_class=np.arange(len(V)),
+        value_head=np.repeat(np.arange(Q), len(V) // Q),
     )
     return network.then([Layer(np.diag(gain), shift), Layer(*state.linear(names[0]))])
 
@@ -249,7 +249,12 @@ def _multihead(state: StateDict, layout: Layout, options: Options) -> Multihead:
     (Q, a), keys, values = map(Linear, weights, biases)
     query = as_rows(state.array(_learned_query(state, layout, width)))
     network = pooled_heads(query @ Q.T + a, keys, values, options)
-    return Multihead(start, query[0], network, Layer(*state.linear(f"{start}out_proj")))
+    return Multihead(
+        start=start,
+        query=query[0],
+        network=network,
+        projection=Layer(*state.linear(f"{start}out_proj")),
+    )
 
 
 def _learned_query(state: StateDict, layout: Layout, width: int) -> str:
@@ -292,7 +297,7 @@ def build_siglip(state: StateDict, layout: Layout, options: Options) -> BagNetwo
     owner = layer.start.removesuffix("attention.")
     if owner:
         state.leave(*layout.leave)
-    block = _residual_mlp(state, f"{owner}layernorm", f"{owner}mlp", options)
+    block = _residual_mlp(state, f"{owner}layernorm", mlp=f"{owner}mlp", options=options)
     return layer.network.then([layer.projection, block, *last_layers(state, options)])
 
 
@@ -308,7 +313,7 @@ def build_timm_mlp(state: StateDict, layout: Layout, options: Options) -> BagNet
     keys, values = split_layers(state, start, "kv")
     network = pooled_heads(latent, keys, values, options)
     projection = Layer(*state.linear(f"{start}proj"))
-    block = _residual_mlp(state, f"{start}norm", f"{start}mlp", options)
+    block = _residual_mlp(state, f"{start}norm", mlp=f"{start}mlp", options=options)
     if f"{start}pos_embed" in state.arrays:
         network = replace(network, positions=as_rows(state.array(f"{start}pos_embed")))
     if start:
@@ -334,15 +339,15 @@ def build_vjepa_block(state: StateDict, layout: Layout, options: Options) -> Bag
     gain = state.array(f"{block}norm1.weight", 1)
     shift = state.array(f"{block}norm1.bias", 1)
     tokens = BagNetwork(
-        network.attention,
-        network.readout,
-        network.bias + query[0],
-        network.value_class,
-        network.value_head,
+        attention=network.attention,
+        readout=network.readout,
+        bias=network.bias + query[0],
+        value_class=network.value_class,
+        value_head=network.value_head,
         embed=(Layer(np.diag(gain), shift),),
         normalize="layer_norm",
     )
-    mlp = _residual_mlp(state, f"{block}norm2", f"{block}mlp", options)
+    mlp = _residual_mlp(state, f"{block}norm2", mlp=f"{block}mlp", options=options)
     return tokens.then([mlp, *last_layers(state, options)])
 
 
@@ -389,11 +394,11 @@ def build_trident(state: StateDict, layout: Layout, options: Options) -> BagNetw
         words = SPELLED.get(options["post_activation"], options["post_activation"])
         state.unsaid["post_activation"] = f"{words} after the pooling"
     network = BagNetwork(
-        attention,
-        np.tile(np.eye(E), (heads, 1)),
-        np.zeros(heads * E),
-        np.arange(heads * E),
-        np.repeat(np.arange(heads), E),
+        attention=attention,
+        readout=np.tile(np.eye(E), (heads, 1)),
+        bias=np.zeros(heads * E),
+        value_class=np.arange(heads * E),
+        value_head=np.repeat(np.arange(heads), E),
         embed=embed,
     )
     return network.then([*steps, *last_layers(state, options)])

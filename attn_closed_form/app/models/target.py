@@ -183,5 +183,5 @@ class ModelGame:
         if target.max_error is None:
             return shapley_sample(logits, most, target.seed, link)
         return shapley_sample(
-            logits, min(FIRST_CALLS, most), target.seed, link, target.max_error, most
+            logits, min(FIRST_CALLS, most), target.seed, link, target.max_error, most_calls=most
         )

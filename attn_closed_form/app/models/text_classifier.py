@@ -152,9 +152,9 @@ class TextClassifier(TextModel):
                     read[place] = self._units(
                         texts[place],
                         ids[start:end],
-                        numbers[start:end],
-                        tuple(words[first_word:last_word]),
-                        spans[start:end],
+                        numbers=numbers[start:end],
+                        words=tuple(words[first_word:last_word]),
+                        spans=spans[start:end],
                     )
                 start = end
                 first_word = last_word
@@ -214,10 +214,10 @@ class TextClassifier(TextModel):
         ids = self.vocabulary.encode_words(token.word for token in tokens)
         return [
             Encoded(
-                list(range(len(texts))),
-                ids,
-                spans,
-                np.array(list(map(len, documents)), dtype=np.intp),
+                places=list(range(len(texts))),
+                ids=ids,
+                spans=spans,
+                counts=np.array(list(map(len, documents)), dtype=np.intp),
             )
         ]
 
@@ -277,7 +277,9 @@ class TextClassifier(TextModel):
         ids = units.data
         output = target.coefficients
         if name == "integrated-gradients":
-            scores = integrated_gradients(weights, ids, output, max(target.tol, SMALLEST_IG_TOL))
+            scores = integrated_gradients(
+                weights, ids, output, tol=max(target.tol, SMALLEST_IG_TOL)
+            )
             return scores, float(predict(weights, np.full_like(ids, weights.unk)) @ output)
         return _GRADIENTS[name](weights, ids, output)
 

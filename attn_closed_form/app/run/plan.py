@@ -244,7 +244,9 @@ def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> P
         else:
             missing.append(part)
     copy_tables({Path(part.source) for part in missing})
-    return Plan(missing, done, manifest["rows"], sum(part.rows for part in done))
+    return Plan(
+        missing=missing, done=done, rows=manifest["rows"], rows_done=sum(part.rows for part in done)
+    )
 
 
 def _request(files: Sequence[Path], task: Task) -> dict[str, Any]:

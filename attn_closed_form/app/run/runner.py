@@ -62,7 +62,7 @@ def explain_part(task: Task, part: Part) -> Progress:
             refused = {number - rows: reason for number, reason in part.refused.items()}
             with collector_paused():  # until the objects of these rows are gone
                 results, failures = _explained(
-                    task, part, table, schema, part.first_row + rows, refused
+                    task, part, table, schema, first=part.first_row + rows, refused=refused
                 )
             writer.write_table(results)
             rows += results.num_rows
@@ -75,7 +75,11 @@ def _explained(
 ) -> tuple[Any, int]:
     """Explain rows from number `first` on; return their table and the number of errors."""
     outcomes = explain_inputs(
-        task, table[task.column].to_pylist(), part.folder, str(Path(part.target).parent), refused
+        task,
+        table[task.column].to_pylist(),
+        part.folder,
+        target=str(Path(part.target).parent),
+        refused=refused,
     )
     columns = {"row": np.arange(first, first + len(outcomes))}
     for name in part.columns:
@@ -110,7 +114,7 @@ def run(
     else:
         from .cluster import steps_on_dask
 
-        steps = steps_on_dask(task, parts, workers, cluster)
+        steps = steps_on_dask(task, parts, workers, address=cluster)
     # The request has a hash of the inputs, so a part of a changed input would belong to another
     # run. Size and time are compared after every part, because hashing is slow.
     stamps = {source: _stamp(source) for source in {part.source for part in parts}}

@@ -201,7 +201,9 @@ class Totals:
         rows = None
         if "row" in table.column_names:
             rows = table["row"].to_numpy()[document[order]]
-        self._add_entries(word[order], of_documents[document[order]], scores[order], rows)
+        self._add_entries(
+            word[order], of_documents[document[order]], scores=scores[order], rows=rows
+        )
 
     def _add_errors(self, errors: Any) -> None:
         """Keep the largest guaranteed error, or None as soon as a row has no guarantee."""

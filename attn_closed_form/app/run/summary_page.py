@@ -61,7 +61,7 @@ def write_summary_page(
     examples = example_rows(folder, numbers)
     links: dict[int, str] = {}
     if reports_of is not None:
-        links = write_reports(folder, examples.values(), Path(path), reports_of)
+        links = write_reports(folder, examples.values(), page=Path(path), task=reports_of)
     write_page(path, summary_page(summary, words, by, examples, links))
 
 
@@ -118,7 +118,10 @@ def summary_page(
             continue
         chart = effect_chart(ranked, summary.scale(output), by, axis)
         last_of_side = len(next(iter(sides.values()))) if len(sides) > 1 else 0
-        body += _chart(chart, ranked, last_of_side, examples or {}, links or {}) + "</section>"
+        body += (
+            _chart(chart, ranked, last_of_side, examples=examples or {}, links=links or {})
+            + "</section>"
+        )
     how = (
         "A bar to the right (orange) is a word that raises the output, a bar to the left (blue) "
         "one that lowers it.",

@@ -306,7 +306,9 @@ def why_answer(
     >>> len(answer["reasons"]["sentences"]), len(answer["sentences"]["scores"])
     (2, 2)
     """
-    explanations = _explanations(model, question, as_methods(SLALOM), checkpoint, recent)
+    explanations = _explanations(
+        model, question, methods=as_methods(SLALOM), checkpoint=checkpoint, recent=recent
+    )
     reasons = explanations.reasons().to_dict()
     checkpoint()
     sentences = explanations.sentences().to_dict()
@@ -336,7 +338,8 @@ def compare_answer(
     first = Question(**{**asked, "text": other})
     second = Question(**asked)
     explanations = [
-        _explanations(model, each, None, checkpoint, recent) for each in (first, second)
+        _explanations(model, each, methods=None, checkpoint=checkpoint, recent=recent)
+        for each in (first, second)
     ]
     comparison = compare(explanations[0], explanations[1])
     checkpoint()
@@ -350,7 +353,9 @@ def report_answer(
     recent: Recent | None = None,
 ) -> dict[str, Any]:
     """Return the report as an HTML page, which the page saves as a file."""
-    explanations = _explanations(model, question, None, checkpoint, recent)
+    explanations = _explanations(
+        model, question, methods=None, checkpoint=checkpoint, recent=recent
+    )
     page = report(explanations)
     checkpoint()
     return {"page": page}
@@ -365,7 +370,7 @@ def interactions_answer(
     """Return the Shapley interactions of one player with every other player, and None for the
     player itself.
     """
-    explanations = _explanations(model, question, (), checkpoint, recent)
+    explanations = _explanations(model, question, methods=(), checkpoint=checkpoint, recent=recent)
     evidence = explanations.evidence
     logit = evidence.target.logit
     if not evidence.exact and evidence.has_reasons and logit is not None:

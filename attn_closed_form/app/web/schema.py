@@ -86,7 +86,14 @@ class Question(BaseModel):
     @property
     def settings(self) -> Settings:
         """The settings of the explanation."""
-        return Settings(self.players, self.absent, self.output, self.tol, self.seed, self.scale)
+        return Settings(
+            players=self.players,
+            absent=self.absent,
+            output=self.output,
+            tol=self.tol,
+            seed=self.seed,
+            scale=self.scale,
+        )
 
     @property
     def samples(self) -> bool:

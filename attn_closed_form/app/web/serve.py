@@ -46,7 +46,7 @@ def serve(path: str | None = None, port: int = 8000, seconds: float = TIME_LIMIT
     else:
         name = Path(path).name
         example = None
-    app = make_app(open_model(path), name, LOOPBACK, seconds, example)
+    app = make_app(open_model(path), name, hosts=LOOPBACK, seconds=seconds, example=example)
     config = uvicorn.Config(
         app,
         # uvicorn's own configuration would close the handlers of every other library in this

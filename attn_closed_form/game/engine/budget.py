@@ -202,7 +202,14 @@ def find_budget(
         least_tol = 0.0
     output = _relative_output(scale, game.exponent, constants)
     if spread == 0 and tol * share > output and tol >= least_tol:
-        return Budget(EPS_LOOSE, 1.0, scale, spread, False, amplification)
+        return Budget(
+            eps=EPS_LOOSE,
+            p_error=1.0,
+            scale=scale,
+            spread=spread,
+            precise=False,
+            amplification=amplification,
+        )
     rounding = ULP * (PRECISE + (extra_ulps + game.extra_ulps))
     product = ULP * FACTOR * game.d
     # The smallest eps there is gives the smallest tol.
@@ -227,7 +234,14 @@ def find_budget(
     if not precise:
         rounding = rounding + product
     eps = min(EPS_LOOSE, total - rounding)
-    return Budget(eps, part * P_SHARE, scale, spread, precise, amplification)
+    return Budget(
+        eps=eps,
+        p_error=part * P_SHARE,
+        scale=scale,
+        spread=spread,
+        precise=precise,
+        amplification=amplification,
+    )
 
 
 def _relative_output(scale: float, exponent: int, constants: float) -> float:

@@ -161,7 +161,12 @@ def parts_of(terms: Terms, p: Array, precise: bool) -> Iterator[BatchPart]:
         for start in range(0, m, nodes_at_once):
             nodes = slice(start, start + nodes_at_once)
             some_p = p[nodes] if p.shape[1] == 1 else p[nodes, which]
-            yield BatchPart(some_terms, some_terms.at_probability(some_p, precise), nodes, which)
+            yield BatchPart(
+                terms=some_terms,
+                at=some_terms.at_probability(some_p, precise),
+                nodes=nodes,
+                which=which,
+            )
 
 
 def weighted_sums(
@@ -198,7 +203,9 @@ def weighted_sums(
             mean = mean + mean_part if mean.size else mean_part
         if first_weights is not None:
             weights = part.of(first_weights)
-            first_part = first_differences(part.terms, weights * P_num, weights * P, sigma)
+            first_part = first_differences(
+                part.terms, by_X=weights * P_num, by_Z=weights * P, sigma=sigma
+            )
             if vanishing is not None and products is not None:
                 first_part += vanishing.weights_at(weights, P.shape) @ products[1]
             first = np.add(first, first_part, out=first_part) if first.size else first_part
@@ -226,12 +233,18 @@ def first_differences(terms: Terms, by_X: Array, by_Z: Array, sigma: Array) -> A
 
 def weighted_mean(terms: Terms, batch: Batch, precise: bool) -> Array:
     """Return the () weighted sum of E_p[f]."""
-    return weighted_sums(terms, batch, precise, batch.weights[None], None)[0][0]
+    means, _ = weighted_sums(
+        terms, batch, precise, mean_weights=batch.weights[None], first_weights=None
+    )
+    return means[0]
 
 
 def weighted_first_differences(terms: Terms, batch: Batch, precise: bool) -> Array:
     """Return the (d,) weighted sums of Delta_j."""
-    return weighted_sums(terms, batch, precise, None, batch.weights[None])[1][0]
+    _, differences = weighted_sums(
+        terms, batch, precise, mean_weights=None, first_weights=batch.weights[None]
+    )
+    return differences[0]
 
 
 def weighted_pairs(terms: Terms, batch: Batch, precise: bool) -> Array:
@@ -279,15 +292,18 @@ def row(player: int) -> Statistic:
             Z_i = part.terms.S[:, player] * sigma_i * sigma_i
             by_X = P * (num * X_i + Z_i)
             by_Z = P * X_i
-            total += first_differences(part.terms, by_X[None], by_Z[None], sigma)[0]
+            differences = first_differences(
+                part.terms, by_X=by_X[None], by_Z=by_Z[None], sigma=sigma
+            )
+            total += differences[0]
         return total
 
-    return Statistic(2, 1, 2.0, sums)
+    return Statistic(players=2, axes=1, amplification=2.0, sums=sums)
 
 
 # The mean, whose error is at most that of a difference.
-MEAN = Statistic(0, 0, 1.0, weighted_mean)
+MEAN = Statistic(players=0, axes=0, amplification=1.0, sums=weighted_mean)
 # A first difference is what `budget` counts in.
-FIRST = Statistic(1, 1, 1.0, weighted_first_differences)
+FIRST = Statistic(players=1, axes=1, amplification=1.0, sums=weighted_first_differences)
 # A second difference has twice the terms of a first one.
-PAIRS = Statistic(2, 2, 2.0, weighted_pairs)
+PAIRS = Statistic(players=2, axes=2, amplification=2.0, sums=weighted_pairs)

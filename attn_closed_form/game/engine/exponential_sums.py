@@ -242,7 +242,7 @@ def computed_sector_segments(log_range: float, eps: float, angle: float) -> list
     # The range from the underflow of lam to that of e^-lam.
     t0 = T0 - log_range
     reach = math.log(LOG_FLOAT_MAX)
-    nodes = _equal_steps(h, t0 - reach, reach, t0)
+    nodes = _equal_steps(h, t0 - reach, highest=reach, t0=t0)
     # |w| is at most Re w / cos. All terms up to a node that is dropped, or from it on, add up to
     # less than the cut.
     cut = SECTOR_CUT * eps * cos

@@ -162,7 +162,9 @@ class Density:
         degree = int(np.maximum.reduce(players))
         if differences:
             degree -= 1
-        interval, counts = legendre_count(sums, degree, allowed / size, differences)
+        interval, counts = legendre_count(
+            sums, degree, allowed=allowed / size, differences=differences
+        )
         length = interval.last - interval.first
         matters = length > 0
         batches = []
@@ -280,8 +282,8 @@ def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         crossing = (tau - sums.light) / slope
     first, last = whole
-    _clip(last, cut_last & (slope > 0), crossing, SHORTEST_INTERVAL, 1.0)
-    _clip(first, cut_first & (slope < 0), crossing, 0.0, 1 - SHORTEST_INTERVAL)
+    _clip(last, cut_last & (slope > 0), crossing, least=SHORTEST_INTERVAL, most=1.0)
+    _clip(first, cut_first & (slope < 0), crossing, least=0.0, most=1 - SHORTEST_INTERVAL)
     nowhere = np.minimum(sums.heavy, sums.light) >= tau
     first[nowhere] = 0.0
     last[nowhere] = 0.0

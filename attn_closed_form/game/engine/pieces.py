@@ -128,7 +128,7 @@ def game_pieces(game: PooledGame, eps: float) -> Iterator[Pieces]:
     common = _common_rule(ranges, eps)
     if common is not None:
         lam, w, piece_of = common
-        yield Pieces(masses, lam, w, piece_of, lam.size)
+        yield Pieces(masses=masses, lam=lam, w=w, piece_of=piece_of, total=lam.size)
         return
     # Long ranges are split into pieces, each with a separate unit of mass.
     heads = heads_of(game)
@@ -252,7 +252,7 @@ def scales_of(game: PooledGame, ranges: Ranges) -> list[Scale]:
             continue
         unit = float(units[h])
         least = float(ranges.least[h])
-        scales.append(Scale(h, unit, least, log_range))
+        scales.append(Scale(head=h, unit=unit, least=least, log_range=log_range))
     return scales
 
 
@@ -279,7 +279,7 @@ def _sorted_gaps(heads: Heads, h: int) -> _SortedGaps:
     order = order[np.isfinite(log_gap[order])]
     log_gap = log_gap[order]
     if heads.can_be_empty:
-        return _SortedGaps(log_gap, order, s_heavy, 0.0)
+        return _SortedGaps(log_gap=log_gap, player=order, s_heavy=s_heavy, base=0.0)
     base = max(float(s_light.max()), float(heads.s_background[h]))
     masses = masses_of(heads, [h], np.array([base]))
     log_D_0 = base + math.log(float(masses.D_0[0]))
@@ -322,7 +322,7 @@ def _tiers(heads: Heads, h: int) -> list[Scale]:
         else:
             size = abs(log_most) + abs(unit)
             log_range += LOG_RANGE_ROOM + LOG_RANGE_RELATIVE * size
-        tiers.append(Scale(h, unit, least, log_range))
+        tiers.append(Scale(head=h, unit=unit, least=least, log_range=log_range))
     return tiers
 
 
@@ -334,7 +334,7 @@ def _scaled_pieces(scales: list[Scale], eps: float) -> list[ScaledPiece]:
         for shift, lam, w in lambda_segments(scale.log_range + LOG_ROOM, eps):
             unit = scale.unit + shift
             factor = shift_rounding(scale.unit, shift) / least
-            pieces.append(ScaledPiece(scale.head, unit, lam * factor, w * factor))
+            pieces.append(ScaledPiece(head=scale.head, unit=unit, lam=lam * factor, w=w * factor))
     return pieces
 
 

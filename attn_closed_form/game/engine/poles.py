@@ -372,7 +372,7 @@ class ComplexTerms(Terms):
         sums *= points
         num = sums[:, :, 0] + sums[:, :, 1]
         num += self.n_0[:, None]
-        return AtProbability(P.T, num.T, Y.transpose(1, 0, 2), vanishing)
+        return AtProbability(P=P.T, num=num.T, sigma=Y.transpose(1, 0, 2), vanishing=vanishing)
 
     def _nearly_cancel(self, points: Array, Y: Array, squares: Array) -> Masks:
         """Return the (r, m) mask of nodes at which |Y| of some player is far below p |x| + (1 - p)

@@ -250,7 +250,7 @@ class Terms:
         r, _, d = self.factor.shape
         points = points_of(p, r)
         Y, spare = workspace((r, len(p), d))
-        mix(points, self.factor, self.masses.some_light, Y, spare)
+        mix(points, self.factor, self.masses.some_light, out=Y, spare=spare)
         if precise and self.less is not None:
             P = precise_product(points, self.less, self.masses.some_light, Y)
         else:
