@@ -121,7 +121,7 @@ def scores(weights: AttentionWeights, tokens: Tokens, output: Output, stacklevel
     tables = weights.collapse
     s = tables.s_tok[ids] + tables.s_pos
     u = (tables.u_tok[ids] + tables.u_pos) @ c
-    return Seen(ids, np.ascontiguousarray(s.T), np.ascontiguousarray(u.T))
+    return Seen(ids=ids, s=np.ascontiguousarray(s.T), u=np.ascontiguousarray(u.T))
 
 
 def predict(weights: AttentionWeights, tokens: Tokens) -> Array:

@@ -261,7 +261,11 @@ def _constant_slope(largest: float) -> Callable[[float, float], float]:
 
 def _even_link(kind: str, largest_slope: float) -> Function:
     """Return the link of an even part of an activation."""
-    return Function(EVEN_PARTS[kind], partial(_even_poles, kind), _constant_slope(largest_slope))
+    return Function(
+        function=EVEN_PARTS[kind],
+        poles=partial(_even_poles, kind),
+        slope=_constant_slope(largest_slope),
+    )
 
 
 # The slopes of the even parts are those on all of the real line, rounded up
@@ -271,8 +275,8 @@ LINKS: dict[str, Function] = {
     "log cosh": _even_link("log cosh", 0.5),
     "x erf": _even_link("x erf", 0.63),
     "x tanh cubic": _even_link("x tanh cubic", 0.63),
-    "sigmoid": Function(_sigmoid, _sigmoid_poles, _constant_slope(0.25)),
-    "exp": Function(np.exp, _exp_poles, _exp_slope),
+    "sigmoid": Function(function=_sigmoid, poles=_sigmoid_poles, slope=_constant_slope(0.25)),
+    "exp": Function(function=np.exp, poles=_exp_poles, slope=_exp_slope),
 }
 
 
@@ -447,8 +451,8 @@ class LinkedGame:
             raise ToleranceError("the value of the empty coalition overflows float64")
         poles = self._poles(tol)
         if self.can_be_empty:
-            return PoleGame(self, poles, empty - poles.constant)
-        return PoleGame(self, poles, 0.0)
+            return PoleGame(linked=self, poles=poles, empty_excess=empty - poles.constant)
+        return PoleGame(linked=self, poles=poles, empty_excess=0.0)
 
     def _poles(self, tol: float) -> Poles:
         """Return the poles of g on the range, none if f is constant."""

@@ -224,7 +224,7 @@ def sample_orders(
             limit = max_error
         calls = 2 * (count + PILOT_ORDERS) * (d + 1)
         if float(error.max()) <= limit or calls >= most_values:
-            return OrderSample(values, error, calls)
+            return OrderSample(values=values, standard_error=error, calls=calls)
 
 
 def fitted_direction(game: TailGame, output: int, rng: np.random.Generator) -> Array:

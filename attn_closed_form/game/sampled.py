@@ -195,7 +195,9 @@ def shapley_sample(
     if d == 1 or (d < 40 and 2**d <= num_calls):
         everything = all_coalitions(d)
         _, values = _evaluated(game, everything, function)
-        return ShapleySample(_enumerated(everything, values), np.zeros(d), 2**d)
+        return ShapleySample(
+            values=_enumerated(everything, values), standard_error=np.zeros(d), calls=2**d
+        )
     if most_calls is None:
         most_calls = MORE_CALLS * num_calls
     grand = np.ones(d, dtype=bool)
@@ -242,7 +244,7 @@ def _sample_of_tail(
         everything = all_coalitions(d)
         values = game.value(everything).reshape(2**d, -1)
         exact = np.stack([_enumerated(everything, column) for column in values.T])
-        sample = ShapleySample(exact, np.zeros_like(exact), 2**d)
+        sample = ShapleySample(values=exact, standard_error=np.zeros_like(exact), calls=2**d)
     else:
         if most_calls is None:
             most_calls = MOST_ORDER_VALUES

@@ -68,11 +68,11 @@ def check_settings(kernel_width: Any, ridge: Any, num_samples: Any) -> LimeSetti
     width = number("kernel_width", kernel_width, "a positive number or inf", lambda x: x > 0)
     penalty = number("ridge", ridge, "a finite number >= 0", lambda x: 0 <= x < math.inf)
     if num_samples is None:
-        return LimeSettings(width, penalty, None)
+        return LimeSettings(kernel_width=width, ridge=penalty, num_samples=None)
     is_integer = isinstance(num_samples, Integral) and not isinstance(num_samples, bool)
     is_enough = is_integer and num_samples >= 2
     check("num_samples", is_enough, "an integer of at least 2, or None", repr(num_samples))
-    return LimeSettings(width, penalty, int(num_samples))
+    return LimeSettings(kernel_width=width, ridge=penalty, num_samples=int(num_samples))
 
 
 def as_features(features: Features | None, d: int) -> NDArray[np.intp]:

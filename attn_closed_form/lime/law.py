@@ -76,7 +76,7 @@ class Assignment:
             weights = self.rules[k].weights[:, None]
             for start in range(0, len(p), MOST_NODES):
                 part = slice(start, start + MOST_NODES)
-                batches.append(Batch(which, p[part], weights[part]))
+                batches.append(Batch(terms=which, p=p[part], weights=weights[part]))
         return batches
 
 

@@ -122,11 +122,11 @@ class Search:
         size = masks.sum(axis=1)
         lower = int(size.min(where=possible, initial=self.size(None)))
         if not certain.any():
-            return Smallest(None, float(value.min()), lower)
+            return Smallest(players=None, value=float(value.min()), lower_bound=lower)
         smallest = certain & (size == size[certain].min())
         distance = np.where(smallest, direction * value, -np.inf)
         furthest = int(np.argmax(distance))
-        return Smallest(masks[furthest], float(value[furthest]), lower)
+        return Smallest(players=masks[furthest], value=float(value[furthest]), lower_bound=lower)
 
     def lower_bound(self, impossible: Callable[[int], bool], upper: int) -> int:
         """Return the smallest size that is not proved impossible, at most `upper`."""
@@ -176,7 +176,7 @@ class SufficientSearch(Search):
             return self._by_enumeration()
         nobody = ~self.all
         if self.suffices(nobody):
-            return Smallest(nobody, self.guaranteed(nobody), 0)
+            return Smallest(players=nobody, value=self.guaranteed(nobody), lower_bound=0)
         best = self.all
         for _ in range(REORDERINGS):
             start = nobody if best.all() else best
@@ -189,7 +189,7 @@ class SufficientSearch(Search):
         # The players that oppose the prediction where the set is present.
         harm = self.effects(best).sum(axis=0) < 0
         lower = self.lower_bound(partial(self.impossible, harm), self.size(best))
-        return Smallest(best, self.guaranteed(best), lower)
+        return Smallest(players=best, value=self.guaranteed(best), lower_bound=lower)
 
     def _by_enumeration(self) -> Smallest:
         """Find the smallest set by enumeration, from one pass over the players that checks all
@@ -325,7 +325,11 @@ class ContrastiveSearch(Search):
             present = ~shorter
         remaining = low if best is None else ~best
         value = float(self.game.value(remaining))
-        return Smallest(best, value, self.lower_bound(self.impossible, self.size(best)))
+        return Smallest(
+            players=best,
+            value=value,
+            lower_bound=self.lower_bound(self.impossible, self.size(best)),
+        )
 
     def _by_enumeration(self) -> Smallest:
         """Find the smallest set by enumeration."""

@@ -186,7 +186,7 @@ def fit_slalom(
         used = np.flatnonzero(weight > 0)
         table = outputs.reshape(len(outputs), -1)
         token_counts = counts(samples.ids, [queries[i] for i in used])
-        problem = Problem(token_counts, table[used], weight[used], fixed=fixed)
+        problem = Problem(counts=token_counts, f=table[used], weight=weight[used], fixed=fixed)
         fit = _solve(problem, samples.ids, outputs.ndim, gamma, solver, rng, report)
     predicted = [fit.slalom.predict_many([queries[i] for i in rows]) for rows in (near, far)]
     return fit._replace(
@@ -298,7 +298,9 @@ def fit_sequences(
     shares = np.asarray(weight, dtype=np.float64) / float(np.sum(weight))
     rng = np.random.default_rng(seed)
     outputs = np.asarray(f)
-    problem = Problem(counts(ids, sequences), outputs.reshape(len(outputs), -1), shares)
+    problem = Problem(
+        counts=counts(ids, sequences), f=outputs.reshape(len(outputs), -1), weight=shares
+    )
     with stages("SLALOM", False) as report:
         return _solve(
             problem, ids, outputs.ndim, gamma, solver=solver or Optimum(), rng=rng, report=report

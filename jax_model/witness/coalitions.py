@@ -272,7 +272,11 @@ def lime(
     their ratio.
     """
     if d == 1 and num_samples is None:
-        return Ridge(np.array([[-1.0, 1.0]]) / (1 + ridge), np.array([1.0, 0.0]), 1.0)
+        return Ridge(
+            coef=np.array([[-1.0, 1.0]]) / (1 + ridge),
+            intercept=np.array([1.0, 0.0]),
+            condition=1.0,
+        )
     present = coalitions(d)
     absent = d - present.sum(axis=1)
     document = 0.0

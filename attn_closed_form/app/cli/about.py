@@ -75,17 +75,17 @@ def check_papers(args: argparse.Namespace) -> int:
 
 # The option of commands that print data for other programs.
 JSON = {"--json": "machine-readable"}
-methods_command = Command("List the methods.", JSON, list_methods)
+methods_command = Command(description="List the methods.", options=JSON, run=list_methods)
 model_command = Command(
-    "Print a model card: classes, sizes, scores on held-out texts, temperature, settings, "
+    description="Print a model card: classes, sizes, scores on held-out texts, temperature, settings, "
     "versions.",
-    {"[file] FILE": "a model file (default: the shipped sentiment model)", **JSON},
-    show_model,
+    options={"[file] FILE": "a model file (default: the shipped sentiment model)", **JSON},
+    run=show_model,
 )
 check_command = Command(
-    "Check every claim of the two papers by brute force.\n\nThis is `python -m proofs_check` in a "
+    description="Check every claim of the two papers by brute force.\n\nThis is `python -m proofs_check` in a "
     "clone of the repository, and accepts the same options:\n--paper P1, --only TEXT, --verbose, "
     "--json.",
-    lambda parser: parser.set_defaults(passes_on=True),
-    check_papers,
+    options=lambda parser: parser.set_defaults(passes_on=True),
+    run=check_papers,
 )

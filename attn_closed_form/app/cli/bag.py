@@ -382,9 +382,9 @@ bag_command = Command(
     examples=BAG_EXAMPLES,
 )
 roles_command = Command(
-    "List the arrays of a state dict with unknown names, and propose the role of each layer, for "
+    description="List the arrays of a state dict with unknown names, and propose the role of each layer, for "
     "`bag --rename`.",
-    {
+    options={
         "model MODEL": BAG_OPTIONS["model MODEL"],
         "[bag] BAG": "a bag to compare with --logits",
         "--logits X,Y": (
@@ -393,5 +393,5 @@ roles_command = Command(
         "--top N": (at_least(1), 3, "proposals to print"),
         "--out FILE": "write the first proposal as JSON",
     },
-    propose,
+    run=propose,
 )

@@ -322,12 +322,20 @@ def checked_sets(evidence: Evidence, scores: Array) -> list[CheckedSet]:
     flips = side * (without - half) < 0
     if flips.any():
         k = int(flips.argmax())
-        found.append(CheckedSet(tuple(order[: k + 1].tolist()), True, float(without[k])))
+        found.append(
+            CheckedSet(
+                players=tuple(order[: k + 1].tolist()), removed=True, output=float(without[k])
+            )
+        )
     keeps = side * (alone - half) > 0
     kept_by_nobody = side * (evidence.baseline - half) > 0
     if keeps.any() and not kept_by_nobody:
         k = int(keeps.argmax())
-        found.append(CheckedSet(tuple(order[: k + 1].tolist()), False, float(alone[k])))
+        found.append(
+            CheckedSet(
+                players=tuple(order[: k + 1].tolist()), removed=False, output=float(alone[k])
+            )
+        )
     return found
 
 
@@ -350,7 +358,7 @@ def decision_of(evidence: Evidence) -> Decision:
     outputs = model.outputs
     target = evidence.target.pooled
     if model.loss in PLAIN or (len(outputs) == 1 and model.loss != "sigmoid"):
-        return Decision(target, evidence.pooled, None)
+        return Decision(target=target, game=evidence.pooled, sides=None)
     direction = np.asarray(target.coefficients)
     # One logit is the log-odds of the second class against the first.
     if len(evidence.logits) == 1:
@@ -359,7 +367,7 @@ def decision_of(evidence: Evidence) -> Decision:
     if evidence.target.against_rest or (is_class and model.loss == "sigmoid"):
         # Above 0, this class is more probable than not.
         name = outputs[int(np.argmax(direction))]
-        return Decision(target, evidence.pooled, (f"not {name}", name))
+        return Decision(target=target, game=evidence.pooled, sides=(f"not {name}", name))
     game = evidence.pooled
     # A class is predicted while it is ahead of its strongest rival.
     if is_class:
@@ -464,7 +472,7 @@ def grouping_of(evidence: Evidence, name: str) -> Grouping:
 def _sentences(text: str, spans: tuple[Span, ...]) -> Grouping:
     numbers, sentences = sentence_numbers(text, spans)
     labels = tuple(text[start:end] for start, end in sentences)
-    return Grouping(numbers, labels, tuple(sentences))
+    return Grouping(numbers=numbers, labels=labels, spans=tuple(sentences))
 
 
 def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores:

@@ -83,7 +83,9 @@ class Comparison:
         scores = [dict(zip(_words(e), e.scores.tolist(), strict=True)) for e in self._both]
         first, second = scores
         words = dict.fromkeys([*first, *second])
-        changes = [WordChange(word, first.get(word), second.get(word)) for word in words]
+        changes = [
+            WordChange(word=word, first=first.get(word), second=second.get(word)) for word in words
+        ]
         return tuple(sorted(changes, key=lambda change: -abs(change.change)))
 
     @property

@@ -68,7 +68,9 @@ def load_activations(
     content = read_arrays(path, suffixes)
     words, turns = load_tokens(tokens)
     try:
-        return Activations(_activations(str(path), content, name), words, turns)
+        return Activations(
+            features=_activations(str(path), content, name), tokens=words, turns=turns
+        )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

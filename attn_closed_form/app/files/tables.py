@@ -373,7 +373,9 @@ class Labelled(NamedTuple):
 
     def take(self, rows: NDArray[np.intp]) -> Labelled:
         """Return some of the rows, with all classes."""
-        return Labelled([self.texts[i] for i in rows], self.labels[rows], self.classes)
+        return Labelled(
+            texts=[self.texts[i] for i in rows], labels=self.labels[rows], classes=self.classes
+        )
 
 
 def read_labelled(
@@ -470,7 +472,9 @@ def read_labelled(
             "rows"
         )
     return Labelled(
-        texts, np.array([index[name] for name in names], dtype=np.int64), tuple(classes)
+        texts=texts,
+        labels=np.array([index[name] for name in names], dtype=np.int64),
+        classes=tuple(classes),
     )
 
 

@@ -262,8 +262,8 @@ def _best_variant(
         stated = ", ".join(f"{name}={value!r}" for name, value in options.items())
         words = f"load with {stated}; then the largest difference is {fit.difference:.1e}"
         if fit.order is None:
-            return Mended(words, replace(variant, checked=True), options)
-        return Mended(fit.described(words), None, options)
+            return Mended(cause=words, model=replace(variant, checked=True), options=options)
+        return Mended(cause=fit.described(words), model=None, options=options)
     return None
 
 

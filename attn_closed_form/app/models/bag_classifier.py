@@ -292,9 +292,12 @@ temperature 1 (not checked))
         # A network whose features are the scores themselves: log-masses, then values without the
         # bias.
         network = BagNetwork(
-            Attention(np.eye(H + C)[:H]), np.eye(H + C)[H:], shift, value_head=heads
+            attention=Attention(np.eye(H + C)[:H]),
+            readout=np.eye(H + C)[H:],
+            bias=shift,
+            value_head=heads,
         )
-        bag = Bag(np.concatenate([s.T, v - shift], axis=1), coords, ids)  # type: ignore[arg-type]  # which it converts
+        bag = Bag(features=np.concatenate([s.T, v - shift], axis=1), coords=coords, ids=ids)  # type: ignore[arg-type]  # which it converts
         return cls(
             network,
             tuple(outputs or ()),

@@ -169,7 +169,9 @@ def read_module(state: StateDict, name: str, options: Options) -> Step:
         return Layer(*state.linear(name))
     if f"{name}.bias" in state.arrays:
         state.unsaid["epsilon"] = f"LayerNorm with epsilon {options['epsilon']:g}"
-        return Standardize(weight, state.array(f"{name}.bias", 1), options["epsilon"])
+        return Standardize(
+            weight=weight, bias=state.array(f"{name}.bias", 1), epsilon=options["epsilon"]
+        )
     if weight.size == 1:
         return Elementwise("leaky_relu", float(weight.reshape(())))
     raise ValueError(

@@ -48,20 +48,22 @@ class Option(NamedTuple):
 
 # All options of all layouts, by name.
 OPTIONS = {
-    "activation": Option("tanh", "{} attention", tuple(ACTIVATIONS)),
-    "gate": Option("sigmoid", "{} gate", tuple(ACTIVATIONS)),
-    "embed_activation": Option("relu", "{} embedding", tuple(ACTIVATIONS)),
+    "activation": Option(default="tanh", described="{} attention", tried=tuple(ACTIVATIONS)),
+    "gate": Option(default="sigmoid", described="{} gate", tried=tuple(ACTIVATIONS)),
+    "embed_activation": Option(default="relu", described="{} embedding", tried=tuple(ACTIVATIONS)),
     "last_activation": Option(
         None, tried=tuple(ACTIVATIONS)
     ),  # that of the embedding's last layer, if it differs
     # A function of the scores before their temperature and their softmax.
     "score_activation": Option("identity", tried=("sigmoid", "tanh", "relu", "leaky_relu")),
-    "attention_temperature": Option(1.0, "temperature {:g}", _TEMPERATURES),
+    "attention_temperature": Option(default=1.0, described="temperature {:g}", tried=_TEMPERATURES),
     "normalize": Option("", tried=NORMALIZATIONS[1:]),
     # By default that of PyTorch.
-    "epsilon": Option(1e-5, "epsilon {:g}", (1e-12, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)),
+    "epsilon": Option(
+        default=1e-5, described="epsilon {:g}", tried=(1e-12, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+    ),
     "num_heads": Option(None, "{} heads"),  # a check tries the divisors of the width
-    "pool_type": Option("token", "pooling by {!r}", ("token", "avg")),
+    "pool_type": Option(default="token", described="pooling by {!r}", tried=("token", "avg")),
     "metadata_columns": Option(
         0, "{} columns of metadata"
     ),  # in front of the features; the network drops them
@@ -83,9 +85,11 @@ OPTIONS = {
     "qk_scale": Option(None, tried=(1.0, 0.5, 0.25, 0.125, 0.0625)),
     "add_zero_attn": Option(False, "without add_zero_attn"),
     # Whether the learned query is an instance of the bag itself, as a class token is.
-    "query_in_bag": Option(False, "a query that is not part of the bag", (True,)),
+    "query_in_bag": Option(
+        default=False, described="a query that is not part of the bag", tried=(True,)
+    ),
     # Whether the learned query is added to the pooled vector.
-    "query_added": Option(False, "no residual connection", (True,)),
+    "query_added": Option(default=False, described="no residual connection", tried=(True,)),
     "aggregation": Option(None),  # "mean" if the file has no weights of an attention
 }
 

@@ -361,4 +361,4 @@ def build_mean(state: StateDict, layout: Layout, options: Options) -> BagNetwork
     if "weight" in state.arrays:  # a linear layer saved alone has no name
         state.arrays = {f"layer.{key}": array for key, array in state.arrays.items()}
     W, bias = state.layer(".*")
-    return BagNetwork(Attention(np.zeros((1, W.shape[1]))), W, bias)
+    return BagNetwork(attention=Attention(np.zeros((1, W.shape[1]))), readout=W, bias=bias)

@@ -153,7 +153,7 @@ class Model:
         """Return the game of a function of the pooled vector, with the players of the target."""
         players, names = units.players(target.players)
         scores = self.pooled(units).by_player(players, target.absent == "deleted")
-        return TailGame(scores, tail, tuple(names))
+        return TailGame(scores=scores, tail=tail, labels=tuple(names))
 
     def hidden_game(self, units: Units, target: Target) -> GameSum:
         """Return the game of the logit of a model with a `hidden_layer`, whose values are exact."""

@@ -151,7 +151,9 @@ def build_softmax_probe(state: StateDict, layout: Layout, options: Options) -> B
     W, b = state.linear("linear")
     check("linear.weight", len(W) == 1, "one row", len(W))
     return BagNetwork(
-        Attention(W, b, temperature=positive("attention_temperature", temperature)), W, b
+        attention=Attention(W, b, temperature=positive("attention_temperature", temperature)),
+        readout=W,
+        bias=b,
     )
 
 
@@ -461,7 +463,9 @@ def build_chemprop(state: StateDict, layout: Layout, options: Options) -> BagNet
         scale = state.array("predictor.output_transform.scale").reshape(-1)
         mean = state.array("predictor.output_transform.mean").reshape(-1)
         steps.append(Layer(np.diag(scale), mean))
-    network = BagNetwork(attention, np.eye(width), np.zeros(width)).then(steps)
+    network = BagNetwork(attention=attention, readout=np.eye(width), bias=np.zeros(width)).then(
+        steps
+    )
     state.heads = _chemprop_heads(state, network.Q)
     return network
 
@@ -503,5 +507,7 @@ def build_transformers_mean(state: StateDict, layout: Layout, options: Options) 
     if "projector.weight" in state.arrays:
         steps = [Layer(*state.linear("projector")), classifier]
     width = steps[0].W.shape[1]
-    network = BagNetwork(Attention(np.zeros((1, width))), np.eye(width), np.zeros(width))
+    network = BagNetwork(
+        attention=Attention(np.zeros((1, width))), readout=np.eye(width), bias=np.zeros(width)
+    )
     return network.then(steps)

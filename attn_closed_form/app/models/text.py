@@ -189,7 +189,9 @@ def spelled(texts: Iterable[str]) -> Spelled:
     ends = np.cumsum(np.fromiter(map(len, pieces), np.intp, len(pieces))).reshape(-1, 2)
     begins = np.cumsum(lengths, dtype=np.intp) - lengths
     return Spelled(
-        pieces[1::2], ends - np.repeat(begins, counts)[:, None], np.array(counts, dtype=np.intp)
+        raw=pieces[1::2],
+        spans=ends - np.repeat(begins, counts)[:, None],
+        counts=np.array(counts, dtype=np.intp),
     )
 
 

@@ -172,7 +172,7 @@ def lambda_segments(log_range: float, eps: float) -> list[Segment]:
     """Return the rule of `lambda_rule` for any range, in segments."""
     if log_range <= LOG_RANGE_SEGMENT:
         lam, w = lambda_rule(log_range, eps)
-        return [Segment(0.0, lam, w)]
+        return [Segment(shift=0.0, lam=lam, w=w)]
     return trapezoid_of(*rounded_arguments(log_range, eps)).segments()
 
 
@@ -203,7 +203,7 @@ def _short_sector_sum(log_range: float, eps: float, angle: float) -> Segment | N
     j = bisect_left(log_ranges, log_range)
     for bound, lam, w in _sums_from(i, j):
         if bound <= eps:
-            return Segment(0.0, lam, w)
+            return Segment(shift=0.0, lam=lam, w=w)
     return None
 
 
@@ -263,7 +263,7 @@ def _equal_steps(h: float, lowest: float, highest: float, t0: float) -> Trapezoi
     first = math.floor(lowest / h)
     last = math.ceil(highest / h)
     t = h * np.arange(first, last + 1.0)
-    return Trapezoid(t, np.exp(-(t - t0)), h)
+    return Trapezoid(t=t, squeeze=np.exp(-(t - t0)), h=h)
 
 
 def _exact_step(h: float) -> float:

@@ -181,7 +181,7 @@ class Density:
                 weights *= self.at(p)
             for start in range(0, len(p), MOST_NODES):
                 part = slice(start, start + MOST_NODES)
-                batches.append(Batch(which, p[part], weights[part]))
+                batches.append(Batch(terms=which, p=p[part], weights=weights[part]))
         return batches
 
 

@@ -240,7 +240,9 @@ class PoleGame:
             for shift, lam, w in sector_segments(length, eps, angle):
                 factor = shift_rounding(scale.unit, shift) / least
                 of_unit = segments.setdefault(scale.unit + shift, [])
-                of_unit.append(_Segment(pole, lam * factor, w * (factor * factors[pole])))
+                of_unit.append(
+                    _Segment(pole=pole, lam=lam * factor, w=w * (factor * factors[pole]))
+                )
         return segments
 
     def _masses(self, unit: float) -> PoleMasses:

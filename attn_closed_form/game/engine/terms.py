@@ -261,7 +261,7 @@ class Terms:
         sums *= points
         num = sums[:, :, 0] + sums[:, :, 1]
         num += self.n_0[:, None]
-        return AtProbability(P.T, num.T, sigma.transpose(1, 0, 2))
+        return AtProbability(P=P.T, num=num.T, sigma=sigma.transpose(1, 0, 2))
 
 
 def terms_of(game: EngineGame, goal: Budget, elements: int = CHUNK_ELEMENTS) -> Iterator[Terms]:
