@@ -37,7 +37,8 @@ def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
     weight[:d] = [1 / (d * comb(d - 1, s)) for s in range(d)]
     joined = weight[size - 1, None]
     missed = -weight[size, None]
-    return np.asarray(game.value(masks) @ np.where(masks, joined, missed))
+    weight_of_coalition = np.where(masks, joined, missed)
+    return np.asarray(game.value(masks) @ weight_of_coalition)
 
 
 def demo() -> int:

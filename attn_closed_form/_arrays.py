@@ -67,7 +67,8 @@ def members(numbers: Ids) -> list[list[int]]:
     """
     order = np.argsort(numbers, kind="stable")
     ends = np.cumsum(np.bincount(numbers))
-    return [group.tolist() for group in np.split(order, ends[:-1])]
+    groups = np.split(order, ends[:-1])
+    return [group.tolist() for group in groups]
 
 
 def all_coalitions(d: int) -> Masks:
@@ -277,5 +278,6 @@ def _check_entries(name: str, array: Array, fits: Masks, expected: str) -> None:
     """Raise an error about the first entry that does not fit."""
     if fits.all():
         return
-    index = tuple(int(i) for i in np.argwhere(~fits)[0])
+    first_wrong = np.argwhere(~fits)[0]
+    index = tuple(first_wrong.tolist())
     check(name, False, expected, f"{array[index]} at index {index}")

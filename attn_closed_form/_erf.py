@@ -121,6 +121,7 @@ def erf(x: Array) -> Array:
     large = size[is_large]
     inverse = 1 / (large * large)
     correction = inverse * LARGE_RANGE.at(inverse)
-    complement = np.exp(-large * large) / large * (1 / math.sqrt(math.pi) - correction)
+    leading = np.exp(-large * large) / large
+    complement = leading * (1 / math.sqrt(math.pi) - correction)
     result[is_large] *= 1 - complement
     return result

@@ -39,7 +39,8 @@ def legendre_rule(m: int) -> tuple[Array, Array]:
     starts, _ = np.polynomial.legendre.leggauss(m)
     # Nodes are symmetric about the middle, so half of them are enough.
     for i, start in enumerate(starts[: (m + 1) // 2]):
-        x = int(math.ldexp(float(start), START_BITS)) << (FIXED_BITS - START_BITS)
+        rounded = int(math.ldexp(float(start), START_BITS))
+        x = rounded << (FIXED_BITS - START_BITS)
         for _ in range(NEWTON_STEPS):
             value, before = _legendre(m, x)
             # P_m' = m (P_{m-1} - x P_m) / (1 - x^2)

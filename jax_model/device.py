@@ -82,7 +82,8 @@ def device_tables(weights: AttentionWeights, dtype: Any = None) -> Tables:
     """
     no_positions = {"W_p": np.zeros((1, weights.d_e))}
     arrays = {**no_positions, **weights.arrays(), **weights.collapse._asdict()}
-    return Tables(**{name: jnp.asarray(arrays[name], dtype) for name in Tables._fields})
+    on_device = {name: jnp.asarray(arrays[name], dtype) for name in Tables._fields}
+    return Tables(**on_device)
 
 
 def padded_ids(weights: AttentionWeights, documents: Sequence[Tokens]) -> NDArray[np.intp]:
@@ -156,8 +157,10 @@ def gradient(tables: Tables, ids: jax.Array, coefficients: jax.Array) -> jax.Arr
 
 def _scores(tables: Tables, ids: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return attention logits (B, K, L), -inf for ids below 0, and values (B, L, K, C)."""
-    s = (tables.s_tok[ids] + tables.s_pos).transpose(0, 2, 1)
-    s = jnp.where(ids[:, None] < 0, -jnp.inf, s)
+    s_by_position = tables.s_tok[ids] + tables.s_pos
+    s = s_by_position.transpose(0, 2, 1)
+    padding = ids[:, None] < 0
+    s = jnp.where(padding, -jnp.inf, s)
     u = tables.u_tok[ids] + tables.u_pos
     return s, u
 
@@ -274,7 +277,8 @@ def _log_range(game: Games) -> tuple[jax.Array, jax.Array]:
     high = jax.nn.logsumexp(of_heavier, axis=1)
     # Without a background, deleted players leave nothing; then the lightest player alone has the
     # smallest mass.
-    alone = jnp.where(jnp.isneginf(heavier), jnp.inf, heavier).min(axis=1)
+    with_mass = jnp.where(jnp.isneginf(heavier), jnp.inf, heavier)
+    alone = with_mass.min(axis=1)
     return jnp.where(jnp.isneginf(low), alone, low), high
 
 
@@ -317,23 +321,30 @@ def shapley_of(game: Games, rule: Rule) -> jax.Array:
     def add_node(total: jax.Array, node: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         """Add the integrand at one node p: arrays have the axes head, node for 1/D, player."""
         p, w_p = node
-        Y = p * x + (1 - p) * y
-        share = (p * x * A + (1 - p) * y * B) / Y
+        # The factor of a player, and its share of the numerator.
+        Y_present = p * x
+        Y_absent = (1 - p) * y
+        Y = Y_present + Y_absent
+        share = (Y_present * A + Y_absent * B) / Y
         others = n_0 + share.sum(axis=-1, keepdims=True) - share
         product = common * jnp.prod(Y, axis=-1)
         change = x * (others + A) - y * (others + B)
         difference = product[..., None] / Y * change
         return total + w_p * difference.sum(axis=(0, 1)), None
 
-    nothing = jnp.zeros(game.s.shape[-1], game.s.dtype)
+    d = game.s.shape[-1]
+    nothing = jnp.zeros(d, game.s.dtype)
     # Reverse mode recomputes the arrays of a node instead of keeping those of all nodes.
-    values, _ = jax.lax.scan(jax.checkpoint(add_node), nothing, (rule.p, rule.w_p))
+    add_one_node = jax.checkpoint(add_node)
+    values, _ = jax.lax.scan(add_one_node, nothing, (rule.p, rule.w_p))
 
     # Where no mass is left, the sum counts 0 for the mean; the game has its own value there.
-    absent_players = jnp.isneginf(jnp.minimum(game.s, game.s_absent)).all()
+    lighter = jnp.minimum(game.s, game.s_absent)
+    absent_players = jnp.isneginf(lighter).all()
     no_background = jnp.isneginf(game.s_background).all()
+    can_be_empty = absent_players & no_background
     assumed = game.bias + center.sum()
-    excess = jnp.where(absent_players & no_background, game.empty_value - assumed, 0.0)
+    excess = jnp.where(can_be_empty, game.empty_value - assumed, 0.0)
     real = jnp.arange(values.size) < game.players
     return jnp.where(real, values - excess / game.players, 0.0)
 
@@ -342,11 +353,16 @@ def _center(game: Games) -> jax.Array:
     """Return the middle (H, 1) between the smallest and the largest value that has a mass in a
     head.
     """
-    s = jnp.concatenate([game.s, game.s_absent, game.s_background[:, None]], axis=1)
-    v = jnp.concatenate([game.v, game.v_absent, game.v_background[:, None]], axis=1)
+    s_background = game.s_background[:, None]
+    v_background = game.v_background[:, None]
+    s = jnp.concatenate([game.s, game.s_absent, s_background], axis=1)
+    v = jnp.concatenate([game.v, game.v_absent, v_background], axis=1)
     without_mass = jnp.isneginf(s)
-    lowest = jnp.where(without_mass, jnp.inf, v).min(axis=1, keepdims=True)
-    highest = jnp.where(without_mass, -jnp.inf, v).max(axis=1, keepdims=True)
+    # A value without mass has no influence, so it must not move the middle.
+    for_lowest = jnp.where(without_mass, jnp.inf, v)
+    for_highest = jnp.where(without_mass, -jnp.inf, v)
+    lowest = for_lowest.min(axis=1, keepdims=True)
+    highest = for_highest.max(axis=1, keepdims=True)
     return (lowest + highest) / 2
 
 
@@ -372,4 +388,8 @@ def shapley(games: Games, rule: Rule, at_once: int | None = None) -> jax.Array:
     if at_once is None:
         on_cpu = jax.default_backend() == "cpu"
         at_once = GAMES_AT_ONCE_CPU if on_cpu else GAMES_AT_ONCE_OTHERS
-    return jax.lax.map(lambda game: shapley_of(game, rule), games, batch_size=at_once)
+
+    def of_one(game: Games) -> jax.Array:
+        return shapley_of(game, rule)
+
+    return jax.lax.map(of_one, games, batch_size=at_once)

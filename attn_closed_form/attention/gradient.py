@@ -290,8 +290,10 @@ def integrated_gradients(
     tol = positive("tol", tol)
     ids = as_tokens(weights, tokens)
     _, s1, u1 = scores(weights, ids, output)
-    _, s0, u0 = scores(weights, np.full_like(ids, weights.unk), output)
+    baseline = np.full_like(ids, weights.unk)
+    _, s0, u0 = scores(weights, baseline, output)
     path = StraightPath(s0=s0, u0=u0, ds=s1 - s0, du=u1 - u0, document=slice(1, 1 + ids.size))
+    # Never zero, because errors are relative to it.
     size = max(np.abs(u0).max(), np.abs(u1).max(), np.finfo(float).tiny)
     total = np.zeros(ids.size)
     waiting = [(np.zeros(1), np.ones(1))]

@@ -251,9 +251,12 @@ def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
             [0.269, 0.248, 0.483]]])
     """
     e = weights.embed(padded(weights, tokens))
-    q = e @ weights.W_q.transpose(0, 2, 1) + weights.b_q[:, None]
-    k = e @ weights.W_k.transpose(0, 2, 1) + weights.b_k[:, None]
-    logits = q @ k.transpose(0, 2, 1) / np.sqrt(weights.d_att)
+    W_q = weights.W_q.transpose(0, 2, 1)
+    W_k = weights.W_k.transpose(0, 2, 1)
+    q = e @ W_q + weights.b_q[:, None]
+    k = e @ W_k + weights.b_k[:, None]
+    products = q @ k.transpose(0, 2, 1)
+    logits = products / np.sqrt(weights.d_att)
     return softmax(logits)
 
 
@@ -362,7 +365,9 @@ def _absent_scores(weights: AttentionWeights, n: int, places: Any) -> tuple[Arra
     # Without positions all of them have the same scores.
     distinct = n if weights.T_max else 1
     s, v = _scores_at(weights, np.full(distinct, weights.unk), places)
-    return np.broadcast_to(s, (len(s), n)), np.broadcast_to(v, (len(v), n))
+    s_of_tokens = np.broadcast_to(s, (len(s), n))
+    v_of_tokens = np.broadcast_to(v, (len(v), n))
+    return s_of_tokens, v_of_tokens
 
 
 @lru_cache(maxsize=512)

@@ -229,8 +229,12 @@ def _backward(factors: _Factors, states: list[_Means], q: Array) -> Array:
         absent = y[:, player] * leave
         dN_present = dN[:, :k] * present
         dN_absent = dN[:, 1:] * absent
-        dP_present = dP[:, :k] * present + dN_present * A[:, player]
-        dP_absent = dP[:, 1:] * absent + dN_absent * B[:, player]
+        through_P = dP[:, :k] * present
+        through_N = dN_present * A[:, player]
+        dP_present = through_P + through_N
+        through_P = dP[:, 1:] * absent
+        through_N = dN_absent * B[:, player]
+        dP_absent = through_P + through_N
         through_P = np.einsum("ls,ls->l", dP_present, P)
         through_N = np.einsum("ls,ls->l", dN_present, N)
         out[:, k - 1] = through_P + through_N

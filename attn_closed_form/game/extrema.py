@@ -142,7 +142,8 @@ def head_minima(
         theta = least
     else:
         largest = np.maximum(states.v_base, states.v_flip).max(axis=-1)
-        theta = np.maximum(np.where(np.isinf(best), largest, best), least)
+        start = np.where(np.isinf(best), largest, best)
+        theta = np.maximum(start, least)
 
     def step(theta: Array) -> Minimizer:
         if limit is None:
@@ -247,7 +248,8 @@ class States:
         empty = top == -np.inf
         top = np.where(empty, 0.0, top)
         masses = np.exp(log_mass - top[:, None])
-        off = np.where(flipped, self.v_flip, self.v_base) - theta[:, None]
+        values = np.where(flipped, self.v_flip, self.v_base)
+        off = values - theta[:, None]
         mass = np.where(empty, 1.0, masses.sum(axis=-1))
         terms = masses * off
         size = np.abs(terms).sum(axis=-1)

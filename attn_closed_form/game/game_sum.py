@@ -91,11 +91,13 @@ class GameSum:
     @cached_property
     def scale(self) -> float:
         """A lower bound of max|f|: the largest value of a few coalitions, minus its rounding."""
-        masks = np.zeros((2 + min(self.d, MOST_SINGLES), self.d), dtype=bool)
+        singles = min(self.d, MOST_SINGLES)
+        masks = np.zeros((2 + singles, self.d), dtype=bool)
         masks[1] = True
         for j in range(len(masks) - 2):
             masks[2 + j, j] = True
-        return max(0.0, float(np.abs(self.value(masks)).max()) - self.rounding)
+        largest = float(np.abs(self.value(masks)).max())
+        return max(0.0, largest - self.rounding)
 
     def combine(
         self,
@@ -172,8 +174,10 @@ def _largest(game: Part) -> float:
 
 def _largest_argument(game: PooledGame) -> float:
     """An upper bound on the modulus of a pooled game."""
-    largest = np.maximum(np.abs(game.v).max(axis=1), np.abs(game.v_absent).max(axis=1))
-    largest = np.maximum(largest, np.abs(game.v_background))
+    present = np.abs(game.v).max(axis=1)
+    absent = np.abs(game.v_absent).max(axis=1)
+    of_players = np.maximum(present, absent)
+    largest = np.maximum(of_players, np.abs(game.v_background))
     return float(largest.sum()) + abs(game.bias) + abs(game.empty_value)
 
 

@@ -52,7 +52,9 @@ def _gelu(x: Array) -> Array:
 
 
 def _gelu_tanh(x: Array) -> Array:
-    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    # Hendrycks and Gimpel 2016, section 2: the constant of the cubic term is theirs.
+    cubic = x + 0.044715 * x**3
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * cubic))
 
 
 @dataclass(frozen=True)
@@ -118,13 +120,15 @@ class HiddenLayer:
             "output": ("Q", "K"),
             "output_bias": ("Q",),
         }
-        arrays, _ = checked_arrays({name: getattr(self, name) for name in axes}, axes)
+        given = {name: getattr(self, name) for name in axes}
+        arrays, _ = checked_arrays(given, axes)
         for name, array in arrays.items():
             object.__setattr__(self, name, array)
 
     def __call__(self, vectors: Array) -> Array:
         """Compute the outputs (n, Q) from pooled vectors (n, C)."""
-        units = LINKED_ACTIVATIONS[self.activation].function(vectors @ self.weight.T + self.bias)
+        arguments = vectors @ self.weight.T + self.bias
+        units = LINKED_ACTIVATIONS[self.activation].function(arguments)
         return units @ self.output.T + self.output_bias
 
     @property
@@ -177,14 +181,17 @@ def hidden_layer_game(game: TailGame, output: int = 0) -> GameSum:
             "with standard errors"
         )
     weights = layer.output[output]
-    constant = float(layer.output_bias[output]) + activation.constant * float(weights.sum())
+    constant_of_units = activation.constant * float(weights.sum())
+    constant = float(layer.output_bias[output]) + constant_of_units
     parts: list[tuple[float, PooledGame | LinkedGame]] = []
     if activation.slope:
-        line = _shifted(game.direction(weights @ layer.weight), float(weights @ layer.bias))
+        pooled_line = game.direction(weights @ layer.weight)
+        line = _shifted(pooled_line, float(weights @ layer.bias))
         parts.append((activation.slope, line))
     if activation.link is not None:
         for k in np.flatnonzero(weights).tolist():
-            argument = _shifted(game.direction(layer.weight[k]), float(layer.bias[k]))
+            pooled_argument = game.direction(layer.weight[k])
+            argument = _shifted(pooled_argument, float(layer.bias[k]))
             parts.append(
                 (activation.factor * float(weights[k]), LinkedGame(argument, activation.link))
             )

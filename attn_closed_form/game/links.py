@@ -127,7 +127,8 @@ def _exp_poles(low: float, high: float, error: float) -> Poles:
     odd = 2 * np.arange(n // 2) + 1
     step = best.radius * np.exp(1j * np.pi * odd / n)
     z = middle + step
-    residue = -2 / n * (np.exp(z) - constant) * step
+    values = np.exp(z) - constant
+    residue = -2 / n * values * step
     return Poles(constant=constant, z=z, residue=residue, error=best.bound)
 
 
@@ -396,7 +397,8 @@ class LinkedGame:
             raise ToleranceError("the scaled predictions overflow float64")
         if game.without_mass is not None:
             values[game.without_mass[0]] = base
-        size = abs(scale) * abs(game.base) + float(np.abs(values).max())
+        size_of_base = abs(scale) * abs(game.base)
+        size = size_of_base + float(np.abs(values).max())
         return Arguments(values, LINK_ARGUMENT * ULP * size)
 
     @cached_property
@@ -436,7 +438,8 @@ class LinkedGame:
         """
         values = self.value(self.game.extreme_coalitions())
         largest = float(np.abs(values).max())
-        half_range = math.ldexp(float(self.game.half_range.sum()), self.game.exponent)
+        half_range_in_units = float(self.game.half_range.sum())
+        half_range = math.ldexp(half_range_in_units, self.game.exponent)
         spread = abs(self.link.scale) * half_range
         f_rounding = VALUE_PER_PLAYER * ULP * (self.d + VALUE_FIXED_PLAYERS) * spread
         rounding = self.largest_slope * (self.arguments.rounding + f_rounding)

@@ -151,7 +151,9 @@ def default_controls(game: TailGame, rng: np.random.Generator) -> list[Control]:
     named = getattr(game.tail, "controls", None)
     if named is not None:
         return list(named(game))
-    outputs = np.atleast_2d(game.tail(game.pooled(np.ones((1, game.d), dtype=bool)))).shape[-1]
+    grand = np.ones((1, game.d), dtype=bool)
+    predictions = np.atleast_2d(game.tail(game.pooled(grand)))
+    outputs = predictions.shape[-1]
     return [Control(fitted_direction(game, q, rng)) for q in range(outputs)]
 
 
@@ -215,7 +217,9 @@ def sample_orders(
         if count < LEAST_ORDERS:
             continue
         mean = total / count
-        variance = np.maximum(squares / count - mean**2, 0.0) * count / (count - 1)
+        # Rounding can push the difference below zero if all orders agree.
+        variance_of_sample = np.maximum(squares / count - mean**2, 0.0)
+        variance = variance_of_sample * count / (count - 1)
         error = np.sqrt(variance / count)
         values = exact + center + mean
         if max_error is None:
@@ -236,16 +240,20 @@ def fitted_direction(game: TailGame, output: int, rng: np.random.Generator) -> A
     """
     C = game.scores.bias.size
     count = min(MOST_COALITIONS, COALITIONS_PER_NUMBER * (C + 4))
-    masks = rng.random((count, game.d)) < rng.random((count, 1))
+    # A probability for every coalition makes all sizes equally likely.
+    draws = rng.random((count, game.d))
+    masks = draws < rng.random((count, 1))
     vectors = game.pooled(masks)
-    predictions = np.asarray(game.tail(vectors)).reshape(count, -1)[:, output]
+    of_outputs = np.asarray(game.tail(vectors)).reshape(count, -1)
+    predictions = of_outputs[:, output]
     columns = np.concatenate([np.ones((count, 1)), vectors], axis=1)
     return np.linalg.lstsq(columns, predictions, rcond=FIT_CUTOFF)[0][1:]
 
 
 def _random_orders(rng: np.random.Generator, count: int, d: int) -> Ids:
     """Draw `count` orders of d players (count, d)."""
-    return rng.permuted(np.tile(np.arange(d), (count, 1)), axis=1)
+    in_order = np.tile(np.arange(d), (count, 1))
+    return rng.permuted(in_order, axis=1)
 
 
 def _changes(game: TailGame, controls: Sequence[Control], orders: Ids) -> tuple[Array, Array]:

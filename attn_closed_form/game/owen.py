@@ -143,7 +143,9 @@ def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
         present = a[part]
         absent = b[part]
         Y = p * present + (1 - p) * absent
-        n = p * (present * alpha[part]) + (1 - p) * (absent * beta[part])
+        n_present = p * (present * alpha[part])
+        n_absent = (1 - p) * (absent * beta[part])
+        n = n_present + n_absent
         products, sums = products_of_others(Y, n)
         Q[part] = np.einsum("m,mrg->rg", weights, products)
         R[part] = np.einsum("m,mrg->rg", weights, sums)

@@ -301,7 +301,8 @@ class PooledGame:
                 c_0 = np.exp(self.s_background[h] - top)
             values = np.where(mask, v[h], v_absent[h])
             D[:, h] = mass.sum(axis=1) + c_0
-            N[:, h] = (mass * values).sum(axis=1) + c_0 * v_background[h]
+            of_players = (mass * values).sum(axis=1)
+            N[:, h] = of_players + c_0 * v_background[h]
         return self.pooled(sums, empty)
 
     def pooled(self, sums: Array, empty: Any) -> Array:
@@ -694,7 +695,8 @@ def merge_runs(s: Array, v: Array, starts: Ids) -> tuple[Array, Array]:
     with np.errstate(divide="ignore"):
         log_mass = np.log(total) + shift
     empty = total == 0
-    mean = np.add.reduceat(mass * v, starts, axis=-1) / np.where(empty, 1.0, total)
+    weighted = np.add.reduceat(mass * v, starts, axis=-1)
+    mean = weighted / np.where(empty, 1.0, total)
     # Rounding must not push the mean outside the values, or a constant model would seem to vary.
     least = np.minimum.reduceat(v, starts, axis=-1)
     most = np.maximum.reduceat(v, starts, axis=-1)

@@ -239,7 +239,8 @@ def _sample_of_tail(
     """Estimate the Shapley values (d,) of a tail with one output, or (Q, d) of one with several."""
     d = game.d
     grand = np.ones((1, d), dtype=bool)
-    has_several_outputs = np.asarray(game.tail(game.pooled(grand))).ndim == 2
+    of_grand = np.asarray(game.tail(game.pooled(grand)))
+    has_several_outputs = of_grand.ndim == 2
     if d <= ENUMERATED_PLAYERS:
         everything = all_coalitions(d)
         values = game.value(everything).reshape(2**d, -1)
@@ -289,7 +290,8 @@ def _estimate(
             signs[block], odd[block], kernels[best]
         )
         sampled_part = weights[block] * left[:, None]
-        terms[block] = known[block] + values - values.mean() + sampled_part
+        without_mean = known[block] + values - values.mean()
+        terms[block] = without_mean + sampled_part
     variance = inflation.mean() * terms.var(axis=0, ddof=1)
     return ShapleySample(
         values=terms.mean(axis=0),
@@ -302,7 +304,8 @@ def _enumerated(masks: Masks, values: Array) -> Array:
     """Compute the (d,) Shapley values from the values (2^d,) of all coalitions (2^d, d)."""
     d = masks.shape[1]
     size = masks.sum(axis=1)
-    number = np.array([math.comb(d, k) for k in range(d + 1)], dtype=np.float64)
+    counts_of_size = [math.comb(d, k) for k in range(d + 1)]
+    number = np.array(counts_of_size, dtype=np.float64)
     shares = values / number[size]
     present = np.divide(shares, size, out=np.zeros_like(shares), where=size > 0)
     absent = np.divide(shares, d - size, out=np.zeros_like(shares), where=size < d)
@@ -319,7 +322,8 @@ def draw_pairs(rng: np.random.Generator, pairs: int, d: int) -> tuple[Masks, Arr
     q = 1 / np.sqrt(sizes * (d - sizes))
     q /= q.sum()
     levels = (rng.random() + np.arange(pairs)) / pairs
-    places = np.searchsorted(np.cumsum(q)[:-1], levels, side="right")
+    boundaries = np.cumsum(q)[:-1]
+    places = np.searchsorted(boundaries, levels, side="right")
     size = sizes[rng.permutation(places)][:, None]
     order = np.argsort(rng.random((pairs, d)), axis=1)
     rank = np.argsort(order, axis=1)
@@ -435,7 +439,8 @@ def leave_one_out_regression(
     mean_coefficients = coefficients - inverse @ left / n
     values = shapley_of_sinh(signs, kernel.tau * kernel.weights, mean_coefficients)
     freedom = kernel.ridge * float(np.trace(inverse)) / n
-    return values / np.sinh(kernel.tau), left, 1 / max(freedom, MIN_FREEDOM)
+    inflation = 1 / max(freedom, MIN_FREEDOM)
+    return values / np.sinh(kernel.tau), left, inflation
 
 
 def shapley_of_sinh(signs: Array, theta: Array, coefficients: Array) -> Array:
@@ -466,7 +471,9 @@ def shapley_of_sinh(signs: Array, theta: Array, coefficients: Array) -> Array:
 
 def _slopes(link: Link, values: Array) -> Array:
     """Return the slope of the link at each value, relative to the largest."""
-    change = np.abs(link(values + HEAD_FIT.half_step) - link(values - HEAD_FIT.half_step))
+    above = link(values + HEAD_FIT.half_step)
+    below = link(values - HEAD_FIT.half_step)
+    change = np.abs(above - below)
     largest = float(change.max())
     if 0 < largest < np.inf:
         return change / largest + HEAD_FIT.least_weight
@@ -522,7 +529,8 @@ def _least_squares(X: Array, y: Array, w: Array) -> Array:
     """Solve a weighted least squares problem with a small penalty."""
     rows = w[:, None] * X
     gram = rows.T @ rows
-    gram.flat[:: len(gram) + 1] += HEAD_FIT.penalty * np.trace(gram) / len(gram)
+    mean_diagonal = HEAD_FIT.penalty * np.trace(gram) / len(gram)
+    gram.flat[:: len(gram) + 1] += mean_diagonal
     moments = rows.T @ (w * y)
     return np.asarray(np.linalg.solve(gram, moments), dtype=np.float64)
 

@@ -304,7 +304,9 @@ class PooledScores:
             absent = np.full(shape, -np.inf), np.zeros(shape)
         else:
             absent = of_players(*chosen(self.s_absent, self.v_absent))
-        background = chosen(self.s_background.reshape(-1, B), self.v_background.reshape(-1, B))
+        s_background = self.s_background.reshape(-1, B)
+        v_background = self.v_background.reshape(-1, B)
+        background = chosen(s_background, v_background)
         bias = float(np.dot(coefficients, self.bias))
         make: Callable[..., PooledGame] = PooledGame
         if _is_valid(present, absent, background, bias):

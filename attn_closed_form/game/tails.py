@@ -56,7 +56,8 @@ class TailGame:
 
     def __post_init__(self) -> None:
         if not self.labels:
-            object.__setattr__(self, "labels", tuple(map(str, range(self.d))))
+            numbers = tuple(map(str, range(self.d)))
+            object.__setattr__(self, "labels", numbers)
 
     @property
     def d(self) -> int:
@@ -84,7 +85,8 @@ class TailGame:
 
     def pooled(self, present: ArrayLike) -> Array:
         """Compute the pooled vectors (n, C) of coalitions, masks (n, d)."""
-        return self._vectors(self.means.of_masks(np.atleast_2d(np.asarray(present, dtype=bool))))
+        masks = np.atleast_2d(np.asarray(present, dtype=bool))
+        return self._vectors(self.means.of_masks(masks))
 
     def value(self, present: ArrayLike) -> Array:
         """Compute the predictions (n,) or (n, Q) of coalitions, masks (n, d)."""
@@ -99,7 +101,8 @@ class TailGame:
     def along(self, orders: Ids) -> Array:
         """Compute the predictions (n, d + 1) or (n, d + 1, Q) along orders (n, d)."""
         vectors = self.pooled_along(orders)
-        values = np.asarray(self.tail(vectors.reshape(-1, vectors.shape[-1])))
+        rows = vectors.reshape(-1, vectors.shape[-1])
+        values = np.asarray(self.tail(rows))
         return values.reshape(vectors.shape[:2] + values.shape[1:])
 
     def direction(self, coefficients: ArrayLike) -> PooledGame:

@@ -141,7 +141,8 @@ def exponential(logs: Sequence[int]) -> Array:
     largest = LARGEST_EXPONENT << LOG_BITS
     clipped = [min(max(log, least), largest) for log in logs]
     # h in steps of 1/32, and the rest r.
-    steps, index = np.unique([log >> shift for log in clipped], return_inverse=True)
+    steps_of_sizes = [log >> shift for log in clipped]
+    steps, index = np.unique(steps_of_sizes, return_inverse=True)
     low_bits = (1 << shift) - 1
     one = 1 << LOG_BITS
     low = np.array([(log & low_bits) / one for log in clipped])

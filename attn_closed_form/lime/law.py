@@ -112,7 +112,8 @@ class KernelLaw:
         rules = list[SizeRule]()
         for counts in groups:
             waiting = np.flatnonzero(errors > allowed)
-            if not waiting.size or counts[0] > last_degree(self.d, longest_of(counts)) + 1:
+            longest = last_degree(self.d, longest_of(counts)) + 1
+            if not waiting.size or counts[0] > longest:
                 break
             group = ladder(self.d, self.width, counts)
             choice, error = group.choose(log_bounds[waiting], real[waiting], allowed)
@@ -158,7 +159,8 @@ class KernelLaw:
                 continue
             joined = errors.copy()
             joined[group] = rule_errors(rules[longer], log_bounds[group], real[group])
-            if joined.sum() <= max(assignment.allowed * rule_of.size, errors.sum()):
+            allowed_together = assignment.allowed * rule_of.size
+            if joined.sum() <= max(allowed_together, errors.sum()):
                 rule_of[group] = longer
                 errors = joined
         return Assignment(assignment.terms, rules, rule_of, errors, assignment.allowed)
@@ -167,7 +169,8 @@ class KernelLaw:
 @lru_cache(maxsize=64)
 def _total_weight(d: int, width: float) -> float:
     """Return the sum of the weights of all sizes."""
-    return float(np.ascontiguousarray(relative_kernel(d, width)[::-1]).sum())
+    from_smallest = np.ascontiguousarray(relative_kernel(d, width)[::-1])
+    return float(from_smallest.sum())
 
 
 def largest_on_reals(terms: Terms) -> Array:

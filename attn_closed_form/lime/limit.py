@@ -125,7 +125,8 @@ def lime_limit(
         share = weights.document / (1 + weights.document)
         return LimeCoefficients(coef, absent + (change - float(coef[0])) * share)
     fit = regression(game.d, settings, chosen.size)
-    coef[chosen], intercept = fit.solve(find_moments(game, fit, settings, tol), chosen)
+    moments = find_moments(game, fit, settings, tol)
+    coef[chosen], intercept = fit.solve(moments, chosen)
     return LimeCoefficients(coef, intercept)
 
 

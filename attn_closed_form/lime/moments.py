@@ -190,7 +190,8 @@ def known_of(game: EngineGame) -> Known:
         exponent = max(game.exponent, math.frexp(excess)[1])
     else:
         exponent = game.exponent
-    above = math.ldexp(float(game.grand_means.sum()), game.exponent - exponent)
+    above_in_units = float(game.grand_means.sum())
+    above = math.ldexp(above_in_units, game.exponent - exponent)
     return Known(
         above=above, nobody=math.ldexp(excess, -exponent), base=game.base, exponent=exponent
     )
@@ -217,7 +218,8 @@ def rule_factors(d: int, settings: LimeSettings, k: int) -> tuple[float, float]:
     level = float(q.sum())
     pairs = float((q * s * (d - s)).sum())
     difference = 2 * pairs / (d * max(d - 1, 1))
-    spread = math.sqrt(level * float(q @ fit.deviation**2))
+    variance = float(q @ fit.deviation**2)
+    spread = math.sqrt(level * variance)
     of_sums = fit.rounding_factor(level, spread + difference, 2 * difference)
     return fit.value_factor(q), LIME_MIXED_SIGNS * of_sums
 

@@ -114,9 +114,12 @@ class Regression(NamedTuple):
         individual = 2 * absent * (1 - absent) * self.d / max(self.d - 1, 1)
         shared = np.abs(self.deviation)
         if self.k < self.d:
-            shared = (1 - absent) * self.absent_share + absent * (1 - self.absent_share)
+            present_share = 1 - self.absent_share
+            shared = (1 - absent) * self.absent_share + absent * present_share
         slope = float(q @ shared) / self.shared_denominator
-        return self._propagated(float(q.sum()), slope, float(q @ individual))
+        of_mean = float(q.sum())
+        of_individual = float(q @ individual)
+        return self._propagated(of_mean, slope, of_individual)
 
     def extra_ulps(self, factor: float, at_all: float) -> float:
         """Return the rounding bound of f(all) and of the regression, in ulps of the spread of f,
@@ -163,7 +166,8 @@ class Regression(NamedTuple):
         moments.
         """
         coef = individual / self.individual_denominator + slope
-        intercept = mean / self.total + (1 - self.absent_share) * self.k * slope
+        present_share = 1 - self.absent_share
+        intercept = mean / self.total + present_share * self.k * slope
         return max(coef, intercept)
 
 

@@ -233,7 +233,8 @@ def moduli_are_counted(q: Array, p: Array, weights: Array) -> bool:
     share = s / d
     moduli = np.abs(weights)
     absent = 1 - p
-    moving = LIME_MIXED_SIGNS * float(q @ (s * (d - s))) / (d * (d - 1))
+    pairs_that_differ = float(q @ (s * (d - s)))
+    moving = LIME_MIXED_SIGNS * pairs_that_differ / (d * (d - 1))
     if moduli @ (p * absent) > moving:
         return False
     # The spare sum is square - 2 w first + w^2 level.

@@ -92,7 +92,8 @@ def lime_sample(
     settings = check_settings(kernel_width, ridge, num_samples)
     if settings.num_samples is None:
         raise ValueError("num_samples: expected an integer of at least 2, got None")
-    masks, sizes = draw_samples(np.random.default_rng(seed), num_samples, game.d)
+    rng = np.random.default_rng(seed)
+    masks, sizes = draw_samples(rng, num_samples, game.d)
     weights = kernel(game.d, kernel_width)[sizes]
     f = game.value(masks)
     X = masks[:, chosen]
@@ -234,7 +235,9 @@ def draw_samples(
     """Draw masks (n, d) of the present players, all in row 0, and the numbers of absent players
     (n,).
     """
-    sizes = np.concatenate([[0], rng.integers(1, d + 1, n - 1)])
+    # The first sample is the document itself, as in the package.
+    drawn = rng.integers(1, d + 1, n - 1)
+    sizes = np.concatenate([[0], drawn])
     masks = np.ones((n, d), dtype=bool)
     rows = max(1, SAMPLE_ELEMENTS // d)
     for start in range(1, n, rows):

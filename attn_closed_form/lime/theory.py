@@ -180,7 +180,9 @@ def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
     # Differences between players have the weights k p (1 - p).
     variance = p * (1 - p)
     apart = k * p * (1 - p) / (k @ variance)
-    single = _combine(t, (1 / D) @ apart, (N / D**2) @ apart)
+    of_inverse = (1 / D) @ apart
+    of_ratio = (N / D**2) @ apart
+    single = _combine(t, of_inverse, of_ratio)
     # What the players have in common is the slope in the share present.
     f = (N / D).sum(axis=0)
     centered = (k @ p) - p

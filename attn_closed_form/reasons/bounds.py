@@ -107,7 +107,8 @@ def minimum(game: PooledGame) -> tuple[float, Masks, float]:
             masks = all_coalitions(game.d)
             values = game.value(masks)
             mask = masks[np.argmin(values)]
-            lower = max(lower, float(values.min()) - value_error(game))
+            least = float(values.min())
+            lower = max(lower, least - value_error(game))
         elif game.d <= LARGEST_BISECTED:
             everybody = np.ones(game.d, dtype=bool)
             bound = head_minima(game, everybody, everybody).bound
@@ -133,7 +134,9 @@ def lowest(game: PooledGame) -> tuple[float, Masks]:
     starts = np.concatenate([heads.present, majority, everybody[None]])
     if game.can_be_empty:
         # One player alone attains a head's minimum then, and the empty coalition cannot be a start.
-        players = np.append(game.v.argmin(axis=1), game.v.sum(axis=0).argmin())
+        least_of_heads = game.v.argmin(axis=1)
+        least_of_sum = game.v.sum(axis=0).argmin()
+        players = np.append(least_of_heads, least_of_sum)
         alone = players[:, None] == np.arange(game.d)
         starts = np.concatenate([starts[starts.any(axis=1)], alone])
     mask = starts[np.argmin(game.value(starts))]

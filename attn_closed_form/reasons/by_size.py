@@ -217,7 +217,8 @@ class HeadsBySize:
         size = np.abs(terms).sum(axis=1) + np.abs(always)
         margin = EXTREMUM_SUM * relative_error(self.game.d) * size
         if certify:
-            error = relative_error(0) * (np.abs(x) + np.abs(y))
+            moduli = np.abs(x) + np.abs(y)
+            error = relative_error(0) * moduli
             exchanged = [exchange_error(*rows) for rows in zip(gain, error, absent, strict=True)]
             margin = margin + exchanged
         excess = (terms.sum(axis=1) + always) / mass
@@ -257,8 +258,12 @@ class HeadsBySize:
             return float(self.game.value(present)), slopes(self.game, present).sum(axis=0)
         there = present.astype(np.float64)
         gone = 1 - there
-        D = self.a @ there + self.b @ gone + self.back
-        N = self.av @ there + self.bv @ gone + self.back * self.v_back
+        D_present = self.a @ there
+        D_absent = self.b @ gone
+        N_present = self.av @ there
+        N_absent = self.bv @ gone
+        D = D_present + D_absent + self.back
+        N = N_present + N_absent + self.back * self.v_back
         theta = N / D
         of_numerators = (1 / D) @ (self.av - self.bv)
         of_masses = (theta / D) @ (self.a - self.b)

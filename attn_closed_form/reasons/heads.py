@@ -58,7 +58,9 @@ def mirrored(game: PooledGame) -> PooledGame:
 
 def value_error(game: PooledGame) -> float:
     """Return the largest possible rounding error of `game.value`."""
-    largest = np.maximum(np.abs(game.v).max(axis=1), np.abs(game.v_absent).max(axis=1))
+    largest_present = np.abs(game.v).max(axis=1)
+    largest_absent = np.abs(game.v_absent).max(axis=1)
+    largest = np.maximum(largest_present, largest_absent)
     largest = np.maximum(largest, np.abs(game.v_background))
     of_heads = EXTREMUM_SUM * relative_error(game.d) * largest.sum()
     of_bias = VALUE_BIAS * ULP * abs(game.bias)
@@ -131,7 +133,8 @@ def proved_above(
     # Step 2: the largest masses D_h under that condition, by the dual with the best of a few
     # multipliers.
     mass = np.stack([states.base, states.flip])
-    x = np.stack([states.v_base, states.v_flip]) - theta[:, None]
+    values = np.stack([states.v_base, states.v_flip])
+    x = values - theta[:, None]
     of_players = np.abs(x[0, :, :-1])
     spread = np.maximum(of_players.max(axis=1), 1e-300)
     mu = MU[:, None] / spread
@@ -174,8 +177,11 @@ def _least_sum(terms: Array, limit: int | None, moduli: Array | None = None) -> 
         gain = np.where(largest_of_rows(gain, limit), gain, 0.0)
     if moduli is None:
         moduli = np.abs(terms)
-    error = DUAL_SUM * relative_error(base.shape[-1]) * moduli.sum(axis=(0, -1))
-    least: Array = base.sum(axis=-1) - gain.sum(axis=-1) - error
+    rounding = DUAL_SUM * relative_error(base.shape[-1])
+    error = rounding * moduli.sum(axis=(0, -1))
+    # Every player takes its smaller term, as far as the limit allows.
+    sum_of_smaller = base.sum(axis=-1) - gain.sum(axis=-1)
+    least: Array = sum_of_smaller - error
     return least
 
 

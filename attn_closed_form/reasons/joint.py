@@ -81,7 +81,8 @@ class Covering(NamedTuple):
             gain = np.maximum(x - y, 0.0)[:-1]
             need = -np.minimum(x, y).sum()
             # Every term has the relative error of an exponential, and every sum that of d terms.
-            error = 2 * relative_error(x.size) * (np.abs(x) + np.abs(y)).sum()
+            moduli = np.abs(x) + np.abs(y)
+            error = 2 * relative_error(x.size) * moduli.sum()
             rows.append((gain, need, error))
         gains, needs, errors = zip(*rows, strict=True)
         return cls(np.array(gains), np.array(needs), np.array(errors))

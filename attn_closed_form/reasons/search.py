@@ -268,13 +268,15 @@ class SufficientSearch(Search):
         the set.
         """
         heads = self.heads(chosen)
-        proved = max(self.worst(chosen), float(np.nextafter(self.theta, np.inf)))
+        just_above = float(np.nextafter(self.theta, np.inf))
+        proved = max(self.worst(chosen), just_above)
         attained = heads.present | chosen
         if self.game.can_be_empty:
             attained = attained[attained.any(axis=1)]
         high = self.prediction
         if attained.size:
-            high = min(high, float(self.game.value(attained).min()))
+            least_attained = float(self.game.value(attained).min())
+            high = min(high, least_attained)
         if self.game.can_be_empty and not chosen.any():
             high = min(high, self.game.empty_value)
         bisections = GUARANTEES if self.game.H > 1 else 0

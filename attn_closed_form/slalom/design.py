@@ -154,7 +154,8 @@ class Deletions:
         near_weight = np.full(num_near, (1 - share) / num_near)
         far_weight = np.full(num_far, share / max(num_far, 1))
         # Both kinds are spread evenly, so that every stretch of the samples has its share of each.
-        order = np.argsort(np.r_[_even_places(num_near), _even_places(num_far)])
+        places = np.r_[_even_places(num_near), _even_places(num_far)]
+        order = np.argsort(places)
         fitted = np.concatenate([near, far])[order]
         if self.replacement is None:
             ids = document
@@ -260,7 +261,8 @@ def any_size(T: int, num_samples: int, rng: np.random.Generator) -> NDArray[np.b
     """
     numbers = rng.permutation(np.arange(num_samples))
     kept = 1 + np.floor(numbers * max(T - 1, 1) / max(num_samples, 1))
-    order = rng.random((num_samples, T)).argsort(axis=1).argsort(axis=1)
+    shuffled = rng.random((num_samples, T)).argsort(axis=1)
+    order = shuffled.argsort(axis=1)
     mask: NDArray[np.bool_] = order < kept[:, None]
     return mask
 

@@ -176,7 +176,8 @@ def fit_slalom(
     fixed = None
     if importances is not None:
         fixed = _fixed_importances(importances, samples.ids)
-    queries, which = distinct([*samples.fitted, *samples.held_out, *samples.held_out_any_size])
+    sequences = [*samples.fitted, *samples.held_out, *samples.held_out_any_size]
+    queries, which = distinct(sequences)
     ends = np.cumsum([len(samples.fitted), len(samples.held_out)])
     fitted, near, far = np.split(which, ends)
     with stages("SLALOM", progress) as report:
@@ -229,7 +230,8 @@ def _mean_square(residuals: Array) -> float:
     n = len(residuals)
     if n == 0:
         return float("nan")
-    return float((residuals**2).reshape(n, -1).sum(axis=1).mean())
+    squares = (residuals**2).reshape(n, -1)
+    return float(squares.sum(axis=1).mean())
 
 
 def _variance(outputs: Array) -> float:
@@ -321,7 +323,10 @@ def _solve(
     """
     V = ids.size
     (n, C) = problem.f.shape
-    parameters = C * V + (V - 1 if problem.fixed is None else 0)
+    parameters = C * V
+    if problem.fixed is None:
+        # Only differences of importances matter.
+        parameters += V - 1
     if n * C < parameters:
         _warn(f"{n * C} different outputs for {parameters} parameters: raise num_samples")
     solution = solver.solve(problem, report, rng)
@@ -357,9 +362,12 @@ def warn_undetermined(slalom: Slalom, unsure: tuple[int, ...]) -> None:
     effects = np.sum(
         [np.abs(slalom_linearized(slalom, slalom.ids, output=c)) for c in range(slalom.C)], axis=0
     )
-    share = float(effects[np.isin(slalom.ids, unsure)].sum() / max(effects.sum(), 1e-300))
+    effects_of_unsure = effects[np.isin(slalom.ids, unsure)].sum()
+    share = float(effects_of_unsure / max(effects.sum(), 1e-300))
     if share > MATTERS:
-        shown = ", ".join(map(str, unsure[:5])) + (", ..." if len(unsure) > 5 else "")
+        shown = ", ".join(map(str, unsure[:5]))
+        if len(unsure) > 5:
+            shown += ", ..."
         _warn(
             f"the samples do not determine the importance of {len(unsure)} of {slalom.V} tokens, which make up "
             f"{share:.0%} of the effects (ids {shown}): raise num_samples, or use their effect (slalom_linearized) "

@@ -135,7 +135,8 @@ class Problem:
 
     def cost(self, s: Array, v: Array, r: Array) -> float:
         """Return the MSE plus the penalty, from the residuals r (n, C)."""
-        of_importances = self.stiffness * self.V * float(s[: self.V].var())
+        variance = float(s[: self.V].var())
+        of_importances = self.stiffness * self.V * variance
         distances = (v - self.center) ** 2
         of_values = self.ridge * float(distances.sum())
         return self.mse(r) + of_values + of_importances
@@ -174,7 +175,8 @@ class Problem:
         v = np.broadcast_to(near, (len(H), self.f.shape[1]))
         r = self.f - alpha @ v
         for _ in range(2):
-            rhs = weighted.T @ (r * self.root) + self.ridge * (self.center - v)
+            pull = self.ridge * (self.center - v)
+            rhs = weighted.T @ (r * self.root) + pull
             change = np.linalg.solve(H, rhs / column) / column
             v = v + change
             r = r - alpha @ change
@@ -320,7 +322,8 @@ def linear_start(problem: Problem) -> Array:
     largest = a.max()
     if largest <= 0:
         return np.zeros(len(S))
-    s = np.log(np.where(a > 1e-12 * largest, a, START_FLOOR * largest))
+    positive = np.where(a > 1e-12 * largest, a, START_FLOOR * largest)
+    s = np.log(positive)
     return s - s.mean()
 
 

@@ -123,7 +123,9 @@ def slalom_from_weights(
             f"weights: expected T_max >= 2, with room for a document, got {weights.T_max}"
         )
     tables = weights.collapse
-    by_position = not (_constant(tables.s_pos[1:]) and _constant(tables.u_pos[1:]))
+    no_s_positions = _constant(tables.s_pos[1:])
+    no_u_positions = _constant(tables.u_pos[1:])
+    by_position = not (no_s_positions and no_u_positions)
     ids = None
     if tokens is not None:
         ids = as_tokens(weights, tokens)
@@ -185,7 +187,8 @@ def _best(
     """
     rng = np.random.default_rng(seed)
     keep = deletions(ids.size, samples, max_deletions=FIT_DELETIONS, design="balanced", rng=rng)
-    masked, which = distinct(list(np.where(keep, ids, weights.unk)))
+    samples_of_ids = np.where(keep, ids, weights.unk)
+    masked, which = distinct(list(samples_of_ids))
     f = _squeeze(predict_many(weights, masked))
     seen = list(pad(weights, masked)[:, 1:])
     solver = Optimum(background=False)

@@ -154,7 +154,8 @@ class Pairs(NamedTuple):
         """
         v = self.v
         sequences = [self.ids[[i, j]] for i, j in zip(rows, partners, strict=True)]
-        outputs = ask(self.f, sequences, self.batch_size).reshape(rows.size, -1)
+        answers = ask(self.f, sequences, self.batch_size)
+        outputs = answers.reshape(rows.size, -1)
         own = v[rows]
         of_partner = v[partners]
         apart = own - of_partner
@@ -184,7 +185,8 @@ class Pairs(NamedTuple):
         """
         log_odds = np.clip(s[candidates] - s[i], -700, 700)
         share = 1 / (1 + np.exp(log_odds))
-        distance = np.sqrt(_squared_distances(self.v[candidates], self.v[i]))
+        squared = _squared_distances(self.v[candidates], self.v[i])
+        distance = np.sqrt(squared)
         signal = distance * share * (1 - share)
         return int(candidates[int(signal.argmax())])
 

@@ -85,7 +85,8 @@ class Slalom:
         axes["v_background"] = axes["v"][1:]
         if np.ndim(self.v_background) == 0:
             axes["v_background"] = ()
-        arrays, _ = checked_arrays({name: getattr(self, name) for name in axes}, axes)
+        given = {name: getattr(self, name) for name in axes}
+        arrays, _ = checked_arrays(given, axes)
         background_fits = float(self.s_background) < np.inf
         check("s_background", background_fits, "a number or -inf", repr(self.s_background))
         # Adding a constant to all importances changes nothing, so their sum can be chosen.

@@ -43,7 +43,9 @@ def coalitions(d: int) -> NDArray[np.bool_]:
     >>> coalitions(2).astype(int).tolist()
     [[0, 0], [1, 0], [0, 1], [1, 1]]
     """
-    return (np.arange(2**d)[:, None] >> np.arange(d)) & 1 == 1
+    numbers = np.arange(2**d)[:, None]
+    bits = (numbers >> np.arange(d)) & 1
+    return bits == 1
 
 
 def players_of(tokens: ArrayLike, T_max: int | None, words: bool = False) -> NDArray[np.intp]:
@@ -145,7 +147,9 @@ def values(
         raise ValueError(f"players: expected 1 to {MOST}, got {d}")
     # The number of rows is the same for any d, so that one program per model is enough.
     present = np.ones((2**MOST, who.size), dtype=bool)
-    present[: 2**d] = (who < 0) | coalitions(d)[:, who]
+    # A token of nobody (who < 0) is present in every coalition.
+    of_players = coalitions(d)[:, who]
+    present[: 2**d] = (who < 0) | of_players
     f = _values(
         params,
         jnp.asarray(ids),
@@ -211,7 +215,8 @@ def banzhaf(f: Array) -> Array:
 def leave_one_out(f: Array) -> Array:
     """Compute f(all) - f(all but j), (d,)."""
     everyone = len(f) - 1
-    return np.array([f[everyone] - f[everyone ^ 1 << j] for j in range(_players(f))])
+    removed = [everyone ^ 1 << j for j in range(_players(f))]
+    return np.array([f[everyone] - f[S] for S in removed])
 
 
 def by_size(f: Array) -> Array:

@@ -186,7 +186,8 @@ def _log_product(n: Array, total: Array, reach: Array) -> Array:
     """
     mean = total / np.maximum(n, 1.0)
     outside = np.maximum(reach, 0.0)
-    return n[:, None] * np.log1p(outside * mean[:, None])
+    mean_of_log = np.log1p(outside * mean[:, None])
+    return n[:, None] * mean_of_log
 
 
 def _largest_on_ellipse(sums: ComplexSums, m: Array, c: Array, theta: Array) -> Array:
@@ -218,4 +219,5 @@ def _largest_on_ellipse(sums: ComplexSums, m: Array, c: Array, theta: Array) -> 
     for _ in range(NU_STEPS):
         ratio = nu / (nu + k_3)
         nu = np.sqrt(k_1_part + k_2_part * ratio**2) + TINY
-    return k_0 + nu + k_3 + k_1_part / nu + k_2_part / (nu + k_3)
+    linear = k_0 + nu + k_3
+    return linear + k_1_part / nu + k_2_part / (nu + k_3)

@@ -248,7 +248,8 @@ def _relative_output(scale: float, exponent: int, constants: float) -> float:
     """Return the rounding of the last additions relative to max|f|, with their loss among the
     smallest numbers.
     """
-    lost = SUBNORMAL * math.ldexp(1.0, least_exponent() - exponent) + CONSTANTS * ULP * constants
+    lost_to_underflow = SUBNORMAL * math.ldexp(1.0, least_exponent() - exponent)
+    lost = lost_to_underflow + CONSTANTS * ULP * constants
     if scale:
         return OUTPUT * ULP + lost / scale
     return OUTPUT * ULP + (math.inf if constants else 0.0)
@@ -274,7 +275,8 @@ def _tol_needed(
     """Return a tol that can be kept, slightly above the one that `budget` needs."""
     if not scale:
         return math.inf
-    return (output + amplification * 2 / (1 - P_SHARE) * spread * error / scale) * (1 + 1e-9)
+    of_sums = amplification * 2 / (1 - P_SHARE) * spread * error / scale
+    return (output + of_sums) * (1 + 1e-9)
 
 
 def _tolerance_error(

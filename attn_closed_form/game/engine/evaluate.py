@@ -149,7 +149,8 @@ def parts_of(terms: Terms, p: Array, precise: bool) -> Iterator[BatchPart]:
     """
     m = len(p)
     r, _, d = terms.factor.shape
-    terms_at_once = max(1, min(r, MOST_TERMS, terms.batch_elements // (m * d)))
+    fit_into_memory = terms.batch_elements // (m * d)
+    terms_at_once = max(1, min(r, MOST_TERMS, fit_into_memory))
     nodes_at_once = m
     if m * d > terms.batch_elements:
         nodes_at_once = max(1, terms.batch_elements // d)
@@ -160,7 +161,9 @@ def parts_of(terms: Terms, p: Array, precise: bool) -> Iterator[BatchPart]:
         some_terms = terms.pick(which)
         for start in range(0, m, nodes_at_once):
             nodes = slice(start, start + nodes_at_once)
-            some_p = p[nodes] if p.shape[1] == 1 else p[nodes, which]
+            some_p = p[nodes]
+            if p.shape[1] > 1:
+                some_p = p[nodes, which]
             yield BatchPart(
                 terms=some_terms,
                 at=some_terms.at_probability(some_p, precise),
@@ -197,7 +200,8 @@ def weighted_sums(
             products = vanishing.products()
         if mean_weights is not None:
             weights = part.of(mean_weights)
-            mean_part = np.add.reduce(np.add.reduce(weights * P_num, axis=2), axis=1)
+            of_nodes = np.add.reduce(weights * P_num, axis=2)
+            mean_part = np.add.reduce(of_nodes, axis=1)
             if vanishing is not None and products is not None:
                 mean_part = mean_part + vanishing.weights_at(weights, P.shape) @ products[0]
             mean = mean + mean_part if mean.size else mean_part

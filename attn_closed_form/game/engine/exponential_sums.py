@@ -236,7 +236,8 @@ def computed_sector_segments(log_range: float, eps: float, angle: float) -> list
     # The step: for the best line Im t = a, 2 N / (e^(2 pi a / h) - 1) is eps / 2.
     a = (math.pi / 2 - angle) * SECTOR_LINES
     decay = np.cos(a) * np.cos(angle + a)
-    N = np.exp(math.exp(T0) * np.sin(a) / cos) / decay
+    left_of_corner = np.exp(math.exp(T0) * np.sin(a) / cos)
+    N = left_of_corner / decay
     steps = 2 * math.pi * a / np.log1p(4 * N / eps)
     h = _exact_step(float(steps.max()))
     # The range from the underflow of lam to that of e^-lam.
@@ -287,7 +288,8 @@ def trapezoid_of(log_range: float, eps: float) -> Trapezoid:
     largest = math.log(CUT / eps)
     largest += math.log(largest)
     t0 = T0 - log_range
-    lowest = t0 - math.log(LARGEST_SQUEEZE + math.log(1 / eps))
+    largest_squeeze = LARGEST_SQUEEZE + math.log(1 / eps)
+    lowest = t0 - math.log(largest_squeeze)
     highest = math.log(largest) + 1.5  # t is log lam plus the squeeze, which is less there
     nodes = _equal_steps(h, lowest, highest, t0)
     keep = nodes.log_lam() <= math.log(largest)

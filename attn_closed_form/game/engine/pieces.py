@@ -301,7 +301,9 @@ def _tiers(heads: Heads, h: int) -> list[Scale]:
     jumps = gaps.log_gap[1:] - so_far[:-1]
     cuts = np.flatnonzero(jumps > TIER_GAP) + 1
     tiers = []
-    for first, last in zip([0, *cuts], [*cuts, so_far.size], strict=True):
+    firsts = [0, *cuts]
+    lasts = [*cuts, so_far.size]
+    for first, last in zip(firsts, lasts, strict=True):
         player = int(gaps.player[first])
         is_background = player < 0
         if is_background:
@@ -334,7 +336,8 @@ def _scaled_pieces(scales: list[Scale], eps: float) -> list[ScaledPiece]:
         for shift, lam, w in lambda_segments(scale.log_range + LOG_ROOM, eps):
             unit = scale.unit + shift
             factor = shift_rounding(scale.unit, shift) / least
-            pieces.append(ScaledPiece(head=scale.head, unit=unit, lam=lam * factor, w=w * factor))
+            piece = ScaledPiece(head=scale.head, unit=unit, lam=lam * factor, w=w * factor)
+            pieces.append(piece)
     return pieces
 
 

@@ -201,7 +201,8 @@ class PoleGame:
             ratio = furthest / (hull.nearest * hull_cos)
         cos = np.cos(self.sectors.half_angle)
         each = (POLE_FACTOR * self.d + POLE_REST) / cos
-        each += POLE_EXPONENT * (1 + ratio) * furthest / (self.sectors.nearest * cos**2)
+        decay_per_mass = self.sectors.nearest * cos**2
+        each += POLE_EXPONENT * (1 + ratio) * furthest / decay_per_mass
         of_poles = POLE_MODULI * ULP * float((self.half_range * each).sum())
         of_values = arguments.rounding + MASSES * ULP * (highest - lowest)
         moved = self.linked.largest_slope * of_values
@@ -372,6 +373,7 @@ class ComplexTerms(Terms):
         numbers *= spare
         sums = np.matmul(Y, self.T.transpose(0, 2, 1))
         sums *= points
+        # Over the players that are present, and over those that are absent.
         num = sums[:, :, 0] + sums[:, :, 1]
         num += self.n_0[:, None]
         return AtProbability(P=P.T, num=num.T, sigma=Y.transpose(1, 0, 2), vanishing=vanishing)
@@ -439,7 +441,9 @@ class Vanishing(NamedTuple):
         R += Q * self.n_0[:, None]
         x = self.factor[:, 0]
         y = self.factor[:, 1]
-        numerator = x * self.V[:, 0] - y * self.V[:, 1]
+        of_present = x * self.V[:, 0]
+        of_absent = y * self.V[:, 1]
+        numerator = of_present - of_absent
         first = (x - y) * R + numerator * Q
         # The first player and all others.
         product = R[:, 0] * Y[:, 0] + Q[:, 0] * T[:, 0]

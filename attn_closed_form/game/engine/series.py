@@ -127,7 +127,8 @@ def _at_probability(terms: Terms, p: Array, J: int) -> tuple[Array, Array, Array
     totals = np.add.reduce(sums, axis=3)
     G = totals[0]
     power_numbers = np.arange(1.0, J)
-    log_product = np.einsum("jmr,jr->mr", powers[1:], G[1:] / power_numbers[:, None])
+    coefficients = G[1:] / power_numbers[:, None]
+    log_product = np.einsum("jmr,jr->mr", powers[1:], coefficients)
     num = p * np.einsum("jmr,jr->mr", powers, totals[1])
     if states == 2:
         num += (1 - p) * np.einsum("jmr,jr->mr", powers, totals[2])

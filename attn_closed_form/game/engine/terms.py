@@ -259,6 +259,7 @@ class Terms:
         sigma = np.divide(1.0, Y, out=Y)
         sums = contract(sigma, self.T, precise)
         sums *= points
+        # Over the players that are present, and over those that are absent.
         num = sums[:, :, 0] + sums[:, :, 1]
         num += self.n_0[:, None]
         return AtProbability(P=P.T, num=num.T, sigma=sigma.transpose(1, 0, 2))
