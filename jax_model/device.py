@@ -37,12 +37,6 @@ from attn_closed_form.game.engine.exponential_sums import lambda_rule
 # Largest ln(D_max / D_min) of a game: masses and lam from 1 / R to R, and products of both, fit
 # into the floating-point type, whose largest number is e^88 or e^709. The core has no such limit.
 LOG_RANGE_MAX = {"float32": 60.0, "float64": 256.0}
-# Tuning: games that are computed together. The arrays of one game of 200 words fill the caches of a
-# CPU (2, 4, 8 and 16 games at once take 1.7 to 3 times as long per game); other devices need many
-# games to be busy.
-GAMES_AT_ONCE_CPU = 1
-# Tuning: enough games to keep an accelerator busy.
-GAMES_AT_ONCE_OTHERS = 256
 # A GPU multiplies matrices of float32 in fewer digits unless it is asked for all of them.
 PRECISION = "highest"
 
@@ -387,7 +381,13 @@ def shapley(games: Games, rule: Rule, at_once: int | None = None) -> jax.Array:
     """
     if at_once is None:
         on_cpu = jax.default_backend() == "cpu"
-        at_once = GAMES_AT_ONCE_CPU if on_cpu else GAMES_AT_ONCE_OTHERS
+        # Tuning: games that are computed together. The arrays of one game of 200 words fill the
+        # caches of a CPU (2, 4, 8 and 16 games at once take 1.7 to 3 times as long per game); other
+        # devices need many games to be busy.
+        games_at_once_cpu = 1
+        # Tuning: enough games to keep an accelerator busy.
+        games_at_once_others = 256
+        at_once = games_at_once_cpu if on_cpu else games_at_once_others
 
     def of_one(game: Games) -> jax.Array:
         return shapley_of(game, rule)

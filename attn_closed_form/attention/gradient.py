@@ -53,14 +53,8 @@ from .weights import AttentionWeights
 # Tuning: Gauss-Legendre order of the rule whose result counts on a panel of `integrated_gradients`.
 # It is exact to degree 39, which is more than float64 sees on a panel where nothing takes over.
 FINE = 20
-# Tuning: order of the rule that it is compared with.
-COARSE = 10
 # Tuning: the number of panels after which the requested accuracy counts as out of reach.
 MAX_PANELS = 4096
-# The integral over a panel narrower than this is below the rounding error.
-NARROWEST_PANEL = 2.0**-40
-# Tuning: numbers in one array of nodes, about 8 MB.
-NODE_ELEMENTS = 1 << 20
 # A token whose logit is this far below another's gets negligible attention: e^-50 is 2e-22, less
 # than an ulp.
 NEGLIGIBLE = 50.0
@@ -297,8 +291,12 @@ def integrated_gradients(
     size = max(np.abs(u0).max(), np.abs(u1).max(), np.finfo(float).tiny)
     total = np.zeros(ids.size)
     waiting = [(np.zeros(1), np.ones(1))]
-    block = max(1, NODE_ELEMENTS // (FINE * s0.size))
+    # Tuning: numbers in one array of nodes, about 8 MB.
+    node_elements = 1 << 20
+    block = max(1, node_elements // (FINE * s0.size))
     used = 0
+    # The integral over a panel narrower than this is below the rounding error.
+    narrowest_panel = 2.0**-40
     while waiting:
         left, width = waiting.pop()
         used += left.size
@@ -310,7 +308,8 @@ def integrated_gradients(
         some_left = left[done]
         some_width = width[done]
         fine, variation = path.integrals(some_left, some_width, FINE)
-        coarse, _ = path.integrals(some_left, some_width, COARSE)
+        # Tuning: half the order tells how far the result can be off.
+        coarse, _ = path.integrals(some_left, some_width, FINE // 2)
         gap = np.abs(fine - coarse).max(axis=1, initial=0.0)
         # The error is relative to f and, if a token takes over within a narrow panel, to its
         # contribution.
@@ -318,7 +317,7 @@ def integrated_gradients(
         allowed = tol * (size * some_width * len(s0) + largest_part)
         # The gap is the error of the coarse rule. The fine rule, which counts, is far better, so
         # that ten times as much would do, too.
-        good = (gap <= allowed) | (some_width < NARROWEST_PANEL)
+        good = (gap <= allowed) | (some_width < narrowest_panel)
         total += fine[good].sum(axis=0)
         done[done] = good
         # The halves of the other panels, in blocks that keep the arrays of nodes small.

@@ -58,11 +58,6 @@ RECURSION_SECONDS = StepSeconds(real=4e-8, complex=6e-8)
 # Tuning: predicted seconds beyond which a computation is not started. Nobody waits longer for one
 # explanation.
 MOST_SECONDS = 60.0
-# Tuning: more terms than a game has; below the limit with so many of them, nothing is counted.
-SURELY_ENOUGH_TERMS = 20_000
-# Tuning: elements of the forward states that the backward pass keeps, for one block of nodes lam:
-# 32 MB.
-MOMENT_ELEMENTS = 1 << 21
 
 
 @allow_underflow
@@ -116,8 +111,10 @@ def check_size_cost(game: EngineGame, goal: Budget) -> None:
     """
     number = 0
     seconds_per_term = float(game.d) ** 2 * RECURSION_SECONDS.of(game)
+    # Tuning: more terms than a game has; below the limit with so many of them, nothing is counted.
+    surely_enough_terms = 20_000
     # Games whose cost is clear without counting: a game has some thousands of terms at most.
-    if seconds_per_term * SURELY_ENOUGH_TERMS <= MOST_SECONDS:
+    if seconds_per_term * surely_enough_terms <= MOST_SECONDS:
         return
     for terms in terms_of(game, goal):
         number += terms.weight.size
@@ -147,7 +144,10 @@ def centered_moments(game: EngineGame, weights: Array, goal: Budget) -> tuple[Ar
         return np.concatenate([weights @ by_size, present]).real
 
     n = len(weights)
-    chunks = terms_of(game, goal, MOMENT_ELEMENTS // (game.d + 1))
+    # Tuning: elements of the forward states that the backward pass keeps, for one block of nodes
+    # lam: 32 MB.
+    moment_elements = 1 << 21
+    chunks = terms_of(game, goal, moment_elements // (game.d + 1))
     sums = sum_in_pairs(map(moments, chunks), np.zeros(n + game.d))
     return sums[:n], sums[n:]
 

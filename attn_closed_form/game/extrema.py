@@ -31,8 +31,6 @@ from .pooled_game import LOG_RANGE_PLAIN, PooledGame
 # A factor of the margin that is subtracted from the next theta: with one, rounding could leave the
 # proof just short.
 LOWERED = 1.5
-# Below the logarithm of every number of float64, which is at least -745.
-LOG_FLOOR = 800.0
 
 
 def relative_error(d: int) -> float:
@@ -320,7 +318,9 @@ class Gains:
         Gains of both signs are ordered by sign(gain) (log|gain| - floor), with a floor below all
         logarithms.
         """
-        floor = self.unit.min() - LOG_FLOOR
+        # Below the logarithm of every number of float64, which is at least -745.
+        log_floor = 800.0
+        floor = self.unit.min() - log_floor
         # Such a rank is rounded relative to its size. The share of EXTREMUM_EXPONENTIAL per 100 is
         # 7.5 times that.
         error = self.error * (1 + (self.unit.max() - floor) / 100)

@@ -30,12 +30,6 @@ from .engine.rounding import (
 from .links import LINKS, LinkedGame
 from .pooled_game import PooledGame
 
-# The rounding of a sum takes half of tol, and a second difference of values has four times their
-# rounding.
-ROUNDING_SHARE = 8.0
-# Values that are computed for a lower bound of max|f|: single players, after nobody and everybody.
-MOST_SINGLES = 64
-
 Part = PooledGame | LinkedGame
 
 
@@ -91,7 +85,10 @@ class GameSum:
     @cached_property
     def scale(self) -> float:
         """A lower bound of max|f|: the largest value of a few coalitions, minus its rounding."""
-        singles = min(self.d, MOST_SINGLES)
+        # Values that are computed for a lower bound of max|f|: single players, after nobody and
+        # everybody.
+        most_singles = 64
+        singles = min(self.d, most_singles)
         masks = np.zeros((2 + singles, self.d), dtype=bool)
         masks[1] = True
         for j in range(len(masks) - 2):
@@ -114,7 +111,10 @@ class GameSum:
         """
         smallest = math.inf
         if self.scale > 0:
-            smallest = ROUNDING_SHARE * self.rounding / self.scale
+            # The rounding of a sum takes half of tol, and a second difference of values has four
+            # times their rounding.
+            rounding_share = 8.0
+            smallest = rounding_share * self.rounding / self.scale
         elif self.is_zero:
             smallest = 0.0
         if tol >= smallest:

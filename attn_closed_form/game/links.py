@@ -48,18 +48,11 @@ from .engine.rounding import (
 from .extrema import smallest_mean
 from .pooled_game import PooledGame
 
-# Tuning: half the maximum number of poles on a ring; more would take too long.
-MOST_POLES = 96
 # Tuning: radii of rings that are tried, relative to the half range.
 RADII = np.geomspace(1.2, 12.0, 24)
-# Tuning: limit on the growth of g from the range to the ring, beyond which too many digits cancel.
-LARGEST_GROWTH = 60.0
 # Tuning: largest ratio of masses for which the exact range is computed; beyond, the range of the
 # values is taken, which is hardly wider.
 LARGEST_RATIO = 1e4
-# Tuning: least width of the range that a ring is made for, relative to that of the values. A ring
-# that is tiny beside the values sees them all around it.
-LEAST_RANGE = 0.1
 
 
 class Function(NamedTuple):
@@ -113,10 +106,13 @@ def _exp_poles(low: float, high: float, error: float) -> Poles:
     constant = float(np.exp(middle))
     largest = float(np.exp(high))
     best: _Ring | None = None
+    # Tuning: limit on the growth of g from the range to the ring, beyond which too many digits
+    # cancel.
+    largest_growth = 60.0
     for radius in RADII * half:
         # On a circle |e^z| is largest at its right end.
         G = float(np.exp(middle + radius)) + constant
-        if best is not None and LARGEST_GROWTH * largest < G:
+        if best is not None and largest_growth * largest < G:
             break
         ring = _shortest_ring(middle, half, radius, G, error)
         if best is None or ring < best:
@@ -137,7 +133,9 @@ def _shortest_ring(middle: float, half: float, radius: float, G: float, error: f
     poles there are.
     """
     x = half / radius
-    for n in range(4, 2 * MOST_POLES + 1, 2):
+    # Tuning: half the maximum number of poles on a ring; more would take too long.
+    most_poles = 96
+    for n in range(4, 2 * most_poles + 1, 2):
         # e^700 is the end of float64.
         log_tail = min(_log_exp_tail(middle, radius, n), 700.0)
         power = x**n
@@ -189,10 +187,6 @@ EVEN_PARTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-# Tuning: some 1,000 ulps of rounding (`PoleGame`), times the share of tol that the poles have.
-CANCELLATION = 1e-13 / 16
-
-
 class EvenEntry(NamedTuple):
     """A rational approximation of an even part, proved to be within `bound` on its range."""
 
@@ -207,7 +201,10 @@ class EvenEntry(NamedTuple):
         large and cancel.
         """
         sizes = np.abs(self.residue) / self.z.imag
-        return self.bound + CANCELLATION * float(sizes.sum())
+        # Tuning: some 1,000 ulps of rounding (`PoleGame`), times the share of tol that the poles
+        # have.
+        cancellation = 1e-13 / 16
+        return self.bound + cancellation * float(sizes.sum())
 
 
 @lru_cache(maxsize=1)
@@ -466,8 +463,11 @@ class LinkedGame:
             none = np.zeros(0, dtype=complex)
             return Poles(constant, z=none, residue=none, error=0.0)
         if self.link.name == "exp":
+            # Tuning: least width of the range that a ring is made for, relative to that of the
+            # values. A ring that is tiny beside the values sees them all around it.
+            least_range = 0.1
             # The bound of a wider range holds, too.
-            least_width = LEAST_RANGE * float(np.ptp(self.arguments.values))
+            least_width = least_range * float(np.ptp(self.arguments.values))
             room = max(0.0, least_width - (high - low)) / 2
             low = low - room
             high = high + room

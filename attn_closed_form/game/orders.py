@@ -35,20 +35,8 @@ from .values import shapley
 
 # Tuning: orders (each with its reverse) to which the coefficients are fitted.
 PILOT_ORDERS = 48
-# Tuning: from fewer orders, a standard error would itself be off by more than 10%.
-LEAST_ORDERS = 96
-# Tuning: elements (orders times players times pooled numbers) of one batch, which about fits into a
-# core's cache.
-ORDER_ELEMENTS = 1 << 18
-# Tuning: coalitions to which the direction is fitted, per pooled number, and their greatest number.
-COALITIONS_PER_NUMBER = 8
-# Tuning: more coalitions hardly change the direction.
-MOST_COALITIONS = 2048
 # Without `max_error`, the largest standard error is at most this share of the largest value.
 RELATIVE_ERROR = 0.005
-# A logistic function of a larger argument is not used as a control; the table of `links.py` ends at
-# 64.
-LARGEST_LOGIT = 60.0
 # Relative accuracy of the exact values of a control, far below any standard error.
 CONTROL_TOL = 1e-8
 # Singular values of the fits below this share of the largest one count as zero.
@@ -168,7 +156,10 @@ def _fits_link(game: TailGame, direction: Array) -> bool:
     if scores.v_absent is not None:
         states.append(scores.v_absent)
     largest = max(float(np.abs(of_rows @ state + bias).max()) for state in states)
-    return largest < LARGEST_LOGIT
+    # A logistic function of a larger argument is not used as a control; the table of `links.py`
+    # ends at 64.
+    largest_logit = 60.0
+    return largest < largest_logit
 
 
 def sample_orders(
@@ -200,13 +191,18 @@ def sample_orders(
         values_of_controls = [control.exact_values(game) for control in controls]
         exact = coefficients @ np.stack(values_of_controls)
     numbers_per_order = (d + 1) * max(1, len(game.scores.v))
-    batch = max(1, ORDER_ELEMENTS // numbers_per_order)
+    # Tuning: elements (orders times players times pooled numbers) of one batch, which about fits
+    # into a core's cache.
+    order_elements = 1 << 18
+    batch = max(1, order_elements // numbers_per_order)
     total = np.zeros(shape)
     squares = np.zeros(shape)
     # The changes are averaged relative to those of the pilot orders, so that their squares keep
     # their digits.
     center = (changes - _explained(coefficients, of_controls)).mean(axis=0)
     count = 0
+    # Tuning: from fewer orders, a standard error would itself be off by more than 10%.
+    least_orders = 96
     while True:
         orders = _random_orders(rng, batch, d)
         changes, of_controls = _changes(game, controls, orders)
@@ -214,7 +210,7 @@ def sample_orders(
         total += left.sum(axis=0)
         squares += (left**2).sum(axis=0)
         count += len(orders)
-        if count < LEAST_ORDERS:
+        if count < least_orders:
             continue
         mean = total / count
         # Rounding can push the difference below zero if all orders agree.
@@ -239,7 +235,11 @@ def fitted_direction(game: TailGame, output: int, rng: np.random.Generator) -> A
     same weight.
     """
     C = game.scores.bias.size
-    count = min(MOST_COALITIONS, COALITIONS_PER_NUMBER * (C + 4))
+    # Tuning: coalitions to which the direction is fitted, per pooled number.
+    coalitions_per_number = 8
+    # Tuning: more coalitions hardly change the direction.
+    most_coalitions = 2048
+    count = min(most_coalitions, coalitions_per_number * (C + 4))
     # A probability for every coalition makes all sizes equally likely.
     draws = rng.random((count, game.d))
     masks = draws < rng.random((count, 1))

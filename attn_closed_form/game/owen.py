@@ -49,8 +49,6 @@ from .engine.terms import Terms, terms_of
 # changes by at most this times its weight, so anything up to 1e-20 would do, too: harmless by
 # design.
 LEAST_Q = 1e-150
-# Tuning: elements of one working array of the integral over p, 8 MB.
-ELEMENTS = 1 << 20
 
 
 @allow_underflow
@@ -137,7 +135,9 @@ def _other_groups(terms: Terms, order: Ids, starts: Ids) -> tuple[Array, Array]:
     p = nodes[:, None, None]
     Q = np.empty_like(a)
     R = np.empty_like(a)
-    step = max(1, ELEMENTS // (p.size * M))
+    # Tuning: elements of one working array of the integral over p, 8 MB.
+    elements = 1 << 20
+    step = max(1, elements // (p.size * M))
     for start in range(0, len(a), step):
         part = slice(start, start + step)
         present = a[part]

@@ -64,10 +64,6 @@ LOG_RANGE_PLAIN = 300.0
 # Values above it would overflow in sums over heads, differences or coefficients: 1.8e308 is 1,800
 # times as large.
 LARGEST_VALUE = 1e305
-# Next to a mass of 1, the other players must have at least this mass for their mean to keep all of
-# its digits: 1e-200 times a centered value of 1e-100 is still above the smallest number with all of
-# its digits.
-LEAST_MASS = 1e-200
 
 
 class PlayerMasses(NamedTuple):
@@ -414,9 +410,13 @@ class PooledGame:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             changes = self.grand_means[:, None] - N / D
             out = np.ldexp(changes.sum(axis=0), self.exponent)
+        # Next to a mass of 1, the other players must have at least this mass for their mean to keep
+        # all of its digits: 1e-200 times a centered value of 1e-100 is still above the smallest
+        # number with all of its digits.
+        least_mass = 1e-200
         # If a player has nearly all of the mass of a head, the others are too light for these units
         # of mass.
-        dominating = np.flatnonzero((D < LEAST_MASS).any(axis=0))
+        dominating = np.flatnonzero((least_mass > D).any(axis=0))
         if dominating.size:
             without = np.ones((dominating.size, self.d), dtype=bool)
             without[np.arange(dominating.size), dominating] = False

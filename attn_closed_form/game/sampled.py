@@ -51,16 +51,6 @@ from .pooled_game import PooledGame
 from .tails import TailGame
 from .values import shapley
 
-# The minimum number of pairs of coalitions, whose spread is a standard error.
-MIN_PAIRS = 4
-# Players up to which all coalitions of a game with a tail are evaluated instead: 65,536 values take
-# some 50 ms.
-ENUMERATED_PLAYERS = 16
-# Default limit of the refinement: values along orders, some seconds of work.
-MOST_ORDER_VALUES = 4_000_000
-# Tuning: the most that the first number of calls is multiplied by.
-MORE_CALLS = 64
-
 
 class HeadFit(NamedTuple):
     """How a head is fitted to values of coalitions."""
@@ -109,8 +99,6 @@ KERNEL_SEARCH = KernelSearch(
 # With this bound two standard errors covered 94 to 97% of the exact values on two transformers, at
 # 10 to 100 calls per word.
 MIN_FREEDOM = 2 / 3
-# Pairs of one kernel regression: a few seconds of work.
-MAX_BLOCK = 1500
 # Gauss-Legendre nodes: exact to rounding for tau <= 6, whose integrand grows like exp(6 x).
 NODES = 16
 # A game minus a control variate: half the differences of pairs (n,), and the values (n, d) that are
@@ -199,11 +187,15 @@ def shapley_sample(
             values=_enumerated(everything, values), standard_error=np.zeros(d), calls=2**d
         )
     if most_calls is None:
-        most_calls = MORE_CALLS * num_calls
+        # Tuning: the most that the first number of calls is multiplied by.
+        more_calls = 64
+        most_calls = more_calls * num_calls
     grand = np.ones(d, dtype=bool)
     ends = np.stack([~grand, grand])
     ends_raw, ends_linked = _evaluated(game, ends, function)
-    pairs = max(MIN_PAIRS, (num_calls - 2) // 2)
+    # The minimum number of pairs of coalitions, whose spread is a standard error.
+    min_pairs = 4
+    pairs = max(min_pairs, (num_calls - 2) // 2)
     chosen, weights = draw_pairs(rng, pairs, d)
     raw, linked = _evaluated(game, np.concatenate([chosen, ~chosen]), function)
     while True:
@@ -241,14 +233,19 @@ def _sample_of_tail(
     grand = np.ones((1, d), dtype=bool)
     of_grand = np.asarray(game.tail(game.pooled(grand)))
     has_several_outputs = of_grand.ndim == 2
-    if d <= ENUMERATED_PLAYERS:
+    # Players up to which all coalitions of a game with a tail are evaluated instead: 65,536 values
+    # take some 50 ms.
+    enumerated_players = 16
+    if d <= enumerated_players:
         everything = all_coalitions(d)
         values = game.value(everything).reshape(2**d, -1)
         exact = np.stack([_enumerated(everything, column) for column in values.T])
         sample = ShapleySample(values=exact, standard_error=np.zeros_like(exact), calls=2**d)
     else:
         if most_calls is None:
-            most_calls = MOST_ORDER_VALUES
+            # Default limit of the refinement: values along orders, some seconds of work.
+            most_order_values = 4_000_000
+            most_calls = most_order_values
         controls = default_controls(game, rng)
         of_orders = sample_orders(game, controls, max_error, most_values=most_calls, seed=rng)
         sample = ShapleySample(of_orders.values, of_orders.standard_error, of_orders.calls)
@@ -284,7 +281,9 @@ def _estimate(
     (odd, known) = parts[best]
     terms = np.empty((n, d))
     inflation = np.empty(n)
-    blocks = -(-n // MAX_BLOCK)
+    # Pairs of one kernel regression: a few seconds of work.
+    max_block = 1500
+    blocks = -(-n // max_block)
     for block in np.array_split(np.arange(n), blocks):
         values, left, inflation[block] = leave_one_out_regression(
             signs[block], odd[block], kernels[best]

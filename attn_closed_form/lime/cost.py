@@ -46,14 +46,6 @@ Route = Literal["rule", "recursion"]
 
 # Tuning: one step of a rule is a term at a node for a player.
 RULE_SECONDS = StepSeconds(real=1.1e-8, complex=4.5e-8)
-# Tuning: seconds for building a rule with m nodes from N moments, per m N. Rules are cached, so
-# this is the cost for the first document with this number of words.
-BUILD_SECONDS = 2.5e-6
-# Tuning: seconds for the N moments of d players, per N d.
-MOMENT_SECONDS = 4e-7
-# Gauss rules for LIME's kernel exist up to about this many nodes per sqrt(d)
-# (docs/theory/rules-in-p.md).
-GAUSS_PER_ROOT = 1.5
 
 # Tuning: up to this number of players every game of a few heads takes less than a second, and is
 # not examined.
@@ -220,7 +212,10 @@ def predicted_nodes(law: KernelLaw, terms: Terms, allowed: float) -> Ids:
     largest = law.total_weight * largest_on_reals(terms)
     which = np.flatnonzero(largest > allowed)
     degree = _needed_degree(log_bound(terms.sums)[which], law, allowed)
-    has_gauss_rule = degree / 2 <= GAUSS_PER_ROOT * math.sqrt(law.d)
+    # Gauss rules for LIME's kernel exist up to about this many nodes per sqrt(d)
+    # (docs/theory/rules-in-p.md).
+    gauss_per_root = 1.5
+    has_gauss_rule = degree / 2 <= gauss_per_root * math.sqrt(law.d)
     nodes = np.where(has_gauss_rule, degree / 2, degree)
     if last_degree(law.d, LONGEST_RULE) == law.d:
         # Few players have all moments, and the longest of their rules is exact or nearly so.
@@ -256,4 +251,9 @@ def build_seconds(d: int, longest: int) -> float:
         return 0.0
     moments = last_degree(d, longest_of((longest,)))
     built = sum(COUNTS[: bisect_left(COUNTS, longest) + 1])
-    return moments * (BUILD_SECONDS * built + MOMENT_SECONDS * d)
+    # Tuning: seconds for building a rule with m nodes from N moments, per m N. Rules are cached, so
+    # this is the cost for the first document with this number of words.
+    rule_seconds = 2.5e-6
+    # Tuning: seconds for the N moments of d players, per N d.
+    moment_seconds = 4e-7
+    return moments * (rule_seconds * built + moment_seconds * d)

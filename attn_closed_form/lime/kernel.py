@@ -30,12 +30,6 @@ Features = Sequence[int] | NDArray[np.intp]
 # Fractional bits of a logarithm. Those of the narrowest kernels have 60 bits before the point, so
 # that 128 bits leave more after it than the weights have digits.
 LOG_BITS = 128
-# Kernels narrower than this over d give the same results: D of one absent player is at least 50/d,
-# so pi(1) is below e^-10^8, and of two numbers of absent players the smaller one has all the
-# weight, for any number of samples that fits into memory.
-NARROWEST_WIDTH = 3e-3
-# A weight with a smaller logarithm counts as 0: it is below the smallest number of float64.
-LEAST_LOG_WEIGHT = -800
 # A weight with a larger one counts as e^600, next to which all other weights vanish: no digit of a
 # result changes (docs/theory/rules-in-p.md, "The regression"), and its product with a value still
 # fits into float64.
@@ -119,7 +113,11 @@ def log_kernel(d: int, kernel_width: float) -> tuple[int, ...]:
     if math.isinf(kernel_width):
         return (0,) * (d + 1)
     one = 1 << LOG_BITS
-    top, bottom = max(kernel_width, NARROWEST_WIDTH / d).as_integer_ratio()
+    # Kernels narrower than this over d give the same results: D of one absent player is at least
+    # 50/d, so pi(1) is below e^-10^8, and of two numbers of absent players the smaller one has all
+    # the weight, for any number of samples that fits into memory.
+    narrowest_width = 3e-3
+    top, bottom = max(kernel_width, narrowest_width / d).as_integer_ratio()
     # D^2 / (2 width^2) = 100^2 / 2 (1 - sqrt(1 - s/d))^2 / (top / bottom)^2.
     factor = 5000 * bottom**2
     divisor = top**2 << LOG_BITS
@@ -137,7 +135,9 @@ def exponential(logs: Sequence[int]) -> Array:
     It is e^h + e^h (e^r - 1) with h a multiple of 1/32 and r < 1/32.
     """
     shift = LOG_BITS - TABLE_BITS
-    least = LEAST_LOG_WEIGHT << LOG_BITS
+    # A weight with a smaller logarithm counts as 0: it is below the smallest number of float64.
+    least_log_weight = -800
+    least = least_log_weight << LOG_BITS
     largest = LARGEST_EXPONENT << LOG_BITS
     clipped = [min(max(log, least), largest) for log in logs]
     # h in steps of 1/32, and the rest r.

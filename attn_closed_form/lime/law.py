@@ -23,14 +23,6 @@ from .kernel import relative_kernel
 from .rules import GROUPS, SizeRule, ladder, longest_of, rule_errors
 from .size_moments import last_degree
 
-# Tuning: elements (terms times players times nodes) that cost as much as one more call of the
-# engine. A group of terms joins the group with the next longer rule if that adds fewer
-# (benchmarks/lime).
-GROUP_ELEMENTS = 6_000
-# Smaller sums of 1 - E count as this, so that nothing is divided by zero; e^2 over it is above 1 in
-# any case.
-LEAST_DECAY = 1e-300
-
 
 @dataclass(frozen=True)
 class Assignment:
@@ -152,10 +144,14 @@ class KernelLaw:
         rule_of = assignment.rule_of.copy()
         errors = assignment.errors
         used = np.unique(rule_of).tolist()
+        # Tuning: elements (terms times players times nodes) that cost as much as one more call of
+        # the engine. A group of terms joins the group with the next longer rule if that adds fewer
+        # (benchmarks/lime).
+        group_elements = 6_000
         for k, longer in pairwise(used):
             group = np.flatnonzero(rule_of == k)
             more_nodes = rules[longer].p.size - rules[k].p.size
-            if group.size * self.d * more_nodes > GROUP_ELEMENTS:
+            if group.size * self.d * more_nodes > group_elements:
                 continue
             joined = errors.copy()
             joined[group] = rule_errors(rules[longer], log_bounds[group], real[group])
@@ -188,8 +184,11 @@ def largest_on_reals(terms: Terms) -> Array:
     absent_of_piece = np.add.reduce(np.abs(terms.masses.V[:, 1]), axis=1)
     absent = absent_of_piece[terms.piece_of]
     present = np.maximum(sums.players - absent, 0.0)
+    # Smaller sums of 1 - E count as this, so that nothing is divided by zero; e^2 over it is above
+    # 1 in any case.
+    least_decay = 1e-300
     # e^2 / G, where G = 0 makes it irrelevant.
-    G = np.maximum(sums.heavy, LEAST_DECAY)
+    G = np.maximum(sums.heavy, least_decay)
     decay = np.minimum(1.0, math.exp(2) / G)
     numerator = sums.background + absent + present * decay
     return sums.weight * numerator

@@ -39,8 +39,6 @@ from .moments import moments_by_recursion, moments_by_rule, plan_rules
 from .regression import Moments, Regression, regression, weights_of
 from .rules import SHORT_GROUPS
 
-# The package's ridge for choosing features (`lime_base.py`, `feature_selection`).
-SELECTION_RIDGE = 0.01
 # Up to this number of features the package chooses them one by one (`forward_selection`).
 FORWARD_FEATURES = 6
 
@@ -193,8 +191,10 @@ def lime_features(
     if game.d == 1:
         return np.zeros(1, dtype=np.intp)
     if num_features > FORWARD_FEATURES:
+        # The package's ridge for choosing features (`lime_base.py`, `feature_selection`).
+        selection_ridge = 0.01
         coef = lime_limit(
-            game, kernel_width, ridge=SELECTION_RIDGE, num_samples=num_samples, tol=tol
+            game, kernel_width, ridge=selection_ridge, num_samples=num_samples, tol=tol
         ).coef
         return np.argsort(-np.abs(coef), kind="stable")[:count]
     steps = [regression(game.d, settings, k) for k in range(1, count + 1)]

@@ -60,9 +60,6 @@ LONGEST_RULE = COUNTS[-1]
 # Added to the bound of E_p[f], it also bounds E_p[f 1{j present}]: (1 + cosh theta) / 2, see
 # `game/engine/bounds.py`.
 LOG_PRESENT = np.log((1 + np.cosh(THETA)) / 2)
-# The exponent of an error bound above which the bound is useless in any case, so that exp cannot
-# overflow.
-LARGEST_LOG_ERROR = 300.0
 
 
 class SizeRule(NamedTuple):
@@ -137,7 +134,10 @@ def rule_errors(rule: SizeRule, log_bound: Array, B: Array) -> Array:
 
 
 def _exp(x: Array) -> Array:
-    return np.exp(np.minimum(x, LARGEST_LOG_ERROR))
+    # The exponent of an error bound above which the bound is useless in any case, so that exp
+    # cannot overflow.
+    largest_log_error = 300.0
+    return np.exp(np.minimum(x, largest_log_error))
 
 
 @lru_cache(maxsize=512)

@@ -33,12 +33,6 @@ from .regression import Regression, regression
 
 # Tuning: elements of a block of samples as float64, 16 MB.
 SAMPLE_ELEMENTS = 1 << 21
-# Tuning: least number of samples for the middle of the sandwich, which gives V to about 5 %.
-PILOT_SAMPLES = 4000
-# Tuning: the same per player, so that the (d, d) matrix has full rank with a margin.
-PILOT_SAMPLES_PER_PLAYER = 20
-# Tuning: draws of the largest of d Gaussians, whose mean is then correct to about 1 %.
-GAUSSIAN_DRAWS = 2000
 
 
 class LimeSample(NamedTuple):
@@ -198,7 +192,9 @@ def lime_samples_needed(
     values, vectors = np.linalg.eigh(V)
     deviations = np.sqrt(np.maximum(values, 0.0))
     root = deviations[:, None] * vectors.T  # V = root^T root
-    draws = rng.normal(size=(GAUSSIAN_DRAWS, game.d)) @ root
+    # Tuning: draws of the largest of d Gaussians, whose mean is then correct to about 1 %.
+    gaussian_draws = 2000
+    draws = rng.normal(size=(gaussian_draws, game.d)) @ root
     largest_error = np.abs(draws).max(axis=1)
     samples = (largest_error.mean() / (accuracy * largest)) ** 2
     return max(2, int(np.ceil(samples)))
@@ -209,8 +205,11 @@ def _sandwich(
 ) -> Array:
     """Estimate V of the module docstring, (d, d), from a pilot sample."""
     d = game.d
-    pilot_samples = max(PILOT_SAMPLES, PILOT_SAMPLES_PER_PLAYER * d)
-    masks, sizes = draw_samples(rng, pilot_samples, d)
+    # Tuning: least number of samples for the middle of the sandwich, which gives V to about 5%.
+    least_samples = 4000
+    # Tuning: the same per player, so that the (d, d) matrix has full rank with a margin.
+    samples_per_player = 20
+    masks, sizes = draw_samples(rng, max(least_samples, samples_per_player * d), d)
     # No row for the document: its share vanishes.
     masks = masks[1:]
     sizes = sizes[1:]

@@ -35,8 +35,6 @@ HAHN_BITS = 200
 # P_n is at most 1 at a node, and a node is truncated after these bits, which changes P_n by n (n+1)
 # 2^-90 at most.
 LEGENDRE_BITS = 90
-# Hahn polynomials are used up to the degree at which their norm, which bounds them, is e^43 < 2^63.
-LARGEST_LOG_NORM = 43.0
 # Nor beyond this degree, where the bound on the rounding of their recurrence would leave float64.
 MOST_MOMENTS = 600
 # A sum of products of weights and Legendre polynomials is in units of 2^-MOMENT_BITS.
@@ -144,7 +142,10 @@ def last_degree(d: int, longest: int) -> int:
     >>> last_degree(5, 440), last_degree(200, 440)
     (5, 126)
     """
-    too_large = _log_norms(d) > LARGEST_LOG_NORM
+    # Hahn polynomials are used up to the degree at which their norm, which bounds them, is e^43 <
+    # 2^63.
+    largest_log_norm = 43.0
+    too_large = _log_norms(d) > largest_log_norm
     within_digits = int(np.searchsorted(too_large, True)) - 1
     # A Gauss rule is exact below twice the number of its nodes; a few more moments show how it
     # continues.

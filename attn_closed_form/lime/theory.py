@@ -41,14 +41,6 @@ from .._types import Array
 from ..game.pooled_game import PooledGame
 from .kernel import check_settings
 
-# Below this |r| the closed forms cancel and the series are used.
-SERIES_BELOW = 0.5
-# What these terms omit is below 0.5^56, less than an ulp.
-SERIES_TERMS = 56
-# Nodes in y = sqrt(1 - p), where kernel and mean field are smooth: enough for every width from 1
-# on.
-KERNEL_NODES = 80
-
 
 class _Totals(NamedTuple):
     """Masses and masses times values of players (H, d) and totals (H,), in units that cannot
@@ -167,7 +159,10 @@ def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
         c_1 = 6 * I_1 / t.A
         c_2 = 6 * (t.N_A * J_2 + dN * J_3) / t.A**2
         return _combine(t, c_1, c_2)
-    y, w = legendre_rule(KERNEL_NODES)
+    # Nodes in y = sqrt(1 - p), where kernel and mean field are smooth: enough for every width from
+    # 1 on.
+    kernel_nodes = 80
+    y, w = legendre_rule(kernel_nodes)
     p = 1 - y**2
     # k(p) dp at the nodes, as weights that add up to 1.
     distance = 100 * (1 - y)
@@ -227,7 +222,9 @@ def integrals_of(r: Array) -> tuple[Array, Array, Array]:
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         closed = _closed_integrals(r)
-    is_small = np.abs(r) <= SERIES_BELOW
+    # Below this |r| the closed forms cancel and the series are used.
+    series_below = 0.5
+    is_small = np.abs(r) <= series_below
     series = _series_integrals(np.where(is_small, r, 0.0))
     I_1, J_2, J_3 = (np.where(is_small, *both) for both in zip(series, closed, strict=True))
     return I_1, J_2, J_3
@@ -246,7 +243,9 @@ def _closed_integrals(r: Array) -> tuple[Array, Array, Array]:
 
 def _series_integrals(r: Array) -> tuple[Array, Array, Array]:
     """Return the integrals as power series in r, which converge for small r."""
-    k = np.arange(SERIES_TERMS)
+    # What these terms omit is below 0.5^56, less than an ulp.
+    series_terms = 56
+    k = np.arange(series_terms)
     powers = (-r[..., None]) ** k
     first = (k + 2) * (k + 3)
     second = (k + 3) * (k + 4)

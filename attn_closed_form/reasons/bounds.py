@@ -21,14 +21,6 @@ from .heads import check_pooled, mirrored, raised, slopes, total, value_error
 # Tuning: up to this many players all coalitions are evaluated, 4,096 of them in about a
 # millisecond.
 ENUMERATED = 12
-# Tuning: limits of the descent to a low coalition, which ends by itself when no step lowers the
-# value, and the number of single changes that a step tries, the most promising ones by their slope.
-DESCENT_STEPS = 50
-SINGLE_CHANGES = 8  # as above
-# Tuning: bisections of the gap between proved and attained values. Each halves it, if the proof
-# can, in O(H d) steps; games with more players have none.
-BISECTIONS = 8
-LARGEST_BISECTED = 2_000  # as above
 # Attained and proved values are the same up to this many rounding errors of a value: each of them
 # has one, and the proof leaves a margin of three (`game/extrema.py`).
 ROUNDING_ERRORS = 8
@@ -109,7 +101,10 @@ def minimum(game: PooledGame) -> tuple[float, Masks, float]:
             mask = masks[np.argmin(values)]
             least = float(values.min())
             lower = max(lower, least - value_error(game))
-        elif game.d <= LARGEST_BISECTED:
+        elif game.d <= 2_000:
+            # Tuning: bisections of the gap between proved and attained values. Each halves it, if
+            # the proof can, in O(H d) steps, which take too long for more players.
+            bisections = 8
             everybody = np.ones(game.d, dtype=bool)
             bound = head_minima(game, everybody, everybody).bound
             lower = raised(
@@ -119,7 +114,7 @@ def minimum(game: PooledGame) -> tuple[float, Masks, float]:
                 bound=bound,
                 low=lower,
                 high=float(game.value(mask)),
-                bisections=BISECTIONS,
+                bisections=bisections,
             )
     value = float(game.value(mask))
     return min(lower, value), mask, value
@@ -154,9 +149,14 @@ def _descend(game: PooledGame, present: Masks) -> Masks:
     their effect) or by any of the most promising changes of a single player.
     """
     value = float(game.value(present))
-    for _ in range(DESCENT_STEPS):
+    # Tuning: a limit of the descent, which ends by itself when no step lowers the value.
+    descent_steps = 50
+    # Tuning: single changes that a step tries, the most promising ones by their slope.
+    single_changes = 8
+    for _ in range(descent_steps):
         slope = slopes(game, present).sum(axis=0)
-        single = np.argsort(np.where(present, -slope, slope))[:SINGLE_CHANGES]
+        by_promise = np.argsort(np.where(present, -slope, slope))
+        single = by_promise[:single_changes]
         steps = np.repeat(present[None], 1 + single.size, axis=0)
         steps[0] = slope < 0
         steps[np.arange(1, 1 + single.size), single] ^= True

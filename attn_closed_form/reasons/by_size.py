@@ -40,14 +40,9 @@ from .heads import check_pooled, mirrored, slopes, total
 
 # Tuning: up to this many players, every size has bounds, which takes O(d^2).
 EVERY_SIZE = 5_000
-# Tuning: larger games have bounds at this many equal steps, more than a curve on a page can show.
-EQUAL_STEPS = 200
 # Dinkelbach's steps converge quadratically, so a handful is enough; this is a limit for numbers
 # that go around in circles. The proof then starts from the last theta.
 MOST_STEPS = 30
-# Tuning: Dinkelbach's steps shrink quadratically: below this share of a head's range the next theta
-# is the minimum.
-CLOSE_TO_MINIMUM = 1e-7
 
 
 class BoundsBySize(NamedTuple):
@@ -102,7 +97,10 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
         if game.d <= EVERY_SIZE:
             absent = np.arange(game.d + 1)
         else:
-            absent = np.linspace(0, game.d, EQUAL_STEPS + 1).round()
+            # Tuning: larger games have bounds at this many equal steps, more than a curve on a page
+            # can show.
+            equal_steps = 200
+            absent = np.linspace(0, game.d, equal_steps + 1).round()
     given = real("absent", absent)
     sizes = given.astype(np.intp)
     are_sizes = (sizes == given) & (sizes >= 0) & (sizes <= game.d)
@@ -190,13 +188,16 @@ class HeadsBySize:
         best = np.full(theta.shape, np.inf)
         present = np.ones(self.a.shape, dtype=bool)
         done = np.zeros(theta.shape, dtype=bool)
+        # Tuning: Dinkelbach's steps shrink quadratically: below this share of a head's range the
+        # next theta is the minimum.
+        close_to_minimum = 1e-7
         for _ in range(MOST_STEPS):
             at = self.step(k, theta)
             better = at.value < best
             best = np.where(better, at.value, best)
             present = np.where(better[:, None], at.choice, present)
             below = np.where(done, below, at.value - LOWERED * at.margin)
-            not_far_below = at.excess >= -CLOSE_TO_MINIMUM * self.range
+            not_far_below = at.excess >= -close_to_minimum * self.range
             not_far_above = at.excess <= 4 * at.margin
             done |= not_far_below & not_far_above
             if done.all():

@@ -25,10 +25,6 @@ from ..game.pooled_game import PooledGame
 from .by_size import EVERY_SIZE, BoundsBySize, bounds_by_size
 from .heads import slopes
 
-# Changes of the prediction below this have no share: they may be rounding, and nobody can see them
-# on any scale.
-LEAST_CHANGE = 1e-9
-
 
 class RemovalCurves(NamedTuple):
     """The deletion and insertion curves of an order of the players.
@@ -79,7 +75,10 @@ class RemovalCurves(NamedTuple):
 def _ratio(change: Array, best: Array) -> float:
     """Return the mean change as a share of the best one, or NaN if the latter is only rounding."""
     largest = float(best.mean()) if best.size else 0.0
-    if largest > LEAST_CHANGE:
+    # Changes of the prediction below this have no share: they may be rounding, and nobody can see
+    # them on any scale.
+    least_change = 1e-9
+    if largest > least_change:
         return float(change.mean()) / largest
     return float("nan")
 

@@ -38,9 +38,6 @@ from .heads import check_pooled, mirrored, proved_above, raised, slopes, total, 
 
 # Tuning: number of times that the order of the players is recomputed from the last coalition.
 REORDERINGS = 4
-# Tuning: bisections for the value that a sufficient set guarantees. Each halves the gap to the
-# attained value.
-GUARANTEES = 5
 
 
 class UndecidedError(ValueError):
@@ -279,7 +276,10 @@ class SufficientSearch(Search):
             high = min(high, least_attained)
         if self.game.can_be_empty and not chosen.any():
             high = min(high, self.game.empty_value)
-        bisections = GUARANTEES if self.game.H > 1 else 0
+        # Tuning: bisections for the value that a sufficient set guarantees. Each halves the gap to
+        # the attained value.
+        guarantees = 5
+        bisections = guarantees if self.game.H > 1 else 0
         return raised(
             self.game,
             self.all,

@@ -36,8 +36,6 @@ HELD_OUT_ONE_IN = 10
 # token once. The remaining samples are subsets of any size, which get at least a fifth and at most
 # half of all samples.
 ENOUGH = 10
-# More shift vectors than this are drawn at random instead of listed; repetitions are then unlikely.
-LISTED_SHIFTS = 1 << 20
 
 
 class Samples(NamedTuple):
@@ -201,7 +199,10 @@ def short_sequences(
     rounds = -(-num_samples // V)
     shifts = np.zeros((rounds, length), dtype=np.intp)
     population = V ** (length - 1)
-    if population <= LISTED_SHIFTS:
+    # More shift vectors than this are drawn at random instead of listed; repetitions are then
+    # unlikely.
+    listed_shifts = 1 << 20
+    if population <= listed_shifts:
         # A shift vector is a number in base V: 0 repeats a token, 1 joins neighbors, the others
         # come in any order.
         others = rng.permutation(max(population - 2, 0))

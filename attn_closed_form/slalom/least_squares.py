@@ -28,15 +28,6 @@ import numpy as np
 from .._progress import Report
 from .._types import Array, Ids, Masks
 
-# A linear model of e^s is not reliable beyond e^2, so no step changes an importance by more (a
-# trust region).
-MAX_STEP = 2.0
-# Rounding: an MSE is a sum of squares of relative errors of a few 2^-53, about 1e-31 of the mean of
-# f^2. Below this it cannot fall, and nothing is gained by further steps.
-ROUNDING = 1e-31
-# Tuning: an importance is undetermined if more than half of its precision comes from the penalty,
-# not the samples.
-UNDETERMINED = 0.5
 # Tuning: share of the largest mass that replaces a negative mass of the start, because the linear
 # problem ignores signs. `descend` moves it to where it belongs; a start much lighter than this
 # would have no gradient.
@@ -115,7 +106,10 @@ class Problem:
     @cached_property
     def floor(self) -> float:
         """An MSE below this is rounding."""
-        return ROUNDING * self.mse(self.f)
+        # Rounding: an MSE is a sum of squares of relative errors of a few 2^-53, about 1e-31 of the
+        # mean of f^2. Below this it cannot fall, and nothing is gained by further steps.
+        rounding = 1e-31
+        return rounding * self.mse(self.f)
 
     @cached_property
     def ridge(self) -> float:
@@ -236,7 +230,10 @@ class Solution:
         # The freedom to add a constant to s.
         S += np.trace(S) / len(S) ** 2
         variance = np.diag(np.linalg.pinv(S))[: problem.V]
-        flags: Masks = problem.stiffness * variance > UNDETERMINED
+        # Tuning: an importance is undetermined if more than half of its precision comes from the
+        # penalty, not the samples.
+        undetermined = 0.5
+        flags: Masks = problem.stiffness * variance > undetermined
         return flags
 
 
@@ -438,9 +435,12 @@ def _improved(
     else:
         # A constant added to s changes nothing, so it gets a stiffness and does not move.
         S += 1.0 / len(at.s)
+    # A linear model of e^s is not reliable beyond e^2, so no step changes an importance by more (a
+    # trust region).
+    max_step = 2.0
     while damping <= DAMPING.largest:
         ds = _damped_step(S, g, damping) / scale
-        if np.abs(ds).max() <= MAX_STEP:
+        if np.abs(ds).max() <= max_step:
             new = Iterate.of(problem, limits.inside(at.s + ds), at.v)
             # An equal cost is rounding. Taking it would end the descent, too, because its gain is
             # below `tol`.

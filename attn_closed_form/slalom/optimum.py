@@ -45,29 +45,15 @@ FIT_PENALTIES = Penalties(
 # Penalties are compared on at most this many samples, because only their order matters; the last
 # fit uses all samples.
 COMPARED = 2000
-# Share of the samples that is held out to choose a penalty.
-HELD_OUT = 0.2
-# Another penalty must be better than the first by this many standard errors of the difference (two:
-# 95%).
-STANDARD_ERRORS = 2.0
-# A background is dropped if the error without it is at most this many times as large, as one
-# parameter fewer is worth.
-NEARLY_AS_GOOD = 1.02
 # Values further from the mean of f than this many times its range are implausible: a weighted mean
 # of values within the range needs none outside of it, and the best SLALOM of a model with
 # interactions needs a few times the range.
 FARTHEST = 5.0
 # A fit that is only used to compare penalties.
 ROUGH = Stop(steps=20, tol=1e-3)
-# An MSE of up to this many times rounding is that of an exact SLALOM: errors of f are then below
-# 1e-12 of its size.
-EXACT_MSE = 1e6
 # The search for an exact SLALOM converges quadratically from its start. It has ended, or there is
 # none, after this.
 EXACT = Stop(steps=20, tol=0.1)
-# Damping of the first step of that search: the start is nearly exact, so the step is nearly
-# Newton's.
-EXACT_DAMPING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -111,6 +97,12 @@ class Optimum:
         if self.background is not False:
             families.append(problem.with_background())
         if problem.fixed is None:
+            # An MSE of up to this many times rounding is that of an exact SLALOM: errors of f are
+            # then below 1e-12 of its size.
+            exact_mse = 1e6
+            # Damping of the first step of that search: the start is nearly exact, so the step is
+            # nearly Newton's.
+            exact_damping = 1e-13
             for family in families:
                 start = linear_start(family)
                 exact = descend(
@@ -119,9 +111,9 @@ class Optimum:
                     max_spread=np.inf,
                     stop=EXACT,
                     report=silent,
-                    damping=EXACT_DAMPING,
+                    damping=exact_damping,
                 )
-                is_exact = exact.mse <= EXACT_MSE * family.floor
+                is_exact = exact.mse <= exact_mse * family.floor
                 spread = np.ptp(exact.s[: family.V])
                 if is_exact and spread <= self.max_spread:
                     return exact
@@ -166,7 +158,9 @@ class Optimum:
         # remove what determines its tokens, and all errors on held-out samples would favor strong
         # penalties.
         order = (np.arange(n) + rng.integers(n)) % n
-        cut = max(1, int(HELD_OUT * n))
+        # Share of the samples that is held out to choose a penalty.
+        held_out = 0.2
+        cut = max(1, int(held_out * n))
         held = order[:cut]
         used = rng.permutation(order[cut:])[:COMPARED]
         trials = self.search(larger, used, held, report)
@@ -180,7 +174,10 @@ class Optimum:
             plain = self.try_penalty(
                 smaller, chosen.penalty, s=smaller.start(), used=used, held=held
             )
-            if (plain.errors <= NEARLY_AS_GOOD * chosen.errors).all():
+            # A background is dropped if the error without it is at most this many times as large,
+            # as one parameter fewer is worth.
+            nearly_as_good = 1.02
+            if (plain.errors <= nearly_as_good * chosen.errors).all():
                 return replace(smaller, penalty=chosen.penalty), plain.s
         return replace(larger, penalty=chosen.penalty), chosen.s
 
@@ -247,7 +244,10 @@ class Trial(NamedTuple):
         """
         gain = self.weight * (other.squares - self.squares)
         standard_error = np.sqrt(gain.size) * gain.std()
-        return bool(gain.sum() > STANDARD_ERRORS * standard_error)
+        # Another penalty must be better than the first by this many standard errors of the
+        # difference (two: 95%).
+        standard_errors = 2.0
+        return bool(gain.sum() > standard_errors * standard_error)
 
 
 def _believable(problem: Problem, solution: Solution) -> bool:

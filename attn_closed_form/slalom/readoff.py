@@ -34,15 +34,6 @@ from .slalom import Slalom, as_ids
 # How much lighter than every token [CLS] and padding are made: e^-60 is 1e-26, and float64 has
 # 1e-16. So even when 10^9 of them share it, they are below half a unit in the last place of 1.
 UNHEARD = 60.0
-# Position tables whose rows differ by less than this share of their size are the same up to the
-# rounding of a few thousand additions, with which tables are computed from weights.
-EQUAL_ROWS = 1e-12
-# Maximum number of tokens replaced in the samples of a fit (P2, Algorithm 2).
-FIT_DELETIONS = 5
-# Number of held-out samples that measure the fidelity of a fit, and of tokens replaced in them (P2,
-# Fig. 6).
-FIDELITY_SAMPLES = 1000
-FIDELITY_DELETIONS = 10  # as above
 
 
 class SlalomReadoff(NamedTuple):
@@ -176,7 +167,10 @@ def _constant(table: Array) -> bool:
     """Return whether all rows of a table are equal up to rounding."""
     size = max(1.0, float(np.abs(table).max(initial=0)))
     difference = np.abs(table - table[:1]).max(initial=0)
-    return bool(difference <= EQUAL_ROWS * size)
+    # Position tables whose rows differ by less than this share of their size are the same up to the
+    # rounding of a few thousand additions, with which tables are computed from weights.
+    equal_rows = 1e-12
+    return bool(difference <= equal_rows * size)
 
 
 def _best(
@@ -186,16 +180,18 @@ def _best(
     samples.
     """
     rng = np.random.default_rng(seed)
-    keep = deletions(ids.size, samples, max_deletions=FIT_DELETIONS, design="balanced", rng=rng)
+    # Maximum number of tokens replaced in the samples of a fit (P2, Algorithm 2).
+    fit_deletions = 5
+    keep = deletions(ids.size, samples, max_deletions=fit_deletions, design="balanced", rng=rng)
     samples_of_ids = np.where(keep, ids, weights.unk)
     masked, which = distinct(list(samples_of_ids))
     f = _squeeze(predict_many(weights, masked))
     seen = list(pad(weights, masked)[:, 1:])
     solver = Optimum(background=False)
     fit = fit_sequences(f, seen, np.bincount(which), gamma=gamma, solver=solver, seed=seed)
-    held_out = deletions(
-        ids.size, FIDELITY_SAMPLES, max_deletions=FIDELITY_DELETIONS, design="uniform", rng=rng
-    )
+    # P2, Fig. 6: fidelity is measured on samples with up to ten tokens replaced.
+    fidelity_samples = 1000
+    held_out = deletions(ids.size, fidelity_samples, max_deletions=10, design="uniform", rng=rng)
     fresh = list(np.where(held_out, ids, weights.unk))
     f = predict_many(weights, fresh)
     fresh_seen = list(pad(weights, fresh)[:, 1:])

@@ -41,9 +41,6 @@ BATCH_SIZE = 1024
 CLEAR_SHARE = 1e-2
 # The smallest share that float64 can show next to 1.
 LEAST_SHARE = 1e-16
-# Tuning: how often unclear tokens are measured again. Each round reaches tokens e^4.6 lighter than
-# the last one, so that eight of them cover everything between e^-37 and e^37.
-REFINEMENTS = 8
 
 
 def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
@@ -121,7 +118,10 @@ def recover(
     # What was measured next to an unclear reference is unclear.
     clear[by_second] &= clear[second]
     queries = 2 * n - 1
-    for _ in range(REFINEMENTS if refine else 0):
+    # Tuning: how often unclear tokens are measured again. Each round reaches tokens e^4.6 lighter
+    # than the last one, so that eight of them cover everything between e^-37 and e^37.
+    refinements = 8
+    for _ in range(refinements if refine else 0):
         unclear = np.flatnonzero(~clear)
         if not unclear.size:
             break

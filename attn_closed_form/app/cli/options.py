@@ -20,8 +20,6 @@ from ..explanations.settings import Settings
 from ..files.tables import FORMATS
 from ..models.scale import SCALES
 
-# The endings of a file for CSV; a device such as /dev/stdout has none.
-CSV_SUFFIXES = (".csv", ".tsv", ".txt", "")
 # A single word with one of these endings was meant as a file.
 FILE_LIKE = re.compile(r"\S+\.(?:txt|text|md|html?|csv|json|rst)", re.IGNORECASE)
 
@@ -138,7 +136,9 @@ def csv_file(value: str) -> str:
     >>> csv_file("scores.csv"), csv_file("/dev/stdout")
     ('scores.csv', '/dev/stdout')
     """
-    if Path(value).suffix.lower() not in CSV_SUFFIXES:
+    # The endings of a file for CSV; a device such as /dev/stdout has none.
+    csv_suffixes = (".csv", ".tsv", ".txt", "")
+    if Path(value).suffix.lower() not in csv_suffixes:
         raise argparse.ArgumentTypeError(
             f"expected a file that ends in .csv or .tsv, got {value!r}; `corpus run --format` "
             "writes other formats"

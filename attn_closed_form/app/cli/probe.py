@@ -33,9 +33,6 @@ so this explains the probe and not the language model.
 """
 # Tuning: the accuracy of probes, whose texts are long: six digits, and half the time of ten.
 PROBE_TOL = 1e-6
-# The largest difference of a probe's logits that `--logits` accepts, relative to the largest: the
-# numbers of a probe in bfloat16 have three digits.
-LOGITS_TOL = 1e-2
 
 
 def explain_probe(args: argparse.Namespace) -> int:
@@ -82,7 +79,10 @@ def _compare(model: ProbeClassifier, given: Activations, logits: str) -> None:
             f"--logits: expected {len(ours)} numbers, got {len(yours)}"
         )
     difference = float(np.abs(ours - yours).max())
-    if difference > LOGITS_TOL * float(np.abs(yours).max()):
+    # The largest difference of a probe's logits that `--logits` accepts, relative to the largest:
+    # the numbers of a probe in bfloat16 have three digits.
+    logits_tol = 1e-2
+    if difference > logits_tol * float(np.abs(yours).max()):
         raise ValueError(
             f"--logits: the logits of the file are {ours.round(4).tolist()}, and differ by "
             f"{difference:.3g}; options that "

@@ -18,8 +18,6 @@ examples:
 Only this machine can open the page. To host it for others, see `make_app` in docs/service.md. Ctrl-C stops the server.
 /openapi.json describes the API.
 """
-# The packages of the extra `web`, whose absence has advice.
-PACKAGES = ("fastapi", "starlette", "pydantic", "uvicorn", "anyio")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,7 +25,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         from ..web.serve import serve
     except ModuleNotFoundError as error:
-        if error.name not in PACKAGES:
+        # The packages of the extra `web`, whose absence has advice.
+        packages = ("fastapi", "starlette", "pydantic", "uvicorn", "anyio")
+        if error.name not in packages:
             raise
         raise ImportError(f"serve needs {error.name}: pip install '.[web]'") from None
     return serve(args.model, args.port, args.timeout)

@@ -49,8 +49,6 @@ LOGITS = {"attained_min", "attained_max", "proved_min", "proved_max", "worst", "
 SIZES = 100
 # The names of the two sides of a threshold: below it and above it.
 Sides = tuple[str, str]
-# The side below the threshold for a predicted class among several.
-OTHER_CLASS = "another class"
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +218,9 @@ def reasons(evidence: Evidence, threshold: float | None = None) -> Reasons:
     sides = decision.sides
     rivals = rivals_of(evidence, theta)
     if rivals:
-        sides = (OTHER_CLASS, evidence.target.output)
+        # The side below the threshold for a predicted class among several.
+        other_class = "another class"
+        sides = (other_class, evidence.target.output)
     # Cached with the input and not with the evidence: the probability and its logit share reasons.
     certified = evidence.units.cached(
         ("reasons", theta, rivals, *decision.target.game_key),

@@ -31,9 +31,6 @@ from ..models.units import Remembers, Units
 
 Result = TypeVar("Result")
 
-# Tuning: a tolerance that float64 cannot guarantee is loosened by this factor until it can.
-LOOSER = 10
-
 
 class ToleranceWarning(UserWarning):
     """Warning that float64 cannot reach the requested accuracy; `Explanation.error` is the bound
@@ -322,6 +319,8 @@ class Evidence(Remembers):
         with a warning.
         """
         tol = self.target.tol
+        # Tuning: a tolerance that float64 cannot guarantee is loosened by this factor until it can.
+        looser = 10
         while True:
             try:
                 result = function(self.game, tol)
@@ -330,7 +329,7 @@ class Evidence(Remembers):
                 # Beyond 1 the bound would say nothing: the error could be as large as the values.
                 if tol >= 1:
                     raise
-                tol = min(1.0, tol * LOOSER)
+                tol = min(1.0, tol * looser)
         if tol > self.target.tol:
             warnings.warn(
                 f"{name or 'tol'}: float64 cannot guarantee tol {self.target.tol:.0e} here; "

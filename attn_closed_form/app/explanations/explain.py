@@ -21,9 +21,6 @@ from .explanation import Explanation, Explanations
 from .methods import Method, as_methods, default_methods
 from .settings import Settings
 
-# The largest tolerance that can be requested: beyond it nothing is guaranteed.
-LOOSEST_TOL = 1.0
-
 
 def explain(
     model: Model, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any
@@ -198,7 +195,9 @@ def within_reach(evidence: Evidence, settings: Settings) -> Evidence:
     # The poles of a link are a table up to some modulus, and this is the cheapest request that
     # raises an error beyond it.
     try:
-        evidence.game.engine_game(LOOSEST_TOL)
+        # The largest tolerance that can be requested: beyond it nothing is guaranteed.
+        loosest_tol = 1.0
+        evidence.game.engine_game(loosest_tol)
     except ToleranceError as error:
         return evidence.on(replace(logit, note=str(error)))
     return evidence

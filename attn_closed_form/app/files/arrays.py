@@ -63,9 +63,7 @@ DTYPES = {
 }
 # The types of safetensors by NumPy code, for writing.
 CODES = {dtype: name for name, dtype in DTYPES.items() if name != "BF16"}
-MAX_HEADER = 2**24  # bytes in a safetensors file; JSON takes up to thirty times as much memory
 MAX_NAMES = 10_000
-MAX_NAME = 500  # maximum number of arrays in a file, and of characters in a name
 
 # Keys under which training scripts store the state dict, in the order in which they are tried.
 NESTED = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
@@ -139,8 +137,9 @@ def check_names(names: Collection[str]) -> None:
     """Reject unusual names, because patterns are matched against each name and error messages show
     them.
     """
+    max_name = 500  # characters in a name
     if len(names) > MAX_NAMES or any(
-        len(name) > MAX_NAME or not name.isprintable() for name in names
+        len(name) > max_name or not name.isprintable() for name in names
     ):
         raise ValueError(
             f"it has more than {MAX_NAMES} arrays, or names that are too long or not printable"
@@ -195,7 +194,8 @@ def _npy(stream: Any, size: int) -> NDArray[Any]:
 def _read_safetensors(path: Path) -> Arrays:
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
-    if length > min(len(data) - 8, MAX_HEADER):
+    max_header = 2**24  # bytes in a safetensors file; JSON takes up to thirty times as much memory
+    if length > min(len(data) - 8, max_header):
         raise ValueError(f"its header has {length} bytes, and the file has {len(data)}")
     try:
         header = dict(json.loads(data[8 : 8 + length]).items())

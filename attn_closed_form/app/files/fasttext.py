@@ -30,13 +30,10 @@ END_OF_LINE = "</s>"
 LABEL = "__label__"
 # Words are separated by these characters, as in fastText's Dictionary::readWord.
 WORD_ENTRIES = re.compile(r"[^ \n\r\t\v\f\0]+")
-# The code of classifiers among fastText's model_name.
-SUPERVISED = 3
 # fastText's loss_name.
 LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
 # The losses with one logit per class, and their names in `Model.loss`; "ova" is one against all.
 LOSS_OF_MODEL = {"softmax": "softmax", "ova": "sigmoid"}
-MAX_WORD_BYTES = 32  # maximum length of an n-gram; a word has one for each position and length
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,9 @@ def _read(data: bytes) -> MeanPooledText:
         return numbers
 
     version, _, _, _, _, _, ngrams, loss_code, kind, bucket, minn, maxn, _, _ = take("13id")
-    if kind != SUPERVISED:
+    # The code of classifiers among fastText's model_name.
+    supervised = 3
+    if kind != supervised:
         raise ValueError("it has word vectors; expected a classifier (train_supervised)")
     if ngrams > 1:
         raise ValueError(
@@ -166,7 +165,8 @@ def _read(data: bytes) -> MeanPooledText:
             raise ValueError("it has vectors that are not finite")
         return numbers
 
-    if not 0 <= maxn <= MAX_WORD_BYTES or (maxn > 0 and bucket < 1):
+    max_word_bytes = 32  # maximum length of an n-gram; a word has one for each position and length
+    if not 0 <= maxn <= max_word_bytes or (maxn > 0 and bucket < 1):
         raise ValueError(f"it has impossible options: maxn={maxn}, bucket={bucket}")
     embeddings = matrix(words + max(bucket, 0), None)
     output = matrix(labels, embeddings.shape[1])

@@ -26,17 +26,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Time limit in seconds for reading a file, to which its size divided by the speed and the start are
-# added.
-SECONDS = 3.0
-# Bytes per second of a slow disk.
-SPEED = 10_000_000
-# The start of Python and of h5py on a busy machine.
-STARTUP_SECONDS = 60.0
 MAX_LINE = 2**27  # maximum size in bytes of an answer other than numbers
 
 MEMORY = 2**30  # maximum memory of this process in bytes, if the system can limit it
-READ_BYTES = 2**24  # bytes per read
 MAX_DATASETS = 10_000
 MAX_DEPTH = 10  # names in a group, and groups inside each other
 MAX_ATTRIBUTE = 10_000  # bytes
@@ -75,14 +67,21 @@ def read_hdf5(
         subprocess.Popen([sys.executable, "-P", __file__], env=environment, **pipes) as child,
     ):
         assert child.stdin is not None and child.stdout is not None
-        timer = threading.Timer(STARTUP_SECONDS, child.kill)
+        # The start of Python and of h5py on a busy machine.
+        startup_seconds = 60.0
+        timer = threading.Timer(startup_seconds, child.kill)
         try:
             timer.start()
             child.stdin.write(json.dumps(request).encode() + b"\n")
             child.stdin.close()
             child.stdout.readline()
             timer.cancel()
-            timer = threading.Timer(SECONDS + path.stat().st_size / SPEED, child.kill)
+            # Time limit in seconds for reading a file, to which its size divided by the speed and
+            # the start are added.
+            seconds = 3.0
+            # Bytes per second of a slow disk.
+            speed = 10_000_000
+            timer = threading.Timer(seconds + path.stat().st_size / speed, child.kill)
             timer.start()
             while line := child.stdout.readline(MAX_LINE):
                 facts = json.loads(line)
@@ -158,7 +157,8 @@ def send_array(h5py: Any, name: str, data: Any) -> None:
     row_bytes = max(1, data.size * data.dtype.itemsize // max(1, rows))
     # A chunk is decoded as a whole, so blocks end where chunks end.
     whole = data.chunks[axis] if data.chunks else 1
-    step = max(whole, READ_BYTES // row_bytes // whole * whole)
+    read_bytes = 2**24  # bytes per read
+    step = max(whole, read_bytes // row_bytes // whole * whole)
     if not data.size:
         return
     for start in range(0, rows, step):

@@ -43,8 +43,6 @@ DEMO_MODEL = Path(__file__).parents[1] / "demo_model.npz"
 IDS = ("cls", "unk")
 # Arrays that a file of weights may lack.
 OPTIONAL = (*BIASES, "vocabulary", "about")
-# Names in the state dict of P1's authors.
-HEAD = r"heads\.\d+\.(query|key|value|classifier)\.(weight|bias)"
 # Layers of the authors' state dict and the letters of the paper.
 LETTERS = {"query": "q", "key": "k", "value": "v", "classifier": "l"}
 # The tokenizers that a file can name.
@@ -345,7 +343,9 @@ def from_torch_state_dict(
 def _fields(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `AttentionWeights` from a state dict, with the heads stacked."""
     state = read_state(source)
-    K = len({key.split(".")[1] for key in state.keys(HEAD)})
+    # Names in the state dict of P1's authors.
+    head = r"heads\.\d+\.(query|key|value|classifier)\.(weight|bias)"
+    K = len({key.split(".")[1] for key in state.keys(head)})
     check(state.source, K != 0, "weights 'heads.0.query.weight' and so on", "no heads")
     fields: dict[str, Any] = {"W_e": state.array("embedding.weight")}
     for name, letter in LETTERS.items():

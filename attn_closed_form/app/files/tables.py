@@ -66,14 +66,8 @@ EXPECTED = (
 )
 # fastText's default prefix of a label.
 LABEL_PREFIX = "__label__"
-# The csv module rejects cells above 128 KB by default; this limit is the largest C long of every
-# platform.
-CELL_LIMIT = 2**31 - 1
 # Bytes per read.
 _BLOCK = 1 << 20
-# Tuning: with more different fractions among the labels than this, they are numbers and no classes.
-MAX_FRACTIONS = 20
-MAX_JSON = 2**23  # characters in one piece, which take up to thirty times as many bytes in memory
 _SPLITS = {"train": "train|training", "valid": "valid|validation|val|dev", "test": "test|testing"}
 
 
@@ -236,7 +230,10 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-    csv.field_size_limit(max(csv.field_size_limit(), CELL_LIMIT))
+    # The csv module rejects cells above 128 KB by default; this limit is the largest C long of
+    # every platform.
+    cell_limit = 2**31 - 1
+    csv.field_size_limit(max(csv.field_size_limit(), cell_limit))
     with _text_stream(path) as stream:
         # A quoted name may contain delimiters, so only what is outside of quotes counts.
         unquoted = "".join(stream.readline().split('"')[::2])
@@ -267,7 +264,9 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, A
 def _json_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file with one object per line, or with one array of objects."""
     unchecked = columns or ()
-    limit = max(MAX_JSON, 10 * path.stat().st_size)
+    # Characters in one piece, which take up to thirty times as many bytes in memory.
+    max_json = 2**23
+    limit = max(max_json, 10 * path.stat().st_size)
     for number, line in _lines(path):
         whole = number == 1 and line.startswith("[")
         if whole and len(line) <= limit:
@@ -505,7 +504,10 @@ def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
             return names
         if all(number.is_integer() for number in numbers):
             return [str(int(float(name))) for name in names]
-        if len(numbers) > MAX_FRACTIONS and np.isfinite(numbers).all():
+        # Tuning: with more different fractions among the labels than this, they are numbers and no
+        # classes.
+        max_fractions = 20
+        if len(numbers) > max_fractions and np.isfinite(numbers).all():
             raise ValueError(
                 f"{source}: expected classes, got {len(numbers):,} different fractions such as "
                 f"{next(name for name in names if '.' in name)!r}; cut them into classes first"

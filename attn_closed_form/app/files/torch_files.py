@@ -37,8 +37,6 @@ from .atomic import reading, regular_file
 
 # The first number of the format before PyTorch 1.6 (torch/serialization.py).
 MAGIC = 0x1950A86A20F9469CFC6C
-# The second number.
-PROTOCOL = 1001
 # Maximum nesting depth of dicts, lists and tuples; {"model_state_dict": {name: tensor}} needs 2.
 DEPTH = 6
 # NumPy's maximum.
@@ -129,9 +127,11 @@ def _load_legacy(data: bytes) -> Any:
     file = io.BytesIO(data)
     if data[:1] != b"\x80":
         raise ValueError("it is neither a zip archive nor in the format before PyTorch 1.6")
+    # The protocol of these files follows the magic number.
+    protocol = 1001
     if (
         _read_pickle(file, MAX_INSTRUCTIONS_BEFORE)[0] != MAGIC
-        or _read_pickle(file, MAX_INSTRUCTIONS_BEFORE)[0] != PROTOCOL
+        or _read_pickle(file, MAX_INSTRUCTIONS_BEFORE)[0] != protocol
     ):
         raise ValueError("it is a pickle without PyTorch's magic number or protocol")
     facts, _ = _read_pickle(file, MAX_INSTRUCTIONS_BEFORE)

@@ -19,13 +19,6 @@ from ..._arrays import check, finite, numbered, positive, real
 from ..._shapes import axis_sizes, set_fields
 from ..._types import Array, Ids
 
-# Tuning, the default side length of a region in patches: a slide of 10,000 patches has some 50
-# regions, few enough to look at one by one.
-REGION_PATCHES = 16
-# Attributes that tell the side length of a patch; `Bag.patch_size` says who writes them.
-PATCH_ATTRS = ("patch_size_level0", "tile_size_um", "patch_size", "downsample", "patch_level")
-
-
 # The axes of a bag: n instances with D features.
 BAG_AXES: dict[str, tuple[str | int, ...]] = {
     "features": ("n", "D"),
@@ -103,7 +96,15 @@ class Bag:
         TRIDENT stores patch_size_level0, CLAM patch_size and downsample (to level 0), STAMP
         tile_size_um.
         """
-        attrs = {name: np.ravel(self.attrs[name])[0] for name in PATCH_ATTRS if name in self.attrs}
+        # Attributes that tell the side length of a patch; `Bag.patch_size` says who writes them.
+        patch_attrs = (
+            "patch_size_level0",
+            "tile_size_um",
+            "patch_size",
+            "downsample",
+            "patch_level",
+        )
+        attrs = {name: np.ravel(self.attrs[name])[0] for name in patch_attrs if name in self.attrs}
         for name in ("patch_size_level0", "tile_size_um"):
             if name in attrs:
                 return float(attrs[name])
@@ -133,7 +134,10 @@ class Bag:
         """
         regions = self.regions
         if regions is None and self.coords is not None and (side := self.patch_size) is not None:
-            regions = self.in_regions(REGION_PATCHES * side).regions
+            # Tuning, the default side length of a region in patches: a slide of 10,000 patches has
+            # some 50 regions, few enough to look at one by one.
+            region_patches = 16
+            regions = self.in_regions(region_patches * side).regions
         if regions is None:
             return None
         numbers, first = numbered(regions)

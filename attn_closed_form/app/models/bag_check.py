@@ -27,17 +27,6 @@ from .layouts import LAYOUTS, OPTIONS
 if TYPE_CHECKING:
     from .bag_classifier import BagClassifier
 
-# Tuning: random sub-bags of each bag on which a callable network is evaluated. One of another size
-# is enough to see a temperature that depends on the size.
-SUB_BAGS = 4
-# Tuning: bags on which all variants are tried, the smallest ones; the others confirm the best
-# variants.
-TRIAL_BAGS = 2
-# Tuning: the number of variants that are compared on all bags.
-CONFIRMED_VARIANTS = 3
-# The smallest largest |logit| to which a tolerance is relative, so that logits near zero are not
-# compared to nothing.
-SMALLEST_SCALE = 1e-3
 # Activations that follow an embedding of several layers; the last layer may have another one than
 # the inner layers.
 EMBEDDING_ACTIVATIONS = ("relu", "gelu", "tanh", "identity")
@@ -136,7 +125,10 @@ def compare(
             difference=float("inf"), agrees=False, cause=shape_cause, ours=ours, yours=yours
         )
     largest = max(float(np.abs(yours).max()), float(np.abs(ours).max()))
-    limit = tol * max(SMALLEST_SCALE, largest)
+    # The smallest largest |logit| to which a tolerance is relative, so that logits near zero are
+    # not compared to nothing.
+    smallest_scale = 1e-3
+    limit = tol * max(smallest_scale, largest)
     difference = float(np.abs(ours - yours).max())
     if difference <= limit:
         return BagCheck(
@@ -167,7 +159,10 @@ def compare(
 def _sub_bags(bags: list[Bag], rng: np.random.Generator) -> list[Bag]:
     """Return random sub-bags of the bags of three instances or more."""
     large = [bag for bag in bags if len(bag) > 2]
-    sizes = [rng.integers(2, len(bag), SUB_BAGS) for bag in large]
+    # Tuning: random sub-bags of each bag on which a callable network is evaluated. One of another
+    # size is enough to see a temperature that depends on the size.
+    sub_bags = 4
+    sizes = [rng.integers(2, len(bag), sub_bags) for bag in large]
     return [
         bag.subset(rng.permutation(len(bag))[:size])
         for bag, sizes_of_bag in zip(large, sizes, strict=True)
@@ -243,7 +238,10 @@ def _best_variant(
     model: BagClassifier, bags: list[Bag], yours: Array, limit: float
 ) -> Mended | None:
     """Return the options that bring the logits within the limit, or None."""
-    smallest = np.argsort([len(bag) for bag in bags], kind="stable")[:TRIAL_BAGS]
+    # Tuning: bags on which all variants are tried, the smallest ones; the others confirm the best
+    # variants.
+    trial_bags = 2
+    smallest = np.argsort([len(bag) for bag in bags], kind="stable")[:trial_bags]
     trials = []
     for options in variants(model):
         try:
@@ -253,7 +251,9 @@ def _best_variant(
             continue
         trials.append((_fit(logits, yours[smallest]).difference, options, variant))
     trials.sort(key=lambda trial: trial[0])
-    for trial_difference, options, variant in trials[:CONFIRMED_VARIANTS]:
+    # Tuning: the number of variants that are compared on all bags.
+    confirmed_variants = 3
+    for trial_difference, options, variant in trials[:confirmed_variants]:
         if trial_difference > limit:
             break
         fit = _fit(variant.predict_logits(bags), yours)

@@ -20,21 +20,10 @@ from ..files.atomic import first_line
 
 # Suffixes of the class names of language models in the transformers package.
 LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
-# Short texts, at least one of which has a token under any tokenizer.
-PROBES = ("the", "a film", "0", ".")
 # Files of weights that are read.
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 # Files of weights that could run code when they are read.
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-# Files of which a tokenizer has at least one.
-TOKENIZER = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-    "vocab.json",
-    "spiece.model",
-    "tokenizer.model",
-)
 
 
 @dataclass(frozen=True)
@@ -50,7 +39,9 @@ class Frame:
     @classmethod
     def of(cls, tokenizer: Any) -> Frame:
         """Return the frame that a tokenizer puts around a text."""
-        for probe in PROBES:
+        # Short texts, at least one of which has a token under any tokenizer.
+        probes = ("the", "a film", "0", ".")
+        for probe in probes:
             body = list(tokenizer(probe, add_special_tokens=False)["input_ids"])
             encoding = tokenizer(probe)
             ids = list(encoding["input_ids"])
@@ -187,7 +178,16 @@ def _checked_config(path: Path) -> dict[str, Any]:
             for name in has(PICKLES)
         ]
         raise ValueError(f"{path}: expected weights as model.safetensors{''.join(pickles[:1])}")
-    if not has(TOKENIZER):
+    # Files of which a tokenizer has at least one.
+    tokenizer = (
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+        "vocab.json",
+        "spiece.model",
+        "tokenizer.model",
+    )
+    if not has(tokenizer):
         raise ValueError(
             f"{path}: expected the files of a tokenizer next to the model, such as tokenizer.json; "
             "got none"

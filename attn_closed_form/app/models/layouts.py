@@ -63,8 +63,10 @@ def assumptions(network: BagNetwork, layout: str, given: Options, unsaid: Mappin
         OPTIONS[name].described.format(value) for name, value in values.items() if value is not None
     ]
     phrases += [words for name, words in unsaid.items() if name not in given]
+    # Layouts whose name says that they are means.
+    means = ("mean", "chemprop", "transformers_audio", "transformers_image")
     # A network without an attention could as well take the maximum of its instances.
-    if layout not in MEANS and not attention.w.any():
+    if layout not in means and not attention.w.any():
         phrases.append("mean pooling")
     return ", ".join(phrases)
 
@@ -122,8 +124,6 @@ _ROLES_LAYOUT = Layout(
     head=("roles.head", "roles.classifier"),
     options={**GATED, **HEADS},
 )
-# Layouts whose name says that they are means.
-MEANS = ("mean", "chemprop", "transformers_audio", "transformers_image")
 # The table of layouts. A new one is one entry, and a network in
 # `tests/app/models/layouts/networks.py`.
 LAYOUTS: dict[str, Layout] = {
@@ -575,8 +575,6 @@ HINTS = {
     "w": r"w\b|_c\b|att|score|weight",
     "classifier": r"class|head|out|logit|pred|fc",
 }
-# The maximum number of embedding layers whose order is found by trial.
-MOST_LAYERS = 4
 
 
 def renamed(state: StateDict, roles: Mapping[str, Any]) -> StateDict:
@@ -641,6 +639,8 @@ def proposals(state: StateDict) -> list[dict[str, Any]]:
 
 
 def _assignments(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, Any]]:
+    # The maximum number of embedding layers whose order is found by trial.
+    most_layers = 4
     for classifier, w in permutations(shapes, 2):
         (C, E) = shapes[classifier]
         (H, k) = shapes[w]
@@ -654,7 +654,7 @@ def _assignments(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, An
             *permutations(hidden, 2),
         ]:
             rest = [name for name in others if name not in parts]
-            for chain in permutations(rest) if len(rest) <= MOST_LAYERS else ():
+            for chain in permutations(rest) if len(rest) <= most_layers else ():
                 widths = [*(shapes[name][1] for name in chain), E]
                 if all(
                     shapes[name][0] == width for name, width in zip(chain, widths[1:], strict=True)

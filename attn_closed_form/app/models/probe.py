@@ -34,13 +34,8 @@ from .units import Units
 
 # What one output of a probe is about: the property fires, or it does not.
 DETECTED = ("no", "yes")
-# Tokens at which a turn begins in the chat templates of Qwen and others (ChatML), Llama 3 and 4,
-# and Gemma.
-TURN_STARTS = ("<|im_start|>", "<|start_header_id|>", "<|header_start|>", "<start_of_turn>")
 # The role at the beginning of a turn, up to the end of its line or of its header.
 ROLE = re.compile(r"\s*([A-Za-z_]{1,20})\s*(?:\n|<\|)")
-# Characters after the beginning of a turn among which its role is looked for.
-ROLE_ROOM = 40
 # The marker of a space before a token in SentencePiece, and of a piece that continues a word in
 # WordPiece.
 SPACE_MARK = "\u2581"
@@ -61,8 +56,6 @@ def _byte_of_character() -> dict[str, int]:
 
 # The byte for each character of byte-level tokenizers, such as those of GPT-2, Llama 3 and Qwen.
 BYTES = _byte_of_character()
-# A space and a line break as these tokenizers write them; one of them is in every text.
-BYTE_MARKS = ("\u0120", "\u010a")
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +94,9 @@ class Activations:
     @cached_property
     def _pieces(self) -> tuple[str, list[int]]:
         """The text of all tokens, and the place where each begins, followed by the length."""
-        if any(mark in token for token in self.tokens for mark in BYTE_MARKS):
+        # A space and a line break as these tokenizers write them; one of them is in every text.
+        byte_marks = ("\u0120", "\u010a")
+        if any(mark in token for token in self.tokens for mark in byte_marks):
             return _decoded(self.tokens)
         pieces = list(self.tokens)
         if any(SPACE_MARK in token for token in pieces):
@@ -150,15 +145,20 @@ class Activations:
             given = np.asarray(self.turns)
             numbers, first = numbered(given)
             return numbers, tuple(str(given[i]) for i in first)
-        begins = np.array([token.strip() in TURN_STARTS for token in self.tokens])
+        # Tokens at which a turn begins in the chat templates of Qwen and others (ChatML), Llama 3
+        # and 4, and Gemma.
+        turn_starts = ("<|im_start|>", "<|start_header_id|>", "<|header_start|>", "<start_of_turn>")
+        begins = np.array([token.strip() in turn_starts for token in self.tokens])
         if not begins.any():
             return None
         begins[0] = True
         numbers = np.cumsum(begins) - 1
         names = []
+        # Characters after the beginning of a turn among which its role is looked for.
+        role_room = 40
         for turn, place in enumerate(np.flatnonzero(begins).tolist(), 1):
             start = self.spans[place][1]
-            role = ROLE.match(self.text[start : start + ROLE_ROOM])
+            role = ROLE.match(self.text[start : start + role_room])
             names.append(f"turn {turn} ({role[1]})" if role else f"turn {turn}")
         return numbers.astype(np.intp), tuple(names)
 

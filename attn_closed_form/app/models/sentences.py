@@ -46,9 +46,6 @@ _BREAK = re.compile(
 )
 # The word before a period, with the periods inside of it.
 _WORD = re.compile(r"[\w.'’]*$")
-# The word before a period is looked for among so many characters. Every abbreviation is shorter, so
-# a longer word, which is cut, is none of them.
-_WORD_ROOM = 16
 # White space and opening marks after an end, and the first character after them.
 _NEXT = re.compile(r"\s*(?:[\"'“‘«(\[{¿¡「『（]\s*)*(\S?)")
 
@@ -89,7 +86,10 @@ def _ends(text: str, match: re.Match[str]) -> bool:
     if match["stop"] != "." or match["close"]:
         return True
     end = match.start()
-    before = _WORD.search(text[max(0, end - _WORD_ROOM) : end])
+    # The word before a period is looked for among so many characters. Every abbreviation is
+    # shorter, so a longer word, which is cut, is none of them.
+    word_room = 16
+    before = _WORD.search(text[max(0, end - word_room) : end])
     word = ""
     if before:
         word = before[0].casefold()

@@ -25,14 +25,10 @@ from .layout import SPELLED, Layout, Options
 from .layout_builders import as_rows, head_width, split_layers
 from .tail import Elementwise, Residual, Step
 
-# The epsilon of the batch normalization of Efficient Probing, in its code.
-EFFICIENT_PROBING_EPS = 1e-6
 # Names of a learned query, where several parameters have its width.
 QUERY = r"(?:.*[._])?(?:query|queries|q|latents?|probe|seed|cls|token)(?:\.weight|[._].*)?"
 # Names of the last layers of probes and pooling heads.
 LAST_LAYERS = ("classifier", "head", "fc", "linear", "out", "output", "mlp")
-# Those that leave no doubt that they come after the pooling.
-CLASSIFIERS = ("classifier", "head", "out", "output")
 # The beginning of the name of a layer, up to the first of these names.
 LAST_LAYER = rf"(?:\w+\.)*?(?:{'|'.join(LAST_LAYERS)})(?=\.)"
 
@@ -78,7 +74,9 @@ def last_layers(state: StateDict, options: Options) -> list[Step]:
             "explain"
         )
     (name,) = found
-    if name.rpartition(".")[2] not in CLASSIFIERS:
+    # Those that leave no doubt that they come after the pooling.
+    classifiers = ("classifier", "head", "out", "output")
+    if name.rpartition(".")[2] not in classifiers:
         # Such a layer might as well be in front of the pooling.
         state.unsaid["head"] = f"{name!r} after the pooling"
     return read_head(state, head_modules(state, [name]), options)
@@ -181,7 +179,9 @@ def build_efficient_probing(state: StateDict, layout: Layout, options: Options) 
         norm = f"{start[:-2]}1"
         last = [f"{start[:-2]}2"]
     state.leave(*layout.leave)
-    gain, shift = state.batch_norm(norm, EFFICIENT_PROBING_EPS)
+    # The epsilon of the batch normalization of Efficient Probing, in its code.
+    efficient_probing_eps = 1e-6
+    gain, shift = state.batch_norm(norm, efficient_probing_eps)
     names = [name for name in last if f"{name}.weight" in state.arrays]
     if not names:
         raise ValueError(

@@ -19,14 +19,6 @@ from ...game.orders import ClassProbability, LinkedDirection
 from ...game.sampled import ShapleySample, shapley_sample
 from .scale import LOGIT, ExplainedScale
 
-# Sampled probabilities of pooled models are refined until their largest standard error is 0.05
-# percentage points.
-MAX_PERCENT_ERROR = 5e-4
-
-# Tuning: calls before the first look at the standard error; twice as many follow as long as it is
-# too large. From fewer, the fitted control is poor.
-FIRST_CALLS = 1000
-
 if TYPE_CHECKING:
     from .protocol import Model
     from .units import Units
@@ -152,7 +144,9 @@ class ModelGame:
         if self.target.max_error is not None:
             return self.target.max_error
         if self.target.scale.in_percent and self.model.surrogate is None:
-            return MAX_PERCENT_ERROR
+            # Sampled probabilities of pooled models are refined until their largest standard error
+            # is 0.05 percentage points.
+            return 5e-4
         return None
 
     def shapley(self) -> ShapleySample:
@@ -182,6 +176,9 @@ class ModelGame:
         most = self.model.samples
         if target.max_error is None:
             return shapley_sample(logits, most, target.seed, link)
+        # Tuning: calls before the first look at the standard error; twice as many follow as long as
+        # it is too large. From fewer, the fitted control is poor.
+        first_calls = 1000
         return shapley_sample(
-            logits, min(FIRST_CALLS, most), target.seed, link, target.max_error, most_calls=most
+            logits, min(first_calls, most), target.seed, link, target.max_error, most_calls=most
         )

@@ -37,10 +37,6 @@ from ..._types import Ids
 CLS = "[CLS]"
 # The word that stands for all others.
 UNK = "[UNK]"
-# Limits of the cache of spellings: their length and their number.
-LONGEST_KEPT = 32
-# Tuning: a corpus repeats far fewer spellings than these, and they take some 10 MB.
-MOST_KEPT = 1 << 16
 
 # Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, bopomofo and Chinese
 # characters.
@@ -220,7 +216,11 @@ class _Remembered(dict[str, Any]):
 
     def __missing__(self, raw: str) -> Any:
         result = self.function(raw)
-        if len(raw) <= LONGEST_KEPT and len(self) < MOST_KEPT:
+        # Limits of the cache of spellings: their length and their number.
+        longest_kept = 32
+        # Tuning: a corpus repeats far fewer spellings than these, and they take some 10 MB.
+        most_kept = 1 << 16
+        if len(raw) <= longest_kept and len(self) < most_kept:
             self[raw] = result
         return result
 

@@ -30,9 +30,6 @@ from .text import Encoded, Token, Vocabulary, check_text, excerpt, tokenize
 from .units import Units
 
 Tokenizer = Callable[[str], Sequence[Token]]
-# The smallest tolerance that integrated gradients can reach in float64, whose rounding errors add
-# up to some 1e-13.
-SMALLEST_IG_TOL = 1e-12
 # Tuning: cells of the table of `numbered_in_runs`, 1 MB, which fits into a core's cache.
 TABLE_CELLS = 1 << 17
 
@@ -277,8 +274,11 @@ class TextClassifier(TextModel):
         ids = units.data
         output = target.coefficients
         if name == "integrated-gradients":
+            # The smallest tolerance that integrated gradients can reach in float64, whose rounding
+            # errors add up to some 1e-13.
+            smallest_ig_tol = 1e-12
             scores = integrated_gradients(
-                weights, ids, output, tol=max(target.tol, SMALLEST_IG_TOL)
+                weights, ids, output, tol=max(target.tol, smallest_ig_tol)
             )
             return scores, float(predict(weights, np.full_like(ids, weights.unk)) @ output)
         return _GRADIENTS[name](weights, ids, output)

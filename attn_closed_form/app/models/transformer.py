@@ -58,21 +58,8 @@ TOKEN = "token:"
 SAMPLES = 2000
 # Tuning: sequences per batch. Larger ones are hardly faster on a CPU, and need more memory.
 CALLS_AT_ONCE = 32
-# Relative accuracy of the SLALOM's Shapley values in the comparison with the sampled ones.
-AGREEMENT_TOL = 1e-6
 # A warning names the first line outside this folder, which is the user's.
 PACKAGE = Path(__file__).parents[2]
-# A text whose beginnings are padded to its length, to see whether padding is neutral.
-PADDED_TEXT = "the film was good, and not too long."
-# Tuning: the logits of a padded and of a single sequence differ by rounding, for small models in
-# float32 by up to 5 ulps of the largest logit. Padding that is read changed them by 5e-3 of it and
-# more, 40,000 ulps.
-ROUNDING_ULPS = 1000.0
-# In half precision, rounding and padding that is read cannot be separated as clearly: 2 %
-# (float16), 12 % (bfloat16).
-ROUNDING_ULPS_OF_HALF_PRECISION = 16.0
-# The relative accuracy above which a type counts as half precision.
-COARSE_STEPS = 1e-6
 
 
 class PaddingWarning(UserWarning):
@@ -353,7 +340,9 @@ class TransformerClassifier(TextModel):
         """
         if not self._pads_right:
             return False
-        ids = self.encode(PADDED_TEXT)
+        # A text whose beginnings are padded to its length, to see whether padding is neutral.
+        padded_text = "the film was good, and not too long."
+        ids = self.encode(padded_text)
         # One token, half of the text and all of it, so that two of three rows are padded.
         rows = [self.frame.around(ids[:n]) for n in sorted({1, (ids.size + 1) // 2, ids.size})]
         with evaluating(self.model), self._padding(rows) as pad:
@@ -364,9 +353,16 @@ class TransformerClassifier(TextModel):
             return False
         difference = float(np.abs(together - alone).max())
         accuracy = imported_package("torch").finfo(next(iter(self.model.parameters())).dtype).eps
-        ulps = ROUNDING_ULPS
-        if accuracy > COARSE_STEPS:
-            ulps = ROUNDING_ULPS_OF_HALF_PRECISION
+        # Tuning: the logits of a padded and of a single sequence differ by rounding, for small
+        # models in float32 by up to 5 ulps of the largest logit. Padding that is read changed them
+        # by 5e-3 of it and more, 40,000 ulps.
+        ulps = 1000.0
+        # The relative accuracy above which a type counts as half precision.
+        coarse_steps = 1e-6
+        if accuracy > coarse_steps:
+            # In half precision, rounding and padding that is read cannot be separated as clearly:
+            # 2% (float16), 12% (bfloat16).
+            ulps = 16.0
         if not difference > ulps * accuracy * float(np.abs(alone).max()):
             return False
         text = (
@@ -662,7 +658,10 @@ class TransformerClassifier(TextModel):
         """
         names = units.players(target.players)[1]
         try:
-            fitted = shapley(self.pooled_game(units, target), AGREEMENT_TOL)
+            # Relative accuracy of the SLALOM's Shapley values in the comparison with the sampled
+            # ones.
+            agreement_tol = 1e-6
+            fitted = shapley(self.pooled_game(units, target), agreement_tol)
         except ToleranceError:
             return 0.0
         sampled = ModelGame(self, units, target.unlinked).shapley().values

@@ -18,8 +18,6 @@ from ...game.pooled_game import PooledGame
 from ...game.scores import PooledScores, stable_order
 
 Result = TypeVar("Result")
-# The optional arrays with one entry per unit.
-PER_UNIT = ("places", "unknown", "coords", "continues")
 
 
 class Remembers:
@@ -105,7 +103,9 @@ class Units(Remembers):
         has_places = self.places is not None
         check("text, places", is_text == has_places, "both or neither", "one of them")
         groups = {name: _read_only(group) for name, group in self.groups.items()}
-        given = {name: getattr(self, name) for name in PER_UNIT}
+        # The optional arrays with one entry per unit.
+        per_unit = ("places", "unknown", "coords", "continues")
+        given = {name: getattr(self, name) for name in per_unit}
         arrays = {name: _read_only(value) for name, value in given.items() if value is not None}
         for name, array in {**arrays, **{f"groups[{g!r}]": groups[g] for g in groups}}.items():
             check(name, len(array) == n, f"{n} entries, one per unit", len(array))

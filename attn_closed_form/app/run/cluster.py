@@ -22,17 +22,6 @@ from .plan import Part
 from .runner import Progress, Step, explain_part, explain_row
 from .task import RunError, Task
 
-# Tuning: maximum number of parts submitted at a time, which bounds the memory of the scheduler.
-AHEAD = 1_000
-# Number of local workers that a part may lose before it is set aside: a second death is hardly
-# chance.
-LOCAL_DEATHS = 2
-# Tuning, in seconds: how long a scheduler may take to answer, and the time between two checks for
-# workers.
-CONNECT_SECONDS = 10.0
-# Tuning: the time between two checks, short next to the start of a worker.
-POLL = 0.5
-
 
 def steps_on_dask(
     task: Task, parts: Sequence[Part], workers: int, address: str | None
@@ -83,9 +72,11 @@ class DaskClient:
         """Return the next finished future."""
         from distributed.core import Status
 
+        # Tuning, in seconds: the time between two checks, short next to the start of a worker.
+        poll = 0.5
         while True:
             with suppress(queue.Empty):
-                return self.done.get(timeout=POLL)
+                return self.done.get(timeout=poll)
             if self.cluster is None:
                 continue
             nannies = self.cluster.workers.values()
@@ -103,8 +94,11 @@ class DaskClient:
         waiting = iter(parts)
         # The futures are kept, because Dask cancels the work of a future that nothing refers to.
         running: dict[str, tuple[Any, Part]] = {}
+        # Tuning: maximum number of parts submitted at a time, which bounds the memory of the
+        # scheduler.
+        ahead = 1_000
         while True:
-            for part in islice(waiting, AHEAD - len(running)):
+            for part in islice(waiting, ahead - len(running)):
                 future = self.submit(explain_part, task, part)
                 running[future.key] = future, part
             if not running:
@@ -178,7 +172,9 @@ def connected(workers: int, address: str | None, work: str) -> Iterator[DaskClie
                 yield DaskClient(client, None, cluster)
             return
         try:
-            client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+            # Tuning: how long a scheduler may take to answer.
+            connect_seconds = 10.0
+            client = Client(address, timeout=connect_seconds, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             raise RunError(
                 f"--cluster {address}: expected the address of a Dask scheduler that answers, such "
@@ -219,6 +215,9 @@ def _local_cluster(workers: int, work: str) -> Iterator[Any]:
     with dask.config.set(settings), _empty_main_module():
         try:
             with _interrupts_blocked():
+                # Number of local workers that a part may lose before it is set aside: a second
+                # death is hardly chance.
+                local_deaths = 2
                 cluster = LocalCluster(
                     n_workers=workers,
                     threads_per_worker=1,
@@ -227,7 +226,7 @@ def _local_cluster(workers: int, work: str) -> Iterator[Any]:
                     memory_limit=0,
                     local_directory=work,
                     silence_logs=logging.CRITICAL,
-                    scheduler_kwargs={"allowed_failures": LOCAL_DEATHS - 1, "dashboard": False},
+                    scheduler_kwargs={"allowed_failures": local_deaths - 1, "dashboard": False},
                 )
         except Exception as error:
             raise RunError(f"the workers cannot start: {one_line(error)}") from None

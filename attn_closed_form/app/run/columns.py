@@ -14,8 +14,6 @@ from ..models.protocol import BagModel, Model
 from .batch import Failure, Outcome, Row
 from .task import Task, pyarrow
 
-# Tuning, maximum number of classes with a column each: more columns than a person can look through.
-MAX_CLASSES = 100
 # The columns that only bags have: facts about all instances of one.
 BAG_COLUMNS = (
     "instances",
@@ -43,7 +41,10 @@ def result_columns(task: Task) -> dict[str, Any]:
         "prediction": number,
         "probability": number,
     }
-    if 2 <= len(model.outputs) <= MAX_CLASSES:
+    # Tuning, maximum number of classes with a column each: more columns than a person can look
+    # through.
+    max_classes = 100
+    if 2 <= len(model.outputs) <= max_classes:
         types |= {f"probability_{name}": number for name in model.outputs}
     types |= {"unseen": pa.int32(), "error": text}
     if isinstance(model, BagModel):

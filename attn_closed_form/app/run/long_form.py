@@ -19,8 +19,6 @@ from .task import RunError, pyarrow
 
 # The forms of a table of results: one row per word, or one row per input.
 FORMS = ("long", "wide")
-# The columns that only the long form has.
-LONG_COLUMNS = ("position", "word", "start", "end", "occurrences")
 
 
 def methods_of(names: Sequence[str]) -> list[str]:
@@ -31,7 +29,9 @@ def methods_of(names: Sequence[str]) -> list[str]:
 def long_table(table: Any) -> Any:
     """Convert a table with one row per input to one row per input and player."""
     pa = pyarrow()
-    for name in LONG_COLUMNS:
+    # The columns that only the long form has.
+    long_columns = ("position", "word", "start", "end", "occurrences")
+    for name in long_columns:
         if name in table.column_names:
             raise RunError(
                 f"column {name!r}: the long form has a column of this name; rename it or use "

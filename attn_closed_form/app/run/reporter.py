@@ -17,8 +17,6 @@ from .runner import Progress
 
 # Tuning, in seconds: the time whose rate is shown, and the time between two lines of a log.
 WINDOW = 30.0
-# Tuning, in seconds: the time between two lines of a log.
-LINE_SECONDS = 10.0
 
 
 class Meter:
@@ -121,7 +119,9 @@ def reported(meter: Meter, mode: str | None = None) -> Iterator[Callable[[Progre
             now = meter.history[-1][0]
             if progress.note:
                 print(visible(progress.note), file=sys.stderr, flush=True)
-            if now - printed >= LINE_SECONDS:
+            # Tuning, in seconds: the time between two lines of a log.
+            line_seconds = 10.0
+            if now - printed >= line_seconds:
                 printed = now
                 print(meter.line(), file=sys.stderr, flush=True)
 

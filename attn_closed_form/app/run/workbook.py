@@ -35,8 +35,6 @@ PERCENT = "0.0%"
 PERCENT_CHANGE = "+0.0%;-0.0%;0.0%"
 # A change of a logit or of another value.
 CHANGE = "+0.0000;-0.0000;0"
-# A guaranteed error.
-ERROR = "0.0E+00"
 # The columns of the summary, with their widths in characters.
 SUMMARY_COLUMNS = {
     "output": 14,
@@ -91,6 +89,8 @@ class ScoreFormats:
             return PERCENT
         if name == "prediction":
             return PERCENT if in_percent else CHANGE
+        # A guaranteed error.
+        error = "0.0E+00"
         for method in self.methods:
             is_percent = in_percent and not METHODS[method].on_logits
             if name == method:
@@ -98,7 +98,7 @@ class ScoreFormats:
             if name == f"{method}_baseline":
                 return PERCENT if is_percent else CHANGE
             if name.startswith(f"{method}_") and name.endswith("error"):
-                return ERROR
+                return error
         return None
 
 

@@ -45,14 +45,6 @@ from .schema import (
 
 Checkpoint = Callable[[], None]
 
-# Tuning: the example is chosen among the first words of the vocabulary, which training orders by
-# frequency, because a person recognizes frequent words. 3,000 single words take 0.2 seconds.
-EXAMPLE_CANDIDATES = 3_000
-# The example has the three strongest words of each of the first classes; more do not fit one line.
-EXAMPLE_WORDS = 3
-# The number of classes in the example: more do not fit into one line.
-EXAMPLE_CLASSES = 4
-
 
 T = TypeVar("T")
 
@@ -131,7 +123,10 @@ def _strong_words(model: Model) -> list[list[str]]:
     """Return the words that support each of the first classes most."""
     words = []
     word_logits = []
-    vocabulary = _vocabulary(model)[:EXAMPLE_CANDIDATES]
+    # Tuning: the example is chosen among the first words of the vocabulary, which training orders
+    # by frequency, because a person recognizes frequent words. 3,000 single words take 0.2 seconds.
+    example_candidates = 3_000
+    vocabulary = _vocabulary(model)[:example_candidates]
     # Ratings such as 9/10 are stronger than any word, and say less about a model.
     letters = [word for word in vocabulary if word.isalpha()]
     for word in letters or vocabulary:
@@ -147,7 +142,12 @@ def _strong_words(model: Model) -> list[list[str]]:
     if logits.shape[1] == 1:  # one logit is the log-odds of the second of two classes
         logits = np.hstack([-logits, logits]) / 2
     lead = logits - logits.mean(axis=1, keepdims=True)
-    strongest = np.argsort(-lead, axis=0, kind="stable")[:EXAMPLE_WORDS, :EXAMPLE_CLASSES]
+    # The example has the three strongest words of each of the first classes; more do not fit one
+    # line.
+    example_words = 3
+    # The number of classes in the example: more do not fit into one line.
+    example_classes = 4
+    strongest = np.argsort(-lead, axis=0, kind="stable")[:example_words, :example_classes]
     return [[words[i] for i in column] for column in strongest.T.tolist()]
 
 

@@ -14,15 +14,11 @@ from ..files.open_model import open_model
 from .app import LOOPBACK, TIME_LIMIT, make_app
 
 ADDRESS = "127.0.0.1"  # the address that only programs on this machine can reach
-SHIPPED = "the shipped sentiment model"
 # The text that the page shows first with the shipped model: it has evidence for both classes.
 REVIEW = (
     "The plot is a mess and the ending is terrible, but the acting is wonderful and I never once "
     "felt bored!"
 )
-# Tuning: a browser opens at most six connections to one server; the others are for scripts.
-CONNECTIONS = 64
-GRACE = 2  # seconds for answers that are being computed when the server stops
 
 
 def serve(path: str | None = None, port: int = 8000, seconds: float = TIME_LIMIT) -> int:
@@ -41,12 +37,16 @@ def serve(path: str | None = None, port: int = 8000, seconds: float = TIME_LIMIT
     ValueError : if the model does not read texts
     """
     if path is None:
-        name = SHIPPED
+        shipped = "the shipped sentiment model"
+        name = shipped
         example = REVIEW
     else:
         name = Path(path).name
         example = None
     app = make_app(open_model(path), name, hosts=LOOPBACK, seconds=seconds, example=example)
+    # Tuning: a browser opens at most six connections to one server; the others are for scripts.
+    connections = 64
+    grace = 2  # seconds for answers that are being computed when the server stops
     config = uvicorn.Config(
         app,
         # uvicorn's own configuration would close the handlers of every other library in this
@@ -61,8 +61,8 @@ def serve(path: str | None = None, port: int = 8000, seconds: float = TIME_LIMIT
         ws="none",
         # Limits the headers of a request to 16 KB, unlike the faster parsers.
         http="h11",
-        limit_concurrency=CONNECTIONS,
-        timeout_graceful_shutdown=GRACE,
+        limit_concurrency=connections,
+        timeout_graceful_shutdown=grace,
     )
     with listening(port) as sock:
         number = sock.getsockname()[1]

@@ -30,9 +30,6 @@ THETA = np.geomspace(0.02, 4.0, 16)
 TINY = np.finfo(float).tiny
 # Maximum number of players omitted from a product: two in I_ij, and the player of the numerator.
 PLAYERS_OMITTED = 3
-# Steps of the fixed-point iteration towards the best nu of `_largest_on_ellipse`. Any nu gives a
-# bound; tuning.
-NU_STEPS = 3
 
 
 class ComplexSums(NamedTuple):
@@ -216,7 +213,9 @@ def _largest_on_ellipse(sums: ComplexSums, m: Array, c: Array, theta: Array) -> 
     k_2_part = k_2 * k_2 / 4
     # The best nu makes the derivative zero: nu^2 = k_1_part + k_2_part (nu / (nu + k_3))^2.
     nu = np.sqrt(k_1_part + k_2_part) + TINY
-    for _ in range(NU_STEPS):
+    # Tuning: steps of the fixed-point iteration towards the best nu. Any nu gives a bound.
+    nu_steps = 3
+    for _ in range(nu_steps):
         ratio = nu / (nu + k_3)
         nu = np.sqrt(k_1_part + k_2_part * ratio**2) + TINY
     linear = k_0 + nu + k_3

@@ -51,12 +51,6 @@ P_SHARE = 1 / 4
 POLE_SHARE = 1 / 16
 # Tuning: the loosest relative error of 1/D that is requested; a looser rule saves no node.
 EPS_LOOSE = 0.01
-# Tuning: products are taken through logarithms, which is slower, if plain ones would need more than
-# this share of the error that the lambda rule and rounding have together.
-PLAIN_SHARE = 1 / 4
-# The tol that an error names is rounded up to two digits, which is at most a tenth more; its text
-# is only built for a tol below this multiple of the number that is needed.
-ROUNDED_UP = 1.2
 
 
 class ToleranceError(ValueError):
@@ -216,7 +210,10 @@ def find_budget(
     error = EPS_MIN + rounding + (product if plain else 0)
     need = _tol_needed(spread, scale, amplification, output, error)
     need = max(need / share, least_tol)
-    if not tol >= ROUNDED_UP * need and not tol >= float(smallest_text(need)):
+    # The tol that an error names is rounded up to two digits, which is at most a tenth more; its
+    # text is only built for a tol below this multiple of the number that is needed.
+    rounded_up = 1.2
+    if not tol >= rounded_up * need and not tol >= float(smallest_text(need)):
         smallest = float(smallest_text(need))
         if smallest < math.inf:
             # A linked game has other poles for the named tol, which has to work with those.
@@ -230,7 +227,10 @@ def find_budget(
         return _tolerance_error(tol, smallest, scale, spread, game.exponent)
     part = (tol * share - output) * scale / amplification
     total = part * (1 - P_SHARE) / (2 * spread)
-    precise = not plain and rounding + product > total * PLAIN_SHARE
+    # Tuning: products are taken through logarithms, which is slower, if plain ones would need more
+    # than this share of the error that the lambda rule and rounding have together.
+    plain_share = 1 / 4
+    precise = not plain and rounding + product > total * plain_share
     if not precise:
         rounding = rounding + product
     eps = min(EPS_LOOSE, total - rounding)

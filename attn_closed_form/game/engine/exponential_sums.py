@@ -66,9 +66,6 @@ LARGEST_SQUEEZE = 80.0
 LOG_RANGE_SEGMENT = 256.0
 # The part of eps that is dropped at each end of a rule for a sector; the steps have 0.5 eps.
 SECTOR_CUT = 0.2
-# Logarithm of the smallest and the largest numbers in a rule for a sector: e^-700 is the end of
-# float64.
-LOG_FLOAT_MAX = 700.0
 # Tuning: steps for rounding the difference between pi/2 and an angle, so that games share a cached
 # rule.
 SECTOR_STEP = 0.03
@@ -242,7 +239,10 @@ def computed_sector_segments(log_range: float, eps: float, angle: float) -> list
     h = _exact_step(float(steps.max()))
     # The range from the underflow of lam to that of e^-lam.
     t0 = T0 - log_range
-    reach = math.log(LOG_FLOAT_MAX)
+    # Logarithm of the smallest and the largest numbers in a rule for a sector: e^-700 is the end of
+    # float64.
+    log_float_max = 700.0
+    reach = math.log(log_float_max)
     nodes = _equal_steps(h, t0 - reach, highest=reach, t0=t0)
     # |w| is at most Re w / cos. All terms up to a node that is dropped, or from it on, add up to
     # less than the cut.

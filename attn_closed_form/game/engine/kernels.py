@@ -25,9 +25,6 @@ MATRIX_PLAYERS = 1024
 # OpenBLAS starts threads for a complex vector times a matrix of more elements; on a busy machine,
 # waiting for them may take thousands of times as long as the product.
 COMPLEX_PRODUCT = 4095
-# Tuning: a product of factors is halved down to this length, which vectorizes, before it is taken
-# one by one.
-PRODUCT_AT_ONCE = 16
 
 _memory = threading.local()
 
@@ -122,7 +119,10 @@ def complex_product(Y: Array, spare: Array) -> Array:
 
 def _product_by_halves(Y: Array) -> Array:
     """Multiply over the last axis: the first half times the second one, until few are left."""
-    while Y.shape[-1] > PRODUCT_AT_ONCE:
+    # Tuning: a product of factors is halved down to this length, which vectorizes, before it is
+    # taken one by one.
+    product_at_once = 16
+    while Y.shape[-1] > product_at_once:
         half = Y.shape[-1] // 2
         first = Y[..., :half]
         second = Y[..., half : 2 * half]

@@ -39,9 +39,6 @@ LOG_OMITTED = PLAYERS_OMITTED + LOG_DECAY_ROOM
 # Tuning: an interval is shortened if a term decays by more than this multiple of tau; a hardly
 # shorter one saves no node.
 WORTH_CUTTING = 1.25
-# Tuning: a decay up to which no interval is shortened, because the whole of [0, 1] needs as few
-# nodes.
-SHORT_DECAY = 16.0
 # Tuning: shortest interval. Shorter ones would bring nodes so near to 0 or 1 that 1/Y overflows.
 SHORTEST_INTERVAL = 1e-6
 # Tuning: numbers of nodes for the terms of a linked game. They are few, because terms with equal
@@ -267,7 +264,10 @@ def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
     whole = Interval(np.zeros(r), np.ones(r))
     largest_heavy = float(np.maximum.reduce(sums.heavy))
     largest_light = float(np.maximum.reduce(sums.light))
-    if max(largest_heavy, largest_light) <= SHORT_DECAY:
+    # Tuning: a decay up to which no interval is shortened, because the whole of [0, 1] needs as few
+    # nodes.
+    short_decay = 16.0
+    if max(largest_heavy, largest_light) <= short_decay:
         return whole
     size = sums.weight * (sums.background + sums.players)
     log_size = np.log(np.maximum(size, TINY))

@@ -37,14 +37,9 @@ TIER_GAP = 45.0
 # The room at both ends of a range of D, added to ln R: 2 RANGE_ROOM, and a little for the logarithm
 # itself.
 LOG_ROOM = 3 * RANGE_ROOM
-# ln R of a tier up to this is computed from its masses, whose sum fits into float64; of a longer
-# one, from logarithms.
-LOG_RANGE_EXACT = 256.0
 # Largest logarithm of a mass over its unit: beyond it, e^(-lam mass) is 0 at every node lam, and
 # e^650 times a value still fits into float64.
 LOG_MASS_MAX = 650.0
-# Tuning: elements (pieces times players) of one array of pieces, 8 MB.
-PIECE_ELEMENTS = 1 << 20
 
 
 def exp_difference(s: Array, unit: Array) -> Array:
@@ -134,7 +129,9 @@ def game_pieces(game: PooledGame, eps: float) -> Iterator[Pieces]:
     heads = heads_of(game)
     pieces = _scaled_pieces(scales_of(game, ranges), eps)
     total = sum(piece.lam.size for piece in pieces)
-    size = max(1, PIECE_ELEMENTS // game.d)
+    # Tuning: elements (pieces times players) of one array of pieces, 8 MB.
+    piece_elements = 1 << 20
+    size = max(1, piece_elements // game.d)
     for start in range(0, len(pieces), size):
         group = pieces[start : start + size]
         units = np.array([piece.unit for piece in group])
@@ -303,6 +300,9 @@ def _tiers(heads: Heads, h: int) -> list[Scale]:
     tiers = []
     firsts = [0, *cuts]
     lasts = [*cuts, so_far.size]
+    # ln R of a tier up to this is computed from its masses, whose sum fits into float64; of a
+    # longer one, from logarithms.
+    log_range_exact = 256.0
     for first, last in zip(firsts, lasts, strict=True):
         player = int(gaps.player[first])
         is_background = player < 0
@@ -316,7 +316,7 @@ def _tiers(heads: Heads, h: int) -> list[Scale]:
         least = D_0 if is_background else float(gap[player])
         log_most = float(so_far[last - 1])
         log_range = log_most - float(gaps.log_gap[first])
-        if log_range < LOG_RANGE_EXACT:
+        if log_range < log_range_exact:
             inside = gaps.player[:last]
             inside = inside[inside >= 0]
             most = D_0 + float(np.add.reduce(gap[inside]))

@@ -24,13 +24,6 @@ from .terms import Terms
 # Tuning: largest q of a power series. Beyond it, J is as large as the number of nodes
 # (benchmarks/bag_speed).
 LARGEST_Q = 0.2
-# Tuning: powers that cost as much as one node (benchmarks/bag_speed).
-POWERS_PER_NODE = 2.0
-# Tuning: elements (terms times players) of one working array of a series: a few of them fit into a
-# core's cache (benchmarks/bag_speed).
-SERIES_ELEMENTS = 1 << 15
-# More powers than any number of nodes is worth.
-TOO_MANY = 1 << 30
 
 
 def series_length(terms: Terms, p: Array) -> int:
@@ -42,7 +35,9 @@ def series_length(terms: Terms, p: Array) -> int:
     largest_p = np.max(p, axis=0)
     q = float(np.max(largest_p * terms.largest_change)) * SERIES_ROOM
     J = count_powers(q)
-    if POWERS_PER_NODE * len(p) >= J:
+    # Tuning: powers that cost as much as one node (benchmarks/bag_speed).
+    powers_per_node = 2.0
+    if powers_per_node * len(p) >= J:
         return J
     return 0
 
@@ -50,7 +45,8 @@ def series_length(terms: Terms, p: Array) -> int:
 def count_powers(q: float) -> int:
     """Return the smallest J for this q, or a very large number if q is too large."""
     if not q <= LARGEST_Q:
-        return TOO_MANY
+        # More powers than any number of nodes is worth.
+        return 1 << 30
     J = 2
     while _remainder(q, J) > SERIES_REMAINDER:
         J += 1
@@ -151,5 +147,8 @@ def _polynomial(coefficients: Array, g: Array) -> Array:
 def _blocks(terms: Terms) -> list[slice]:
     """Return parts of the players whose arrays fit into a cache."""
     r, _, d = terms.factor.shape
-    step = max(1, SERIES_ELEMENTS // r)
+    # Tuning: elements (terms times players) of one working array of a series: a few of them fit
+    # into a core's cache (benchmarks/bag_speed).
+    series_elements = 1 << 15
+    step = max(1, series_elements // r)
     return [slice(start, start + step) for start in range(0, d, step)]
