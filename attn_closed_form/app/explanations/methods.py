@@ -155,14 +155,14 @@ def _guaranteed(name: str, function: Callable[[Any, float], Array], evidence: Ev
         base = evidence.baseline
     else:
         base = evidence.pooled_base
-    return Scored(scores=scores, base_value=base, error=error)
+    return Scored(scores=scores, baseline=base, error=error)
 
 
 def _lime(evidence: Evidence) -> Scored:
     if not evidence.is_pooled:
         raise NotPooledError(f"lime: {NOT_POOLED}")
     fit, error = evidence.guaranteed(lambda game, tol: lime_limit(game, tol=tol), "lime")
-    return Scored(scores=fit.coef, base_value=float(fit.intercept), error=error)
+    return Scored(scores=fit.coef, baseline=float(fit.intercept), error=error)
 
 
 def _sampled_lime(evidence: Evidence) -> Scored:
