@@ -29,6 +29,8 @@ from ...game.pooled_game import PooledGame
 SCALES = ("probability", "risk", "logit")
 # Names of outputs before any link, by the loss of the model: a regression has no logit.
 PLAIN = {"identity": "value", "exp": "log-risk"}
+# Maximum number of decimals of a percentage close to 0 or 100.
+MOST_DECIMALS = 6
 
 
 @dataclass(frozen=True)
@@ -197,9 +199,7 @@ def percent(share: float, decimals: int = 1) -> str:
     100.
     """
     text = f"{100 * share:.{decimals}f}"
-    # Maximum number of decimals of a percentage close to 0 or 100.
-    most_decimals = 6
-    while 0 < share < 1 and decimals < most_decimals and float(text) in (0.0, 100.0):
+    while 0 < share < 1 and decimals < MOST_DECIMALS and float(text) in (0.0, 100.0):
         decimals += 1
         text = f"{100 * share:.{decimals}f}"
     return f"{text}%"
