@@ -113,6 +113,11 @@ def on_post_page(output: str, page: Any, **others: Any) -> str:
             os.sep, "/"
         ),
     )
+    # The dialog of the search has no name in the theme.
+    output = output.replace(
+        'data-md-component="search" role="dialog"',
+        'data-md-component="search" role="dialog" aria-label="Search"',
+    )
     if loaded := re.search(
         r'<(?:script|img|link)[^>]+(?:src|href)="https?:[^"]+"', output
     ):
