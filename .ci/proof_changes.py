@@ -10,19 +10,24 @@ new or were noticed. Changes of code that was removed since are listed at the en
 `python .ci/proof_changes.py` runs the named test of every change, which takes some ten minutes, and
 prints what is not noticed. With `--folders` it runs the tests of the whole folder, and prints which
 of them fails first. `--only TEXT` takes the changes whose file or description has this text, and
-`--out FILE` appends the results to a file and skips those that are in it. The files themselves are
-changed: run it in a copy of the repository (`make mutants-proof`).
+`--out FILE` appends the results to a file and skips those that are in it. `--search` runs the search
+for the largest errors (`benchmarks/guarantee_search.py`) with the changes that name a function for
+it, for a minute each. The files themselves are changed: run it in a copy of the repository (`make
+mutants-proof`).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
 import re
+import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +48,8 @@ FOLDERS_OF_CONSTANTS = {
     "JOINT_": ["tests/reasons"],
     "DUAL_": ["tests/game/engine/test_rounding.py", "tests/reasons"],
 }
+# Processor time of a search.
+SEARCH_SECONDS = 60
 # Imported once; every run of pytest is a copy of the process that has them.
 LARGE = ["numpy", "pytest", "hypothesis", "flint", "mpmath"]
 
@@ -65,21 +72,44 @@ def folders_of(change: dict[str, Any]) -> list[str]:
     return [folder]
 
 
-def outcome_of(change: dict[str, Any], tests: list[str], slow: bool) -> tuple[bool, str]:
-    """Whether some test fails with the change, and the first one that does."""
+@contextlib.contextmanager
+def made(change: dict[str, Any]) -> Iterator[None]:
+    """Make a change, and take it back."""
     path = ROOT / change["file"]
     original = path.read_text(encoding="utf-8")
     if original.count(change["before"]) != 1:
         raise SystemExit(f"{change['file']}: expected {change['before']!r} once")
     path.write_text(original.replace(change["before"], change["after"]), encoding="utf-8")
     try:
-        outcome, output = run_tests(tests, slow=slow)
+        yield
     finally:
         path.write_text(original, encoding="utf-8")
+
+
+def outcome_of(change: dict[str, Any], tests: list[str], slow: bool) -> tuple[bool, str]:
+    """Whether some test fails with the change, and the first one that does."""
+    with made(change):
+        outcome, output = run_tests(tests, slow=slow)
     failed = re.findall(r"^(?:FAILED|ERROR) ([^\s[]+)", output, re.MULTILINE)
     if outcome == "killed" and not failed:
         raise SystemExit(output)
     return outcome != "survived", failed[0] if failed else outcome
+
+
+def search(changes: list[dict[str, Any]]) -> None:
+    """Search for results outside of the guarantee with each change that names a function."""
+    searched = [change for change in changes if "searched" in change]
+    found = 0
+    for change in searched:
+        command = [sys.executable, "-m", "benchmarks.guarantee", "--search", "--only"]
+        command += [change["searched"], "--seconds", str(SEARCH_SECONDS)]
+        with made(change):
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        if "processor seconds" not in done.stdout:
+            raise SystemExit(done.stderr)
+        found += done.returncode
+        print(change["what"], done.stdout.splitlines()[0], sep="; ", flush=True)
+    print(f"the search finds {found} of {len(searched)} changes")
 
 
 def main() -> int:
@@ -87,6 +117,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", type=Path, default=TABLE)
     parser.add_argument("--folders", action="store_true")
+    parser.add_argument("--search", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -94,6 +125,9 @@ def main() -> int:
         importlib.import_module(name)
     sys.path.insert(0, str(ROOT))
     os.environ["PYTHONPATH"] = str(ROOT)
+    if options.search:
+        search(table(options.table))
+        return 0
     done = set[str]()
     if options.out is not None and options.out.exists():
         lines = options.out.read_text(encoding="utf-8").splitlines()

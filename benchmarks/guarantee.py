@@ -18,7 +18,9 @@ attacks and a search:
 
 Run with `python -m benchmarks.guarantee [--types | --links | --search] [--games 100000] [--seed 0]
 [--processes 2] [--only "lime, odd settings"]`. Numbers go to `guarantee.json`,
-`guarantee_links.json`, `guarantee_types.json` and `guarantee_search.json`.
+`guarantee_links.json`, `guarantee_types.json` and `guarantee_search.json`. With `--search --only
+lime --seconds 300` the search of one function ends at the first result that is outside, and nothing
+is written.
 """
 
 from __future__ import annotations
@@ -210,7 +212,17 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", help="attack one function alone, and write no results")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help="with --search and --only: stop at the first result that is outside, or after so many "
+        "processor seconds",
+    )
     args = parser.parse_args(argv)
+    if args.seconds is not None:
+        if not args.search or args.only is None:
+            parser.error("--seconds: expected --search and --only")
+        return _first_outside(args.only, args.seed, args.seconds)
     if args.search:
         games = args.games or 20_000
         return guarantee_search.run(games, args.seed, args.processes, args.only)
@@ -221,6 +233,19 @@ def main(argv: list[str] | None = None) -> int:
     games = args.games or (20_000 if args.types else 100_000)
     findings = run(games, args.seed, args.processes, args.only, attack)
     return 0 if summarize(findings, args.seed, games, args.only, attack) else 1
+
+
+def _first_outside(what: str, seed: int, seconds: float) -> int:
+    """Print the first result outside of its bound, and return 1 if there is one."""
+    start = time.process_time()
+    found = guarantee_search.first_outside(what, seed, seconds)
+    used = time.process_time() - start
+    if found is None:
+        print(f"{what}: nothing outside in {used:.0f} processor seconds")
+        return 0
+    print(f"{what}: ratio {found.ratio:.3g} after {used:.0f} processor seconds")
+    print(guarantee_search.call_of(found.recipe))
+    return 1
 
 
 def run(games: int, seed: int, processes: int, only: str | None, attack: str) -> list[Finding]:

@@ -263,6 +263,23 @@ def climb_part(seed: int, k: int, what: str, evaluations: int) -> Climb:
     return climb(np.random.default_rng([seed, k]), what, evaluations)
 
 
+def first_outside(what: str, seed: int, seconds: float) -> Climb | None:
+    """Climb until a result is outside of its bound, or for this much processor time.
+
+    Returns
+    -------
+    Climb, the first one whose ratio is above 1, or None
+    """
+    end = time.process_time() + seconds
+    k = 0
+    while time.process_time() < end:
+        found = climb_part(seed, k, what, STARTS + STEPS)
+        if found.ratio > 1:
+            return found
+        k += 1
+    return None
+
+
 def call_of(recipe: Recipe) -> str:
     """Return the call that asks a recipe's question, as text that Python understands.
 

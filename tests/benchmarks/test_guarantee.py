@@ -41,6 +41,15 @@ def test_an_error_of_twice_the_tolerance_is_found(what, monkeypatch):
     monkeypatch.setattr(guarantee_search, "answer", wrong)
     found = guarantee_search.climb(np.random.default_rng(0), what, 14)
     assert found.ratio > 0.5
+    assert guarantee_search.first_outside(what, 0, seconds=60).ratio > 1
+
+
+def test_a_search_without_errors_ends_in_time(capsys):
+    options = ["--search", "--only", "shapley", "--seconds", "0.2"]
+    assert guarantee.main(options) == 0
+    assert "nothing outside" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        guarantee.main(["--search", "--seconds", "1"])
 
 
 def test_a_crash_is_reported_with_its_game(monkeypatch):
