@@ -14,6 +14,7 @@ from attn_closed_form.app.cli.main import PROG
 from attn_closed_form.app.models.layouts import LAYOUTS
 from tests.page_setups import NEEDS, SETUPS, forget_methods
 from tests.pages import (
+    LINK,
     PAGES,
     REFERENCE,
     ROOT,
@@ -27,6 +28,7 @@ from tests.pages import (
     reader,
     run_page,
     same_output,
+    without_code,
 )
 from tests.profiles import mostly_slow
 
@@ -144,6 +146,32 @@ def test_every_command_exists_and_every_link_leads_somewhere(path):
     }
     assert wrong == {}
     assert broken_links(path) == []
+
+
+#: What a new reader looks for on the home page, and the page that answers it.
+LOOKED_FOR = {
+    "install": "docs/installation.md",
+    "explain my CSV": "docs/your-texts.md",
+    "explain my slide": "docs/your-bags.md",
+    "explain my probe": "docs/your-probe.md",
+    "what is exact": "docs/when-it-applies.md",
+    "the proof": "docs/what-tol-guarantees.md",
+    "how it compares": "docs/comparison.md",
+}
+
+
+def linked_pages(path):
+    """The pages that the text of a page links to, without the navigation."""
+    targets = LINK.findall(without_code(path.read_text(encoding="utf-8")))
+    files = {target.partition("#")[0] for target in targets if "://" not in target}
+    return {name_of((path.parent / file).resolve()) for file in files if file.endswith(".md")}
+
+
+@pytest.mark.parametrize("question", LOOKED_FOR)
+def test_a_new_reader_finds_it_in_two_clicks(question):
+    first = linked_pages(ROOT / "docs" / "index.md")
+    second = set().union(*(linked_pages(ROOT / name) for name in first))
+    assert LOOKED_FOR[question] in first | second
 
 
 def test_tables_about_pages_name_pages():
