@@ -7,6 +7,7 @@ must contain.
 
 import json
 import re
+import tomllib
 
 import pytest
 
@@ -150,6 +151,21 @@ def attacks_on_the_guarantee():
             games=f"{record['settings']['games']:,}", outside=f"{bar['measured']:.0f}"
         )
 
+    ratios = [
+        bar["measured"]
+        for bar in stored("guarantee_search")["bars"]
+        if bar["name"].startswith("largest ratio")
+    ]
+    yield f"the largest error that it found is {100 * max(ratios):.0f}% of its bound"
+
+
+def changes_that_tests_notice():
+    count = sum(
+        len(tomllib.loads((ROOT / ".ci" / name).read_text(encoding="utf-8"))["change"])
+        for name in ("proof_changes.toml", "other_changes.toml")
+    )
+    yield f"There are more than {10 * ((count - 1) // 10)} such changes."
+
 
 def agreement_with_packages():
     record = stored("lime_defaults")
@@ -210,6 +226,7 @@ FUNCTIONS = {
         coverage_of_a_transformer,
         games_of_the_guarantee,
         attacks_on_the_guarantee,
+        changes_that_tests_notice,
         agreement_with_packages,
         games_of_few_types,
         review_of_the_readme,
