@@ -17,7 +17,7 @@ test: $(VENV)/.dev                 ## the tests that are not slow and need no to
 # The page and runs are soaked for five minutes in all (an hour each in the nightly job).
 test-all: export SOAK_SECONDS ?= 90
 test-all: $(VENV)/.all             ## every test: browser, cluster, kills, soak, all entries of the tables, torch
-	$(BIN)/python -m pytest -q -n 2 $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --durations=25 --durations-min=3 $(ARGS)
 
 coverage: $(VENV)/.dev             ## the same as test, and which lines of the library were run
 	$(MAKE) test ARGS="--cov --cov-report=term:skip-covered $(ARGS)"

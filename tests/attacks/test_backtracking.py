@@ -29,7 +29,7 @@ def test_no_pattern_backtracks():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", [r"(a+)+\x01", r"\s*<br>", r"[.]+(?=\s)"])
+@pytest.mark.parametrize("pattern", [r"(a+)+\x01", r"\s*<br>"], ids=["exponential", "quadratic"])
 def test_a_pattern_that_backtracks_is_found(pattern):
     with pytest.raises(subprocess.TimeoutExpired):
         subprocess.run([*PROGRAM, pattern], timeout=10, capture_output=True, check=True)
