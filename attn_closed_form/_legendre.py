@@ -17,8 +17,6 @@ from ._types import Array
 # Fractional bits of the integers. A recurrence of m steps loses a few units per step, so that 160 bits leave more than
 # 100 correct ones for every m in use, twice as many as a float has.
 FIXED_BITS = 160
-# NumPy's nodes are exact multiples of 2^-60 up to the digits that they have.
-START_BITS = 60
 
 
 @lru_cache(maxsize=512)
@@ -37,10 +35,12 @@ def legendre_rule(m: int) -> tuple[Array, Array]:
     starts, _ = np.polynomial.legendre.leggauss(m)
     # Two steps of Newton's method take the 1e-15 of `leggauss` beyond the last of these bits.
     newton_steps = 2
+    # NumPy's nodes are exact multiples of 2^-60 up to the digits that they have.
+    start_bits = 60
     # Nodes are symmetric about the middle, so half of them are enough.
     for i, start in enumerate(starts[: (m + 1) // 2]):
-        rounded = int(math.ldexp(float(start), START_BITS))
-        x = rounded << (FIXED_BITS - START_BITS)
+        rounded = int(math.ldexp(float(start), start_bits))
+        x = rounded << (FIXED_BITS - start_bits)
         for _ in range(newton_steps):
             value, before = _legendre(m, x)
             # P_m' = m (P_{m-1} - x P_m) / (1 - x^2)

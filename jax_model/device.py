@@ -34,9 +34,6 @@ from attn_closed_form._types import Tokens
 from attn_closed_form.attention.predict import as_tokens, pad
 from attn_closed_form.game.engine.exponential_sums import lambda_rule
 
-# Largest ln(D_max / D_min) of a game: masses and lam from 1 / R to R, and products of both, fit
-# into the floating-point type, whose largest number is e^88 or e^709. The core has no such limit.
-LOG_RANGE_MAX = {"float32": 60.0, "float64": 256.0}
 # A GPU multiplies matrices of float32 in fewer digits unless it is asked for all of them.
 PRECISION = "highest"
 
@@ -239,7 +236,11 @@ def fixed_rule(games: Games, tol: float = 1e-11) -> Rule:
     low, high = jax.vmap(_log_range)(games)
     log_range = float(jnp.max(high - low))
     dtype = games.s.dtype
-    largest = LOG_RANGE_MAX[dtype.name]
+    # Largest ln(D_max / D_min) of a game: masses and lam from 1 / R to R, and products of both, fit
+    # into the floating-point type, whose largest number is e^88 or e^709. The core has no such
+    # limit.
+    log_range_max = {"float32": 60.0, "float64": 256.0}
+    largest = log_range_max[dtype.name]
     if not log_range <= largest:
         raise ValueError(
             f"games: expected masses within e^{largest:g} in {dtype}, got e^{log_range:.0f}; "

@@ -53,8 +53,6 @@ from .weights import AttentionWeights
 # Tuning: Gauss-Legendre order of the rule whose result counts on a panel of `integrated_gradients`.
 # It is exact to degree 39, which is more than float64 sees on a panel where nothing takes over.
 FINE = 20
-# Tuning: the number of panels after which the requested accuracy counts as out of reach.
-MAX_PANELS = 4096
 # A token whose logit is this far below another's gets negligible attention: e^-50 is 2e-22, less
 # than an ulp.
 NEGLIGIBLE = 50.0
@@ -297,12 +295,14 @@ def integrated_gradients(
     used = 0
     # The integral over a panel narrower than this is below the rounding error.
     narrowest_panel = 2.0**-40
+    # Tuning: the number of panels after which the requested accuracy counts as out of reach.
+    max_panels = 4096
     while waiting:
         left, width = waiting.pop()
         used += left.size
-        if used > MAX_PANELS:
+        if used > max_panels:
             raise ValueError(
-                f"tol: {tol} was not reached with {MAX_PANELS} panels; use a larger tol"
+                f"tol: {tol} was not reached with {max_panels} panels; use a larger tol"
             )
         done = ~path.too_wide(left, width)
         some_left = left[done]

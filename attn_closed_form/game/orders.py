@@ -33,12 +33,8 @@ from .links import Link, LinkedGame
 from .tails import TailGame
 from .values import shapley
 
-# Tuning: orders (each with its reverse) to which the coefficients are fitted.
-PILOT_ORDERS = 48
 # Without `max_error`, the largest standard error is at most this share of the largest value.
 RELATIVE_ERROR = 0.005
-# Relative accuracy of the exact values of a control, far below any standard error.
-CONTROL_TOL = 1e-8
 # Singular values of the fits below this share of the largest one count as zero.
 FIT_CUTOFF = 1e-8
 
@@ -71,9 +67,11 @@ class Control(NamedTuple):
     def exact_values(self, game: TailGame) -> Array:
         """Compute the Shapley values (d,) of the control."""
         pooled = game.direction(self.direction)
+        # Relative accuracy of the exact values of a control, far below any standard error.
+        control_tol = 1e-8
         if self.link is None:
-            return shapley(pooled, CONTROL_TOL)
-        return shapley(LinkedGame(pooled, self.link), CONTROL_TOL)
+            return shapley(pooled, control_tol)
+        return shapley(LinkedGame(pooled, self.link), control_tol)
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,9 @@ def sample_orders(
     """
     rng = np.random.default_rng(seed)
     d = game.d
-    changes, of_controls = _changes(game, controls, _random_orders(rng, PILOT_ORDERS, d))
+    # Tuning: orders (each with its reverse) to which the coefficients are fitted.
+    pilot_orders = 48
+    changes, of_controls = _changes(game, controls, _random_orders(rng, pilot_orders, d))
     coefficients = _fitted_coefficients(changes, of_controls)
     shape = changes.shape[1:]
     exact = np.zeros(shape)
@@ -222,7 +222,7 @@ def sample_orders(
             limit = relative_error * float(np.abs(values).max())
         else:
             limit = max_error
-        calls = 2 * (count + PILOT_ORDERS) * (d + 1)
+        calls = 2 * (count + pilot_orders) * (d + 1)
         if float(error.max()) <= limit or calls >= most_values:
             return OrderSample(values=values, standard_error=error, calls=calls)
 

@@ -99,8 +99,6 @@ KERNEL_SEARCH = KernelSearch(
 # With this bound two standard errors covered 94 to 97% of the exact values on two transformers, at
 # 10 to 100 calls per word.
 MIN_FREEDOM = 2 / 3
-# Gauss-Legendre nodes: exact to rounding for tau <= 6, whose integrand grows like exp(6 x).
-NODES = 16
 # A game minus a control variate: half the differences of pairs (n,), and the values (n, d) that are
 # known. The known values of a pair are those of the control variate that was made without it, plus
 # equal shares of its error in the value of the grand coalition.
@@ -459,7 +457,9 @@ def shapley_of_sinh(signs: Array, theta: Array, coefficients: Array) -> Array:
     scale = float(np.prod(np.cosh(theta)))
     values = np.zeros(len(theta))
     exact = len(theta) // 2 + 1
-    nodes, weights = np.polynomial.legendre.leggauss(min(NODES, exact))
+    # Gauss-Legendre nodes: exact to rounding for tau <= 6, whose integrand grows like exp(6 x).
+    most_nodes = 16
+    nodes, weights = np.polynomial.legendre.leggauss(min(most_nodes, exact))
     for x, weight in zip(nodes, weights, strict=True):
         # The two terms of sinh.
         for factors in (1 + x * slopes, 1 - x * slopes):

@@ -40,9 +40,6 @@ from .game_sum import GameSum
 
 # Tuning: players of one block of single-player coalitions.
 SINGLES = 1_000
-# Largest alpha + beta; beyond it, the density's constant, about 2^(alpha + beta), leaves float64
-# together with its powers.
-LARGEST_SUM = 512
 
 
 def shapley(game: Game | GameSum, tol: float = 1e-10) -> Array:
@@ -156,8 +153,11 @@ def beta_shapley(game: Game | GameSum, alpha: int = 1, beta: int = 1, tol: float
         number(name, value, "an integer of at least 1", lambda x: x >= 1 and x.is_integer())
     a = int(beta) - 1
     b = int(alpha) - 1
-    if a + b + 2 > LARGEST_SUM:
-        raise ValueError(f"alpha, beta: expected a sum of at most {LARGEST_SUM}, got {a + b + 2}")
+    # Largest alpha + beta; beyond it, the density's constant, about 2^(alpha + beta), leaves
+    # float64 together with its powers.
+    largest_sum = 512
+    if a + b + 2 > largest_sum:
+        raise ValueError(f"alpha, beta: expected a sum of at most {largest_sum}, got {a + b + 2}")
     # One over the integral of p^a (1 - p)^b.
     factor = (a + b + 1) * math.comb(a + b, a)
     return evaluate(game, Density(((factor, a, b),)), FIRST, tol)

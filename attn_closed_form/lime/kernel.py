@@ -34,9 +34,6 @@ LOG_BITS = 128
 # result changes (docs/theory/rules-in-p.md, "The regression"), and its product with a value still
 # fits into float64.
 LARGEST_EXPONENT = 600
-# `exponential` looks up e to a multiple of 2^-TABLE_BITS: the rest is below 1/32, so that the four
-# ulps of its `expm1` are an eighth of an ulp of the result.
-TABLE_BITS = 5
 # Exponentials beyond the range or the precision of float64: forty digits, and the widest range of
 # exponents.
 WIDE = Context(prec=40, Emin=MIN_EMIN, Emax=MAX_EMAX)
@@ -134,7 +131,10 @@ def exponential(logs: Sequence[int]) -> Array:
 
     It is e^h + e^h (e^r - 1) with h a multiple of 1/32 and r < 1/32.
     """
-    shift = LOG_BITS - TABLE_BITS
+    # The table has e to multiples of 2^-5: the rest is below 1/32, so that the four ulps of its
+    # `expm1` are an eighth of an ulp of the result.
+    table_bits = 5
+    shift = LOG_BITS - table_bits
     # A weight with a smaller logarithm counts as 0: it is below the smallest number of float64.
     least_log_weight = -800
     least = least_log_weight << LOG_BITS
@@ -151,7 +151,7 @@ def exponential(logs: Sequence[int]) -> Array:
     beyond = np.empty(steps.size)
     with localcontext(WIDE):
         for i, step in enumerate(steps.tolist()):
-            h = Decimal(step) / (1 << TABLE_BITS)
+            h = Decimal(step) / (1 << table_bits)
             power = h.exp()
             rounded[i] = float(power)
             beyond[i] = float(power - Decimal(float(power)))

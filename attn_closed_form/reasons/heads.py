@@ -33,9 +33,6 @@ from ..game.pooled_game import PooledGame
 # multiplier gives a valid bound, and zero is the bound without any condition; twelve of them are
 # within a factor 2.6 of every one between.
 MU = np.concatenate([[0.0], np.geomspace(3e-2, 1e3, 11)])
-# Slopes only order candidates, so masses beyond e^600 times the current one are cut off before they
-# overflow.
-LARGEST_LOG_SLOPE = 600.0
 
 
 def check_pooled(game: object) -> None:
@@ -94,8 +91,11 @@ def slopes(game: PooledGame, present: Masks, theta: Array | None = None) -> Arra
         values = np.where(present, game.v, game.v_absent)
         N = (mass * values).sum(axis=1) + c_0 * game.v_background
         theta = N / D
-    a = np.exp(np.minimum(game.s - unit, LARGEST_LOG_SLOPE))
-    b = np.exp(np.minimum(game.s_absent - unit, LARGEST_LOG_SLOPE))
+    # Slopes only order candidates, so masses beyond e^600 times the current one are cut off before
+    # they overflow.
+    largest_log_slope = 600.0
+    a = np.exp(np.minimum(game.s - unit, largest_log_slope))
+    b = np.exp(np.minimum(game.s_absent - unit, largest_log_slope))
     as_present = a * (game.v - theta[:, None])
     as_absent = b * (game.v_absent - theta[:, None])
     return (as_present - as_absent) / D[:, None]

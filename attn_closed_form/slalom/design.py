@@ -32,10 +32,6 @@ DESIGNS = ("balanced", "uniform")  # balanced rounds, or independent draws as pr
 # Tuning: one in this many samples is held out to measure the error; 500 of the default 5,000 give
 # it to about 6%.
 HELD_OUT_ONE_IN = 10
-# Tuning: this many deletions per distinct token are enough, because a balanced round deletes each
-# token once. The remaining samples are subsets of any size, which get at least a fifth and at most
-# half of all samples.
-ENOUGH = 10
 
 
 class Samples(NamedTuple):
@@ -175,7 +171,11 @@ class Deletions:
         if self.any_size == 0:
             return num_fitted
         half = num_fitted - num_fitted // 2
-        enough = max(ENOUGH * np.unique(document).size, half)
+        # Tuning: this many deletions per distinct token are enough, because a balanced round
+        # deletes each token once. The remaining samples are subsets of any size, which get at least
+        # a fifth and at most half of all samples.
+        per_token = 10
+        enough = max(per_token * np.unique(document).size, half)
         return min(enough, num_fitted - num_fitted // 5)
 
     def _sequences(self, document: Ids, present: Masks) -> list[Ids]:

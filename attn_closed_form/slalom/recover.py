@@ -39,8 +39,6 @@ BATCH_SIZE = 1024
 # Tuning: a pair shows its lighter token too coarsely if the token's share of the mass is below
 # this: two digits less.
 CLEAR_SHARE = 1e-2
-# The smallest share that float64 can show next to 1.
-LEAST_SHARE = 1e-16
 
 
 def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
@@ -172,9 +170,11 @@ class Pairs(NamedTuple):
                 f"f: expected the output of the pair [{self.ids[i]}, {self.ids[j]}] strictly between those of its "
                 f"tokens, {v[i]} and {v[j]}, got {outputs[outside[0]]}: not a SLALOM, or importances too far apart"
             )
+        # The smallest share that float64 can show next to 1.
+        least_share = 1e-16
         # A share that rounding made zero or negative counts as the smallest one.
-        log_share = np.log(np.maximum(share, LEAST_SHARE))
-        log_partner_share = np.log(np.maximum(partner_share, LEAST_SHARE))
+        log_share = np.log(np.maximum(share, least_share))
+        log_partner_share = np.log(np.maximum(partner_share, least_share))
         clear = np.minimum(share, partner_share) > CLEAR_SHARE
         return log_share - log_partner_share, clear
 

@@ -104,8 +104,6 @@ VIEWS = {
 COMPARE_MODEL = {
     "--compare-model FILE": "compare with the prediction of another model for the same text"
 }
-# Options that name a file or a folder that is read.
-SOURCES = ("file", "source", "model", "folder", "compare_with", "compare_model")
 
 
 # Options for the samples and the fit of a transformer.
@@ -142,7 +140,9 @@ def explain_and_show(args: argparse.Namespace, opened: Callable[[], Model]) -> i
         raise argparse.ArgumentTypeError("--figure: expected --plot FILE as well, for the figure")
     compared = args.compare_with is not None or getattr(args, "compare_model", None) is not None
     _check_comparison(args, compared)
-    sources = (getattr(args, name, None) for name in SOURCES)
+    # Options that name a file or a folder that is read.
+    given_files = ("file", "source", "model", "folder", "compare_with", "compare_model")
+    sources = (getattr(args, name, None) for name in given_files)
     check_targets(sources, args, ("html", "plot", "csv"))
     settings = read_settings(args)
     text = read_text(args)

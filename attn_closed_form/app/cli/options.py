@@ -28,11 +28,6 @@ FILE_LIKE = re.compile(r"\S+\.(?:txt|text|md|html?|csv|json|rst)", re.IGNORECASE
 MODEL = {"--model FILE": "a model file written by `train` (default: the shipped sentiment model)"}
 
 
-# Tuning: longer lists of choices are in the text of an option instead of its first line, which would
-# be wider than a terminal of 80 columns.
-LONGEST_CHOICES = 30
-
-
 class Command(NamedTuple):
     """A command: its description, its options (a table for `add_options`, or a function), and its
     function.
@@ -66,6 +61,9 @@ def add_options(parser: Any, options: Mapping[str, Any]) -> None:
     >>> parser.parse_args(["x", "--by", "mean"])
     Namespace(file='x', by='mean', top=5)
     """
+    # Tuning: longer lists of choices are in the text of an option instead of its first line, which
+    # would be wider than a terminal of 80 columns.
+    longest_choices = 30
     for declared, about in options.items():
         if isinstance(about, Mapping):
             add_options(parser.add_argument_group(declared), about)
@@ -88,7 +86,7 @@ def add_options(parser: Any, options: Mapping[str, Any]) -> None:
             details = {"action": "store_true"}
         elif "|" in value:
             details = {"choices": value.split("|"), "default": default}
-            if len(value) > LONGEST_CHOICES:
+            if len(value) > longest_choices:
                 details["metavar"] = "NAME"
                 text += f": {', '.join(details['choices'])}"
         elif value.endswith("..."):

@@ -103,14 +103,6 @@ TRAIN_OPTIONS = {
     "--trials N": (int, 0, "number of further settings to try"),
     "--config FILE": "JSON object with settings by name; options come first",
 }
-# The settings that are listed by --help, with their meaning for both kinds of models. All others
-# can be given as options, too, and are explained in `jax_model.training.config`.
-LISTED = {
-    "class_weight": "balanced: weight classes inversely to their frequency (default: none)",
-    "K": "train the attention model with this number of heads",
-    "positions": "train the attention model with or without positions of words",
-    "seed": "seed of everything random (default: 0)",
-}
 # Options that few users need and --help does not list: names of classes (see the examples), the kind of
 # model, interrupted runs and several hosts.
 UNLISTED: dict[str, dict[str, Any]] = {
@@ -136,6 +128,14 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     add_options(parser, TRAIN_OPTIONS)
     for name, details in UNLISTED.items():
         parser.add_argument(name, help=argparse.SUPPRESS, **details)
+    # The settings that are listed by --help, with their meaning for both kinds of models. All
+    # others can be given as options, too, and are explained in `jax_model.training.config`.
+    listed = {
+        "class_weight": "balanced: weight classes inversely to their frequency (default: none)",
+        "K": "train the attention model with this number of heads",
+        "positions": "train the attention model with or without positions of words",
+        "seed": "seed of everything random (default: 0)",
+    }
     for name, field in config.Config.__dataclass_fields__.items():
         parser.add_argument(
             option(name),
@@ -143,7 +143,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
             type=type(field.default),
             choices=config.CHOICES.get(name),
             metavar=None if name in config.CHOICES else "X",
-            help=LISTED.get(name, argparse.SUPPRESS),
+            help=listed.get(name, argparse.SUPPRESS),
         )
 
 

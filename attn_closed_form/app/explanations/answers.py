@@ -44,9 +44,6 @@ from .evidence import Evidence
 
 # The fields of bounds and reasons that are logits, which `to_dict` converts to the explained scale.
 LOGITS = {"attained_min", "attained_max", "proved_min", "proved_max", "worst", "after"}
-# Tuning: the number of sizes at which removal orders are compared with the best possible ones;
-# smooth to the eye.
-SIZES = 100
 # The names of the two sides of a threshold: below it and above it.
 Sides = tuple[str, str]
 
@@ -392,7 +389,10 @@ def removal_curves_of(evidence: Evidence, scores: Array) -> RemovalCurves:
     those of the logit, on the scale `evidence.target.pooled.scale`.
     """
     evidence = evidence.on(evidence.target.pooled)
-    sizes = np.unique(np.linspace(0, evidence.d, SIZES + 1).round()).astype(np.intp)
+    # Tuning: the number of sizes at which removal orders are compared with the best possible ones;
+    # smooth to the eye.
+    curve_sizes = 100
+    sizes = np.unique(np.linspace(0, evidence.d, curve_sizes + 1).round()).astype(np.intp)
     limits = evidence.units.cached(
         ("bounds by size", *evidence.target.pooled.game_key),
         lambda: bounds_by_size(evidence.pooled, sizes),

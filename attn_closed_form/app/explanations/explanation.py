@@ -32,9 +32,6 @@ from .methods import METHODS, Family, Method, find_method
 if TYPE_CHECKING:
     from .comparison import Comparison
 
-# Tuning: the number of players in the `repr` of an explanation, about one line.
-NAMED_IN_REPR = 5
-
 
 class Occurrence(NamedTuple):
     """The position of a unit in the text, `text[start:end]`, and its player."""
@@ -140,8 +137,10 @@ class Explanation(OfEvidence):
         set_fields(self, state)
 
     def __repr__(self) -> str:
-        strongest = [f"{label} {score:+.3g}" for label, score in self.top(NAMED_IN_REPR)]
-        if len(self.labels) > NAMED_IN_REPR:
+        # Tuning: the number of players in the `repr` of an explanation, about one line.
+        named_in_repr = 5
+        strongest = [f"{label} {score:+.3g}" for label, score in self.top(named_in_repr)]
+        if len(self.labels) > named_in_repr:
             strongest.append("...")
         level = self.scale.level(self.prediction, "+.4g")
         return f"Explanation({self.title} of {self.output} {level}: {', '.join(strongest)})"

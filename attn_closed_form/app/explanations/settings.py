@@ -19,8 +19,6 @@ from ..models.units import Units
 MARGIN = "margin:"
 # The beginning of an output that names the log-odds of a class against the rest: "odds:A".
 ODDS = "odds:"
-# Tuning: an error lists at most this many classes, about one line.
-LISTED_CLASSES = 12
 
 
 # Why probabilities behind a nonlinear layer are sampled.
@@ -344,8 +342,10 @@ def _index(outputs: Sequence[str], output: str | int) -> int:
         output = int(output)
     if not isinstance(output, str) and 0 <= output < len(outputs):
         return int(output)
-    listed = ", ".join(outputs[:LISTED_CLASSES])
-    if len(outputs) > LISTED_CLASSES:
+    # Tuning: an error lists at most this many classes, about one line.
+    listed_classes = 12
+    listed = ", ".join(outputs[:listed_classes])
+    if len(outputs) > listed_classes:
         listed += ", ..."
     hint = did_you_mean(output, outputs)
     raise ValueError(

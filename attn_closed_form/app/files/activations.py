@@ -29,8 +29,6 @@ NAMES = (
     "acts",
     "x",
 )
-# How a text file writes a line break, a tab and a backslash in a token.
-ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 
 
 def load_activations(
@@ -122,10 +120,12 @@ def _unescaped(line: str) -> str:
     token = line.removesuffix("\r")
     parts = []
     place = 0
+    # How a text file writes a line break, a tab and a backslash in a token.
+    escapes = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
     while place < len(token):
         pair = token[place : place + 2]
-        if pair in ESCAPES:
-            parts.append(ESCAPES[pair])
+        if pair in escapes:
+            parts.append(escapes[pair])
             place += 2
         else:
             parts.append(token[place])

@@ -63,34 +63,6 @@ DTYPES = {
 }
 # The types of safetensors by NumPy code, for writing.
 CODES = {dtype: name for name, dtype in DTYPES.items() if name != "BF16"}
-MAX_NAMES = 10_000
-
-# Keys under which training scripts store the state dict, in the order in which they are tried.
-NESTED = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
-# Prefixes that wrappers add to every name: DataParallel, Lightning, torch.compile, Hugging Face.
-PREFIXES = (
-    "module.",
-    "model.",
-    "_orig_mod.",
-    "net.",
-    "network.",
-    "backbone.",
-    "aggregator.",
-    "mil.",
-    "mil_model.",
-)
-# Entries that Lightning stores next to a network called `model`: loss weights and metric counters.
-TRAINING = (
-    "criterion.",
-    "loss",
-    "metric",
-    "auroc",
-    "accuracy",
-    "train_",
-    "val_",
-    "valid_",
-    "test_",
-)
 
 
 def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFFIXES) -> Any:
@@ -138,11 +110,12 @@ def check_names(names: Collection[str]) -> None:
     them.
     """
     max_name = 500  # characters in a name
-    if len(names) > MAX_NAMES or any(
+    max_names = 10_000
+    if len(names) > max_names or any(
         len(name) > max_name or not name.isprintable() for name in names
     ):
         raise ValueError(
-            f"it has more than {MAX_NAMES} arrays, or names that are too long or not printable"
+            f"it has more than {max_names} arrays, or names that are too long or not printable"
         )
 
 
@@ -417,10 +390,12 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
     options = _json_object(name, _texts(content.get("options")))
     with reading(name, "state dict"):
         labels = checked_labels(json.loads("".join(_texts(content.get("labels"))) or "[]"))
+    # Keys under which training scripts store the state dict, in the order in which they are tried.
+    nested = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
     # Training scripts nest dicts, such as {"model": {"state_dict": {...}}}, at most this deep.
     for _ in range(3):
         content = next(
-            (content[key] for key in NESTED if isinstance(content.get(key), Mapping)), content
+            (content[key] for key in nested if isinstance(content.get(key), Mapping)), content
         )
     numeric = {
         str(key): as_array(value)
@@ -435,11 +410,37 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
         )
     with reading(name, "state dict"):
         check_names(numeric)
+    # Entries that Lightning stores next to a network called `model`: loss weights and metric
+    # counters.
+    training = (
+        "criterion.",
+        "loss",
+        "metric",
+        "auroc",
+        "accuracy",
+        "train_",
+        "val_",
+        "valid_",
+        "test_",
+    )
     # What only training needs is left out, unless nothing else would remain.
-    arrays = {key: value for key, value in numeric.items() if not key.startswith(TRAINING)}
-    if not arrays or not any(all(key.startswith(prefix) for key in arrays) for prefix in PREFIXES):
+    arrays = {key: value for key, value in numeric.items() if not key.startswith(training)}
+    # Prefixes that wrappers add to every name: DataParallel, Lightning, torch.compile, Hugging
+    # Face.
+    prefixes = (
+        "module.",
+        "model.",
+        "_orig_mod.",
+        "net.",
+        "network.",
+        "backbone.",
+        "aggregator.",
+        "mil.",
+        "mil_model.",
+    )
+    if not arrays or not any(all(key.startswith(prefix) for key in arrays) for prefix in prefixes):
         arrays = numeric
-    while prefix := next((p for p in PREFIXES if all(key.startswith(p) for key in arrays)), None):
+    while prefix := next((p for p in prefixes if all(key.startswith(p) for key in arrays)), None):
         arrays = {key.removeprefix(prefix): value for key, value in arrays.items()}
     return StateDict(arrays=arrays, source=name, outputs=outputs, options=options, labels=labels)
 

@@ -16,8 +16,6 @@ from pathlib import Path
 
 # Limit on the contents of any file, in bytes; a larger file may have a multiple of its size.
 ALWAYS_ALLOWED = 2**28
-# Tuning: the factor by which the contents of a compressed file may be larger than the file.
-EXPANSION = 100
 
 
 def regular_file(path: str | os.PathLike[str], expected: str = "") -> Path:
@@ -42,9 +40,11 @@ def check_size(needed: int, path: Path) -> None:
     """Reject a small file that would fill the memory, by compressed data or by a false claim about
     its size.
     """
-    if needed > max(ALWAYS_ALLOWED, EXPANSION * path.stat().st_size):
+    # Tuning: the factor by which the contents of a compressed file may be larger than the file.
+    expansion = 100
+    if needed > max(ALWAYS_ALLOWED, expansion * path.stat().st_size):
         raise ValueError(
-            f"its contents would take {needed:,} bytes, more than {EXPANSION} times the file"
+            f"its contents would take {needed:,} bytes, more than {expansion} times the file"
         )
 
 

@@ -25,15 +25,6 @@ from .arrays import H5_SUFFIXES, read_arrays
 from .atomic import reading, regular_file
 from .hdf5 import read_hdf5
 
-# Names of the features in files of CLAM, TRIDENT, STAMP and others; the first that is there is
-# used.
-FEATURE_NAMES = ("features", "feats", "feature", "embeddings", "x", "X")
-# Names of the coordinates.
-COORDINATE_NAMES = ("coords", "coordinates", "locations")
-# Names of the regions.
-REGION_NAMES = ("regions", "region")
-# Names of the names of instances.
-ID_NAMES = ("ids", "names")
 # Formats that `read_arrays` reads.
 ARRAY_SUFFIXES = (".pt", ".pth", ".npy", ".npz", ".safetensors")
 # All formats of bags.
@@ -93,12 +84,21 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     expected = f"a bag in a file ending in {', '.join(SUFFIXES)}"
     check(str(path), path.suffix.lower() in SUFFIXES, expected, repr(path.suffix))
     attrs: dict[str, Any] = {}
+    # Names of the features in files of CLAM, TRIDENT, STAMP and others; the first that is there is
+    # used.
+    feature_names = ("features", "feats", "feature", "embeddings", "x", "X")
+    # Names of the coordinates.
+    coordinate_names = ("coords", "coordinates", "locations")
+    # Names of the regions.
+    region_names = ("regions", "region")
+    # How the array with the names of the instances is called.
+    id_names = ("ids", "names")
     if path.suffix.lower() in H5_SUFFIXES:
         wanted = (
-            *FEATURE_NAMES,
-            *COORDINATE_NAMES,
-            *REGION_NAMES,
-            *ID_NAMES,
+            *feature_names,
+            *coordinate_names,
+            *region_names,
+            *id_names,
             features or "features",
         )
         content, attrs = read_hdf5(path, wanted, ATTRIBUTES)
@@ -113,30 +113,30 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
         for name, value in named.items()
         if value is None or isinstance(value, np.ndarray)
     }
-    names_of_features: tuple[str, ...] = FEATURE_NAMES
+    names_of_features: tuple[str, ...] = feature_names
     if features is not None:
         names_of_features = (features,)
     numbers = _named(arrays, names_of_features)
     others = [
-        array for key, array in arrays.items() if array is not None and key not in COORDINATE_NAMES
+        array for key, array in arrays.items() if array is not None and key not in coordinate_names
     ]
     matrices = [array for array in others if array.ndim in (2, 3)]
     if numbers is None and features is None and len(matrices) == 1:
         numbers = matrices[0]
     if numbers is None:
-        expected = f"called {' or '.join(FEATURE_NAMES[:2])}"
+        expected = f"called {' or '.join(feature_names[:2])}"
         if features is not None:
             expected = repr(features)
         raise ValueError(
             f"{path}: features: expected an array {expected}, got only {sorted(arrays)[:12]}"
         )
-    ids = _named(arrays, ID_NAMES)
+    ids = _named(arrays, id_names)
     if ids is not None:
         ids = tuple(
             i.decode("utf-8", "replace") if isinstance(i, bytes) else str(i) for i in np.ravel(ids)
         )
-    coords = _named(arrays, COORDINATE_NAMES)
-    regions = _named(arrays, REGION_NAMES)
+    coords = _named(arrays, coordinate_names)
+    regions = _named(arrays, region_names)
     with reading(path, "bag"):
         return Bag(
             features=numbers,

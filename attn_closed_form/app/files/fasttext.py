@@ -30,10 +30,6 @@ END_OF_LINE = "</s>"
 LABEL = "__label__"
 # Words are separated by these characters, as in fastText's Dictionary::readWord.
 WORD_ENTRIES = re.compile(r"[^ \n\r\t\v\f\0]+")
-# fastText's loss_name.
-LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
-# The losses with one logit per class, and their names in `Model.loss`; "ova" is one against all.
-LOSS_OF_MODEL = {"softmax": "softmax", "ova": "sigmoid"}
 
 
 @dataclass(frozen=True)
@@ -131,8 +127,13 @@ def _read(data: bytes) -> MeanPooledText:
             f"it has wordNgrams={ngrams}: pairs of neighbors have vectors, so it is not a pooled "
             "game"
         )
-    loss = LOSSES.get(loss_code, "unknown")
-    if loss not in LOSS_OF_MODEL:
+    # fastText's loss_name.
+    losses = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
+    loss = losses.get(loss_code, "unknown")
+    # The losses with one logit per class, and their names in `Model.loss`; "ova" is one against
+    # all.
+    loss_of_model = {"softmax": "softmax", "ova": "sigmoid"}
+    if loss not in loss_of_model:
         raise ValueError(
             f"it has loss {loss!r}: classes have no logits; train with loss 'softmax' or 'ova'"
         )
@@ -183,5 +184,5 @@ def _read(data: bytes) -> MeanPooledText:
         reader,
         tuple(name.decode("utf-8", "replace").removeprefix(LABEL) for name in names[words:]),
         reader.vectors(END_OF_LINE),
-        loss=LOSS_OF_MODEL[loss],
+        loss=loss_of_model[loss],
     )

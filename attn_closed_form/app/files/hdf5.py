@@ -28,10 +28,6 @@ from numpy.typing import NDArray
 
 MAX_LINE = 2**27  # maximum size in bytes of an answer other than numbers
 
-MEMORY = 2**30  # maximum memory of this process in bytes, if the system can limit it
-MAX_DATASETS = 10_000
-MAX_DEPTH = 10  # names in a group, and groups inside each other
-MAX_ATTRIBUTE = 10_000  # bytes
 # HDF5's own filters, which decode without a plug-in: deflate, shuffle, fletcher32, szip, nbit,
 # scaleoffset, and h5py's LZF.
 FILTERS = {1, 2, 3, 4, 5, 6, 32000}
@@ -123,10 +119,11 @@ def send(**facts: Any) -> None:
 def attributes(data: Any, names: list[str]) -> dict[str, Any]:
     """Return the named attributes as plain values."""
     attrs = {}
+    max_attribute = 10_000  # bytes
     for name in names:
         if name in data.attrs:
-            if data.attrs.get_id(name).get_storage_size() > MAX_ATTRIBUTE:
-                raise ValueError(f"its attribute {name!r} has more than {MAX_ATTRIBUTE} bytes")
+            if data.attrs.get_id(name).get_storage_size() > max_attribute:
+                raise ValueError(f"its attribute {name!r} has more than {max_attribute} bytes")
             value = data.attrs[name]
             if isinstance(value, np.generic | np.ndarray):
                 value = value.tolist()
@@ -174,13 +171,16 @@ def main() -> None:
     import h5py
 
     request = json.loads(sys.stdin.readline())
+    memory = 2**30  # maximum memory of this process in bytes, if the system can limit it
     try:
         import resource  # not on Windows
 
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     except (ImportError, OSError, ValueError):
         pass
     send(ready=True)
+    max_datasets = 10_000  # names in a group
+    max_depth = 10  # groups inside each other
     try:
         with h5py.File(request["path"], "r") as file:
             attrs = attributes(file, request["attributes"])
@@ -189,8 +189,8 @@ def main() -> None:
                 wanted = names
             else:
                 wanted = sorted(set(request["wanted"]).intersection(names))
-            if max(len(names), len(wanted)) > MAX_DATASETS:
-                raise ValueError(f"it has more than {MAX_DATASETS} names")
+            if max(len(names), len(wanted)) > max_datasets:
+                raise ValueError(f"it has more than {max_datasets} names")
             places = [(file, name, name) for name in wanted]
             while places:
                 group, name, label = places.pop(0)
@@ -201,10 +201,10 @@ def main() -> None:
                     attrs |= attributes(group[name], request["attributes"])
                 elif request["wanted"] is None and isinstance(group[name], h5py.Group):
                     places += [(group[name], inner, f"{label}.{inner}") for inner in group[name]]
-                    if len(places) > MAX_DATASETS or label.count(".") > MAX_DEPTH:
+                    if len(places) > max_datasets or label.count(".") > max_depth:
                         raise ValueError(
-                            f"it has more than {MAX_DATASETS} names, or groups more than "
-                            f"{MAX_DEPTH} deep"
+                            f"it has more than {max_datasets} names, or groups more than "
+                            f"{max_depth} deep"
                         )
             send(names=names, attrs=attrs)
     except Exception as error:  # damaged files raise errors of many types

@@ -66,9 +66,6 @@ EXPECTED = (
 )
 # fastText's default prefix of a label.
 LABEL_PREFIX = "__label__"
-# Bytes per read.
-_BLOCK = 1 << 20
-_SPLITS = {"train": "train|training", "valid": "valid|validation|val|dev", "test": "test|testing"}
 
 
 class MissingColumn(ValueError):
@@ -194,8 +191,10 @@ def _text_stream(path: Path) -> io.TextIOWrapper:
     length = 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     with _byte_stream(path) as stream:
+        # Bytes per read.
+        block_characters = 1 << 20
         while True:
-            block = stream.read(_BLOCK)
+            block = stream.read(block_characters)
             if length == 0 and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 encoding = "utf-16"
             length += len(block)
@@ -523,10 +522,15 @@ def split_files(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
     part may have several files.
     """
     parts: dict[str, list[Path]] = {}
+    splits = {
+        "train": "train|training",
+        "valid": "valid|validation|val|dev",
+        "test": "test|testing",
+    }
     for file in sorted(Path(folder).iterdir()):
         stem = file.name.lower().removesuffix(".gz")
         if file.is_file() and (Path(stem).suffix in FORMATS or Path(stem).suffix in (".txt", "")):
-            for part, pattern in _SPLITS.items():
+            for part, pattern in splits.items():
                 if re.search(rf"(?:^|[-_. ])(?:{pattern})(?:$|[-_. ])", stem):
                     parts.setdefault(part, []).append(file)
                     break
@@ -534,4 +538,4 @@ def split_files(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
         raise FileNotFoundError(
             f"{folder}: expected a file such as train.csv (and test.csv) in this folder, got none"
         )
-    return {part: parts[part] for part in _SPLITS if part in parts}
+    return {part: parts[part] for part in splits if part in parts}

@@ -37,17 +37,11 @@ from .atomic import reading, regular_file
 
 # The first number of the format before PyTorch 1.6 (torch/serialization.py).
 MAGIC = 0x1950A86A20F9469CFC6C
-# Maximum nesting depth of dicts, lists and tuples; {"model_state_dict": {name: tensor}} needs 2.
-DEPTH = 6
-# NumPy's maximum.
-MAX_AXES = 64
 # Types of NumPy arrays that a file may have: plain numbers.
 NUMPY_CODES = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
 # A state dict of 1,000 tensors with its optimizer needs about 100,000 instructions; the scan takes
 # about 2 us for each.
 MAX_INSTRUCTIONS = 500_000
-# The same for each of the pickles that precede it in the old format.
-MAX_INSTRUCTIONS_BEFORE = 1000
 # Names of instructions, as in `pickletools`.
 _OPCODES = (
     "BININT BININT1 BININT2 INT LONG LONG1 LONG4 FLOAT BINFLOAT UNICODE BINUNICODE "
@@ -129,12 +123,14 @@ def _load_legacy(data: bytes) -> Any:
         raise ValueError("it is neither a zip archive nor in the format before PyTorch 1.6")
     # The protocol of these files follows the magic number.
     protocol = 1001
+    # Maximum number of instructions of each pickle that precedes the tensors in the old format.
+    max_instructions_before = 1000
     if (
-        _read_pickle(file, MAX_INSTRUCTIONS_BEFORE)[0] != MAGIC
-        or _read_pickle(file, MAX_INSTRUCTIONS_BEFORE)[0] != protocol
+        _read_pickle(file, max_instructions_before)[0] != MAGIC
+        or _read_pickle(file, max_instructions_before)[0] != protocol
     ):
         raise ValueError("it is a pickle without PyTorch's magic number or protocol")
-    facts, _ = _read_pickle(file, MAX_INSTRUCTIONS_BEFORE)
+    facts, _ = _read_pickle(file, max_instructions_before)
     content, storages = _read_pickle(file)
     keys, _ = _read_pickle(file)
     if (
@@ -326,8 +322,10 @@ class KnownFunction:
 
 def number_of_items(shape: Any) -> int:
     """Return the product of the sizes, which are checked first."""
-    if type(shape) not in (tuple, list) or len(shape) > MAX_AXES:
-        raise ValueError(f"it has an array whose shape is not a tuple of at most {MAX_AXES} sizes")
+    # NumPy's maximum.
+    max_axes = 64
+    if type(shape) not in (tuple, list) or len(shape) > max_axes:
+        raise ValueError(f"it has an array whose shape is not a tuple of at most {max_axes} sizes")
     if any(type(side) is not int or not 0 <= side < 2**63 for side in shape):
         raise ValueError("it has an array of impossible shape")
     return math.prod(shape)
@@ -539,4 +537,7 @@ def _resolve(content: Any, numbers: dict[str, NDArray[Any]]) -> Any:
                 done[place] = values
         return done[place]
 
-    return walk(content, DEPTH)
+    # Maximum nesting depth of dicts, lists and tuples; {"model_state_dict": {name: tensor}} needs
+    # 2.
+    deepest = 6
+    return walk(content, deepest)

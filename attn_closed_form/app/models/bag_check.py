@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 # Activations that follow an embedding of several layers; the last layer may have another one than
 # the inner layers.
 EMBEDDING_ACTIVATIONS = ("relu", "gelu", "tanh", "identity")
-# The largest number of heads that is tried, that of the largest published networks.
-MOST_HEADS = 64
 # What a check answers when no change that it tried explains a difference.
 NO_CAUSE = (
     "no activation, gate, temperature, number of heads or class order among those tried explains "
@@ -293,7 +291,9 @@ def _possible_heads(reload: Callable[..., BagClassifier]) -> tuple[int, ...]:
     queries.
     """
     possible = []
-    for count in range(1, MOST_HEADS + 1):
+    # The largest number of heads that is tried, that of the largest published networks.
+    most_heads = 64
+    for count in range(1, most_heads + 1):
         try:
             reload(num_heads=count)
         except ValueError:

@@ -26,13 +26,6 @@ from .tail import Elementwise, Standardize, Step
 
 Path = tuple[int, ...]
 
-# Where the activation of an option is, in words.
-PLACES = {
-    "head_activation": "in the head",
-    "pooled_activation": "before the head",
-    "adjacent_activation": "between adjacent layers of the head",
-}
-
 
 class Module(NamedTuple):
     """A module with weights: its name in the file, and its place (number of the part, then numbers
@@ -137,7 +130,13 @@ def _activation(state: StateDict, option: str, options: Options) -> Elementwise:
     words = SPELLED.get(name, name)
     if name == "identity":
         words = "nothing"
-    state.unsaid[option] = f"{words} {PLACES[option]}"
+    # Where the activation of an option is, in words.
+    places = {
+        "head_activation": "in the head",
+        "pooled_activation": "before the head",
+        "adjacent_activation": "between adjacent layers of the head",
+    }
+    state.unsaid[option] = f"{words} {places[option]}"
     return Elementwise(name, options["negative_slope"])
 
 

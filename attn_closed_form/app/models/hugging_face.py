@@ -22,8 +22,6 @@ from ..files.atomic import first_line
 LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
 # Files of weights that are read.
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-# Files of weights that could run code when they are read.
-PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 @dataclass(frozen=True)
@@ -173,9 +171,11 @@ def _checked_config(path: Path) -> dict[str, Any]:
             f"{path}: contains Python code to run (auto_map in config.json), which is not supported"
         )
     if not has(WEIGHTS):
+        # Files of weights that could run code when they are read.
+        pickled = ("pytorch_model.bin", "pytorch_model.bin.index.json")
         pickles = [
             f", got {name}: a pickle can run any code; save it with save_pretrained"
-            for name in has(PICKLES)
+            for name in has(pickled)
         ]
         raise ValueError(f"{path}: expected weights as model.safetensors{''.join(pickles[:1])}")
     # Files of which a tokenizer has at least one.

@@ -21,14 +21,10 @@ from .head_layers import are_branches, head_modules, is_plain, read_head, weight
 from .layers import Layer
 from .layout import Layout, Options
 
-# Default width of a head, as in timm's AttentionPool2d.
-HEAD_WIDTH = 64
 # An array in Keras' HDF5 files: layer and part, which is a number or, in the older format, a name.
 KERAS = r"(?!optimizer)(?:.*\.)?(?!vars\.)(\w+)\.(?:vars\.)?(\d|kernel|bias|[vwu])(?::0)?"
 # The names that Keras gives to dense layers.
 DENSE = re.compile(r"dense(?:_\d{1,9})?")
-# The place of each part of a layer among the arrays of a Keras file.
-KERAS_PARTS = {"kernel": 0, "bias": 1, "v": 0, "w": 1, "u": 2}
 
 
 def build_attention(state: StateDict, layout: Layout, options: Options) -> BagNetwork:
@@ -193,7 +189,9 @@ def probe_network(
 
 def head_width(D: int, options: Options) -> int:
     """Return the width of a head of queries of width D, by default that of most networks."""
-    num_heads = options["num_heads"] or max(1, D // HEAD_WIDTH)
+    # Default width of a head, as in timm's AttentionPool2d.
+    usual_width = 64
+    num_heads = options["num_heads"] or max(1, D // usual_width)
     if num_heads < 1 or D % num_heads:
         raise ValueError(
             f"num_heads: expected a divisor of {D}, the width of the queries, got {num_heads}"
@@ -343,8 +341,10 @@ def build_keras(state: StateDict, layout: Layout, options: Options) -> BagNetwor
         attentions[0]: ("V.weight", "w.weight", "U.weight"),
     }
     keys: dict[str, str] = {}
+    # The place of each part of a layer among the arrays of a Keras file.
+    keras_parts = {"kernel": 0, "bias": 1, "v": 0, "w": 1, "u": 2}
     for (name, part), key in parts.items():
-        number = int(part) if part.isdigit() else KERAS_PARTS[part]
+        number = int(part) if part.isdigit() else keras_parts[part]
         keys |= {f"roles.{role}": key for role in roles[name][number : number + 1]}
     named = StateDict({role: state.arrays[key].T for role, key in keys.items()}, state.source)
     W, b = named.linear("roles.classifier")

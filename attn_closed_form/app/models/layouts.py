@@ -567,14 +567,6 @@ def _is_single_layer(state: StateDict) -> bool:
 # (each with an activation), the classifier, and prefixes of names that do not affect the
 # prediction.
 ROLES = ("embed", "V", "U", "w", "head", "classifier", "leave")
-# Roles suggested by the names of layers.
-HINTS = {
-    "embed": r"emb|enc|feat|proj|backbone|fc1",
-    "V": r"v\b|_a\b|tanh|hidden|att",
-    "U": r"u\b|_b\b|gate|sigm",
-    "w": r"w\b|_c\b|att|score|weight",
-    "classifier": r"class|head|out|logit|pred|fc",
-}
 
 
 def renamed(state: StateDict, roles: Mapping[str, Any]) -> StateDict:
@@ -626,8 +618,16 @@ def proposals(state: StateDict) -> list[dict[str, Any]]:
     order = list(shapes)
 
     def score(roles: dict[str, Any]) -> int:
+        # Roles suggested by the names of layers.
+        hints = {
+            "embed": r"emb|enc|feat|proj|backbone|fc1",
+            "V": r"v\b|_a\b|tanh|hidden|att",
+            "U": r"u\b|_b\b|gate|sigm",
+            "w": r"w\b|_c\b|att|score|weight",
+            "classifier": r"class|head|out|logit|pred|fc",
+        }
         hits = sum(
-            bool(re.search(HINTS[role], n.lower()))
+            bool(re.search(hints[role], n.lower()))
             for role, names in roles.items()
             for n in _listed(names)
         )

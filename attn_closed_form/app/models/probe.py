@@ -36,9 +36,6 @@ from .units import Units
 DETECTED = ("no", "yes")
 # The role at the beginning of a turn, up to the end of its line or of its header.
 ROLE = re.compile(r"\s*([A-Za-z_]{1,20})\s*(?:\n|<\|)")
-# The marker of a space before a token in SentencePiece, and of a piece that continues a word in
-# WordPiece.
-SPACE_MARK = "\u2581"
 # A piece of WordPiece that continues a word.
 CONTINUES_MARK = "##"
 
@@ -99,8 +96,11 @@ class Activations:
         if any(mark in token for token in self.tokens for mark in byte_marks):
             return _decoded(self.tokens)
         pieces = list(self.tokens)
-        if any(SPACE_MARK in token for token in pieces):
-            pieces = [token.replace(SPACE_MARK, " ") for token in pieces]
+        # The marker of a space before a token in SentencePiece, and of a piece that continues a
+        # word in WordPiece.
+        space_mark = "\u2581"
+        if any(space_mark in token for token in pieces):
+            pieces = [token.replace(space_mark, " ") for token in pieces]
         elif any(token.startswith(CONTINUES_MARK) for token in pieces):
             pieces = [_after_wordpiece(token) for token in pieces]
         elif not any(token[:1].isspace() or token[-1:].isspace() for token in pieces):

@@ -29,8 +29,6 @@ from .layers import ACTIVATIONS, LAYER_NORM_EPS, Layer
 
 # PyTorch's default slope of LeakyReLU for negative numbers.
 LEAKY_SLOPE = 0.01
-# Activations of `ACTIVATIONS` that `LINKED_ACTIVATIONS` spells otherwise.
-SPELLED_LINKS = {"gelu_tanh": "gelu-tanh"}
 
 
 class Step(Protocol):
@@ -211,7 +209,9 @@ class LayeredTail:
         after = steps[place + 1 :]
         if not all(_is_linear(step) for step in [*before, *after]):
             return None
-        name = SPELLED_LINKS.get(activation.activation, activation.activation)
+        # Activations of `ACTIVATIONS` that `LINKED_ACTIVATIONS` spells otherwise.
+        spelled_links = {"gelu_tanh": "gelu-tanh"}
+        name = spelled_links.get(activation.activation, activation.activation)
         if name not in LINKED_ACTIVATIONS or not after:
             return None
         output = after[0]

@@ -25,8 +25,6 @@ from .layout import SPELLED, Layout, Options
 from .layout_builders import as_rows, head_width, split_layers
 from .tail import Elementwise, Residual, Step
 
-# Names of a learned query, where several parameters have its width.
-QUERY = r"(?:.*[._])?(?:query|queries|q|latents?|probe|seed|cls|token)(?:\.weight|[._].*)?"
 # Names of the last layers of probes and pooling heads.
 LAST_LAYERS = ("classifier", "head", "fc", "linear", "out", "output", "mlp")
 # The beginning of the name of a layer, up to the first of these names.
@@ -265,7 +263,9 @@ def _learned_query(state: StateDict, layout: Layout, width: int) -> str:
         name for name in state.keys(layout.marks[1]) if state.arrays[name].shape[-1:] == (width,)
     ]
     if len(names) > 1:
-        names = [name for name in names if re.fullmatch(QUERY, name)]
+        # Names of a learned query, where several parameters have its width.
+        query = r"(?:.*[._])?(?:query|queries|q|latents?|probe|seed|cls|token)(?:\.weight|[._].*)?"
+        names = [name for name in names if re.fullmatch(query, name)]
     if len(names) != 1:
         raise ValueError(
             f"{state.source}: looks like an attention layer (nn.MultiheadAttention) without a "

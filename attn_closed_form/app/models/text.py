@@ -69,8 +69,6 @@ _ASCII = re.compile(rf"([a-zA-Z]{_ASCII_REST}|[!?]|{_NO_TOKEN}|{_RATING}|[0-9]{_
 _SLASH_DIGIT = re.compile(r"/\d")
 # An HTML tag alone.
 _TAG = re.compile(_NO_TOKEN)
-# No token and no tag contains it.
-_BETWEEN = "\n<\n"
 
 
 # Letters become lower case, and characters outside tokens spaces; the question mark gets a code
@@ -372,7 +370,9 @@ class Vocabulary(tuple[str, ...]):
         """Do the same twice as fast for ASCII texts without ratings, whose words are runs of
         certain bytes.
         """
-        joined = f" {_BETWEEN.join(texts)} "
+        # No token and no tag contains it.
+        between = "\n<\n"
+        joined = f" {between.join(texts)} "
         lower = bytearray(joined.encode("ascii").translate(_LOWER))
         for tag in _TAG.finditer(joined):
             start, end = tag.span()
@@ -396,7 +396,7 @@ class Vocabulary(tuple[str, ...]):
             at = np.searchsorted(spans[:, 0], mark)
             ids = np.insert(ids, at, np.where(kind == ord("!"), self.id("!"), self.id("?")))
             spans = np.insert(spans, at, np.stack([mark, mark + 1], axis=1), axis=0)
-        lengths = np.array([len(text) + len(_BETWEEN) for text in texts])
+        lengths = np.array([len(text) + len(between) for text in texts])
         begins = 1 + np.cumsum(lengths) - lengths
         counts = run_lengths(np.searchsorted(spans[:, 0], begins), len(spans))
         return ids, spans - np.repeat(begins, counts)[:, None], counts

@@ -50,9 +50,6 @@ from .units import Units
 
 #: The id of a hidden token: a pad token replaces it, and attention skips it.
 HIDDEN = -1
-#: The beginning of an output that names continuations of a text, such as "token: good" or "token:
-#: good, bad".
-TOKEN = "token:"
 # Model calls of a fit, and of each method that samples: about 20 seconds of MiniLM on two cores for
 # 128 tokens.
 SAMPLES = 2000
@@ -264,7 +261,9 @@ class TransformerClassifier(TextModel):
 
     def asked(self, raw: Any, output: str | int | None) -> tuple[Model, str | int | None]:
         """Return this language model as a classifier of given continuations of the text."""
-        named = isinstance(output, str) and output.startswith(TOKEN)
+        # An output that names continuations of a text begins with it: "token: good, bad".
+        token = "token:"
+        named = isinstance(output, str) and output.startswith(token)
         if not self.predicts_tokens and named:
             raise ValueError(
                 f"output: expected a class, got {output!r}; only a language model predicts tokens"
@@ -278,7 +277,7 @@ class TransformerClassifier(TextModel):
             with evaluating(self.model):
                 chosen: tuple[str | int, ...] = (int(self._run(rows, keep=1)[0, -1].argmax()),)
         elif named:
-            text = str(output)[len(TOKEN) :]
+            text = str(output)[len(token) :]
             # A token may contain a comma, or be one.
             single = len(self.tokenizer(text, add_special_tokens=False)["input_ids"]) == 1
             chosen = (text,)

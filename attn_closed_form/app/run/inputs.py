@@ -27,9 +27,6 @@ COPIED_ROWS = 2_000
 ROW_GROUP = 1_024
 # Tuning: maximum number of rows of a row group that a worker may have to skip.
 LONGEST_GROUP = 8 * ROW_GROUP
-# Maximum number of columns of a copied table, as in Excel; Parquet needs memory and time for each
-# column.
-MAX_COLUMNS = 16_384
 
 
 def input_files(source: str | os.PathLike[str]) -> list[Path]:
@@ -113,8 +110,11 @@ def copy_table(file: Path, target: Path, column: str) -> None:
     types = dict.fromkeys((name for row in header for name in row), pa.string())
     if not types:
         raise RunError(f"{file}: expected at least one row, got none")
-    if len(types) > MAX_COLUMNS:
-        raise RunError(f"{file}: expected at most {MAX_COLUMNS:,} columns, got {len(types):,}")
+    # Maximum number of columns of a copied table, as in Excel; Parquet needs memory and time for
+    # each column.
+    max_columns = 16_384
+    if len(types) > max_columns:
+        raise RunError(f"{file}: expected at most {max_columns:,} columns, got {len(types):,}")
     rows = read_rows(file)
     batch = list(islice(rows, COPIED_ROWS))
     # A column of scores (`ScoreTable`) has the type of its first rows.

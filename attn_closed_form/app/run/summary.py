@@ -34,8 +34,6 @@ from .writers import parts_of
 BAG_TABLE = "bags.csv"
 # The row of a word without an example, in a run whose rows have no numbers.
 NO_EXAMPLE = -1
-# The headings of the two sides of a summary, by their names for `Summary.top`.
-SIDES = {"supports": "for", "opposes": "against"}
 
 
 @dataclass(frozen=True)
@@ -129,9 +127,11 @@ class Summary:
         """Return the strongest words for and against an output, ranked by `top`; with `side`, one
         of the two.
         """
+        # The headings of the two sides of a summary, by their names for `Summary.top`.
+        sides = {"supports": "for", "opposes": "against"}
         return {
             heading: self.top(output, side=name, **options)
-            for name, heading in SIDES.items()
+            for name, heading in sides.items()
             if side in (None, name)
         }
 

@@ -28,9 +28,6 @@ from .writers import plain_cell, result_tables, rows_of
 SHEET_ROWS = 1_048_576
 # Excel's limit on the characters of a cell.
 CELL_CHARS = 32_767
-# Number formats of Excel: a level and a change of a probability, those of other scales, and an
-# error.
-PERCENT = "0.0%"
 # A change of a probability, with its sign.
 PERCENT_CHANGE = "+0.0%;-0.0%;0.0%"
 # A change of a logit or of another value.
@@ -85,10 +82,12 @@ class ScoreFormats:
         return [self._of_column(name, in_percent) for name in self.names]
 
     def _of_column(self, name: str, in_percent: bool) -> str | None:
+        # The level of a probability.
+        percent = "0.0%"
         if name == "probability" or name.startswith("probability_"):
-            return PERCENT
+            return percent
         if name == "prediction":
-            return PERCENT if in_percent else CHANGE
+            return percent if in_percent else CHANGE
         # A guaranteed error.
         error = "0.0E+00"
         for method in self.methods:
@@ -96,7 +95,7 @@ class ScoreFormats:
             if name == method:
                 return PERCENT_CHANGE if is_percent else CHANGE
             if name == f"{method}_baseline":
-                return PERCENT if is_percent else CHANGE
+                return percent if is_percent else CHANGE
             if name.startswith(f"{method}_") and name.endswith("error"):
                 return error
         return None

@@ -38,12 +38,9 @@ import numpy as np
 
 from ..._types import Array, Ids, Masks
 
-# Smallest and largest eps that are requested of a lambda rule: every range has a rule this good,
-# because the table ends here, and so does the proof of the trapezoidal rule
-# (proofs_check/trapezoid.py).
+# Smallest eps that is requested of a lambda rule: every range has a rule this good, because the
+# table ends here, and so does the proof of the trapezoidal rule (proofs_check/trapezoid.py).
 EPS_MIN = 2e-14
-# See EPS_MIN.
-EPS_MAX = 0.1
 # The step error of the trapezoidal rule is at most 0.5 eps for h = pi^2 / ln(STEP_CONSTANT / eps):
 # 2 N / (e^(2 pi a / h)
 # - 1) with N and the best line a from proofs_check/trapezoid.py, which proves it for this constant.
@@ -66,9 +63,6 @@ LARGEST_SQUEEZE = 80.0
 LOG_RANGE_SEGMENT = 256.0
 # The part of eps that is dropped at each end of a rule for a sector; the steps have 0.5 eps.
 SECTOR_CUT = 0.2
-# Tuning: steps for rounding the difference between pi/2 and an angle, so that games share a cached
-# rule.
-SECTOR_STEP = 0.03
 # Tuning: the lines Im t = a that are tried, as shares of that difference. Any of them gives a
 # bound.
 SECTOR_LINES = np.array([0.6, 0.7, 0.78, 0.84, 0.88, 0.91, 0.94, 0.96])
@@ -110,9 +104,11 @@ def lambda_rule(log_range: float, eps: float) -> tuple[Array, Array]:
 
 def _check_eps(eps: float) -> None:
     """Raise an error unless there is a rule with this relative error for every range."""
-    if not EPS_MIN <= eps <= EPS_MAX:
+    # The proof of the rules is for smaller errors.
+    eps_max = 0.1
+    if not EPS_MIN <= eps <= eps_max:
         raise ValueError(
-            f"eps: expected a relative error between {EPS_MIN:g} and {EPS_MAX:g}, got {eps:g}"
+            f"eps: expected a relative error between {EPS_MIN:g} and {eps_max:g}, got {eps:g}"
         )
 
 
@@ -188,8 +184,11 @@ def sector_segments(log_range: float, eps: float, angle: float) -> list[Segment]
         return [short]
     # The angle is rounded up, with its difference from pi/2 in steps of 3 percent.
     right_angle = math.pi / 2
-    steps = math.floor(math.log(right_angle - angle) / SECTOR_STEP)
-    rest = math.exp(steps * SECTOR_STEP)
+    # Tuning: steps for rounding the difference between pi/2 and an angle, so that games share a
+    # cached rule.
+    sector_step = 0.03
+    steps = math.floor(math.log(right_angle - angle) / sector_step)
+    rest = math.exp(steps * sector_step)
     return computed_sector_segments(*rounded_arguments(log_range, eps), right_angle - rest)
 
 

@@ -22,9 +22,6 @@ BATCH_ELEMENTS = 1 << 17
 # Tuning: up to this many players matrix products are used. Small ones are several times as fast as
 # broadcasting, and no BLAS starts threads for them (benchmarks/shapley).
 MATRIX_PLAYERS = 1024
-# OpenBLAS starts threads for a complex vector times a matrix of more elements; on a busy machine,
-# waiting for them may take thousands of times as long as the product.
-COMPLEX_PRODUCT = 4095
 
 _memory = threading.local()
 
@@ -185,7 +182,10 @@ def add_complex_nodes(w: Array, x: Array) -> Array:
     m, _, d = x.shape
     if d > MATRIX_PLAYERS:
         return np.einsum("mr,mrd->rd", w, x)
-    step = max(1, COMPLEX_PRODUCT // d)
+    # OpenBLAS starts threads for a complex vector times a matrix of more elements; on a busy
+    # machine, waiting for them may take thousands of times as long as the product.
+    largest_product = 4095
+    step = max(1, largest_product // d)
     rows = w.T[:, None, :]
     by_term = x.transpose(1, 0, 2)
     total: Array | None = None

@@ -36,11 +36,6 @@ from .terms import Terms
 OUTSIDE = 0.125
 # Leaving a player out of a product costs at most a factor e next to e^(-X).
 LOG_OMITTED = PLAYERS_OMITTED + LOG_DECAY_ROOM
-# Tuning: an interval is shortened if a term decays by more than this multiple of tau; a hardly
-# shorter one saves no node.
-WORTH_CUTTING = 1.25
-# Tuning: shortest interval. Shorter ones would bring nodes so near to 0 or 1 that 1/Y overflows.
-SHORTEST_INTERVAL = 1e-6
 # Tuning: numbers of nodes for the terms of a linked game. They are few, because terms with equal
 # numbers are computed together, and grow by a fifth, which wastes a tenth of the nodes on average
 # (benchmarks/probability).
@@ -272,18 +267,24 @@ def relevant_interval(sums: TermSums, log_allowed: float) -> Interval:
     size = sums.weight * (sums.background + sums.players)
     log_size = np.log(np.maximum(size, TINY))
     tau = np.maximum(log_size + (LOG_OMITTED - log_allowed), 0.0)
+    # Tuning: an interval is shortened if a term decays by more than this multiple of tau; a hardly
+    # shorter one saves no node.
+    worth_cutting = 1.25
     # X is sums.light at p = 0 and sums.heavy at p = 1; it crosses tau where X(p) = light + p (heavy
     # - light).
-    cut_last = sums.heavy > WORTH_CUTTING * tau
-    cut_first = sums.light > WORTH_CUTTING * tau
+    cut_last = sums.heavy > worth_cutting * tau
+    cut_first = sums.light > worth_cutting * tau
     if not (cut_last | cut_first).any():
         return whole
     slope = sums.heavy - sums.light
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         crossing = (tau - sums.light) / slope
     first, last = whole
-    _clip(last, cut_last & (slope > 0), crossing, least=SHORTEST_INTERVAL, most=1.0)
-    _clip(first, cut_first & (slope < 0), crossing, least=0.0, most=1 - SHORTEST_INTERVAL)
+    # Tuning: shortest interval. Shorter ones would bring nodes so near to 0 or 1 that 1/Y
+    # overflows.
+    shortest_interval = 1e-6
+    _clip(last, cut_last & (slope > 0), crossing, least=shortest_interval, most=1.0)
+    _clip(first, cut_first & (slope < 0), crossing, least=0.0, most=1 - shortest_interval)
     nowhere = np.minimum(sums.heavy, sums.light) >= tau
     first[nowhere] = 0.0
     last[nowhere] = 0.0

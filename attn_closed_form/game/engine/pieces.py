@@ -37,9 +37,6 @@ TIER_GAP = 45.0
 # The room at both ends of a range of D, added to ln R: 2 RANGE_ROOM, and a little for the logarithm
 # itself.
 LOG_ROOM = 3 * RANGE_ROOM
-# Largest logarithm of a mass over its unit: beyond it, e^(-lam mass) is 0 at every node lam, and
-# e^650 times a value still fits into float64.
-LOG_MASS_MAX = 650.0
 
 
 def exp_difference(s: Array, unit: Array) -> Array:
@@ -57,9 +54,12 @@ def exp_difference(s: Array, unit: Array) -> Array:
         # The rounding of the difference, exactly (Knuth's two-sum).
         back = high - s
         low = (s - (high - back)) - (unit + back)
+    # Largest logarithm of a mass over its unit: beyond it, e^(-lam mass) is 0 at every node lam,
+    # and e^650 times a value still fits into float64.
+    log_mass_max = 650.0
     # Beyond, e^high is 0 or capped.
-    low = np.where(size < 2 * LOG_MASS_MAX, low, 0.0)
-    capped = np.minimum(high, LOG_MASS_MAX)
+    low = np.where(size < 2 * log_mass_max, low, 0.0)
+    capped = np.minimum(high, log_mass_max)
     return np.exp(capped) * (1 + low)
 
 
