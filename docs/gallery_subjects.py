@@ -124,34 +124,32 @@ def review() -> Explanations:
     return load_demo_model().explain(text)
 
 
-def table_of_reviews(path: Path, rows: int = 240) -> None:
-    """Write a table of short made-up reviews."""
+def short_reviews(count: int = 240) -> list[str]:
+    """Make short reviews of random words."""
     rng = np.random.default_rng(3)
-    praise = "wonderful superb funny moving brilliant touching charming beautiful clever excellent"
-    blame = "dull awful boring silly terrible predictable slow annoying pointless wooden"
-    parts = [
-        "plot",
-        "cast",
-        "music",
-        "ending",
-        "script",
-        "photography",
-        "hero",
-        "dialogue",
-    ]
+    praise = "wonderful superb funny moving brilliant touching charming beautiful clever great"
+    blame = (
+        "dull awful boring silly terrible predictable slow bad pointless wooden"
+    )
+    parts = ["plot", "cast", "music", "ending", "script", "hero", "dialogue"]
+    texts = []
+    for _ in range(count):
+        first, second, third = rng.choice(parts, 3, replace=False)
+        good, better = rng.choice(praise.split(), 2, replace=False)
+        bad, worse = rng.choice(blame.split(), 2, replace=False)
+        sentences = [
+            f"The {first} is {good}, the {second} is {better}, and only the {third} is {bad}.",
+            f"What a {bad} {first}, and what a {worse} {second}, but the {third} is {good}.",
+            f"I liked the {first}, which is {good}. The {second} is {better}, too!",
+            f"The {first} is {bad} and the {second} {worse}. I left before the {third}.",
+        ]
+        texts.append(str(rng.choice(sentences)))
+    return texts
+
+
+def table_of_reviews(path: Path) -> None:
+    """Write a table of short reviews."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "text"])
-        for row in range(rows):
-            first, second, third = rng.choice(parts, 3, replace=False)
-            good, better = rng.choice(praise.split(), 2, replace=False)
-            bad, worse = rng.choice(blame.split(), 2, replace=False)
-            text = rng.choice(
-                [
-                    f"The {first} is {good}, the {second} is {better}, and only the {third} is {bad}.",
-                    f"A {bad} {first} and a {worse} {second}, but a {good} {third}.",
-                    f"I liked the {first}, which is {good}. The {second} is {better}, too!",
-                    f"The {first} is {bad} and the {second} {worse}. I left before the {third}.",
-                ]
-            )
-            writer.writerow([row, text])
+        writer.writerows(enumerate(short_reviews()))

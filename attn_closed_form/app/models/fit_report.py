@@ -85,10 +85,10 @@ class FitReport:
         """Describe the numbers behind the verdict in whole sentences."""
         sentences = [
             "The Shapley values are those of the model itself. The SLALOM scores are those of the "
-            f"{self.name}, not of the model. On held-out samples it is off by {self.error:.2g} "
-            f"with up to {MAX_DELETIONS} tokens absent (the model varies by {self.spread:.2g} "
-            f"there) and by {self.error_any_size:.2g} with any number absent (varies by "
-            f"{self.spread_any_size:.2g}). For the text itself it is off by "
+            f"{self.name}, not of the model. On held-out samples its logit is off by "
+            f"{self.error:.2g} with up to {MAX_DELETIONS} tokens absent (that of the model varies "
+            f"by {self.spread:.2g} there) and by {self.error_any_size:.2g} with any number absent "
+            f"(varies by {self.spread_any_size:.2g}). For the text itself it is off by "
             f"{abs(self.at_text):.2g}. {self.model_calls:,} model calls were used."
         ]
         if self.agreement == self.agreement:

@@ -31,6 +31,8 @@ from .plan import read_manifest
 from .summary import Summary
 from .task import RunError, Task
 
+# A tick beyond this share of the axis has its label to the left, because half of one needs that much.
+LAST_TICK = 0.94
 # The words for and against each output, by the headings of the two sides.
 Sides = Mapping[str, list[WordEffect]]
 
@@ -190,9 +192,11 @@ def _chart(
     links: Mapping[int, str],
 ) -> str:
     """Return the rows of a chart below its axis."""
-    ticks = "".join(
-        f'<span style="left:{100 * at:.1f}%">{prose(text)}</span>' for at, text in chart.ticks
-    )
+    ticks = ""
+    for at, text in chart.ticks:
+        # The label of a tick at the right end must not leave the page.
+        kind = " class=last" if at > LAST_TICK else ""
+        ticks += f'<span{kind} style="left:{100 * at:.1f}%">{prose(text)}</span>'
     rows = [
         "<li class=head><span class=word>word</span><span class=count>texts</span>"
         f'<div class="track axis">{ticks}</div><span class=number>mean</span>'

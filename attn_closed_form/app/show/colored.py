@@ -18,7 +18,7 @@ from ..explanations.explanation import Explanation, Explanations
 from ..models.scale import ExplainedScale
 from . import figures
 from .figures import LEVELS, TextPiece
-from .page import note, track_of
+from .page import track_of
 from .sanitize import elide, escape, prose, script_json
 
 # Tuning: longer words are shortened in the middle, so that no text can bloat the page.
@@ -31,6 +31,10 @@ MANY_WORDS = 60
 LINE_BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)
 # A line break as it is shown in a text.
 SHOWN_BREAK = '<br><small aria-hidden="true">↵</small> '
+# What the words of a text show on a screen; paper does not have it.
+HINT = "Hover, tap or use the arrow keys on a word for its numbers."
+# The same in a notebook, whose cells have no script.
+HINT_OF_NOTEBOOK = "Hover over a word for its number."
 # The choice of the switch that colors sentences instead of words.
 BY_SENTENCE = "sentences"
 
@@ -55,13 +59,15 @@ def text_block(explanations: Explanations, number: int = 0, in_notebook: bool = 
     if sentences is None:
         text = text_of(e, in_notebook, number)
         legend = legend_cells(e.scores, e.info.kind != "unsigned", e)
-        about = _meaning_of_colors(e, in_notebook)
+        about = _meaning_of_colors(e)
     else:
         text = _text_by_sentence(e, sentences, number)
         legend = legend_cells(sentences.scores, True, e)
         about = _meaning_of_sentence_colors(e)
     tools = f"<div class=tools>{switch}{legend_of(legend, e.scale, number)}</div>"
-    return f"{tools}{text}{note(about)}"
+    hint = HINT_OF_NOTEBOOK if in_notebook else HINT
+    meaning = f"{prose(about)} <span class=screen>{hint}</span>"
+    return f'{tools}{text}<p class="note">{meaning}</p>'
 
 
 def text_of(e: Explanation, in_notebook: bool, number: int | None = None) -> str:
@@ -264,16 +270,12 @@ def _switch(explanations: Explanations, number: int, has_sentences: bool) -> str
     )
 
 
-def _meaning_of_colors(e: Explanation, in_notebook: bool) -> str:
+def _meaning_of_colors(e: Explanation) -> str:
     """Explain the colors of words."""
     if e.info.kind == "signed":
         text = f"Colored by {e.title}: orange raises {e.output}, blue (underlined) lowers it."
     else:
         text = f"Colored by {e.title}, which has no sign."
-    if in_notebook:
-        text += " Hover over a word for its number."
-    else:
-        text += " Hover, tap or use the arrow keys on a word for its numbers."
     return text + _about_unknown_words(e)
 
 
@@ -281,12 +283,11 @@ def _meaning_of_sentence_colors(e: Explanation) -> str:
     """Explain the colors of sentences."""
     unit = str(e.scale.unit["change"]).strip()
     numbers = f"numbers are {unit}" if unit else f"numbers are on the scale of the {e.scale.name}"
-    text = (
-        f"Colored by sentence: orange raises {e.output}, blue (underlined) lowers it; {numbers}. They are Owen values: "
-        "the scores of the words in a sentence add up to the score of the sentence. Hover, tap or use the arrow keys on "
-        "a word for its numbers."
+    return (
+        f"Colored by sentence: orange raises {e.output}, blue (underlined) lowers it; {numbers}. "
+        "They are Owen values: the scores of the words in a sentence add up to the score of the "
+        "sentence."
     )
-    return text
 
 
 def _about_unknown_words(e: Explanation) -> str:

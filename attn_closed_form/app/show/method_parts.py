@@ -32,7 +32,7 @@ def surrogate_of(explanations: Explanations) -> str:
     fit = explanations.fit
     if fit is None:
         return ""
-    body = note(fit.verdict(), strong=True)
+    body = note(f"{fit.verdict()}.", strong=True)
     body += "".join(note(sentence) for sentence in fit.sentences())
     return section(f"The {fit.name}", "", body, "h2")
 

@@ -143,4 +143,4 @@ def _other_classes(explanations: Explanations) -> str:
         parts.append(f"<details name=class><summary>{title}</summary>{body}</details>")
     if not parts:
         return ""
-    return f"<h2>The other classes</h2>{''.join(parts)}"
+    return f"<section class=others><h2>The other classes</h2>{''.join(parts)}</section>"
