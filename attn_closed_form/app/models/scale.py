@@ -188,10 +188,20 @@ class ExplainedScale:
         """Name the explained quantity, such as "the probability of positive", "the risk" or "the
         value of age".
         """
-        named = self.name.split("-")[-1] == output
-        if named:
+        if self.name.split("-")[-1] == output:
             return f"the {self.name}"
-        return f"the {self.name} of {output}"
+        return f"the {self.name} of {class_name(output)}"
+
+
+def class_name(output: str) -> str:
+    """Name a class in a sentence, where a class without a name must not read like a number.
+
+    >>> class_name("1"), class_name("positive")
+    ('class 1', 'positive')
+    """
+    if output.isdecimal():
+        return f"class {output}"
+    return output
 
 
 def percent(share: float, decimals: int = 1) -> str:

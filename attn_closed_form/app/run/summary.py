@@ -146,6 +146,8 @@ def summarize(folder: str | os.PathLike[str], method: str | None = None) -> Summ
     # All parts of a run have the schema of its manifest.
     names = pa.parquet.read_schema(parts[0]).names
     methods = methods_of(names)
+    if not methods:
+        raise RunError(f"{folder}: expected scores of a method of this version; run it again")
     if method is None:
         method = methods[0]
     if method not in methods:

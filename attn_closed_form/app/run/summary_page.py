@@ -25,7 +25,7 @@ from ..show.effects import EffectBar, EffectChart, effect_chart, effect_range, u
 from ..show.html import report
 from ..show.page import bullets, details, facts_paragraph, page_of, static, write_page
 from ..show.plots import draw_effects
-from ..show.sanitize import escape, prose, visible
+from ..show.sanitize import escape, output_name, prose, visible
 from .examples import ExampleRow, example_rows
 from .plan import read_manifest
 from .summary import Summary
@@ -140,14 +140,7 @@ def summary_page(
 def output_title(summary: Summary, output: str) -> str:
     """Say what the words of an output do."""
     scale = summary.scale(output)
-    return f"Words that raise or lower {scale.of_output(_class_name(output))}"
-
-
-def _class_name(output: str) -> str:
-    """Return an output as a noun; a class without a name must not read like a number."""
-    if output.isdecimal():
-        return f"class {output}"
-    return output
+    return f"Words that raise or lower {scale.of_output(visible(output))}"
 
 
 def _explained(summary: Summary, output: str, by: str) -> str:
@@ -155,8 +148,9 @@ def _explained(summary: Summary, output: str, by: str) -> str:
     n = summary.documents_of(output)
     unit = unit_of_effects(by, summary.scale(output).in_percent)
     about = "1 text was" if n == 1 else f"{n:,} texts were"
+    what = summary.scale(output).of_output(visible(output))
     return (
-        f"{about} explained by this output. Numbers: {unit}, ± half of a 95% interval. "
+        f"{about} explained by {what}. Numbers: {unit}, ± half of a 95% interval. "
         f"n: texts with the word. Sorted by the {'sum' if by == 'total' else 'mean'} of the "
         "effects."
     )
@@ -243,7 +237,7 @@ def _snippet(word: WordEffect, examples: Mapping[int, ExampleRow], links: Mappin
             else:
                 shown += escape(piece.text)
         if example.probability is not None:
-            label += f", {visible(_class_name(example.output))} {example.probability:.0%}"
+            label += f", {output_name(example.output)} {example.probability:.0%}"
     if word.example in links:
         label = f'<a href="{escape(links[word.example])}">{escape(label)}</a>'
     else:

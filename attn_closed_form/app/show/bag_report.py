@@ -21,7 +21,7 @@ from .figures import UNSIGNED
 from .page import LONGEST_SENTENCE, bullets, css, details, note, section, svg, svg_text, table_of
 from .removals import DRAWN, removal_curves, share_of_best
 from .report_parts import both_scales, classes_of, facts, headline_of, unnamed_classes
-from .sanitize import elide, escape, prose
+from .sanitize import elide, escape, output_name, prose
 
 # Tuning: the number of players in each table of a bag.
 TOP = 10
@@ -209,7 +209,7 @@ def _deletion(
 def _maps(explanations: Explanations, e: Explanation) -> str:
     text = "Tiles in their places on the slide, not smoothed. "
     if e.info.kind == "signed":
-        text += f"Orange supports {e.output}, blue opposes it, and gray does neither. "
+        text += f"Orange supports {output_name(e.output)}, blue opposes it, and gray does neither. "
     text += "Attention has no sign and no class. The colors end at the 99.5th percentile."
     if len(maps.flip_tiles(explanations)):
         text += f" {maps.maps_note(explanations)}"
@@ -320,7 +320,7 @@ def _strongest(explanations: Explanations, e: Explanation) -> str:
         table = table_of(
             *maps.player_table(explanations, players, e.method), _tiles(explanations, players)
         )
-        tables += f"<section><h3>{escape(f'{side} {e.output}')}</h3>{table}</section>"
+        tables += f"<section><h3>{escape(f'{side} {output_name(e.output)}')}</h3>{table}</section>"
     return section("The strongest instances", text, f'<div class="two">{tables}</div>', "h2")
 
 
@@ -336,10 +336,10 @@ def _differences(explanations: Explanations, e: Explanation) -> str:
     )
     facts = [
         f"{percent(gap.attention_against)} of the attention is on instances that oppose "
-        f"{e.output}.",
+        f"{output_name(e.output)}.",
         f"Rank correlation of attention with the scores: {scores}; with their magnitudes: {sizes}.",
         f"Of the {len(attended)} with the most attention, {against} "
-        f"oppose{'s' if against == 1 else ''} {e.output}:",
+        f"oppose{'s' if against == 1 else ''} {output_name(e.output)}:",
     ]
     text = (
         f"Attention shows how much an instance counts, not which class it supports. {e.info.label} "

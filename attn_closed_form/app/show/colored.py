@@ -19,7 +19,7 @@ from ..models.scale import ExplainedScale
 from . import figures
 from .figures import LEVELS, TextPiece
 from .page import track_of
-from .sanitize import elide, escape, prose, script_json
+from .sanitize import elide, escape, output_name, prose, script_json
 
 # Tuning: longer words are shortened in the middle, so that no text can bloat the page.
 LONGEST_WORD = 60
@@ -273,7 +273,7 @@ def _switch(explanations: Explanations, number: int, has_sentences: bool) -> str
 def _meaning_of_colors(e: Explanation) -> str:
     """Explain the colors of words."""
     if e.info.kind == "signed":
-        text = f"Colored by {e.title}: orange raises {e.output}, blue (underlined) lowers it."
+        text = f"Colored by {e.title}: orange raises {output_name(e.output)}, blue (underlined) lowers it."
     else:
         text = f"Colored by {e.title}, which has no sign."
     return text + _about_unknown_words(e)
@@ -284,7 +284,7 @@ def _meaning_of_sentence_colors(e: Explanation) -> str:
     unit = str(e.scale.unit["change"]).strip()
     numbers = f"numbers are {unit}" if unit else f"numbers are on the scale of the {e.scale.name}"
     return (
-        f"Colored by sentence: orange raises {e.output}, blue (underlined) lowers it; {numbers}. "
+        f"Colored by sentence: orange raises {output_name(e.output)}, blue (underlined) lowers it; {numbers}. "
         "They are Owen values: the scores of the words in a sentence add up to the score of the "
         "sentence."
     )

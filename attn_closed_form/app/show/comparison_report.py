@@ -24,7 +24,7 @@ from .page import (
     table_of,
 )
 from .report_parts import HOW_TO_READ, classes_of, method_facts
-from .sanitize import escape, prose, visible
+from .sanitize import escape, output_name, prose, visible
 from .waterfall import Changes, Waterfall, WaterfallStep, waterfall_of_changes
 
 # Tuning: the number of words in the table of a comparison, which shows those with the largest
@@ -95,7 +95,7 @@ def comparison_cell(comparison: Comparison) -> str:
 
 def meaning_of_shared_colors(comparison: Comparison) -> str:
     """Explain the colors of two texts."""
-    output = visible(comparison.first.output)
+    output = output_name(comparison.first.output)
     return (
         f"Both texts share one color scale: orange raises {output}, blue (underlined) lowers it. A "
         "dashed frame marks what only one of them has."

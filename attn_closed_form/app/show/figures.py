@@ -24,7 +24,7 @@ from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import FAMILIES, Family
 from ..models.scale import percent
 from .bars import Bar
-from .sanitize import visible
+from .sanitize import output_name, visible
 
 # Red, green and blue at full strength: vermilion and blue of Okabe and Ito's palette (2008), and a
 # gray.
@@ -129,29 +129,6 @@ def saturation(explanations: Explanations) -> str:
     )
 
 
-def verdict(explanations: Explanations) -> str:
-    """State the most probable class, its probability, and the explained output if it is another
-    one.
-
-    >>> from attn_closed_form import load_demo_model
-    >>> model = load_demo_model()
-    >>> verdict(model.explain("A fine film", "loo"))
-    'positive, 69%'
-    >>> verdict(model.explain("A fine film", "loo", scale="logit"))
-    'positive, 69% (logit +0.6696)'
-    """
-    chances = explanations.probabilities
-    if chances is None:
-        level = explanations.scale.level(explanations.prediction)
-        return f"{visible(explanations.output)} {level}"
-    best = max(chances, key=lambda name: chances[name])
-    headline = f"{visible(best)}, {percent(chances[best], decimals=0)}"
-    explained = explained_number(explanations)
-    if explained:
-        return f"{headline} ({explained})"
-    return headline
-
-
 def explained_number(explanations: Explanations) -> str:
     """State the explained output and its value if that is not the probability of the most probable
     class.
@@ -164,7 +141,7 @@ def explained_number(explanations: Explanations) -> str:
     if scale.link is None and is_best:
         return f"{scale.name} {level}"
     if scale.link is None:
-        return f"{scale.name} of {visible(output)} {level}"
+        return f"{scale.name} of {output_name(output)} {level}"
     if is_best:
         return ""
     return f"{visible(output)} {level}"
@@ -182,10 +159,7 @@ def headline(explanations: Explanations, thing: str = "This text") -> str:
         what = explanations.scale.of_output(visible(explanations.output))
         return f"{what[0].upper()}{what[1:]} is {explanations.scale.level(explanations.prediction)}"
     best = max(chances, key=lambda name: chances[name])
-    named = visible(best)
-    if named.isdecimal():  # a class without a name must not read like a number
-        named = f"class {named}"
-    return f"{thing} is rated {named}: {percent(chances[best], decimals=0)}"
+    return f"{thing} is rated {output_name(best)}: {percent(chances[best], decimals=0)}"
 
 
 def full_headline(explanations: Explanations, thing: str = "This text") -> str:

@@ -51,7 +51,7 @@ def report(explanations: Explanations, others: Sequence[Explanations] = ()) -> s
     explain further outputs of it.
     """
     if _is_bag(explanations):
-        title = f"{maps.bag_name(explanations)}: {figures.verdict(explanations)}"
+        title = figures.full_headline(explanations, maps.bag_name(explanations, "This bag"))
         body = bag_page(explanations, others) + script_data([]) + script()
         return page_of(title, body)
     parts = [text_answer(explanations)]

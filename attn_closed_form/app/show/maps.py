@@ -22,7 +22,7 @@ from ..._types import Array, Ids
 from ..explanations.explanation import Explanation, Explanations
 from ..models.scale import LOGIT, ExplainedScale, percent
 from .figures import AGAINST, FOR, UNSIGNED, leader
-from .sanitize import visible
+from .sanitize import output_name
 
 # The method that shows the attention of the model.
 ATTENTION = "alpha-mean"
@@ -125,7 +125,7 @@ def attentions(several: Sequence[Explanations]) -> list[tuple[str, Array]]:
     if all(np.array_equal(weight, known[0]) for weight in known):
         return [("Attention", known[0])]
     return [
-        (f"Attention for {visible(explanations.output)}", weight)
+        (f"Attention for {output_name(explanations.output)}", weight)
         for explanations, weight in zip(several, weights, strict=True)
         if weight is not None
     ]
@@ -428,7 +428,7 @@ def heat_maps(several: Sequence[Explanations], method: str | None = None) -> lis
         corners = where.coords[flip_tiles(explanations)]
         maps.append(
             HeatMap(
-                title=f"{e.info.label}: evidence for {visible(e.output)} ({e.scale.name} {level})",
+                title=f"{e.info.label}: evidence for {output_name(e.output)} ({e.scale.name} {level})",
                 raster=rasterize(where.coords, values, where.patch_size),
                 end=end,
                 signed=e.info.kind == "signed",

@@ -34,7 +34,7 @@ from .effects import EffectChart, effect_chart, effect_range, unit_of_effects
 from .figures import AGAINST, FOR, UNSIGNED
 from .maps import HeatMap, bag_name, heat_maps, maps_note, shades, slide_size
 from .removals import DRAWN, removal_curves, share_of_best
-from .sanitize import visible
+from .sanitize import output_name, visible
 from .text_figures import (
     plot_sentences,
     plot_text,
@@ -84,7 +84,7 @@ def plot_table(explanations: Explanations, ax: Any) -> None:
     set_names(ax.xaxis, [labels[j] for j in order], upright=True)
     # A method that is always computed from the logit says so if another scale is explained.
     set_names(ax.yaxis, [_titled(e, explanations) for e in rows], longest=34)
-    output = visible(explanations.output)
+    output = output_name(explanations.output)
     title = [
         figures.headline(explanations),
         f"Orange raises {output}, blue lowers it, gray has no sign. Each row is scaled to its "

@@ -14,6 +14,8 @@ import re
 import unicodedata
 from typing import Any
 
+from ..models.scale import class_name
+
 # Control characters, marks of direction, separators, surrogates and noncharacters.
 _HOSTILE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufffe\uffff]"
@@ -39,6 +41,11 @@ def visible(text: str) -> str:
     if text.isprintable() and "  " not in text:  # almost every text needs no replacement
         return text
     return _HOSTILE.sub("\ufffd", _SPACE.sub(" ", text))
+
+
+def output_name(output: str) -> str:
+    """Return the name of an output as it is shown in a sentence, such as "positive" or "class 1"."""
+    return class_name(visible(output))
 
 
 def elide(text: str, limit: int) -> str:

@@ -15,6 +15,7 @@ from ..explanations.answers import CheckedSet, Reasons, Sides
 from ..explanations.evidence import Evidence
 from ..models.scale import ExplainedScale
 from ..models.target import Target
+from .sanitize import output_name
 
 # Tuning: a sentence names at most this many players, about two lines of a report; all are in
 # `players`.
@@ -309,7 +310,7 @@ def _side(reason: Reason, value: float, sides: Sides | None) -> str:
     """Name the side of a value, by default "positive", "negative", "above 1.5" or "below 1.5"."""
     above = value > reason.threshold
     if sides is not None:
-        return sides[above]
+        return output_name(sides[above])
     if reason.threshold == 0:
         return "positive" if above else "negative"
     return f"{'above' if above else 'below'} {reason.threshold:g}"

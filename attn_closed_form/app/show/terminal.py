@@ -23,7 +23,7 @@ from ..models.text_classifier import TextClassifier
 from . import figures
 from .bars import Bar
 from .comparison_report import changes_figure, comparison_headline, shared_end
-from .sanitize import elide, fitted_lines, visible, width
+from .sanitize import elide, fitted_lines, output_name, visible, width
 from .waterfall import waterfall
 
 # Ends a color.
@@ -280,7 +280,7 @@ def _meaning(rows: Sequence[Explanation], color: bool, columns: int) -> str:
     words = []
     signed = [row for row in rows if row.info.kind == "signed"]
     if signed:
-        output = elide(visible(signed[0].output), BAR_LABEL_COLUMNS)
+        output = elide(output_name(signed[0].output), BAR_LABEL_COLUMNS)
         words += [sample(4, True), *_plain(f"raises {output},"), sample(-4, True)]
         words += _plain("lowers it")
     if len(signed) < len(rows):

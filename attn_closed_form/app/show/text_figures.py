@@ -19,7 +19,7 @@ from . import figures
 from .bars import Bar
 from .drawing import import_matplotlib, plain_words, rgb
 from .figures import AGAINST, FOR, UNSIGNED
-from .sanitize import elide, visible
+from .sanitize import elide, output_name, visible
 from .waterfall import waterfall
 
 # Points per inch.
@@ -152,7 +152,7 @@ def plot_text(explanations: Explanations, ax: Any) -> None:
 
 def _meaning_of_colors(e: Explanation) -> list[PlacedWord]:
     """Return a line that says what the colors mean, painted in them."""
-    output = elide(visible(e.output), LONGEST_DRAWN_WORD)
+    output = elide(output_name(e.output), LONGEST_DRAWN_WORD)
     if e.info.kind != "signed" or not e.trusted:
         parts = [(f"{e.title}: ", 0), ("strong", 4), (", without sign", 0)]
     else:

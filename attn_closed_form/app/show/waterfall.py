@@ -12,7 +12,7 @@ from ..explanations.explanation import Explanation
 from ..models.scale import ExplainedScale
 from .bars import AxisRange, Bar
 from .figures import names
-from .sanitize import visible
+from .sanitize import output_name
 
 # The rounding of a running sum of a few probabilities, with a wide margin, which no picture shows.
 ROOM = 1e-9
@@ -78,7 +78,7 @@ def waterfall(e: Explanation, top: int = 10) -> Waterfall:
         errors=errors,
         start=e.baseline,
         end=e.prediction,
-        ends=("baseline", visible(e.output)),
+        ends=("baseline", output_name(e.output)),
         scale=e.scale,
         rest=rest,
     )

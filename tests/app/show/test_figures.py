@@ -17,12 +17,12 @@ from attn_closed_form.app.show.bars import AxisRange
 from attn_closed_form.app.show.figures import (
     class_bars,
     colored_text,
+    full_headline,
     levels,
     method_rows,
     names,
     notice,
     strongest_players,
-    verdict,
 )
 from attn_closed_form.app.show.html import report
 from attn_closed_form.app.show.live_figures import figures_of, partners
@@ -305,21 +305,19 @@ def test_the_data_is_json_and_names_are_safe_on_one_line(name):
     assert len(plane["x"]) == len(data["names"])
 
 
-def test_the_verdict_is_the_most_probable_class():
+def test_the_headline_is_the_most_probable_class():
     found = load_demo_model().explain("A dull and terrible film", "shapley", output="positive")
     assert figures_of(found)["waterfall"] is not None  # of the headline, which leads here
     data = figures_of(found)
     chance = found.probabilities["negative"]
     assert data["headline"] == f"This text is rated negative: {percent(chance, 0)}"
     assert data["explained"] == f"positive {percent(found.prediction)}"
-    assert verdict(found) == f"negative, {percent(chance, 0)} ({data['explained']})"
+    assert full_headline(found) == f"{data['headline']} ({data['explained']})"
     logit = load_demo_model().explain(
         "A dull and terrible film", "shapley", output="positive", scale="logit"
     )
-    assert (
-        verdict(logit)
-        == f"negative, {percent(chance, 0)} (logit of positive {logit.prediction:+.4f})"
-    )
+    explained = f"logit of positive {logit.prediction:+.4f}"
+    assert full_headline(logit) == f"{data['headline']} ({explained})"
 
 
 def test_an_axis_whose_length_leaves_float64_has_no_ticks():

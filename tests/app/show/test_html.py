@@ -309,7 +309,11 @@ def test_the_headline_is_a_sentence_and_the_facts_follow():
     facts = typed(re.search('<p class="note facts">(.*?)</p>', html)[1])
     assert f"{len(found.labels)} words" in facts and "Shapley: exact to" in facts
     numbered = dataclasses.replace(load_demo_model(), outputs=("0", "1"))
-    assert "is rated class" in report(explain(numbered, "A fine film", "shapley"))
+    found = explain(numbered, "A fine film", "shapley")
+    page = report(found)
+    for text in ("is rated class 1", "the probability of class 1", "raises class 1", "class 0"):
+        assert text in page
+    assert "stays class 1" in str(found) and "raises class 1" in str(found)
 
 
 def test_the_legend_has_the_scores_at_which_colors_begin():

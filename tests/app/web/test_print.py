@@ -92,7 +92,8 @@ def test_a_printed_report_has_the_colors_and_bars_of_the_screen(browser, viewer,
     # The check can fail: without the rule of the stylesheet, paper has no color.
     plain = ".acf,.acf *{print-color-adjust:economy!important}"
     without = printed(browser, viewer, path, tmp_path, plain)
-    assert area(without, FOR) == 0 and area(without, AGAINST) == 0
+    for color in (FOR, AGAINST):  # thin lines below words are not backgrounds, and stay
+        assert area(without, color) < 0.1 * area(paper, color)
 
 
 def test_a_printed_report_has_its_facts(browser, tmp_path):
