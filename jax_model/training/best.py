@@ -10,7 +10,6 @@ error.
 from __future__ import annotations
 
 import importlib.util
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from attn_closed_form.app.files.tables import Labelled
 
 from .config import Config, automatic
 from .split import Split
+from .table_selection import standard_error
 from .train_tables import Result, TableOptions, train_tables
 
 # Tuning: from this many training texts, the attention model is tried. It does not win for the 5,485
@@ -73,7 +73,7 @@ def train_best(
 
 def tries_attention(texts: int, options: TableOptions) -> bool:
     """Return whether the attention model is trained as well: for many texts, if JAX is installed."""
-    if options.sparse or options.tokenizer is not TableOptions().tokenizer:
+    if options.tokenizer is not TableOptions().tokenizer:
         return False
     return texts >= MANY_TEXTS and importlib.util.find_spec("jax") is not None
 
@@ -81,9 +81,8 @@ def tries_attention(texts: int, options: TableOptions) -> bool:
 def better(tables: Result, attention: Result) -> Result:
     """Return the attention model if its loss on the same held-out texts is clearly smaller, with both losses on its card."""
     difference = tables.losses - attention.losses
-    standard_error = float(difference.std()) / math.sqrt(len(difference))
     chosen = tables
-    if float(difference.mean()) > standard_error:
+    if float(difference.mean()) > standard_error(difference):
         chosen = attention
     losses = {"tables": float(tables.losses.mean()), "attention": float(attention.losses.mean())}
     for record in (chosen.metrics, chosen.model.card):

@@ -27,17 +27,20 @@ import numpy as np
 from attn_closed_form._arrays import whole
 from attn_closed_form.app.cli.main import program
 from attn_closed_form.app.files.tables import Labelled, TableWarning, read_labelled, split_files
+from attn_closed_form.app.models.scale import percent
 from attn_closed_form.app.show.sanitize import elide, visible
 from attn_closed_form.app.show.terminal import baseline_line, scores_table
 
 from .best import train_best
-from .config import AUTOMATIC, Config, automatic
+from .config import AUTOMATIC, Config, automatic, by_letter, named
 from .imdb import load_imdb, split_by_film
 from .split import Split, split_stratified
 from .train_tables import Result, TableOptions, named_tokenizer, train_tables
 
 # Settings that the table model has, too. Any other setting asks for the attention model.
 SHARED = ("D", "validation", "class_weight", "seed", "refit")
+# How programs write a missing cell.
+MISSING = ("nan", "null", "n/a", "#n/a")
 
 
 class Data(NamedTuple):
@@ -72,8 +75,9 @@ def run(args: argparse.Namespace) -> int:
     data = read_data(args.data, args.text_column, args.label_column, args.valid, share)
     data = with_class_names(data, names)
     warn_about_copies(data.training)
+    warn_about_classes(data.training)
     if wants_attention(args.model, changes):
-        for name, unused in (("tokens", "words"), ("sparse", False), ("trials", 0)):
+        for name, unused in (("tokenizer", "words"), ("dense", False), ("trials", 0)):
             if getattr(args, name) != unused:
                 raise ValueError(f"--{name}: only the table model has this option")
         result = train_attention(args, data, changes, checkpoint)
@@ -102,14 +106,40 @@ def warn_about_copies(data: Labelled) -> None:
         return
     conflicts = sum(len(labels) > 1 for labels in labels_of.values())
     note = ""
-    if conflicts:
-        note = f"; {conflicts:,} texts have several labels"
+    if conflicts == 1:
+        note = "; one of them has several labels"
+    elif conflicts:
+        note = f"; {conflicts:,} of them have several labels"
     warnings.warn(
         f"{copies:,} of {len(data.texts):,} texts are copies of others, which makes the held-out scores "
         f"too good{note}",
         TableWarning,
         stacklevel=2,
     )
+
+
+def warn_about_classes(data: Labelled) -> None:
+    """Warn about names that differ only in case or spaces, and about missing labels that are read as
+    a class.
+    """
+    spellings: dict[str, list[str]] = {}
+    for name in data.classes:
+        spellings.setdefault("".join(name.casefold().split()), []).append(name)
+    for names in spellings.values():
+        if len(names) > 1:
+            shown = " and ".join(repr(name[:40]) for name in names[:3])
+            warnings.warn(
+                f"{shown} are different classes; write one of them in the table if they are the same",
+                TableWarning,
+                stacklevel=2,
+            )
+    for name in data.classes:
+        if name.casefold() in MISSING:
+            warnings.warn(
+                f"{name!r} is read as a class; remove these rows if they have no label",
+                TableWarning,
+                stacklevel=2,
+            )
 
 
 def chosen_settings(args: argparse.Namespace) -> dict[str, Any]:
@@ -119,22 +149,29 @@ def chosen_settings(args: argparse.Namespace) -> dict[str, Any]:
     names = {field.name for field in fields(Config)}
     chosen: dict[str, Any] = {}
     if args.config:
-        chosen = json.loads(Path(args.config).read_text(encoding="utf-8"))
-        unknown = sorted(set(chosen) - names) if isinstance(chosen, dict) else ["no object"]
-        if unknown:
-            raise ValueError(
-                f"--config: expected a JSON object with settings among {', '.join(sorted(names))}, "
-                f"got {', '.join(map(str, unknown))}"
-            )
+        chosen = read_settings(Path(args.config), names)
     options = {name: getattr(args, name) for name in names}
     return chosen | {name: value for name, value in options.items() if value is not None}
+
+
+def read_settings(path: Path, names: set[str]) -> dict[str, Any]:
+    """Read a JSON object of settings, which may have the names of options or those of `Config`."""
+    known = ", ".join(sorted(map(named, names)))
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError(f"--config: expected a JSON object with settings among {known}")
+    chosen = by_letter(content)
+    unknown = sorted(set(chosen) - names)
+    if unknown:
+        raise ValueError(f"--config: expected settings among {known}, got {', '.join(unknown)}")
+    return chosen
 
 
 def wants_attention(model: str, changes: Mapping[str, Any]) -> bool:
     """Return whether the attention model is asked for, by name or by a setting that only it has."""
     others = sorted(set(changes) - set(SHARED))
     if model == "tables" and others:
-        raise ValueError(f"{others[0]}: only the attention model has this setting")
+        raise ValueError(f"{named(others[0])}: only the attention model has this setting")
     return model == "attention" or bool(others)
 
 
@@ -146,8 +183,8 @@ def train_words(args: argparse.Namespace, data: Data, changes: Mapping[str, Any]
         changes.get("validation", default.validation),
         changes.get("class_weight", default.class_weight),
         changes.get("seed", default.seed),
-        named_tokenizer(args.tokens),
-        args.sparse,
+        named_tokenizer(args.tokenizer),
+        not args.dense,
         whole("trials", args.trials, 0),
     )
     # The settings are checked where the attention model checks them.
@@ -301,8 +338,13 @@ def summary(result: Result, texts: Sequence[str], out: Path) -> str:
         )
     if "final_texts" in card:
         lines.append(f"Then trained with the chosen settings on {card['final_texts']:,} texts.")
-    if card.get("settings", {}).get("sparsity"):
-        lines.append(f"{card['words_with_mass']:,} of {card['words']:,} words have a mass.")
+    if card.get("tokens_without_mass"):
+        without = card["words"] - card["words_with_mass"]
+        share = percent(card["tokens_without_mass"])
+        lines.append(
+            f"{without:,} of {card['words']:,} words have no mass: explanations give exactly 0 to "
+            f"{share} of the words of the texts."
+        )
     lines.append(f"Baseline: {baseline_line(model)}.")
     size = out.stat().st_size / 1e6
     lines.append(f"Wrote {visible(str(out))} ({size:.1f} MB).")

@@ -35,6 +35,18 @@ LEAST = {
     "seed": 0,
     "weight_decay": 0,
 }
+# The names of settings for users of the command line (with hyphens) and of the estimators. The
+# letters are those of the papers (NOTATION.md).
+NAMES = {
+    "T_max": "max_length",
+    "D": "vocabulary_size",
+    "d_e": "embedding_size",
+    "K": "heads",
+    "d_att": "key_size",
+    "d_out": "value_size",
+    "scale": "embedding_scale",
+    "ema": "average_decay",
+}
 # The values of a setting that is a word.
 CHOICES = {
     "positions": ("none", "sinusoidal"),
@@ -100,14 +112,36 @@ def check_settings(
     `positive` above zero.
     """
     for name, smallest in least.items():
-        if not getattr(config, name) >= smallest:
-            raise ValueError(f"{name}: expected at least {smallest}, got {getattr(config, name)}")
+        value = getattr(config, name)
+        if not value >= smallest:
+            raise ValueError(f"{named(name)}: expected at least {smallest}, got {value}")
     for name in shares:
-        if not 0 <= getattr(config, name) <= 1:
-            raise ValueError(f"{name}: expected a number in 0..1, got {getattr(config, name)}")
+        value = getattr(config, name)
+        if not 0 <= value <= 1:
+            raise ValueError(f"{named(name)}: expected a number in 0..1, got {value}")
     for name in positive:
-        if not 0 < getattr(config, name) < np.inf:
-            raise ValueError(f"{name}: expected a positive number, got {getattr(config, name)}")
+        value = getattr(config, name)
+        if not 0 < value < np.inf:
+            raise ValueError(f"{named(name)}: expected a positive number, got {value}")
+
+
+def named(setting: str) -> str:
+    """Return the name of a setting for users.
+
+    >>> named("K"), named("epochs")
+    ('heads', 'epochs')
+    """
+    return NAMES.get(setting, setting)
+
+
+def by_letter(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by the names of the fields of `Config`; they may have either name.
+
+    >>> by_letter({"heads": 2, "D": 9, "epochs": 3})
+    {'K': 2, 'D': 9, 'epochs': 3}
+    """
+    letters = {name: letter for letter, name in NAMES.items()}
+    return {letters.get(name, name): value for name, value in settings.items()}
 
 
 def _setting(default: Any, meaning: str) -> Any:

@@ -32,7 +32,7 @@ from attn_closed_form.app.models.text_classifier import TextClassifier
 
 from .bags import LAYOUT_OPTIONS, BagConfig, BagTraining, fit_bags, predict_bags, state_dict
 from .best import train_best
-from .config import Config, automatic
+from .config import Config, automatic, by_letter, named
 from .scores import balanced_weights, log_probabilities
 from .split import Split, split_stratified, stratified
 from .train_tables import Result, TableOptions, named_tokenizer, train_tables
@@ -116,7 +116,8 @@ class AttentionTextClassifier(_AttentionClassifier):
         `attn_closed_form.app.models.text.Token`; "spaces" for texts whose words are already split;
         None is the tokenizer of this library, which reads scripts without spaces character by
         character
-    sparse : whether words without evidence lose their mass, so that explanations give them exactly 0
+    sparse : whether frequent words without evidence lose their mass, so that explanations give them
+        exactly 0
     trials : number of further settings to try
     model : "tables" or "attention"; None chooses
     heads : number of attention heads
@@ -153,7 +154,7 @@ class AttentionTextClassifier(_AttentionClassifier):
         class_weight: str | None = None,
         seed: int = 0,
         tokenizer: Any = None,
-        sparse: bool = False,
+        sparse: bool = True,
         trials: int = 0,
         model: str | None = None,
         heads: int | None = None,
@@ -199,13 +200,13 @@ class AttentionTextClassifier(_AttentionClassifier):
             "positions": self.positions,
             "T_max": self.max_length,
             "d_e": self.embedding_size,
-            **(self.settings or {}),
+            **by_letter(self.settings or {}),
         }
         chosen = {name: value for name, value in only_attention.items() if value is not None}
         if self.model not in (None, "tables", "attention"):
             raise ValueError(f"model: expected 'tables', 'attention' or None, got {self.model!r}")
         if self.model == "tables" and chosen:
-            raise ValueError(f"{min(chosen)}: only the attention model has this setting")
+            raise ValueError(f"{named(min(chosen))}: only the attention model has this setting")
         if chosen or self.model == "attention":
             result = self._train_attention(data, held_out, {**shared, **chosen})
         else:
@@ -238,7 +239,7 @@ class AttentionTextClassifier(_AttentionClassifier):
         """Train the model of Lopardo et al. with JAX."""
         from .train import train
 
-        for name, unused in (("tokenizer", None), ("sparse", False), ("trials", 0)):
+        for name, unused in (("tokenizer", None), ("sparse", True), ("trials", 0)):
             if getattr(self, name) != unused:
                 raise ValueError(f"{name}: only the table model takes it")
         if held_out is None:

@@ -103,7 +103,7 @@ class TableOptions(NamedTuple):
     class_weight: str = "none"
     seed: int = 0
     tokenizer: Tokenizer = tokenize
-    sparse: bool = False
+    sparse: bool = True
     trials: int = 0
 
 
@@ -163,6 +163,7 @@ def train_tables(
         "final_texts": final_texts,
         "words": len(fitted.words),
         "words_with_mass": int((tables.s[1:] > word_tables.MASSLESS).sum()),
+        "tokens_without_mass": _share_without_mass(texts.documents, fitted),
         "prior": _shares(tables.prior),
         "settings": {
             "model": "tables",
@@ -288,6 +289,15 @@ def _words(text: str, tokenizer: Tokenizer) -> list[str]:
     if tokenizer is split_at_spaces:
         return text.split()
     return [token.word for token in tokenizer(text)]
+
+
+def _share_without_mass(
+    documents: Sequence[Sequence[str]], fitted: word_tables.FittedTables
+) -> float:
+    """Return the share of the words of texts whose mass is zero."""
+    massless = fitted.tables.s <= word_tables.MASSLESS
+    counts = word_tables.count_words(documents, fitted.words)
+    return float((counts @ massless).sum() / counts.sum())
 
 
 def _shares(prior: word_tables.Floats) -> list[float]:

@@ -211,6 +211,18 @@ def test_what_cannot_be_fitted(X, y, message):
         AttentionTextClassifier().fit(X, y)
 
 
+def test_errors_name_the_parameters():
+    texts, labels = topics(12)
+    for settings, name in (
+        ({"vocabulary_size": 0}, "vocabulary_size"),
+        ({"heads": 0}, "heads"),
+        ({"settings": {"key_size": 0}}, "key_size"),
+        ({"model": "tables", "max_length": 9}, "max_length"),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}: "):
+            AttentionTextClassifier(**settings).fit(texts, labels)
+
+
 def test_not_fitted_yet():
     with pytest.raises(NotFittedError):
         AttentionTextClassifier().predict(["a"])

@@ -254,8 +254,8 @@ def test_balanced_classes_help_the_rare_one():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"K": 0}, "^K: "),
-        ({"T_max": 1}, "^T_max: "),
+        ({"K": 0}, "^heads: "),
+        ({"T_max": 1}, "^max_length: "),
         ({"max_unk": 1.5}, "^max_unk: "),
         ({"learning_rate": float("nan")}, "^learning_rate: "),
         ({"seed": -1}, "^seed: "),

@@ -11,7 +11,7 @@ from attn_closed_form import load_model
 from attn_closed_form.app.files.tables import Labelled
 from attn_closed_form.app.models.text import split_at_spaces, tokenize
 from attn_closed_form.app.models.text_classifier import TextClassifier
-from jax_model.training import best, table_selection, word_tables
+from jax_model.training import best, table_fit, table_selection, word_tables
 from jax_model.training.best import better, tries_attention
 from jax_model.training.train_tables import (
     Result,
@@ -73,8 +73,8 @@ def test_both_steps_end_at_a_minimum_of_the_loss(classes, once, deletion):
     counts = word_tables.training_counts(documents, 100)
     if once:
         counts = counts.once()
-    problem = word_tables.TableProblem(counts, data.labels, classes)
-    settings = word_tables.TableSettings(once, 3.0, 0.3, penalty=1.0, deletion=deletion)
+    problem = table_fit.TableProblem(counts, data.labels, classes)
+    settings = table_fit.TableSettings(once, 3.0, 0.3, penalty=1.0, deletion=deletion)
     start = problem.convex(settings.strength, settings.background)
     fitted = problem.both(start, settings)
 
@@ -104,7 +104,7 @@ def test_derivatives_of_the_loss_are_its_differences(classes):
     documents = [list(rng.choice(list("abcdefghijk"), 7)) for _ in range(29)]
     labels = np.arange(29) % classes
     counts = word_tables.training_counts(documents, 100)
-    problem = word_tables.TableProblem(counts, labels, classes, rng.uniform(0.5, 2, 29))
+    problem = table_fit.TableProblem(counts, labels, classes, rng.uniform(0.5, 2, 29))
     values = rng.normal(size=(len(counts.words) + 1, problem.outputs))
     masses = np.exp(rng.normal(size=len(values) + 1))
     _, by_values, by_masses = problem.loss(values, masses, 2.0)
@@ -121,7 +121,7 @@ def test_derivatives_of_the_loss_are_its_differences(classes):
 
 def test_a_sparse_model_gives_words_without_evidence_exactly_zero(tmp_path):
     data = topics(90)
-    model = train_tables(data, TableOptions(sparse=True)).model
+    model = train_tables(data, TableOptions()).model
     model.save(tmp_path / "m.npz", dtype=np.float32)
     model = load_model(tmp_path / "m.npz")
     assert model.card["words_with_mass"] < model.card["words"]
@@ -130,8 +130,52 @@ def test_a_sparse_model_gives_words_without_evidence_exactly_zero(tmp_path):
     scores = dict(explanation.top(9))
     assert [scores[word] for word in ("the", "news", "of")] == [0.0, 0.0, 0.0]
     assert scores["goal"] > 0.1 > scores["tariff"]
-    dense = train_tables(data, TableOptions()).model.card
-    assert dense["words_with_mass"] == dense["words"]
+    assert model.card["tokens_without_mass"] == pytest.approx(share_of("the news of", data.texts))
+    dense = train_tables(data, TableOptions(sparse=False)).model.card
+    assert dense["words_with_mass"] == dense["words"] and dense["tokens_without_mass"] == 0
+
+
+def share_of(words, texts):
+    """The share of the words of texts that are among some words."""
+    tokens = [word for text in texts for word in text.split()]
+    return np.mean([word in words.split() for word in tokens])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_frequent_words_without_evidence_lose_their_mass(classes):
+    """The gates close for words in four of five texts, but not for "not", which tells the class, nor for
+    rarer words.
+    """
+    rng = np.random.default_rng(0)
+    labels = np.arange(300) % classes
+    documents = []
+    for label in labels:
+        document = [word for word in ("the", "of", "it") if rng.random() < 0.8]
+        document += [*rng.choice(list("abcdefgh"), 3)]
+        if rng.random() < (0.9 if label == 0 else 0.2):
+            document.append("not")
+        documents.append(document)
+    counts = word_tables.training_counts(documents, 100).once()
+    problem = table_fit.TableProblem(counts, labels, classes)
+    settings = table_fit.TableSettings(True, 10.0, 0.3, penalty=3.0, deletion=1.0, sparse_from=0.45)
+    tables = problem.fit(settings)
+    massless = np.exp(tables.s) == 0
+    names = {word for word, none in zip(counts.words, massless[1:], strict=True) if none}
+    assert len(names) >= 2 and names <= {"the", "of", "it"}
+    assert (tables.v[massless] == 0).all()
+
+
+def test_words_lose_their_mass_as_long_as_it_costs_little(monkeypatch):
+    data = topics(90)
+    texts = Texts.of(data, TableOptions())
+    folds = choose_folds(texts, 90, TableOptions())
+
+    def chosen():
+        return table_selection.select(*texts[:3], folds, *texts[3:], sparse=True).settings
+
+    assert chosen().sparse_from == table_selection.SPARSE_FROM[-1]
+    monkeypatch.setattr(table_selection, "COST_OF_SPARSE", -np.inf)
+    assert chosen().sparse_from is None
 
 
 def test_further_trials_are_the_same_each_time_and_never_worse():
@@ -192,14 +236,14 @@ def test_the_attention_model_is_kept_if_it_is_clearly_better():
 def test_many_texts_are_worth_the_attention_model():
     assert tries_attention(best.MANY_TEXTS, TableOptions())
     assert not tries_attention(best.MANY_TEXTS - 1, TableOptions())
-    assert not tries_attention(best.MANY_TEXTS, TableOptions(sparse=True))
+    assert not tries_attention(best.MANY_TEXTS, TableOptions(tokenizer=split_at_spaces))
 
 
 def test_the_classifier_computes_what_the_tables_say():
     data = topics(40)
     documents = [text.split() for text in data.texts]
     counts = word_tables.training_counts(documents, 100)
-    tables = word_tables.TableProblem(counts, data.labels, 3).convex(10.0, 0.3)
+    tables = table_fit.TableProblem(counts, data.labels, 3).convex(10.0, 0.3)
     model = TextClassifier(
         word_tables.attention_weights(tables), word_tables.vocabulary_of(counts.words), data.classes
     )

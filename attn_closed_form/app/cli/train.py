@@ -31,17 +31,6 @@ examples:
 
 The same data and options give the same file, bit by bit. docs/your-texts.md lists the settings for --config.
 """
-#: Options for settings that are named by the letters of the papers.
-WORDS = {
-    "T_max": "max-length",
-    "D": "vocabulary-size",
-    "d_e": "embedding-size",
-    "K": "heads",
-    "d_att": "key-size",
-    "d_out": "value-size",
-    "scale": "embedding-scale",
-    "ema": "average-decay",
-}
 
 
 def option(setting: str) -> str:
@@ -50,7 +39,8 @@ def option(setting: str) -> str:
     >>> option("K"), option("batch_size")
     ('--heads', '--batch-size')
     """
-    return "--" + WORDS.get(setting, setting.replace("_", "-"))
+    config = importlib.import_module("jax_model.training.config")
+    return "--" + config.named(setting).replace("_", "-")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,10 +60,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         return int(trainer.run(args))
     except ValueError as error:  # about a setting, which the user knows by its option
+        config = importlib.import_module("jax_model.training.config")
         setting, colon, rest = str(error).partition(":")
-        raise ValueError(
-            f"{option(setting)}{colon}{rest}" if setting in WORDS else str(error)
-        ) from None
+        if setting in config.NAMES.values():
+            raise ValueError(f"{option(setting)}{colon}{rest}") from None
+        raise
     except KeyboardInterrupt:
         if args.checkpoint:
             checkpoint = Path(args.checkpoint)
@@ -94,12 +85,13 @@ TRAIN_OPTIONS = {
     "--text-column NAME": (None, "text", "column of the texts"),
     "--label-column NAME": (None, "label", "column of the labels"),
     "--valid FILE": "a table of held-out texts, instead of a share of DATA",
-    "--tokens words|spaces": (
+    "--tokenizer words|spaces": (
         None,
         "words",
         "spaces: the texts are already split into words by spaces",
     ),
-    "--sparse": "words without evidence lose their mass, so that explanations give them exactly 0",
+    "--dense": "every word keeps its mass; by default, frequent words without evidence lose it, and "
+    "explanations give them exactly 0",
     "--trials N": (int, 0, "number of further settings to try"),
     "--config FILE": "JSON object with settings by name; options come first",
 }

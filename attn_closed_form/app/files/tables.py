@@ -167,6 +167,8 @@ def check_columns(
         more = ""
         if len(names) > 12:
             more = f" and {len(names) - 12} more"
+        if not names:
+            raise ValueError(f"{path}: expected a table with a header, got an empty file")
         raise MissingColumn(
             f"{path}: expected a column {' and one '.join(map(repr, missing))}, got {shown}{more}"
         )

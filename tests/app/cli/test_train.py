@@ -169,7 +169,7 @@ ROWS = tickets(12)
             "60 different fractions",
         ),
         ("text,label\na,b,c\n", [], "line 2: expected 2 cells, got 3"),
-        ("", [], "expected a column 'text'"),
+        ("", [], "got an empty file"),
         (
             "text,label\n" + "a,x\nb,y\n" * 9,
             ["--heads", "0"],
@@ -223,18 +223,35 @@ def test_what_is_put_right_is_said(tmp_path, capsys):
     assert load_model(out).outputs == ("1", "2", "3") and "café" in load_model(out).vocabulary
 
 
+def test_labels_that_are_written_in_two_ways_or_missing(tmp_path, capsys):
+    labels = ["good", "GOOD", "bad", "nan"]
+    rows = [(f"text {i // 4} {i % 4}", labels[i % 4]) for i in range(40)]
+    path = write_csv(tmp_path / "a.csv", rows)
+    assert main(["train", str(path), "--out", str(tmp_path / "m.npz")]) == 0
+    said = capsys.readouterr().err
+    assert "'GOOD' and 'good' are different classes" in said
+    assert "'nan' is read as a class" in said
+
+
+def test_an_empty_file(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_text("")
+    assert main(["train", str(path), "--out", str(tmp_path / "m.npz")]) == 1
+    assert "got an empty file" in capsys.readouterr().err
+
+
 def test_help_lists_twelve_options(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["train", "--help"])
     assert stop.value.code == 0
     shown = capsys.readouterr().out.split("examples:")[0]
     listed = set(re.findall(r"^  (--[a-z-]+)", shown, re.MULTILINE))
-    assert len(listed) == 12 and {"--out", "--heads", "--sparse", "--trials"} <= listed
+    assert len(listed) == 12 and {"--out", "--heads", "--dense", "--trials"} <= listed
 
 
 def test_settings_from_a_file(trained, tmp_path, capsys):
     settings = tmp_path / "settings.json"
-    settings.write_text(json.dumps({"D": 9, "seed": 3}))
+    settings.write_text(json.dumps({"vocabulary_size": 9, "seed": 3}))
     command = ["train", str(trained[0] / "tickets.csv"), "--out", str(tmp_path / "m.npz")]
     command += ["--text-column", "Text", "--label-column", "Art", "--config", str(settings)]
     assert main([*command, "--seed", "4"]) == 0
