@@ -357,6 +357,21 @@ def test_links_of_the_repository_become_links_of_the_site():
     )
 
 
+def test_pictures_have_a_version_for_the_dark_and_a_card():
+    pytest.importorskip("mkdocs", reason="the packages of the site are not installed")
+    pictures = build_site("pictures")
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="gallery.md"))
+    markdown = "<!-- cards -->\n\n## A text\n\n![words](a-light.png)\n\n## No picture\n\ntext\n"
+    made = pictures.on_page_markdown(markdown, page, None)
+    assert (
+        "![](a-light.png#only-light)![](a-dark.png#only-dark)**A text**](#a-text){ .card }" in made
+    )
+    assert "[![words](a-dark.png#only-dark)](a-dark.png){ .whole }" in made
+    assert made.count(".card") == 1
+    with pytest.raises(ValueError, match=r"gallery\.md"):
+        pictures.on_page_markdown("<!-- cards -->\n\n## No picture\n", page, None)
+
+
 def test_the_results_are_split_by_paper_and_nothing_is_lost():
     split = build_site("split_results")
     whole = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
