@@ -136,20 +136,22 @@ def as_array(value: Any) -> NDArray[Any]:
     return np.asarray(tensor.numpy())
 
 
-def allow_underflow(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Let numbers underflow to zero inside a function, also in a program that raises errors for it.
+def usual_float_errors(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Handle floating-point errors inside a function as NumPy does by default, whatever the program
+    has set.
 
     NumPy ignores underflow by default, and so does the proof of the error: masses that underflow
     are smaller than its bounds. A program that calls `np.seterr(all="raise")` must get the same
-    results.
+    results. Every public function of the mathematics has this decorator
+    (`tests/test_surroundings.py`).
     """
 
     @functools.wraps(function)
-    def quiet(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        with np.errstate(under="ignore"):
+    def as_usual(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
             return function(*args, **kwargs)
 
-    return quiet
+    return as_usual
 
 
 def did_you_mean(name: object, choices: Iterable[str]) -> str:

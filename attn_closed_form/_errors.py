@@ -1,6 +1,24 @@
-"""Errors that several folders raise."""
+"""Errors that several folders raise, and how warnings reach the user's line."""
 
 from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from traceback import walk_stack
+
+# Lines in this folder are ours, not the user's.
+PACKAGE = Path(__file__).parent
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Issue a warning about the first line outside the package, which called it."""
+    level = 1
+    for frame, _ in walk_stack(sys._getframe()):
+        if not Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
+            break
+        level += 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class CostError(ValueError):

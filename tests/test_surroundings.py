@@ -16,13 +16,19 @@ import numpy as np
 import pytest
 
 import attn_closed_form as acf
+from attn_closed_form import attention, lime, reasons, slalom
+from attn_closed_form import game as games_module
 from attn_closed_form.attention import random_weights
+from attn_closed_form.lime import lime_cost, lime_sample
+from attn_closed_form.reasons import bounds_by_size, removal_curves
 
 ROOT = Path(__file__).parents[1]
 
 
-def games():
-    """Plain and linked games: few and many players, heavy and masked ones, deleted and replaced."""
+def games(sizes=(1.0, 1e150)):
+    """Plain and linked games: few and many players, heavy and masked ones, deleted and replaced;
+    and such games with values of other sizes.
+    """
     rng = np.random.default_rng(0)
     for d in (1, 2, 9, 60):
         s = rng.normal(size=d)
@@ -31,29 +37,48 @@ def games():
         yield acf.PooledGame.from_scores(s, v, s_background=0.2, v_background=-1.0)
         yield acf.PooledGame.from_scores(30 * s, v, empty_value=0.0)
     masked = np.array([0.0, 1.0, -1e9, 700.0, -700.0])
-    yield acf.PooledGame.from_scores(masked, np.arange(5.0), empty_value=0.0)
+    for size in sizes:
+        yield acf.PooledGame.from_scores(masked, size * np.arange(5.0), empty_value=0.0)
 
 
-def results():
+def results(**options):
     """Results of every part of the mathematics, as one array of bytes per call."""
     found = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for number, game in enumerate(games()):
-            for name, each in ((f"{number}", game), (f"{number} linked", game.through("sigmoid"))):
+        for number, game in enumerate(games(**options)):
+            variants = {f"{number}": game}
+            if np.abs(game.v).max() < 10:
+                variants[f"{number} sigmoid"] = game.through("sigmoid")
+                variants[f"{number} exp"] = game.through("exp")
+            for name, each in variants.items():
+                found[f"value {name}"] = each.value(np.eye(game.d, dtype=bool))
+                found[f"leave one out {name}"] = acf.leave_one_out(each)
+                found[f"lime cost {name}"] = np.array([lime_cost(each, tol=1e-6).steps])
+                found[f"lime sample {name}"] = lime_sample(each, num_samples=20, seed=0).coef
                 found[f"shapley {name}"] = acf.shapley(each, tol=1e-8)
                 found[f"banzhaf {name}"] = acf.banzhaf(each, tol=1e-8)
                 found[f"lime {name}"] = acf.lime_limit(each, tol=1e-6)
             if game.d <= 9:
+                found[f"semivalue {number}"] = acf.semivalue(game, np.ones(game.d), tol=1e-6)
                 found[f"reason {number}"] = np.array(acf.sufficient_reason(game, 0.1).players)
                 found[f"bounds {number}"] = np.array([acf.bounds(game).proved_min])
+                found[f"bounds by size {number}"] = bounds_by_size(game).proved_min
+                found[f"curves {number}"] = removal_curves(game, game.v[0]).deletion
                 found[f"owen {number}"] = acf.owen(game, np.arange(game.d) // 2, tol=1e-8)
                 found[f"by size {number}"] = acf.expected_value_by_size(game, tol=1e-8)
                 found[f"interactions {number}"] = acf.interactions(game, tol=1e-8)
-        weights = random_weights(seed=1, D=11, d_e=6, T_max=13, K=2, d_att=3, d_out=5, C=3)
+        sizes = {"D": 11, "d_e": 6, "T_max": 13, "K": 2, "d_att": 3, "d_out": 5, "C": 3}
         tokens = [3, 5, 8, 5, 2]
-        found["predict"] = acf.predict(weights, tokens)
-        found["gradient"] = acf.gradient(weights, tokens, output=1)
+        for scale in (1.0, 3000.0):  # scores whose exponentials underflow
+            weights = random_weights(seed=1, score_scale=scale, **sizes)
+            for function in (acf.predict, acf.alpha, attention.alpha_max):
+                found[f"{function.__name__} {scale}"] = function(weights, tokens)
+            for function in (acf.gradient, attention.integrated_gradients):
+                found[f"{function.__name__} {scale}"] = function(weights, tokens, output=1)
+        model = acf.load_demo_model()
+        for name, each in model.explain("a wonderful film, but long and dull").items():
+            found[f"explain {name}"] = each.scores
     return {name: as_bytes(values) for name, values in found.items()}
 
 
@@ -80,10 +105,27 @@ def check_same(found, expected):
     assert [name for name in expected if found[name] != expected[name]] == []
 
 
-def test_floating_point_errors_that_raise(expected):
+def test_floating_point_errors_that_raise():
+    sizes = (1.0, 1e-300, 1e-160, 1e150)
+    expected = results(sizes=sizes)
     with np.errstate(all="raise"):
-        found = results()
+        found = results(sizes=sizes)
     check_same(found, expected)
+
+
+# Functions that compute no masses.
+WITHOUT_MASSES = {"random_weights", "sinusoidal_positions"}
+
+
+@pytest.mark.parametrize("module", [games_module, lime, reasons, slalom, attention])
+def test_every_public_function_handles_floating_point_errors_as_usual(module):
+    functions = {
+        name: getattr(module, name)
+        for name in module.__all__
+        if callable(getattr(module, name)) and not isinstance(getattr(module, name), type)
+    }
+    unprotected = {name for name, each in functions.items() if not hasattr(each, "__wrapped__")}
+    assert len(functions) > 2 and unprotected <= WITHOUT_MASSES
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._arrays import positive, softmax
+from .._arrays import positive, softmax, usual_float_errors
 from .._legendre import legendre_rule
 from .._types import Array, Masks, Tokens
 from .predict import Output, Seen, as_output, as_tokens, scores
@@ -70,7 +70,7 @@ def _gradient(
 
     The coefficients are alpha, then alpha (u - f), both over K; the directions w_v, then w_k.
     """
-    seen = scores(weights, tokens, output, stacklevel=5)
+    seen = scores(weights, tokens, output)
     tables = weights.collapse
     alpha = softmax(seen.s)
     f = (alpha * seen.u).sum(axis=1, keepdims=True)
@@ -82,6 +82,7 @@ def _gradient(
     return coefficients, directions, seen
 
 
+@usual_float_errors
 def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute the (L, d_e) gradient of f[output] by the embedded tokens, P1 Theorem 4.1 with the
     [CLS] term.
@@ -121,6 +122,7 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> A
     return grad
 
 
+@usual_float_errors
 def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute G-avg of P1 section 4.1, the mean of the gradient's coordinates, (T,).
 
@@ -142,6 +144,7 @@ def gradient_mean(weights: AttentionWeights, tokens: Tokens, output: Output = 0)
     return of_document @ directions.mean(axis=1)
 
 
+@usual_float_errors
 def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute G-l1 of P1 section 4.1, the L1 norm of the gradient, (T,).
 
@@ -163,6 +166,7 @@ def gradient_l1(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -
     return np.abs(of_document @ directions).sum(axis=1)
 
 
+@usual_float_errors
 def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute G-l2 of P1 section 4.1, the L2 norm of the gradient, (T,).
 
@@ -193,6 +197,7 @@ def gradient_l2(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -
     return np.linalg.norm(scaled, axis=1) * largest
 
 
+@usual_float_errors
 def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute G x I of P1 section 4.1, e_t . grad_t, (T,), from s and u alone.
 
@@ -212,6 +217,7 @@ def gradient_times_input(weights: AttentionWeights, tokens: Tokens, output: Outp
     return _relevance(weights, tokens, output, values=1, keys=1)
 
 
+@usual_float_errors
 def classifier_lrp(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> Array:
     """Compute the (T,) relevance of each token of a document by AttnLRP (Achtibat et al., 2024).
 
@@ -247,6 +253,7 @@ def _relevance(
     return products.sum(axis=0)[1 : 1 + len(tokens)]
 
 
+@usual_float_errors
 def integrated_gradients(
     weights: AttentionWeights, tokens: Tokens, output: Output = 0, tol: float = 1e-10
 ) -> Array:

@@ -10,14 +10,14 @@ or every occurrence of a word; [UNK] replaces an absent one, or it is deleted.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import check, choice, numbered, softmax, whole
+from .._arrays import check, choice, numbered, softmax, usual_float_errors, whole
+from .._errors import warn_user
 from .._types import Array, Ids, Tokens
 from ..game.pooled_game import PooledGame, merge_tokens
 from ..game.scores import PooledScores
@@ -37,9 +37,7 @@ class TruncationWarning(UserWarning):
     """A document was longer than the model's T_max - 1 positions, and its end was dropped."""
 
 
-def as_tokens(
-    weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3, name: str = "tokens"
-) -> Ids:
+def as_tokens(weights: AttentionWeights, tokens: Tokens, name: str = "tokens") -> Ids:
     """Check the ids of a document, and truncate it to `weights.room` tokens with a warning."""
     expected = "a one-dimensional sequence of ids"
     try:
@@ -56,11 +54,10 @@ def as_tokens(
         check(name, False, f"ids in 0..{weights.D - 1}", f"{raw[first]} at position {first}")
     if raw.size > weights.room:
         room = int(weights.room)
-        warnings.warn(
+        warn_user(
             f"document of {raw.size} tokens: the model has room for {room}; the last "
             f"{raw.size - room} are dropped",
             TruncationWarning,
-            stacklevel=stacklevel,
         )
         raw = raw[:room]
     return raw.astype(np.intp)
@@ -98,9 +95,9 @@ def pad(weights: AttentionWeights, documents: Iterable[Ids], length: int | None 
     return ids
 
 
-def padded(weights: AttentionWeights, tokens: Tokens, stacklevel: int = 3) -> Ids:
+def padded(weights: AttentionWeights, tokens: Tokens) -> Ids:
     """Return the (L,) ids that the model reads for one document, which is checked."""
-    document = as_tokens(weights, tokens, stacklevel + 1)
+    document = as_tokens(weights, tokens)
     return pad(weights, [document])[0]
 
 
@@ -114,9 +111,9 @@ class Seen(NamedTuple):
     u: Array
 
 
-def scores(weights: AttentionWeights, tokens: Tokens, output: Output, stacklevel: int = 4) -> Seen:
+def scores(weights: AttentionWeights, tokens: Tokens, output: Output) -> Seen:
     """Return the scores of one document for one output, C-contiguous."""
-    ids = padded(weights, tokens, stacklevel)
+    ids = padded(weights, tokens)
     c = as_output(weights, output)
     tables = weights.collapse
     s = tables.s_tok[ids] + tables.s_pos
@@ -124,6 +121,7 @@ def scores(weights: AttentionWeights, tokens: Tokens, output: Output, stacklevel
     return Seen(ids=ids, s=np.ascontiguousarray(s.T), u=np.ascontiguousarray(u.T))
 
 
+@usual_float_errors
 def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
     """Compute the (C,) outputs f(xi) of the model for a document, P1 Eq. 1.
 
@@ -150,6 +148,7 @@ def predict(weights: AttentionWeights, tokens: Tokens) -> Array:
     return _predict_ids(weights, ids[None])[0]
 
 
+@usual_float_errors
 def predict_many(weights: AttentionWeights, documents: Sequence[Tokens] | Ids) -> Array:
     """Compute the (B, C) outputs for B sequences of token ids of any lengths, or for a (B, T)
     integer array.
@@ -203,6 +202,7 @@ def _predict_ids(weights: AttentionWeights, ids: Ids) -> Array:
     return out
 
 
+@usual_float_errors
 def alpha(weights: AttentionWeights, tokens: Tokens) -> Array:
     """Compute the (K, L) attention of the [CLS] query, the only one that the prediction uses (P1
     Eq. 8).
@@ -228,6 +228,7 @@ def alpha(weights: AttentionWeights, tokens: Tokens) -> Array:
     return softmax(scores(weights, tokens, output=0).s)
 
 
+@usual_float_errors
 def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
     """Compute the (K, L, L) attention of every query (P1 section 3); entry (i, s, t) is
     alpha_t(q_s) in head i.
@@ -260,6 +261,7 @@ def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
     return softmax(logits)
 
 
+@usual_float_errors
 def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
     """Compute the (T,) mean attention over heads for the tokens of a document, P1 Eq. 10.
 
@@ -283,6 +285,7 @@ def alpha_avg(weights: AttentionWeights, tokens: Tokens) -> Array:
     return of_document.mean(axis=0)
 
 
+@usual_float_errors
 def alpha_max(weights: AttentionWeights, tokens: Tokens) -> Array:
     """Compute the (T,) maximum attention over heads for the tokens of a document, P1 Eq. 11.
 
@@ -384,6 +387,7 @@ def _background(weights: AttentionWeights, T: int) -> tuple[Array, Array]:
     return s_background, v_background
 
 
+@usual_float_errors
 def pooled_game(
     weights: AttentionWeights,
     tokens: Tokens,

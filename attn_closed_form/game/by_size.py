@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._arrays import allow_underflow
+from .._arrays import usual_float_errors
 from .._errors import CostError
 from .._types import Array
 from .engine.budget import Budget, Computation
@@ -60,7 +60,7 @@ RECURSION_SECONDS = StepSeconds(real=4e-8, complex=6e-8)
 MOST_SECONDS = 60.0
 
 
-@allow_underflow
+@usual_float_errors
 def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
     """Compute E[f | s players absent] for s = 0..d over uniform coalitions, within tol * max|f|, in
     O(L d^2).

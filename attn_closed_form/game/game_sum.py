@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arrays import usual_float_errors
 from .._types import Array
 from .engine.budget import ToleranceError, finite, least_exponent, smallest_text
 from .engine.rounding import (
@@ -54,6 +55,7 @@ class GameSum:
         """A name for each player."""
         return self.parts[0][1].labels
 
+    @usual_float_errors
     def value(self, present: ArrayLike) -> Array:
         """Compute the values (...) of coalitions, masks (..., d)."""
         values = sum(factor * game.value(present) for factor, game in self.parts)

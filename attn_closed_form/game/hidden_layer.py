@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .._arrays import usual_float_errors
 from .._erf import erf
 from .._shapes import checked_arrays
 from .._types import Array
@@ -140,6 +141,7 @@ class HiddenLayer:
         return activation.link is not None or activation.slope != 0
 
 
+@usual_float_errors
 def hidden_layer_game(game: TailGame, output: int = 0) -> GameSum:
     """Return one output of a game whose tail is a `HiddenLayer` as a sum of games with exact
     values.

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._arrays import usual_float_errors
 from .._types import Array
 from .engine.engine_game import Game
 from .engine.evaluate import FIRST, MEAN, PAIRS, Statistic, evaluate, row
@@ -47,6 +48,7 @@ SINGLE_LAWS: dict[str, Law] = {**PAIR_LAWS, "FSII": Density(((4, 0, 1), (-2, 1, 
 INDICES = tuple(PAIR_LAWS)
 
 
+@usual_float_errors
 def interactions(
     game: Game, index: str = "SII", player: int | None = None, tol: float = 1e-10
 ) -> Array:

@@ -32,6 +32,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arrays import usual_float_errors
 from .._erf import erf
 from .._types import Array
 from .engine.budget import POLE_SHARE, ToleranceError, finite, times_power
@@ -358,6 +359,7 @@ class LinkedGame:
         """Whether the empty coalition has no mass, so that its value is g of `empty_value`."""
         return self.game.can_be_empty
 
+    @usual_float_errors
     def value(self, present: ArrayLike) -> Array:
         """Compute the values g(f) (...) of coalitions, masks (..., d) of present players."""
         return finite(self.link(self.game.value(present)))
@@ -466,8 +468,11 @@ class LinkedGame:
             # Tuning: least width of the range that a ring is made for, relative to that of the
             # values. A ring that is tiny beside the values sees them all around it.
             least_range = 0.1
+            # Nor is it narrower than this: values may all lie next to the smallest numbers, where
+            # the distances to the poles would underflow. A wider ring costs no digits and no poles.
+            least_width = 2.0**-30
+            least_width = max(least_width, least_range * float(np.ptp(self.arguments.values)))
             # The bound of a wider range holds, too.
-            least_width = least_range * float(np.ptp(self.arguments.values))
             room = max(0.0, least_width - (high - low)) / 2
             low = low - room
             high = high + room

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import allow_underflow, check
+from .._arrays import check, usual_float_errors
 from .._legendre import legendre_rule
 from .._types import Array, Ids
 from .engine.budget import Computation
@@ -51,7 +51,7 @@ from .engine.terms import Terms, terms_of
 LEAST_Q = 1e-150
 
 
-@allow_underflow
+@usual_float_errors
 def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1e-10) -> Array:
     """Compute the (d,) Owen values of a partition of the players, with |error| <= tol * max|f|
     guaranteed.

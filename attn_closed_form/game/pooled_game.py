@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import check, not_negative, real, run_lengths
+from .._arrays import check, not_negative, real, run_lengths, usual_float_errors
 from .._shapes import cached_arrays, checked_arrays, set_fields
 from .._types import Array, Ids, Masks
 from .engine.budget import finite, in_units, times_power
@@ -134,6 +134,7 @@ class PooledGame:
             )
 
     @classmethod
+    @usual_float_errors
     def from_scores(
         cls,
         s: ArrayLike,
@@ -191,6 +192,7 @@ class PooledGame:
         )
 
     @classmethod
+    @usual_float_errors
     def from_weights(
         cls,
         weights: ArrayLike,
@@ -248,6 +250,7 @@ class PooledGame:
         """Number of players."""
         return self.s.shape[1]
 
+    @usual_float_errors
     def value(self, present: ArrayLike) -> Array:
         """Compute the values (...) of coalitions, (..., d) bool, True for present players.
 
@@ -656,6 +659,7 @@ class PooledGame:
         set_fields(self, state)
 
 
+@usual_float_errors
 def merge_tokens(s: Array, v: Array) -> tuple[Array, Array]:
     """Merge tokens over the last axis: log-sum-exp of the log-masses and mass-weighted mean of the
     values.

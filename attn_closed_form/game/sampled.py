@@ -42,7 +42,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .._arrays import all_coalitions, whole
+from .._arrays import all_coalitions, usual_float_errors, whole
 from .._types import Array, Masks
 from .engine.budget import ToleranceError
 from .links import Link, LinkedGame
@@ -126,6 +126,7 @@ class ShapleySample(NamedTuple):
     calls: int
 
 
+@usual_float_errors
 def shapley_sample(
     game: Playable | TailGame,
     num_calls: int = 2000,

@@ -21,6 +21,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arrays import usual_float_errors
 from .._types import Array, Ids, Masks
 from .pooled_game import PooledGame
 from .scores import PooledScores
@@ -83,11 +84,13 @@ class TailGame:
             head=scores.head,
         )
 
+    @usual_float_errors
     def pooled(self, present: ArrayLike) -> Array:
         """Compute the pooled vectors (n, C) of coalitions, masks (n, d)."""
         masks = np.atleast_2d(np.asarray(present, dtype=bool))
         return self._vectors(self.means.of_masks(masks))
 
+    @usual_float_errors
     def value(self, present: ArrayLike) -> Array:
         """Compute the predictions (n,) or (n, Q) of coalitions, masks (n, d)."""
         return np.asarray(self.tail(self.pooled(present)))
@@ -98,6 +101,7 @@ class TailGame:
         """
         return self._vectors(self.means.along(orders))
 
+    @usual_float_errors
     def along(self, orders: Ids) -> Array:
         """Compute the predictions (n, d + 1) or (n, d + 1, Q) along orders (n, d)."""
         vectors = self.pooled_along(orders)

@@ -29,7 +29,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import check, number, real
+from .._arrays import check, number, real, usual_float_errors
 from .._types import Array
 from .by_size import centered_moments, check_size_cost
 from .engine.budget import Computation, finite
@@ -42,6 +42,7 @@ from .game_sum import GameSum
 SINGLES = 1_000
 
 
+@usual_float_errors
 def shapley(game: Game | GameSum, tol: float = 1e-10) -> Array:
     """Compute the (d,) Shapley values, with |error| <= tol * max|f| guaranteed, or raise a
     ToleranceError.
@@ -68,6 +69,7 @@ def shapley(game: Game | GameSum, tol: float = 1e-10) -> Array:
     return evaluate(game, UNIFORM, FIRST, tol)
 
 
+@usual_float_errors
 def banzhaf(game: Game | GameSum, tol: float = 1e-10) -> Array:
     """Compute the (d,) Banzhaf values Delta_j(1/2), the mean change over all coalitions, within tol
     * max|f|.
@@ -93,6 +95,7 @@ def banzhaf(game: Game | GameSum, tol: float = 1e-10) -> Array:
     return evaluate(game, Point(0.5), FIRST, tol)
 
 
+@usual_float_errors
 def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
     """Compute weighted Banzhaf values, with every other player present with probability p, within
     tol * max|f|.
@@ -124,6 +127,7 @@ def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
     return single_changes(game)
 
 
+@usual_float_errors
 def beta_shapley(game: Game | GameSum, alpha: int = 1, beta: int = 1, tol: float = 1e-10) -> Array:
     """Compute Beta(alpha, beta)-Shapley values (Kwon and Zou, 2022), with |error| <= tol * max|f|
     guaranteed.
@@ -163,6 +167,7 @@ def beta_shapley(game: Game | GameSum, alpha: int = 1, beta: int = 1, tol: float
     return evaluate(game, Density(((factor, a, b),)), FIRST, tol)
 
 
+@usual_float_errors
 def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     """Compute the semivalue with any weights of sizes in O(L d^2), within tol * max|f| *
     sum|weights|.
@@ -223,6 +228,7 @@ def single_changes(game: Game) -> Array:
     return out - game.value(np.zeros(game.d, dtype=bool))
 
 
+@usual_float_errors
 def leave_one_out(game: Game) -> Array:
     """Compute f(all) - f(all but j) for each player, (d,), in O(d), to a few times d ulps.
 

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from .._arrays import positive
+from .._arrays import positive, usual_float_errors
 from .._errors import CostError
 from .._types import Array, Ids
 from ..game.by_size import MOST_SECONDS, RECURSION_SECONDS, StepSeconds
@@ -70,6 +70,7 @@ class LimeCost(NamedTuple):
     seconds: float
 
 
+@usual_float_errors
 def lime_cost(
     game: Game,
     kernel_width: float = 25.0,

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import allow_underflow, positive, whole
+from .._arrays import positive, usual_float_errors, whole
 from .._types import Array
 from ..game.engine.budget import budget
 from ..game.engine.engine_game import Game
@@ -52,7 +52,7 @@ class LimeCoefficients(NamedTuple):
     intercept: float
 
 
-@allow_underflow
+@usual_float_errors
 def lime_limit(
     game: Game,
     kernel_width: float = 25.0,
@@ -151,7 +151,7 @@ def find_moments(game: Game, fit: Regression, settings: LimeSettings, tol: float
     return moments_by_recursion(game, fit, tol)
 
 
-@allow_underflow
+@usual_float_errors
 def lime_features(
     game: Game,
     num_features: int = 10,

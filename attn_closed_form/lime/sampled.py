@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import positive
+from .._arrays import positive, usual_float_errors
 from .._types import Array, Ids
 from ..game.engine.engine_game import Game
 from ..game.sampled import Playable
@@ -49,6 +49,7 @@ class LimeSample(NamedTuple):
     standard_error: Array | None = None
 
 
+@usual_float_errors
 def lime_sample(
     game: Playable,
     num_samples: int = 5000,
@@ -145,6 +146,7 @@ def standard_errors(
     return error
 
 
+@usual_float_errors
 def lime_samples_needed(
     game: Game,
     accuracy: float,

@@ -36,6 +36,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._arrays import usual_float_errors
 from .._legendre import legendre_rule
 from .._types import Array
 from ..game.pooled_game import PooledGame
@@ -57,6 +58,7 @@ class _Totals(NamedTuple):
     N_B: Array
 
 
+@usual_float_errors
 def lime_theorem_5_1(game: PooledGame) -> Array:
     """Compute Theorem 5.1 (P1 Eq. 19) **as printed**, (d,), which is wrong, to show its error.
 
@@ -88,6 +90,7 @@ def lime_theorem_5_1(game: PooledGame) -> Array:
     return 1.5 * (alpha_v - alpha_h_v_h).sum(axis=0)
 
 
+@usual_float_errors
 def lime_first_order(game: PooledGame) -> Array:
     """Compute Theorem 5.1 corrected, beta_j = sum over heads of [g (v - F) - g_h (v_h - F)] / A,
     (d,).
@@ -119,6 +122,7 @@ def lime_first_order(game: PooledGame) -> Array:
     return ((present - absent) / A).sum(axis=0)
 
 
+@usual_float_errors
 def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
     """Compute the (d,) mean-field form of LIME's limit, which is the theorem's integral form,
     corrected.

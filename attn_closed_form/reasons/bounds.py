@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._arrays import all_coalitions, allow_underflow
+from .._arrays import all_coalitions, usual_float_errors
 from .._types import Masks
 from ..game.extrema import head_minima
 from ..game.pooled_game import PooledGame
@@ -55,7 +55,7 @@ class Bounds:
         return {**self.__dict__, **players}
 
 
-@allow_underflow
+@usual_float_errors
 def bounds(game: PooledGame) -> Bounds:
     """Compute the minimum and the maximum of the game over all coalitions, in O(H d) steps.
 

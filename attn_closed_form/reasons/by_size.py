@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import check, real
+from .._arrays import check, real, usual_float_errors
 from .._types import Array, Ids, Masks
 from ..game.engine.rounding import EXTREMUM_SLIP, EXTREMUM_SUM
 from ..game.extrema import (
@@ -69,6 +69,7 @@ class BoundsBySize(NamedTuple):
         )
 
 
+@usual_float_errors
 def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsBySize:
     """Compute the minimum and the maximum of the game over all coalitions with exactly k players
     absent.

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arrays import usual_float_errors
 from .._types import Array, Ids
 from ..game.pooled_game import PooledGame
 from .by_size import EVERY_SIZE, BoundsBySize, bounds_by_size
@@ -83,6 +84,7 @@ def _ratio(change: Array, best: Array) -> float:
     return float("nan")
 
 
+@usual_float_errors
 def removal_curves(
     game: PooledGame,
     scores: ArrayLike,

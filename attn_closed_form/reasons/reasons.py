@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._arrays import allow_underflow
+from .._arrays import usual_float_errors
 from .._types import Masks
 from ..game.pooled_game import PooledGame
 from .joint import JointSearch
@@ -122,7 +122,7 @@ class ContrastiveReason(Reason):
     certified = "after"
 
 
-@allow_underflow
+@usual_float_errors
 def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientReason:
     """Find a smallest set of players that keeps the prediction on its side of the threshold without
     any other player.
@@ -167,7 +167,7 @@ def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientRea
     )
 
 
-@allow_underflow
+@usual_float_errors
 def contrastive_reason(game: PooledGame, threshold: float = 0.0) -> ContrastiveReason:
     """Find a smallest set of players whose removal moves the prediction to the other side of the
     threshold.
@@ -205,6 +205,7 @@ def contrastive_reason(game: PooledGame, threshold: float = 0.0) -> ContrastiveR
     )
 
 
+@usual_float_errors
 def sufficient_reason_of_all(
     games: Sequence[PooledGame], threshold: float = 0.0
 ) -> SufficientReason:
@@ -247,6 +248,7 @@ def sufficient_reason_of_all(
     )
 
 
+@usual_float_errors
 def contrastive_reason_of_any(
     games: Sequence[PooledGame], threshold: float = 0.0
 ) -> ContrastiveReason:

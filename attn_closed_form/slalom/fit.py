@@ -16,14 +16,14 @@ SLALOM-fidel with the document after deletions (Algorithm 2). Where this departs
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import finite, whole
+from .._arrays import finite, usual_float_errors, whole
+from .._errors import warn_user
 from .._progress import Report, stages
 from .._types import Array, Ids, Tokens
 from .design import Deletions, ShortSequences, counts, distinct
@@ -110,6 +110,7 @@ class SlalomFit(NamedTuple):
         return "poor"
 
 
+@usual_float_errors
 def fit_slalom(
     f: BlackBox,
     tokens: Tokens,
@@ -241,6 +242,7 @@ def _variance(outputs: Array) -> float:
     return _mean_square(outputs - outputs.mean(axis=0))
 
 
+@usual_float_errors
 def fit_slalom_classes(f: BlackBox, tokens: Tokens, **options: Any) -> tuple[SlalomFit, ...]:
     """Fit one SLALOM per class, each with separate importances, from one set of samples; f returns
     (n, C) outputs.
@@ -328,7 +330,10 @@ def _solve(
         # Only differences of importances matter.
         parameters += V - 1
     if n * C < parameters:
-        _warn(f"{n * C} different outputs for {parameters} parameters: raise num_samples")
+        warn_user(
+            f"{n * C} different outputs for {parameters} parameters: raise num_samples",
+            SlalomWarning,
+        )
     solution = solver.solve(problem, report, rng)
     s = solution.s
     v = solution.v if ndim == 2 else solution.v[:, 0]
@@ -368,12 +373,9 @@ def warn_undetermined(slalom: Slalom, unsure: tuple[int, ...]) -> None:
         shown = ", ".join(map(str, unsure[:5]))
         if len(unsure) > 5:
             shown += ", ..."
-        _warn(
+        warn_user(
             f"the samples do not determine the importance of {len(unsure)} of {slalom.V} tokens, which make up "
             f"{share:.0%} of the effects (ids {shown}): raise num_samples, or use their effect (slalom_linearized) "
-            "instead of importance and value"
+            "instead of importance and value",
+            SlalomWarning,
         )
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, SlalomWarning, stacklevel=4)

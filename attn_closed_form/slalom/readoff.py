@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._arrays import whole
+from .._arrays import usual_float_errors, whole
 from .._types import Array, Ids, Tokens
 from ..attention.predict import as_tokens, pad, predict_many
 from ..attention.weights import AttentionWeights
@@ -73,6 +73,7 @@ class SlalomReadoff(NamedTuple):
         return self.slalom.predict(self.sequence(tokens, cls=self.exact))
 
 
+@usual_float_errors
 def slalom_from_weights(
     weights: AttentionWeights,
     tokens: Tokens | None = None,
@@ -215,6 +216,7 @@ def _squeeze(f: Array) -> Array:
     return f
 
 
+@usual_float_errors
 def slalom_to_weights(slalom: Slalom, T_max: int | None = None, d_att: int = 4) -> AttentionWeights:
     """Build attention weights that compute a SLALOM (P2, Prop. 5.1, corrected).
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import as_array, finite
+from .._arrays import as_array, finite, usual_float_errors
 from .._progress import Report
 from .._types import Array, Ids, Masks, Tokens
 from .slalom import Slalom, as_ids
@@ -41,6 +41,7 @@ BATCH_SIZE = 1024
 CLEAR_SHARE = 1e-2
 
 
+@usual_float_errors
 def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
     """Recover the SLALOM that a black box computes from 2|V| - 1 sequences (P2, Prop. 5.2,
     corrected).

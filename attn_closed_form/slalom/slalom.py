@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._arrays import check, choice, members, numbered, softmax, whole
+from .._arrays import check, choice, members, numbered, softmax, usual_float_errors, whole
 from .._shapes import checked_arrays, set_fields
 from .._types import Array, Ids, Tokens
 from ..game.pooled_game import PooledGame
@@ -133,6 +133,7 @@ class Slalom:
             )
         return index
 
+    @usual_float_errors
     def predict(self, tokens: Tokens) -> Array:
         """Compute F(t), Eq. 4 and 72: a scalar array () for v of shape (V,), otherwise (C,).
 
@@ -146,6 +147,7 @@ class Slalom:
         """
         return self.predict_many([tokens])[0]
 
+    @usual_float_errors
     def predict_many(self, documents: Sequence[Tokens]) -> Array:
         """Compute the outputs of B sequences of any lengths: (B,) for v of shape (V,), otherwise
         (B, C).
@@ -176,6 +178,7 @@ class Slalom:
         products = mass[:, None] * v
         return np.add.reduceat(products, starts) / total[:, None]
 
+    @usual_float_errors
     def game(
         self,
         tokens: Tokens,
@@ -242,6 +245,7 @@ class Slalom:
         return f"Slalom(V={self.V}, C={self.C}, gamma={self.gamma}{background})"
 
 
+@usual_float_errors
 def slalom_linearized(
     slalom: Slalom, tokens: Tokens, as_printed: bool = False, output: int = 0
 ) -> Array:

@@ -286,6 +286,19 @@ def test_a_constant_game_and_a_single_player():
     assert shapley(alone) == pytest.approx([1 / (1 + math.exp(-1.5)) - 0.5])
 
 
+@pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-300, 1e-160, 1e-12, 1e-9, 1e-8])
+@pytest.mark.parametrize("d", [1, 2, 7])
+def test_exponentials_of_tiny_values(size, d):
+    """Rings of poles around such values were so small that the distances to them underflowed."""
+    rng = np.random.default_rng(d)
+    for more in ({}, {"s_background": 0.3, "v_background": size}):
+        game = PooledGame.from_scores(rng.normal(size=d), size * rng.integers(-3, 4, d), **more)
+        found = shapley(game.through("exp"), tol=1e-12)
+        # e^f is 1 + f, up to the square of f, and 1 next to the smallest numbers.
+        expected = shapley(game) if size > 1e-305 else 0.0
+        np.testing.assert_allclose(found, expected, atol=2e-12 + 50 * size**2)
+
+
 def test_the_scale_is_that_of_the_function():
     game = random_game(1, 4, "replaced")
     f = game.value([True] * 4)

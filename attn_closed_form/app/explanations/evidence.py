@@ -7,7 +7,6 @@ the explanations of a probability and of its logit, or of another class, compute
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from ..._errors import warn_user
 from ..._shapes import cached_arrays, set_fields
 from ..._types import Array, Ids, Masks, Span
 from ...game.engine.budget import ToleranceError, guaranteed_error
@@ -331,11 +331,10 @@ class Evidence(Remembers):
                     raise
                 tol = min(1.0, tol * looser)
         if tol > self.target.tol:
-            warnings.warn(
+            warn_user(
                 f"{name or 'tol'}: float64 cannot guarantee tol {self.target.tol:.0e} here; "
                 f"{tol:.0e} is guaranteed",
                 ToleranceWarning,
-                stacklevel=2,
             )
         if isinstance(self.game, GameSum):
             return result, tol * self.game.scale

@@ -4,13 +4,14 @@ several.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ..._arrays import usual_float_errors
+from ..._errors import warn_user
 from ...attention.predict import TruncationWarning
 from ...game.engine.budget import ToleranceError
 from ...game.links import LinkedGame
@@ -22,6 +23,7 @@ from .methods import Method, as_methods, default_methods
 from .settings import Settings
 
 
+@usual_float_errors
 def explain(
     model: Model, raw: Any, methods: str | Iterable[str] | None = None, **settings: Any
 ) -> Explanations:
@@ -295,7 +297,7 @@ def explain_outputs(
             f"text of {seen + unseen} tokens: the model has room for {seen}; the last {unseen} are "
             "not read"
         )
-        warnings.warn(text, TruncationWarning, stacklevel=3)
+        warn_user(text, TruncationWarning)
     if outputs is None:
         outputs = model.outputs
         if len(model.logits(units)) == 1:

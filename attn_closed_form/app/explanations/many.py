@@ -13,7 +13,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._arrays import choice
+from ..._arrays import choice, usual_float_errors
 from ..._types import Array
 from ..models.protocol import Model
 from ..models.units import Units
@@ -186,6 +186,7 @@ def word_scores(explanation: Explanation) -> dict[str, float]:
     return scores
 
 
+@usual_float_errors
 def explain_many(
     model: Model, inputs: Iterable[Any], method: str | None = None, **settings: Any
 ) -> ManyExplanations:

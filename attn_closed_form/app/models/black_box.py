@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ..._arrays import softmax, whole
+from ..._arrays import softmax, usual_float_errors, whole
 from ..._types import Array, Ids
 from ...game.pooled_game import PooledGame
 from ...slalom.recover import BlackBox, ask, recover
@@ -52,6 +52,7 @@ class MeasuredGame(PooledGame):
         )
 
 
+@usual_float_errors
 def game_from_black_box(
     f: BlackBox,
     n: int,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._arrays import check, positive, softmax
+from ..._arrays import check, positive, softmax, usual_float_errors
 from ..._types import Array, Label, Masks
 from ...game.game_sum import GameSum
 from ...game.hidden_layer import HiddenLayer, hidden_layer_game
@@ -257,10 +257,12 @@ class Model:
         """
         return self, output
 
+    @usual_float_errors
     def predict_logits(self, inputs: Iterable[Any]) -> Array:
         """Return the (n, C) logits of n inputs."""
         return np.array([self.logits(self.read(raw)) for raw in self.several(inputs)])
 
+    @usual_float_errors
     def predict_proba(self, inputs: Iterable[Any]) -> Array:
         """Return the (n, classes) probabilities of n inputs, with columns in the order of
         `outputs`.

@@ -16,7 +16,6 @@ models, or if padding changes the logits, only sequences of equal length share a
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,12 +23,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
-from traceback import walk_stack
 from typing import Any
 
 import numpy as np
 
 from ..._arrays import check, members, numbered, spearman, whole
+from ..._errors import warn_user
 from ..._progress import Report, stages
 from ..._shapes import set_fields
 from ..._types import Array, Ids, Masks, Span, Tokens
@@ -56,7 +55,6 @@ SAMPLES = 2000
 # Tuning: sequences per batch. Larger ones are hardly faster on a CPU, and need more memory.
 CALLS_AT_ONCE = 32
 # A warning names the first line outside this folder, which is the user's.
-PACKAGE = Path(__file__).parents[2]
 
 
 class PaddingWarning(UserWarning):
@@ -369,7 +367,7 @@ class TransformerClassifier(TextModel):
             f"by {difference:.1g}. Only sequences of equal length share a batch, so explanations "
             "take longer."
         )
-        warnings.warn(text, PaddingWarning, stacklevel=_level_of_user())
+        warn_user(text, PaddingWarning)
         return True
 
     def __call__(self, sequences: Sequence[Tokens]) -> Array:
@@ -717,7 +715,7 @@ class TransformerClassifier(TextModel):
         computed = _computed(units)
         if report.undetermined and not computed.warned:
             computed.warned = True
-            warnings.warn(report.sentences()[-1], SlalomWarning, stacklevel=_level_of_user())
+            warn_user(report.sentences()[-1], SlalomWarning)
         return fit, report
 
 
@@ -739,16 +737,6 @@ def _computed(units: Units) -> ComputedByTransformer:
     """Return what a transformer has computed for a text that it read."""
     assert isinstance(units, TokenUnits)
     return units.by_transformer
-
-
-def _level_of_user() -> int:
-    """Return the stack level, counted from the caller, of the first line outside the package."""
-    level = 1
-    for frame, _ in walk_stack(sys._getframe(1)):
-        if not Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
-            break
-        level += 1
-    return level
 
 
 def _fit_key(target: Target) -> tuple[Any, ...]:

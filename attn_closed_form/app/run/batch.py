@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._arrays import usual_float_errors
 from ..._types import Array, Ids
 from ..explanations.evidence import Evidence, ToleranceWarning
 from ..explanations.explain import explain_evidence, need_exact_values, within_reach
@@ -103,6 +104,7 @@ class Failure(str):
 Outcome = Row | Failure
 
 
+@usual_float_errors
 def explain_inputs(
     task: Task,
     raws: Sequence[Any],

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._arrays import allow_underflow
+from ..._arrays import usual_float_errors
 from ..._types import Array
 from ..game_sum import GameSum
 from .budget import Budget, Computation
@@ -55,7 +55,7 @@ class Statistic(NamedTuple):
     sums: Callable[[Terms, Batch, bool], Array]
 
 
-@allow_underflow
+@usual_float_errors
 def evaluate(
     game: Game | GameSum, law: Law, statistic: Statistic, tol: float, amplification: float = 1.0
 ) -> Array:
