@@ -37,6 +37,7 @@ def relative_error(d: int) -> float:
     """Return the relative error of a sum of d exponentials times values, relative to the sum of the
     moduli.
     """
+    # Generous by a factor of 2, by design: the parts are counted once more.
     return 2 * (EXTREMUM_EXPONENTIAL + d) * ULP
 
 

@@ -23,6 +23,11 @@ from .kernel import relative_kernel
 from .rules import GROUPS, SizeRule, ladder, longest_of, rule_errors
 from .size_moments import last_degree
 
+# With two players left out of it, a product over players is at most e^2 e^(-p G) (see
+# `largest_on_reals`). Generous by a factor of 14 at least: p e^(-p (G - 2)) <= 1 / (e (G - 2)), and
+# this only counts where G > e^2.
+DECAY = math.exp(2)
+
 
 @dataclass(frozen=True)
 class Assignment:
@@ -187,8 +192,8 @@ def largest_on_reals(terms: Terms) -> Array:
     # Smaller sums of 1 - E count as this, so that nothing is divided by zero; e^2 over it is above
     # 1 in any case.
     least_decay = 1e-300
-    # e^2 / G, where G = 0 makes it irrelevant.
+    # G = 0 makes it irrelevant.
     G = np.maximum(sums.heavy, least_decay)
-    decay = np.minimum(1.0, math.exp(2) / G)
+    decay = np.minimum(1.0, DECAY / G)
     numerator = sums.background + absent + present * decay
     return sums.weight * numerator

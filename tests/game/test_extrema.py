@@ -62,15 +62,17 @@ def test_a_margin_counts_terms_that_cancel():
     step = all_states(game).at(np.zeros((1, 4), dtype=bool), np.zeros(1), no_slip(game))
     size = np.abs(game.v).sum() / 4
     assert step.excess[0] == pytest.approx((game.v.sum()) / 4)
-    assert step.margin[0] >= 2 * relative_error(3) * size
+    # Four players, with the background.
+    assert step.margin[0] == pytest.approx(2 * relative_error(4) * size, rel=1e-12, abs=0)
 
 
 def test_the_relative_error_has_its_parts():
     """745 ulps of a rounded difference, 4 of `exp` and one of the product with a value, and d of
-    the sum.
+    the sum: twice that, by design.
     """
-    assert relative_error(0) >= (745 + 4 + 1) * ULP
-    assert relative_error(1000) - relative_error(0) >= 1000 * ULP
+    for d in (0, 1000):
+        count = 745 + 4 + 1 + d
+        assert relative_error(d) == pytest.approx(2 * count * ULP, rel=1e-12, abs=0)
 
 
 def test_what_underflows_is_counted():

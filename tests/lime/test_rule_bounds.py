@@ -1,5 +1,7 @@
 """The bounds that choose rules in p, each in a case that uses it up."""
 
+import math
+
 import numpy as np
 import pytest
 from numpy.polynomial import chebyshev, legendre
@@ -10,7 +12,7 @@ from attn_closed_form.game.engine.budget import budget
 from attn_closed_form.game.engine.rounding import FACTOR, LIME_MIXED_SIGNS, PRECISE, ULP
 from attn_closed_form.game.engine.terms import terms_of
 from attn_closed_form.lime.kernel import LimeSettings
-from attn_closed_form.lime.law import KernelLaw, largest_on_reals
+from attn_closed_form.lime.law import DECAY, KernelLaw, largest_on_reals
 from attn_closed_form.lime.moments import budget_of_fit, rule_budget, rule_factors
 from attn_closed_form.lime.regression import regression
 from attn_closed_form.lime.rules import LOG_PRESENT, ladder
@@ -81,6 +83,24 @@ def test_no_rule_is_chosen_whose_error_is_above_the_allowed_one(allowed):
     assert (best <= allowed).any()
 
 
+def test_a_rule_whose_error_is_just_above_the_allowed_one_is_not_chosen():
+    counts = (2, 4, 6, 8, 10, 12, 14)
+    log_bound = np.log(np.cosh(np.outer([3.0, 8.0, 20.0], THETA)))
+    ones = np.full(3, 1e-6)
+    every = ladder(60, 25.0, counts)
+    shorter = 0
+    for m in counts:
+        _, errors = ladder(60, 25.0, (m,)).choose(log_bound, ones, 0.0)
+        for term, error in enumerate(errors.tolist()):
+            alone = log_bound[[term]]
+            allowed = error / 1.5
+            _, chosen = every.choose(alone, ones[:1], allowed)
+            _, best = every.choose(alone, ones[:1], 0.0)
+            assert chosen <= max(allowed, best)
+            shorter += bool(best <= allowed)
+    assert shorter > 5
+
+
 @pytest.mark.parametrize("d", [1, 2, 6, 30])
 @pytest.mark.parametrize("kind", ["unk", "deleted", "empty"])
 def test_terms_reach_their_bound_on_the_reals(d, kind):
@@ -127,6 +147,30 @@ def test_a_heavy_player_uses_the_decay_of_a_term_up():
         steep = terms.sums.heavy > 0.9
         reached += (real / np.maximum(bound, 1e-290))[steep].tolist()
     assert max(reached) > 0.5
+
+
+def test_the_decay_of_a_term_has_the_factor_that_it_states():
+    """A decay below 1 has G > e^2, and p e^(-p (G - 2)) <= 1 / (e (G - 2)) is what is needed."""
+    G = np.geomspace(DECAY, 1e6, 1000)
+    needed = 1 / (math.e * (G - 2))
+    assert 14 <= float((DECAY / G / needed).min()) < 15
+
+
+def test_a_term_just_above_its_share_is_kept_and_one_just_below_is_left_out():
+    game = score_game(81, H=1, kind="empty", spread=3.0)
+    law = KernelLaw(81, 25.0)
+    tried = 0
+    for terms in terms_of(game, budget(game, 1e-11)):
+        size = law.total_weight * largest_on_reals(terms)
+        number = int(np.argsort(size)[size.size // 2])
+        if size[number] == 0:
+            continue
+        of_game = terms.sums.weight.size / terms.sums.share
+        for factor, kept in ((1 / 1.5, True), (1.5, False)):
+            assignment = law.assign(terms, factor * float(size[number]) * of_game)
+            assert (number in assignment.terms.tolist()) is kept
+            tried += 1
+    assert tried >= 2
 
 
 @pytest.mark.parametrize("allowed", [1e-3, 1e-5, 1e-9])
