@@ -39,3 +39,10 @@ def test_code_and_addresses_stay_as_they_are(release):
     text = "```py\na[0](b)\n```\n[`x`](y.md#z), [w](https://w.example), [t](#t)\n"
     expected = text.replace("y.md", f"{ADDRESS}/y.md")
     assert release.with_addresses(text, ADDRESS) == expected
+
+
+def test_a_reader_of_the_package_index_installs_by_name(release):
+    page = release.from_index((ROOT / "README.md").read_text(encoding="utf-8"))
+    installs = re.findall(r"pip install ([^`\n]+)", page)
+    assert installs and all("attn-closed-form" in arguments for arguments in installs)
+    assert "installed from source" not in page and "from source -->" not in page
