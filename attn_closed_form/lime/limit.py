@@ -162,10 +162,10 @@ def lime_features(
     """Return the features that the package's `feature_selection="auto"` converges to, for
     `lime_limit`.
 
-    Up to six are added one by one, each time the one that raises the weighted R^2 of an unpenalized
-    fit most; more are those with the largest coefficients of a fit with ridge 0.01. Ties go to the
-    player that comes first. The result has min(num_features, d) indices, in the order in which
-    the package returns them.
+    Up to six features are added one by one: each time, the feature that raises the weighted R^2 of
+    an unpenalized fit most. If more are asked for, they are those with the largest coefficients of
+    a fit with ridge 0.01. Ties go to the player that comes first. The result has
+    min(num_features, d) indices, in the order in which the package returns them.
 
     Parameters
     ----------

@@ -40,8 +40,8 @@ MOST_MOMENTS = 600
 # A sum of products of weights and Legendre polynomials is in units of 2^-MOMENT_BITS.
 MOMENT_BITS = WEIGHT_BITS + LEGENDRE_BITS
 # Room in the remainder |r|^2 for the rounding of its sum: 2^-188 A^2, A the sum of the weights. In
-# units of 2^-(2 WEIGHT_BITS + 2 HAHN_BITS) that is A^2 2^(HAHN_BITS + 12). Generous: measured up to
-# 60 players, the rounding is at most 2^-15 of it.
+# units of 2^-(2 WEIGHT_BITS + 2 HAHN_BITS) that is A^2 2^(HAHN_BITS + 12). This is generous: the
+# rounding that was measured up to 60 players is at most 2^-15 of this room.
 REMAINDER_ROOM_BITS = HAHN_BITS + 12
 # A step of a recurrence divides once and shifts at most once, and each rounds down: less than three
 # units.

@@ -155,7 +155,7 @@ class BagClassifier(BagModel):
             that has one
         layout : "auto" to recognize the network by names and shapes, or a name in `layouts.LAYOUTS`
         outputs : names of the classes, in the order of the last layer; by default those in the
-            file, or "0", "1", ... Of ordered grades, either all grades or one name per output
+            file, or "0", "1", ... For ordered grades, give the names of all grades or one name per output
         head : meaning of the outputs: "classes", "labels" (each with a probability), "ordinal"
             (cumulative logits), "regression" (explained without a link) or "survival" (log-risks,
             explained as risks); see `HEADS`

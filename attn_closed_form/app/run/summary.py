@@ -288,7 +288,7 @@ def _numbered(names: Any, index: dict[str, int]) -> NDArray[np.int64]:
     """Return the number of each name; new names are added in order of first appearance."""
     if not len(names):
         return np.zeros(0, dtype=np.int64)
-    # Only the different names of a part pass through Python.
+    # A loop of Python sees each different name once, not every row.
     encoded = names.combine_chunks().dictionary_encode()
     numbers = [index.setdefault(name, len(index)) for name in encoded.dictionary.to_pylist()]
     return np.array(numbers, dtype=np.int64)[encoded.indices.to_numpy()]
