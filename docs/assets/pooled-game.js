@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   var SVG = "http://www.w3.org/2000/svg";
-  var settings = { a: 3, v: 1, p: 0.5 };
+  var settings = { a: 3, v: 1, p: 0.7 }; // at 0.5 all coalitions are equally probable
   var ranges = {
     a: { label: "mass of player 1", min: 0.1, max: 10, step: 0.1 },
     v: { label: "value of player 1", min: -2, max: 2, step: 0.05 },
@@ -54,7 +54,7 @@
 
   function draw(picture, result) {
     while (picture.firstChild) { picture.removeChild(picture.firstChild); }
-    var x = function (p) { return 300 + 260 * p; };
+    var x = function (p) { return 315 + 245 * p; };
     var low = Math.min(0, delta(0), delta(0.5), delta(1)), high = Math.max(0, delta(0), delta(0.5), delta(1));
     var unit = 150 / Math.max(high - low, 1e-9);
     var y = function (d) { return 20 + (high - d) * unit; };
@@ -65,6 +65,10 @@
     picture.appendChild(element("path", { d: "M" + path.join("L"), "class": "curve" }));
     picture.appendChild(element("path", { d: "M" + x(0) + " " + y(0) + "H" + x(1), "class": "axis" }));
     picture.appendChild(element("circle", { cx: x(settings.p), cy: y(delta(settings.p)), r: 5, "class": "point" }));
+    [low, 0, high].forEach(function (tick) {
+      var label = tick.toFixed(2).replace("-", "\u2212");
+      picture.appendChild(element("text", { x: x(0) - 6, y: y(tick) + 4, "text-anchor": "end" }, label));
+    });
     picture.appendChild(element("text", { x: x(0), y: 205 }, "p = 0"));
     picture.appendChild(element("text", { x: x(1), y: 205, "text-anchor": "end" }, "p = 1"));
     picture.appendChild(element("text", { x: x(0.5), y: 205, "text-anchor": "middle" }, "\u0394\u2081(p)"));
