@@ -69,11 +69,26 @@ class SizeRule(NamedTuple):
 
     p: Array  # (m,) probability of being *present*
     weights: Array  # (m,)
-    log_error: Array  # (len(THETA),) log of the sum of c_n delta_n / M over the n for which the rule is not exact
-    log_smooth: Array  # (len(THETA),) the same without |r|
-    log_rounding: Array  # (len(THETA),) the same over the n for which the rule is exact
-    rounding: float  # sum of sqrt(2n+1) delta_n over them
+    # (3, 1, len(THETA)): logs of the sum of c_n delta_n / M over the n for which the rule is not
+    # exact, of the same without |r|, and of the same over the n for which the rule is exact.
+    log_sums: Array
+    rounding: float  # sum of sqrt(2n+1) delta_n over the n for which the rule is exact
     remainder: float  # sqrt(d+1) |r|
+
+    @property
+    def log_error(self) -> Array:
+        """(len(THETA),) over the n for which the rule is not exact."""
+        return self.log_sums[0, 0]
+
+    @property
+    def log_smooth(self) -> Array:
+        """(len(THETA),) the same without |r|."""
+        return self.log_sums[1, 0]
+
+    @property
+    def log_rounding(self) -> Array:
+        """(len(THETA),) over the n for which the rule is exact."""
+        return self.log_sums[2, 0]
 
 
 class Ladder(NamedTuple):
@@ -97,25 +112,26 @@ class Ladder(NamedTuple):
         # long.
         by_theta = np.ascontiguousarray((log_bound + LOG_PRESENT).T)
         log_M = by_theta[:, :, None]
-        truncation = _exp((self.log_error + log_M).min(axis=0))
+        truncation = _exp(np.minimum.reduce(self.log_error + log_M, axis=0))
         rounding = np.multiply.outer(B, self.rounding)
         errors = truncation + rounding
-        no_rule = (errors > allowed).all(axis=1)
-        bad = np.flatnonzero(no_rule)
+        no_rule = np.logical_and.reduce(errors > allowed, axis=1)
+        (bad,) = no_rule.nonzero()
         if bad.size:
             # The other forms of both parts take longer, and are rarely smaller.
             log_M = log_M[:, bad]
             truncation = truncation[bad]
             if self.rules[-1].p.size >= LONG_RULE:
-                smooth = _exp((self.log_smooth + log_M).min(axis=0))
+                smooth = _exp(np.minimum.reduce(self.log_smooth + log_M, axis=0))
                 smooth += np.multiply.outer(B[bad], self.remainder)
                 truncation = np.minimum(truncation, smooth)
-            by_ellipse = _exp((self.log_rounding + log_M).min(axis=0))
+            by_ellipse = _exp(np.minimum.reduce(self.log_rounding + log_M, axis=0))
             errors[bad] = truncation + np.minimum(by_ellipse, rounding[bad])
         good = errors <= allowed
         shortest = good.argmax(axis=1)
         best = errors.argmin(axis=1)
-        index = np.where(good.any(axis=1), shortest, best)
+        has_rule = np.logical_or.reduce(good, axis=1)
+        index = np.where(has_rule, shortest, best)
         every_term = np.arange(index.size)
         return index, errors[every_term, index]
 
@@ -125,15 +141,15 @@ def rule_errors(rule: SizeRule, log_bound: Array, B: Array) -> Array:
     `Ladder.choose`.
     """
     log_M = log_bound + LOG_PRESENT
-    truncation = _exp((rule.log_error + log_M).min(axis=1))
+    # All three sums at once: there are few terms, and every operation has its price.
+    truncation, smooth, rounding = _exp(np.minimum.reduce(rule.log_sums + log_M, axis=2))
     if rule.p.size >= LONG_RULE:
-        smooth = _exp((rule.log_smooth + log_M).min(axis=1))
         truncation = np.minimum(truncation, smooth + B * rule.remainder)
-    rounding = _exp((rule.log_rounding + log_M).min(axis=1))
     return truncation + np.minimum(B * rule.rounding, rounding)
 
 
 def _exp(x: Array) -> Array:
+    """Return e^x of the logarithm of an error bound."""
     # The exponent of an error bound above which the bound is useless in any case, so that exp
     # cannot overflow.
     largest_log_error = 300.0
@@ -200,14 +216,13 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
         # Too much would cancel: this rule is never chosen.
         log_error[:] = np.inf
         log_smooth[:] = np.inf
-    for array in (p, weights, log_error, log_smooth, log_rounding):
+    log_sums = np.stack([log_error, log_smooth, log_rounding])[:, None]
+    for array in (p, weights, log_sums):
         array.flags.writeable = False
     return SizeRule(
         p=p,
         weights=weights,
-        log_error=log_error,
-        log_smooth=log_smooth,
-        log_rounding=log_rounding,
+        log_sums=log_sums,
         rounding=float(delta[:exact].sum()),
         remainder=moments.remainder,
     )
