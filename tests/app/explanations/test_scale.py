@@ -15,7 +15,7 @@ from attn_closed_form.app.cli.main import main
 from attn_closed_form.app.explanations.explain import explain_logit
 from attn_closed_form.app.models.mean_text import MeanPooledText, VocabularyReader
 from attn_closed_form.app.models.scale import LOGIT, ExplainedScale
-from attn_closed_form.app.show.figures import verdict
+from attn_closed_form.app.show.figures import full_headline
 from attn_closed_form.app.show.html import notebook, report
 from attn_closed_form.app.show.live_figures import figures_of
 from attn_closed_form.app.show.removals import removal
@@ -352,10 +352,11 @@ def test_the_waterfall_is_in_per_cent_and_points():
     assert first.text == f"{100 * first.end:.1f}%" and last.text == f"{100 * found.prediction:.1f}%"
     assert all(step.text.endswith(" points") for step in words)
     assert f"{words[0].text}" in answer(found, 100) and f">{words[0].text}<" in typed(report(found))
-    assert verdict(found) == f"{found.output}, {100 * found.prediction:.0f}%"
+    top = f"This text is rated {found.output}: {100 * found.prediction:.0f}%"
+    assert full_headline(found) == top
     other = min(found.probabilities, key=found.probabilities.get)
     explained = calibrated().explain(TEXT, "shapley", output=other)
-    assert verdict(explained) == f"{verdict(found)} ({other} {100 * explained.prediction:.1f}%)"
+    assert full_headline(explained) == f"{top} ({other} {100 * explained.prediction:.1f}%)"
 
 
 def test_the_report_has_the_logit_behind_a_switch():
