@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from attn_closed_form import METHODS, explain, load_demo_model
+from attn_closed_form.app.explanations.answers import Certified
+from attn_closed_form.app.explanations.evidence import Evidence
 from attn_closed_form.app.explanations.methods import DEFAULT_METHODS
 from attn_closed_form.app.models.scale import percent
 from attn_closed_form.app.show.colored import MANY_WORDS
@@ -376,3 +378,21 @@ def test_the_names_of_a_long_reason_are_whole_chips():
     html = typed(report(found))
     chips = re.findall("<b class=chip>([^<]*)</b>", html)
     assert set(chips) <= set(found.labels) and "“" not in html and "”" not in html
+
+
+def test_a_report_computes_every_quantity_once(monkeypatch):
+    asked = []
+    guaranteed = Evidence.guaranteed
+
+    def counted(evidence, function, name=""):
+        asked.append((name, evidence.scale.name, evidence.target.output))
+        return guaranteed(evidence, function, name)
+
+    certified = []
+    reasons_of = Certified.of
+    monkeypatch.setattr(Evidence, "guaranteed", counted)
+    monkeypatch.setattr(Certified, "of", lambda *a: certified.append(1) or reasons_of(*a))
+    report(explain(load_demo_model(), REVIEW))
+    names = {name for name, *_ in asked}
+    assert {"shapley", "lime", "banzhaf", "sentences"} <= names
+    assert len(asked) == len(set(asked)) and len(certified) == 1

@@ -7,6 +7,7 @@ import pytest
 from attn_closed_form import load_demo_model
 from attn_closed_form.app.explanations.explain import explain_outputs
 from attn_closed_form.app.show.html import report
+from tests.app.web.conftest import ROOT
 from tests.app.web.rules import findings
 from tests.bags import bag_model, slide
 from tests.texts import REVIEW, long_text, model_for
@@ -180,3 +181,14 @@ def test_the_page_reads_by_day_and_night_and_on_a_phone(browser, address, scheme
     page.wait_for_selector("#examples button")
     assert findings(page) == {}
     context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_review_of_five_hundred_words_is_a_short_page(browser, tmp_path, width):
+    text = (ROOT / "docs" / "gallery" / "review.txt").read_text(encoding="utf-8").strip()
+    assert len(text.split()) == 500
+    load_demo_model().explain(text).report(tmp_path / "review.html")
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.goto((tmp_path / "review.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollHeight") <= 4_000
+    page.close()
