@@ -72,7 +72,8 @@ def for_output(explanations: Explanations, output: str) -> Explanations:
     def compute() -> Explanations:
         # The units keep what was computed from them, so the input is not read or scored again.
         settings = _settings_for(evidence, output)
-        other = gather_evidence(evidence.model, evidence.units, settings)
+        methods = as_methods(evidence.headline)
+        other = gather_evidence(evidence.model, evidence.units, settings, methods)
         return explain_evidence(other, as_methods(other.headline))
 
     return evidence.cached(("output", output), compute)

@@ -134,7 +134,7 @@ def test_labels_with_probabilities_of_their_own():
     ("model", "raw", "why"),
     [
         (calibrated(K=3), TEXT, "exact probabilities need one head, and this output has 3"),
-        (calibrated(C=3), TEXT, "one among 3 classes has no exact values"),
+        (calibrated(C=3), TEXT, "one among 3 classes has only sampled values"),
         (ScoreTable(), {"s": [0.0, 1.0], "v": [1.0, 2.0]}, "'score' has no probability"),
     ],
 )
@@ -351,7 +351,10 @@ def test_the_waterfall_is_in_per_cent_and_points():
     first, *words, last = waterfall(found["shapley"]).bars
     assert first.text == f"{100 * first.end:.1f}%" and last.text == f"{100 * found.prediction:.1f}%"
     assert all(step.text.endswith(" points") for step in words)
-    assert f"{words[0].text}" in answer(found, 100) and f">{words[0].text}<" in typed(report(found))
+    assert words[0].text in answer(found, 100)
+    # A report writes the unit once, below the numbers.
+    page = typed(report(found))
+    assert f">{words[0].text.removesuffix(' points')}<" in page and "class=unit>points<" in page
     top = f"This text is rated {found.output}: {100 * found.prediction:.0f}%"
     assert full_headline(found) == top
     other = min(found.probabilities, key=found.probabilities.get)
