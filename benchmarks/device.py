@@ -53,9 +53,16 @@ TASKS = (
 )
 
 
+def model_or_random() -> tuple[acf.AttentionWeights, str]:
+    """P1's weights, or Gaussian weights of the same size, and what they are. The time depends on
+    the sizes alone.
+    """
+    return benchmark_model(SEED, random=p1_model() is None)
+
+
 def load_documents(path: str | None, count: int) -> list[NDArray[np.intp]]:
     """Token ids of test reviews, or of made-up documents of similar lengths."""
-    weights, _ = benchmark_model(SEED)
+    weights, _ = model_or_random()
     if path is None:
         lengths = np.random.default_rng(SEED).integers(60, int(weights.room), count)
         return [random_document(weights, int(n), SEED + i) for i, n in enumerate(lengths)]
@@ -95,7 +102,7 @@ def device_rows(
     """All tasks on one device, in float64 and in float32; `core` has the results of the core by
     task.
     """
-    weights, _ = benchmark_model(SEED)
+    weights, _ = model_or_random()
     name = f"{place.platform}: {place.device_kind}"
     games = [pooled_game(weights, document, "words") for document in documents]
     ids = device.padded_ids(weights, documents)
@@ -165,7 +172,7 @@ def core_rows(
     """The NumPy core, and the gradient of the twin's plain model by autodiff: rows, and the core's
     results by task.
     """
-    weights, _ = benchmark_model(SEED)
+    weights, _ = model_or_random()
     params = params_from_weights(weights)
 
     def autodiff() -> None:
@@ -210,7 +217,7 @@ def main(argv: list[str] | None = None) -> int:
     if {place.platform for place in kinds.values()} == {"cpu"}:
         print("no accelerator found: the numbers are for the CPU alone", file=sys.stderr)
     settings = {
-        "model": benchmark_model(SEED)[1],
+        "model": model_or_random()[1],
         "documents": len(documents),
         "mean tokens": round(float(np.mean([len(d) for d in documents])), 1),
     }

@@ -1,5 +1,4 @@
-"""The classifier that benchmarks explain: P1's where it has been trained, else seeded Gaussian
-weights of its size.
+"""The classifier that benchmarks explain: P1's, which has to be trained first.
 
     python -m benchmarks.papers.retrained --data PATH     # trains it
 
@@ -28,24 +27,26 @@ def p1_model() -> TextClassifier | None:
 
 
 def needed_p1_model() -> TextClassifier:
-    """`p1_model`, or an error that says how to train it."""
+    """`p1_model`, or the end of the program with a sentence that says how to train it."""
     model = p1_model()
     if model is None:
-        raise FileNotFoundError(
-            f"{SIX_HEADS} is missing: python -m benchmarks.papers.retrained --data PATH trains it"
+        raise SystemExit(
+            f"error: {SIX_HEADS} is missing: python -m benchmarks.papers.retrained --data PATH "
+            "trains it"
         )
     return model
 
 
-def benchmark_model(seed: int) -> tuple[AttentionWeights, str]:
-    """Weights with their tables built, and what they are."""
-    model = p1_model()
-    if model is not None:
-        weights = model.weights
-        name = "P1's model, six heads"
-    else:
+def benchmark_model(seed: int, random: bool = False) -> tuple[AttentionWeights, str]:
+    """P1's weights with their tables built, and what they are; if `random`, Gaussian weights of the
+    same size, for what depends on sizes alone.
+    """
+    if random:
         weights = random_weights(seed, **SIZES, score_scale=2.0)  # type: ignore[arg-type]
         name = "Gaussian weights"
+    else:
+        weights = needed_p1_model().weights
+        name = "P1's model, six heads"
     weights.collapse  # noqa: B018  # built once per model, before any clock starts
     return weights, name
 
