@@ -10,7 +10,7 @@ from benchmarks import models
 BENCHMARKS = {
     "lime": ("main", (), "lime"),
     "owen": ("main", (["--quick"],), None),
-    "reasons": ("main", (), None),
+    "reasons": ("main", (["--data", "nowhere"],), None),
     "shapley": ("main", (["--quick"],), None),
     "slalom": ("model_rows", (), "slalom_explanations"),
 }
