@@ -44,19 +44,6 @@ from .options import (
     read_settings,
 )
 
-# Shown after the options of the command.
-BAG_EXAMPLES = """\
-examples:
-  attn-closed-form bag model.pt slide.h5 --classes normal,tumor --output tumor --map map.png
-  attn-closed-form bag model.pt slide.h5 --output 1 --csv scores.csv --geojson slide.geojson --report slide.html
-  attn-closed-form bag model.pt slide.h5 --each-output --map classes.png --csv classes.csv
-  attn-closed-form bag model.pt slide.h5 --players regions --region 4096 --map regions.png
-  attn-closed-form bag model.pt slides/ --out results/ --files csv,map,report       # a folder, resumable
-
-The model is a state dict (.pt, .safetensors, .npz) of CLAM, ABMIL, xMIL, torchmil, MIL-Lab and others; no code in it is
-run. --set passes options that the file does not store, such as --set activation=relu. On the map, orange tiles support
-the output and blue ones oppose it.
-"""
 # The kinds of files that can be written for a bag.
 FILE_KINDS = tuple(KINDS)
 
@@ -379,7 +366,18 @@ bag_command = Command(
     description="Exact, signed, per-class explanations of attention-pooling multiple-instance networks.",
     options=BAG_OPTIONS,
     run=lambda args: explain_folder(args) if os.path.isdir(args.bag) else explain_one(args),
-    examples=BAG_EXAMPLES,
+    examples="""\
+examples:
+  attn-closed-form bag model.pt slide.h5 --classes normal,tumor --output tumor --map map.png
+  attn-closed-form bag model.pt slide.h5 --output 1 --csv scores.csv --geojson slide.geojson --report slide.html
+  attn-closed-form bag model.pt slide.h5 --each-output --map classes.png --csv classes.csv
+  attn-closed-form bag model.pt slide.h5 --players regions --region 4096 --map regions.png
+  attn-closed-form bag model.pt slides/ --out results/ --files csv,map,report       # a folder, resumable
+
+The model is a state dict (.pt, .safetensors, .npz) of CLAM, ABMIL, xMIL, torchmil, MIL-Lab and others; no code in it is
+run. --set passes options that the file does not store, such as --set activation=relu. On the map, orange tiles support
+the output and blue ones oppose it.
+""",
 )
 roles_command = Command(
     description="List the arrays of a state dict with unknown names, and propose the role of each layer, for "

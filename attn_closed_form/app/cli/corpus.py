@@ -57,47 +57,6 @@ RUN = {
     "--restart": "remove the results of an earlier run and start again",
     "--progress bar|plain|none": "default: a bar on a terminal, otherwise lines of text",
 }
-# The options of `corpus run`.
-RUN_OPTIONS = {
-    "source IN": "Parquet, CSV, TSV or JSON Lines (gzipped or not), a folder of them, or of bags",
-    "folder OUT": "folder of the results",
-    "--method NAME[,NAME]": (
-        method_names,
-        None,
-        "methods (default: shapley, or shapley-sampled where no exact values exist)",
-    ),
-    "--column NAME": "column of inputs (default: text; path for bags)",
-    "--columns NAME[,NAME]": (
-        "columns to copy to the results (default: all but the inputs; '' for none)"
-    ),
-    **MODEL,
-    **settings_options(),
-    "--max-chars N": (at_least(1), 1_000_000, "maximum length of a text; a longer one is an error"),
-    "--format parquet|csv|xlsx|jsonl": (
-        "also write all results to one file next to OUT, such as OUT.csv"
-    ),
-    "--form long|wide": (
-        "one row per word or per input in that file (default: long for csv and xlsx, otherwise "
-        "wide)"
-    ),
-    "--separator CHARACTER": (None, ",", "separator of a CSV file"),
-    **RUN,
-}
-# The options of `corpus summary`.
-SUMMARY_OPTIONS = {
-    "folder OUT": "folder of the results",
-    "--method NAME": "method whose scores are summarized (default: the first of the run)",
-    "--output NAME": "only this class (default: every class that was explained)",
-    "--top N": (at_least(1), 10, "number of words for each class, and against it"),
-    "--by total|mean": (None, "total", "order of the words"),
-    "--least N": (at_least(1), 1, "only words in at least N documents"),
-    "--side supports|opposes": "only words that raise the output, or that lower it (default: both)",
-    "--json": "machine-readable",
-    "--html FILE": "write a page with bars, intervals and an example of each word",
-    "--reports": "also write the report of each example, and link to it (needs --html)",
-    **MODEL,
-    "--plot FILE": "write the bars as a picture (.png, .svg, .pdf; needs matplotlib)",
-}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -322,11 +281,55 @@ def _print_summary(
 # The commands of `corpus`.
 SUBCOMMANDS = {
     "run": Command(
-        description="Explain every row.", options=RUN_OPTIONS, run=run, examples=CORPUS_EXAMPLES
+        description="Explain every row.",
+        options={
+            "source IN": "Parquet, CSV, TSV or JSON Lines (gzipped or not), a folder of them, or of bags",
+            "folder OUT": "folder of the results",
+            "--method NAME[,NAME]": (
+                method_names,
+                None,
+                "methods (default: shapley, or shapley-sampled where no exact values exist)",
+            ),
+            "--column NAME": "column of inputs (default: text; path for bags)",
+            "--columns NAME[,NAME]": (
+                "columns to copy to the results (default: all but the inputs; '' for none)"
+            ),
+            **MODEL,
+            **settings_options(),
+            "--max-chars N": (
+                at_least(1),
+                1_000_000,
+                "maximum length of a text; a longer one is an error",
+            ),
+            "--format parquet|csv|xlsx|jsonl": (
+                "also write all results to one file next to OUT, such as OUT.csv"
+            ),
+            "--form long|wide": (
+                "one row per word or per input in that file (default: long for csv and xlsx, otherwise "
+                "wide)"
+            ),
+            "--separator CHARACTER": (None, ",", "separator of a CSV file"),
+            **RUN,
+        },
+        run=run,
+        examples=CORPUS_EXAMPLES,
     ),
     "summary": Command(
         description="Print the words for and against each class.",
-        options=SUMMARY_OPTIONS,
+        options={
+            "folder OUT": "folder of the results",
+            "--method NAME": "method whose scores are summarized (default: the first of the run)",
+            "--output NAME": "only this class (default: every class that was explained)",
+            "--top N": (at_least(1), 10, "number of words for each class, and against it"),
+            "--by total|mean": (None, "total", "order of the words"),
+            "--least N": (at_least(1), 1, "only words in at least N documents"),
+            "--side supports|opposes": "only words that raise the output, or that lower it (default: both)",
+            "--json": "machine-readable",
+            "--html FILE": "write a page with bars, intervals and an example of each word",
+            "--reports": "also write the report of each example, and link to it (needs --html)",
+            **MODEL,
+            "--plot FILE": "write the bars as a picture (.png, .svg, .pdf; needs matplotlib)",
+        },
         run=summary,
         examples=CORPUS_EXAMPLES,
     ),

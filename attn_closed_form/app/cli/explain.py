@@ -39,39 +39,6 @@ from .options import (
     text_or_file,
 )
 
-# Shown after the options of the commands.
-EXPLAIN_EXAMPLES = """\
-examples:
-  attn-closed-form explain "A slow start, but a wonderful film."
-  attn-closed-form explain review.txt --compare
-  cat review.txt | attn-closed-form explain - --json | jq .methods.shapley.scores
-  attn-closed-form explain review.txt --html report.html --plot figure.png
-  attn-closed-form explain review.txt --method shapley --top 10
-  attn-closed-form explain review.txt --reasons --scale logit
-  attn-closed-form explain before.txt --compare-with after.txt --html comparison.html
-  attn-closed-form explain review.txt --compare-model other.npz
-
-With color, orange words raise the prediction, blue words lower it, and gray words have no sign. Without color,
-+ to ++++ raise it, - to ---- lower it, and * has no sign. `attn-closed-form methods` describes each method.
-"""
-# The end of `transformer --help`.
-TRANSFORMER_EXAMPLES = """\
-examples:
-  attn-closed-form transformer my-model "A slow start, but a wonderful film." --html report.html
-  attn-closed-form transformer my-model review.txt --output odds:positive --samples 1000
-  attn-closed-form transformer my-model review.txt --method shapley-sampled,lime-sampled,leave-one-out
-  attn-closed-form transformer my-language-model "The film was slow, but" --output token:" good"
-
-FOLDER contains the files that `save_pretrained` writes for a model and its tokenizer: config.json, model.safetensors
-and tokenizer.json. Nothing is downloaded, and no code in the folder is run. A transformer has no closed form, so its
-Shapley values are sampled and have standard errors. shapley-sampled, lime-sampled and leave-one-out call the model.
-shapley, lime, banzhaf and slalom-* are exact values of a SLALOM that is fitted near the text; its error is reported.
-
-A language model (...ForCausalLM) is explained by the probability of its next token: --output token:" good" against any
-other token, --output token:" good, bad" for one continuation against another; by default, the most probable token.
-"""
-
-
 #: Options for methods and output.
 VIEWS = {
     "--method NAME[,NAME]...": (
@@ -97,28 +64,6 @@ VIEWS = {
         "also print the scores of the N strongest words",
     ),
     "--color auto|always|never": (None, "auto", "color"),
-}
-
-
-# The option that compares two models, which a transformer does not have.
-COMPARE_MODEL = {
-    "--compare-model FILE": "compare with the prediction of another model for the same text"
-}
-
-
-# Options for the samples and the fit of a transformer.
-FIT = {
-    "--samples N": (
-        at_least(10, "a number of calls"),
-        SAMPLES,
-        "model calls of the fit and of each sampled method",
-    ),
-    "--device NAME": "device of the model, such as cuda (default: cpu)",
-    **settings_options(
-        "words (default) or tokens",
-        "deleted (default), mask or pad",
-        ', token:" A" for the next token of a language model',
-    ),
 }
 
 
@@ -268,18 +213,61 @@ def _print_table(explanations: Explanations, args: argparse.Namespace) -> None:
 
 explain_command = Command(
     description="Explain a model's prediction for a text by several methods at once.",
-    options={**TEXT, **MODEL, **settings_options(), **VIEWS, **COMPARE_MODEL},
+    options={
+        **TEXT,
+        **MODEL,
+        **settings_options(),
+        **VIEWS,
+        "--compare-model FILE": "compare with the prediction of another model for the same text",
+    },
     run=lambda args: explain_and_show(args, lambda: open_model(args.model)),
-    examples=EXPLAIN_EXAMPLES,
+    examples="""\
+examples:
+  attn-closed-form explain "A slow start, but a wonderful film."
+  attn-closed-form explain review.txt --compare
+  cat review.txt | attn-closed-form explain - --json | jq .methods.shapley.scores
+  attn-closed-form explain review.txt --html report.html --plot figure.png
+  attn-closed-form explain review.txt --method shapley --top 10
+  attn-closed-form explain review.txt --reasons --scale logit
+  attn-closed-form explain before.txt --compare-with after.txt --html comparison.html
+  attn-closed-form explain review.txt --compare-model other.npz
+
+With color, orange words raise the prediction, blue words lower it, and gray words have no sign. Without color,
++ to ++++ raise it, - to ---- lower it, and * has no sign. `attn-closed-form methods` describes each method.
+""",
 )
 transformer_command = Command(
     description="Explain a transformer's prediction for a text by sampled Shapley values with standard errors.",
     options={
         "folder FOLDER": "a local folder in the layout of Hugging Face",
         **TEXT,
-        **FIT,
+        "--samples N": (
+            at_least(10, "a number of calls"),
+            SAMPLES,
+            "model calls of the fit and of each sampled method",
+        ),
+        "--device NAME": "device of the model, such as cuda (default: cpu)",
+        **settings_options(
+            "words (default) or tokens",
+            "deleted (default), mask or pad",
+            ', token:" A" for the next token of a language model',
+        ),
         **VIEWS,
     },
     run=explain_transformer,
-    examples=TRANSFORMER_EXAMPLES,
+    examples="""\
+examples:
+  attn-closed-form transformer my-model "A slow start, but a wonderful film." --html report.html
+  attn-closed-form transformer my-model review.txt --output odds:positive --samples 1000
+  attn-closed-form transformer my-model review.txt --method shapley-sampled,lime-sampled,leave-one-out
+  attn-closed-form transformer my-language-model "The film was slow, but" --output token:" good"
+
+FOLDER contains the files that `save_pretrained` writes for a model and its tokenizer: config.json, model.safetensors
+and tokenizer.json. Nothing is downloaded, and no code in the folder is run. A transformer has no closed form, so its
+Shapley values are sampled and have standard errors. shapley-sampled, lime-sampled and leave-one-out call the model.
+shapley, lime, banzhaf and slalom-* are exact values of a SLALOM that is fitted near the text; its error is reported.
+
+A language model (...ForCausalLM) is explained by the probability of its next token: --output token:" good" against any
+other token, --output token:" good, bad" for one continuation against another; by default, the most probable token.
+""",
 )

@@ -6,7 +6,6 @@ import argparse
 import shutil
 import sys
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
@@ -19,18 +18,6 @@ from .bag import named_option
 from .explain import VIEWS, show
 from .options import Command, check_targets, read_settings, settings_options
 
-# Shown after the options of the command.
-PROBE_EXAMPLES = """\
-examples:
-  attn-closed-form probe probe.pt layer20.npy --tokens tokens.json --html report.html
-  attn-closed-form probe probe.safetensors acts.safetensors --tokens tokens.txt --scale logit --top
-  20 attn-closed-form probe probe.pt acts.pt --tokens chat.json --groups turns attn-closed-form
-  probe linear.pt acts.npy --tokens tokens.json --layout softmax_probe --set attention_temperature=5
-
-ACTIVATIONS has one row per token (.npy, .npz, .safetensors, .pt, .h5). TOKENS is a JSON list of tokens, or an object
-with "tokens" and "turns", or a text file with one token per line. No code in a file is run. The activations are frozen,
-so this explains the probe and not the language model.
-"""
 # Tuning: the accuracy of probes, whose texts are long: six digits, and half the time of ten.
 PROBE_TOL = 1e-6
 
@@ -91,31 +78,39 @@ def _compare(model: ProbeClassifier, given: Activations, logits: str) -> None:
     print(f"checked: the logits differ by {difference:.1e}", file=sys.stderr)
 
 
-# The options of `probe`.
-PROBE_OPTIONS: dict[str, Any] = {
-    "probe PROBE": "state dict of the probe (.pt, .pth, .safetensors, .npz)",
-    "activations "
-    "ACTIVATIONS": "activations of one text (tokens, width): .npy, .npz, .safetensors, .pt, .h5",
-    "--tokens TOKENS": "the tokens: a JSON list, or a text file with one token per line",
-    "--array NAME": "name of the array in a file of several",
-    "--logits X[,Y]": "the logits of your own probe for this text, to compare with",
-    "--groups sentences|turns|words": "also print the Owen values of sentences, turns or words",
-    "the probe": {
-        "--layout NAME": (None, "auto", "layout of the state dict"),
-        "--classes A,B": "names of the classes (default: no,yes for one output)",
-        "--set NAME=VALUE...": (
-            named_option,
-            [],
-            "an option that the file does not contain, such as attention_temperature=5",
-        ),
-    },
-    **settings_options("tokens (default), words or turns", "deleted"),
-    "--tol X": (float, PROBE_TOL, "relative accuracy to guarantee"),
-    **VIEWS,
-}
 probe_command = Command(
     description="Explain a probe on the activations of a language model: which tokens made it fire.",
-    options=PROBE_OPTIONS,
+    options={
+        "probe PROBE": "state dict of the probe (.pt, .pth, .safetensors, .npz)",
+        "activations "
+        "ACTIVATIONS": "activations of one text (tokens, width): .npy, .npz, .safetensors, .pt, .h5",
+        "--tokens TOKENS": "the tokens: a JSON list, or a text file with one token per line",
+        "--array NAME": "name of the array in a file of several",
+        "--logits X[,Y]": "the logits of your own probe for this text, to compare with",
+        "--groups sentences|turns|words": "also print the Owen values of sentences, turns or words",
+        "the probe": {
+            "--layout NAME": (None, "auto", "layout of the state dict"),
+            "--classes A,B": "names of the classes (default: no,yes for one output)",
+            "--set NAME=VALUE...": (
+                named_option,
+                [],
+                "an option that the file does not contain, such as attention_temperature=5",
+            ),
+        },
+        **settings_options("tokens (default), words or turns", "deleted"),
+        "--tol X": (float, PROBE_TOL, "relative accuracy to guarantee"),
+        **VIEWS,
+    },
     run=explain_probe,
-    examples=PROBE_EXAMPLES,
+    examples="""\
+examples:
+  attn-closed-form probe probe.pt layer20.npy --tokens tokens.json --html report.html
+  attn-closed-form probe probe.safetensors acts.safetensors --tokens tokens.txt --scale logit --top
+  20 attn-closed-form probe probe.pt acts.pt --tokens chat.json --groups turns attn-closed-form
+  probe linear.pt acts.npy --tokens tokens.json --layout softmax_probe --set attention_temperature=5
+
+ACTIVATIONS has one row per token (.npy, .npz, .safetensors, .pt, .h5). TOKENS is a JSON list of tokens, or an object
+with "tokens" and "turns", or a text file with one token per line. No code in a file is run. The activations are frozen,
+so this explains the probe and not the language model.
+""",
 )

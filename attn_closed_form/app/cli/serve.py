@@ -8,17 +8,6 @@ import argparse
 
 from .options import MODEL, Command, at_least
 
-# Shown after the options of the command.
-SERVE_EXAMPLES = """\
-examples:
-  attn-closed-form serve
-  attn-closed-form serve --model my_model.npz --port 9000
-  curl -s http://127.0.0.1:8000/api/explain -H 'Content-Type: application/json' -d '{"text": "A fine film."}'
-
-Only this machine can open the page. To host it for others, see `make_app` in docs/service.md. Ctrl-C stops the server.
-/openapi.json describes the API.
-"""
-
 
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
@@ -33,15 +22,25 @@ def run(args: argparse.Namespace) -> int:
     return serve(args.model, args.port, args.timeout)
 
 
-# The options of `serve`.
-SERVE_OPTIONS = {
-    **MODEL,
-    "--port N": (at_least(0, "a port up to 65535", 65535), 8000, "port; 0 selects a free one"),
-    "--timeout S": (at_least(1), 30, "time limit of an answer in seconds; after that, status 504"),
-}
 serve_command = Command(
     description="Serve a page, and its JSON API, that explains a text at every keystroke.",
-    options=SERVE_OPTIONS,
+    options={
+        **MODEL,
+        "--port N": (at_least(0, "a port up to 65535", 65535), 8000, "port; 0 selects a free one"),
+        "--timeout S": (
+            at_least(1),
+            30,
+            "time limit of an answer in seconds; after that, status 504",
+        ),
+    },
     run=run,
-    examples=SERVE_EXAMPLES,
+    examples="""\
+examples:
+  attn-closed-form serve
+  attn-closed-form serve --model my_model.npz --port 9000
+  curl -s http://127.0.0.1:8000/api/explain -H 'Content-Type: application/json' -d '{"text": "A fine film."}'
+
+Only this machine can open the page. To host it for others, see `make_app` in docs/service.md. Ctrl-C stops the server.
+/openapi.json describes the API.
+""",
 )

@@ -12,26 +12,6 @@ from typing import Any
 
 from .options import Command, add_options, check_targets
 
-# Shown before and after the options of the command.
-TRAIN_DESCRIPTION = """\
-Train a classifier on labeled texts and write it to one file for the commands explain, corpus, serve and model.
-The model is a table with one mass and one value per word and class, which takes seconds. From 10,000
-texts on, the attention classifier of Lopardo et al. (2024) is trained from this table as well, and the
-better one is kept. --heads or --positions train that classifier alone. The settings are chosen on texts
-that are left out of the fit, and the printed scores are those on these texts."""
-# The end of `train --help`.
-TRAIN_EXAMPLES = """\
-examples:
-  attn-closed-form train reviews.csv --out model.npz
-  attn-closed-form train tickets.parquet --text-column body --label-column team --class-weight balanced --out model.npz
-  attn-closed-form train reviews.csv --class-names 0=negative,1=positive --out model.npz
-  attn-closed-form train news/ --out model.npz          # a folder with train.csv and test.csv
-  attn-closed-form train aclImdb_v1.tar.gz --out model.npz
-  attn-closed-form train reviews.csv --heads 6 --positions sinusoidal --out model.npz
-
-The same data and options give the same file, bit by bit. docs/your-texts.md lists the settings for --config.
-"""
-
 
 def option(setting: str) -> str:
     """Return the option for a setting of the trainer.
@@ -140,5 +120,23 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 train_command = Command(
-    description=TRAIN_DESCRIPTION, options=_add_settings, run=run, examples=TRAIN_EXAMPLES
+    description="""\
+Train a classifier on labeled texts and write it to one file for the commands explain, corpus, serve and model.
+The model is a table with one mass and one value per word and class, which takes seconds. From 10,000
+texts on, the attention classifier of Lopardo et al. (2024) is trained from this table as well, and the
+better one is kept. --heads or --positions train that classifier alone. The settings are chosen on texts
+that are left out of the fit, and the printed scores are those on these texts.""",
+    options=_add_settings,
+    run=run,
+    examples="""\
+examples:
+  attn-closed-form train reviews.csv --out model.npz
+  attn-closed-form train tickets.parquet --text-column body --label-column team --class-weight balanced --out model.npz
+  attn-closed-form train reviews.csv --class-names 0=negative,1=positive --out model.npz
+  attn-closed-form train news/ --out model.npz          # a folder with train.csv and test.csv
+  attn-closed-form train aclImdb_v1.tar.gz --out model.npz
+  attn-closed-form train reviews.csv --heads 6 --positions sinusoidal --out model.npz
+
+The same data and options give the same file, bit by bit. docs/your-texts.md lists the settings for --config.
+""",
 )
