@@ -26,10 +26,14 @@ from __future__ import annotations
 import numpy as np
 
 from .._arrays import usual_float_errors
+from .._errors import CostError
 from .._types import Array
+from .by_size import MOST_SECONDS, StepSeconds
+from .engine.budget import Computation
 from .engine.engine_game import Game
 from .engine.evaluate import FIRST, MEAN, PAIRS, Statistic, evaluate, row
 from .engine.laws import UNIFORM, Density, Law, Point
+from .engine.terms import terms_of
 from .values import single_changes
 
 # The law of Banzhaf values: every coalition is equally likely.
@@ -44,6 +48,8 @@ PAIR_LAWS: dict[str, Law] = {
 }
 # 4 - 6 p = 4 (1 - p) - 2 p, whose modulus has the integral 5/3.
 SINGLE_LAWS: dict[str, Law] = {**PAIR_LAWS, "FSII": Density(((4, 0, 1), (-2, 1, 0)), total=5 / 3)}
+# Tuning: one step of a table is a term at a node for two players.
+PAIR_SECONDS = StepSeconds(real=3e-10, complex=6e-10)
 # The names of all indices.
 INDICES = tuple(PAIR_LAWS)
 
@@ -66,6 +72,11 @@ def interactions(
     Returns
     -------
     (d, d) float64, symmetric; or (d,), the row of `player`
+
+    Raises
+    ------
+    CostError
+        if the table would take more than a minute, which is possible from about 1,500 players on
 
     Examples
     --------
@@ -91,6 +102,8 @@ def interactions(
     factor = 1.0
     if index == "FBII":
         factor = max(1.0, game.d / 2)
+    if player is None:
+        check_table_cost(game, PAIR_LAWS[index], tol, factor)
     pairs = evaluate(game, PAIR_LAWS[index], statistic, tol, amplification=factor)
     if player is None:
         np.fill_diagonal(pairs, 0.0)
@@ -99,6 +112,32 @@ def interactions(
         pairs[player] = 0.0
         pairs[player] = _singles(game, index, pairs, tol)[player]
     return pairs
+
+
+def check_table_cost(game: Game, law: Law, tol: float, amplification: float) -> None:
+    """Raise a CostError if a table of all pairs would take too long: terms and nodes are counted,
+    which takes O(L d).
+    """
+    # Tuning: more nodes, of all terms together, than nearly every game has; below the limit with so
+    # many of them, nothing is counted.
+    surely_enough_nodes = 50_000
+    pairs = float(game.d) ** 2
+    if pairs * PAIR_SECONDS.complex * surely_enough_nodes <= MOST_SECONDS:
+        return
+    amplification *= law.total * PAIRS.amplification
+    computation = Computation(game, tol, amplification, extra_ulps=law.extra_ulps)
+    seconds_per_node = pairs * PAIR_SECONDS.of(computation.engine)
+    seconds = 0.0
+    for terms in terms_of(computation.engine, computation.budget):
+        for which, p, _ in law.batches(terms, computation.budget.p_error, True):
+            seconds += terms.weight[which].size * len(p) * seconds_per_node
+        if seconds > MOST_SECONDS:
+            raise CostError(
+                f"game: the interactions of all pairs of {game.d:,} players would take more than "
+                f"{MOST_SECONDS:.0f} seconds. Use a larger tol, fewer players, or the row of one "
+                "player (player=...)",
+                seconds,
+            )
 
 
 def _singles(game: Game, index: str, pairs: Array, tol: float) -> Array:

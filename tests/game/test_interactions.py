@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from attn_closed_form import PooledGame, ToleranceError
+from attn_closed_form import CostError, PooledGame, ToleranceError
+from attn_closed_form.game.by_size import MOST_SECONDS
 from attn_closed_form.game.interactions import INDICES, constant_of, interactions
 from tests import enumeration
 from tests.oracles import checks
@@ -143,3 +144,15 @@ def test_the_named_tol_works_for_singles_and_pairs(index, d):
     with pytest.raises(ToleranceError, match=r"^tol: ") as caught:
         interactions(game, index, tol=1e-16)
     interactions(game, index, tol=float(str(caught.value).rsplit(maxsplit=1)[-1]))
+
+
+def test_a_table_that_would_take_minutes_is_refused():
+    rng = np.random.default_rng(0)
+    game = PooledGame.from_scores(rng.normal(size=4000), 3 * rng.normal(size=4000))
+    linked = game.through("sigmoid")
+    with pytest.raises(CostError, match="player=") as refusal:
+        interactions(linked, tol=1e-6)
+    assert refusal.value.seconds > MOST_SECONDS
+    # A row, and a table of few players, are computed.
+    row = interactions(linked, player=0, tol=1e-6)
+    assert row.shape == (4000,) and np.isfinite(row).all()
