@@ -109,6 +109,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "docs/weighted-means.md": ("sklearn", "matplotlib"),
     "docs/attention-heads.md": ("torch", "transformers"),
     "docs/corpus.md": ("pandas", "pyarrow"),
+    "docs/gallery.md": ("sklearn", "optax", "matplotlib"),
     "docs/cookbook.md": (
         "pandas",
         "pyarrow",

@@ -37,6 +37,7 @@ SLOW_PAGES = {
     "docs/attention-heads.md",
     "docs/coming-from.md",
     "docs/corpus.md",
+    "docs/gallery.md",
     "docs/service.md",
     "docs/tutorials/how-lime-converges.md",
     "docs/your-bags.md",
