@@ -10,10 +10,10 @@ new or were noticed. Changes of code that was removed since are listed at the en
 `python .ci/proof_changes.py` runs the named test of every change, which takes some ten minutes, and
 prints what is not noticed. With `--folders` it runs the tests of the whole folder, and prints which
 of them fails first. `--only TEXT` takes the changes whose file or description has this text, and
-`--out FILE` appends the results to a file and skips those that are in it. `--search` runs the search
-for the largest errors (`benchmarks/guarantee_search.py`) with the changes that name a function for
-it, for a minute each. The files themselves are changed: run it in a copy of the repository (`make
-mutants-proof`).
+`--out FILE` appends the results to a file and skips those that are in it. `--search` runs the
+search for the largest errors (`benchmarks/guarantee_search.py`) with the changes that name a
+function for it, for a minute each. The files themselves are changed: run it in a copy of the
+repository (`make mutants-proof`).
 """
 
 from __future__ import annotations

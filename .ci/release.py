@@ -3,9 +3,9 @@
     python .ci/release.py version v0.4.0
     python .ci/release.py readme https://HOST/OWNER/NAME/blob/v0.4.0
 
-A package index shows the README alone, so a link to a file of the repository needs its address, and a picture the
-address of its content ("raw" in place of "blob"). There, the package is installed by its name and not from its source.
-The second step changes README.md in place; nothing commits it.
+A package index shows the README alone, so a link to a file of the repository needs its address, and
+a picture the address of its content ("raw" in place of "blob"). There, the package is installed by
+its name and not from its source. The second step changes README.md in place; nothing commits it.
 """
 
 from __future__ import annotations

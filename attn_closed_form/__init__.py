@@ -1,12 +1,14 @@
 """Exact explanations of models that pool with a softmax, with NumPy only.
 
-The package has two floors. The mathematics (`attention`, `game`, `lime`, `slalom`, `reasons`): a model is converted to
-a `PooledGame`, which gives exact Shapley values, LIME's limit and SLALOM scores, and the weights of an attention
-classifier give predictions, attention and gradients. The product (`app`): models, files, explanations, views, runs, the
-page and the command line. `import attn_closed_form` loads attention and games; all other names are loaded on first use.
+The package has two floors. The mathematics (`attention`, `game`, `lime`, `slalom`, `reasons`): a
+model is converted to a `PooledGame`, which gives exact Shapley values, LIME's limit and SLALOM
+scores, and the weights of an attention classifier give predictions, attention and gradients. The
+product (`app`): models, files, explanations, views, runs, the page and the command line. `import
+attn_closed_form` loads attention and games; all other names are loaded on first use.
 
-The names here are the ones that most users need; the subpackages of the mathematics have the others. See README.md for
-a tour, NOTATION.md for the symbols and ARCHITECTURE.md for the plan of the house.
+The names here are the ones that most users need; the subpackages of the mathematics have the
+others. See README.md for a tour, NOTATION.md for the symbols and ARCHITECTURE.md for the plan of
+the house.
 """
 
 from __future__ import annotations

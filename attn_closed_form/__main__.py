@@ -32,7 +32,8 @@ def shapley_by_enumeration(explanation: Explanation) -> np.ndarray:
     d = game.d
     masks = all_coalitions(d)
     size = masks.sum(axis=1)
-    # A player gains f(S) in every coalition S that it belongs to and loses f(S) in every other one, weighted by size.
+    # A player gains f(S) in every coalition S that it belongs to and loses f(S) in every other one,
+    # weighted by size.
     weight = np.zeros(d + 1)
     weight[:d] = [1 / (d * comb(d - 1, s)) for s in range(d)]
     joined = weight[size - 1, None]

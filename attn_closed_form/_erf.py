@@ -1,8 +1,8 @@
 """The error function of arrays, without SciPy: the rational approximations of W. J. Cody.
 
-W. J. Cody, Rational Chebyshev approximations for the error function, Mathematics of Computation 23 (1969), 631-637.
-Three ranges of |x|: up to 0.46875 erf itself, up to 4 and beyond the complement times e^(x^2). The result is within
-four ulps of the exact value (`tests/test_erf.py`).
+W. J. Cody, Rational Chebyshev approximations for the error function, Mathematics of Computation 23
+(1969), 631-637. Three ranges of |x|: up to 0.46875 erf itself, up to 4 and beyond the complement
+times e^(x^2). The result is within four ulps of the exact value (`tests/test_erf.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
 
 # Ends of the three ranges of |x|, from the paper; beyond the last one erf is 1 to the last bit.
 ENDS = (0.46875, 4.0, 6.0)
-# All coefficients are those of the paper. For |x| up to the first end: erf(x) / x, as a function of x^2.
+# All coefficients are those of the paper. For |x| up to the first end: erf(x) / x, as a function of
+# x^2.
 SMALL_RANGE = Rational(
     numerator=(
         1.85777706184603153e-1,

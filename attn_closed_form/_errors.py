@@ -24,7 +24,8 @@ def warn_user(message: str, category: type[Warning]) -> None:
 class CostError(ValueError):
     """Error for a computation that was not started, because it would take too long.
 
-    The message names the cost and what makes it smaller. `seconds` is the predicted time on one core.
+    The message names the cost and what makes it smaller. `seconds` is the predicted time on one
+    core.
     """
 
     def __init__(self, message: str, seconds: float) -> None:

@@ -1,8 +1,9 @@
-"""Gauss-Legendre rules on [0, 1] to the last bit: the quadrature of the engine, of LIME and of integrated gradients.
+"""Gauss-Legendre rules on [0, 1] to the last bit: the quadrature of the engine, of LIME and of
+integrated gradients.
 
-A rule with m nodes is exact for polynomials of degree below 2m. NumPy's `leggauss` loses digits of the weights (1e-13
-in total at m = 400), which a guaranteed error cannot afford, so its nodes are only the start of Newton's method in
-fixed-point integers.
+A rule with m nodes is exact for polynomials of degree below 2m. NumPy's `leggauss` loses digits of
+the weights (1e-13 in total at m = 400), which a guaranteed error cannot afford, so its nodes are
+only the start of Newton's method in fixed-point integers.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import numpy as np
 
 from ._types import Array
 
-# Fractional bits of the integers. A recurrence of m steps loses a few units per step, so that 160 bits leave more than
-# 100 correct ones for every m in use, twice as many as a float has.
+# Fractional bits of the integers. A recurrence of m steps loses a few units per step, so that 160
+# bits leave more than 100 correct ones for every m in use, twice as many as a float has.
 FIXED_BITS = 160
 
 
 @lru_cache(maxsize=512)
 def legendre_rule(m: int) -> tuple[Array, Array]:
-    """Return Gauss-Legendre nodes and weights on [0, 1], each (m,), exact for polynomials of degree below 2m.
+    """Return Gauss-Legendre nodes and weights on [0, 1], each (m,), exact for polynomials of degree
+    below 2m.
 
     Every node and weight is correct to the last bit. The arrays are cached and read-only.
 

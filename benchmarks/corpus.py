@@ -12,10 +12,10 @@ own prediction as classifier, for every 625th review. Times include the start of
 writing of the files; the rate of the last three quarters of the rows, which excludes the start, is
 a separate column. On two quiet cores the whole takes two minutes; `python -m
 benchmarks.corpus_page` then puts the numbers into docs/corpus-at-scale.md. **Faults** (the table of
-docs/corpus-at-scale.md). Seconds from the signal until the main process is gone and until its last worker
-is; after the same command was given again, rows that are lost or doubled. **Cluster.** Texts per
-second, memory of scheduler and client, processor time of the workers per text, the overhead of a
-part, and what a billion texts would cost by these numbers.
+docs/corpus-at-scale.md). Seconds from the signal until the main process is gone and until its last
+worker is; after the same command was given again, rows that are lost or doubled. **Cluster.** Texts
+per second, memory of scheduler and client, processor time of the workers per text, the overhead of
+a part, and what a billion texts would cost by these numbers.
 """
 
 from __future__ import annotations

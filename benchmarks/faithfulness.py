@@ -82,7 +82,9 @@ def deletion_curve(model: PooledGame | Value, scores: ArrayLike) -> Array:
 
     Examples
     --------
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0
+    ... )
     >>> deletion_curve(game, [0.1, 0.7]).round(3)
     array([1.333, 0.5  , 0.   ])
     """
@@ -101,7 +103,9 @@ def insertion_curve(model: PooledGame | Value, scores: ArrayLike) -> Array:
 
     Examples
     --------
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0
+    ... )
     >>> insertion_curve(game, [0.1, 0.7]).round(3)
     array([0.   , 1.5  , 1.333])
     """
@@ -216,7 +220,9 @@ def strict_fidelity(
     Examples
     --------
     >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[1.0, 3.0, 2.0])
-    >>> strict_fidelity(game, 3, [game.value, linear_surrogate([0.0, 0.0, 0.0])], removals=(1, 2)).round(3)[0]
+    >>> strict_fidelity(
+    ...     game, 3, [game.value, linear_surrogate([0.0, 0.0, 0.0])], removals=(1, 2)
+    ... ).round(3)[0]
     array([0., 0.])
     """
     sizes = np.asarray(removals)

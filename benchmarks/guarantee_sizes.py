@@ -231,7 +231,8 @@ def _pair_weights(d: int, q: Sequence[Any]) -> Weights:
         both[s + 2] = q[s] * pairs / ((s + 2) * (s + 1))
         one[s + 1] = q[s] * pairs / ((s + 1) * (d - s - 1))
         none[s] = q[s] * pairs / ((d - s) * (d - s - 1))
-    # both_tu - (present_t - both_tu) - (present_u - both_tu) + (mean - present_t - present_u + both_tu)
+    # both_tu - (present_t - both_tu) - (present_u - both_tu) + (mean - present_t - present_u +
+    # both_tu)
     return {
         "mean": none,
         "present": [-x - y for x, y in zip(one, none, strict=True)],

@@ -1,15 +1,17 @@
-"""Accuracy by number of labeled texts: `attn-closed-form train` against TF-IDF with logistic regression and fastText.
+"""Accuracy by number of labeled texts: `attn-closed-form train` against TF-IDF with logistic
+regression and fastText.
 
     python -m benchmarks.learning_curves --imdb aclImdb_v1.tar.gz --orange FOLDER --movies FILE
         --chinese FOLDER --yelp FOLDER [--only NAME] [--work FOLDER] [--quick]
 
-`benchmarks/text_corpora.py` says which files these are. A subsample of the training part is drawn, every
-method chooses its settings on it by itself (ours as `attn-closed-form train` does, TF-IDF with C from 1,
-10 and 100 in three folds, fastText, if it is installed, with epochs and rate on a tenth), and all are
-scored on the same test texts. Every size has SEEDS subsamples; the whole training part has one. The
-standard error of the difference is that over the subsamples or, with one of them, over the test texts.
-Of a corpus whose name ends in "1:50", one training text of the second class comes with 50 of the first,
-and the area under the ROC curve is judged. TF-IDF reads Chinese by single characters, as we do.
+`benchmarks/text_corpora.py` says which files these are. A subsample of the training part is drawn,
+every method chooses its settings on it by itself (ours as `attn-closed-form train` does, TF-IDF
+with C from 1, 10 and 100 in three folds, fastText, if it is installed, with epochs and rate on a
+tenth), and all are scored on the same test texts. Every size has SEEDS subsamples; the whole
+training part has one. The standard error of the difference is that over the subsamples or, with one
+of them, over the test texts. Of a corpus whose name ends in "1:50", one training text of the second
+class comes with 50 of the first, and the area under the ROC curve is judged. TF-IDF reads Chinese
+by single characters, as we do.
 
 `train --dense` is measured as well. With `--work FOLDER`, every finished fit is kept there, and an
 interrupted run resumes. The page benchmarks/LEARNING_CURVES.md is made from the stored results;
@@ -104,8 +106,8 @@ class Predicted(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one fit of one method gave: for every test text 1 if it was right, the area under the ROC
-    curve of two classes, the processor seconds, and what `Predicted` has.
+    """What one fit of one method gave: for every test text 1 if it was right, the area under the
+    ROC curve of two classes, the processor seconds, and what `Predicted` has.
     """
 
     right: list[int]

@@ -3,12 +3,12 @@
     python -m benchmarks.long_texts
 
 Explains texts of 10 to 20,000 different words with every default, each in a process of its own,
-whose memory is measured. A page explains texts of up to 1,900 words, the most that it accepts, while
-a second client asks about a short one again and again: how long does the second client wait at most?
-For longer texts, a second thread does the same. Then 300 random texts of hostile
+whose memory is measured. A page explains texts of up to 1,900 words, the most that it accepts,
+while a second client asks about a short one again and again: how long does the second client wait
+at most? For longer texts, a second thread does the same. Then 300 random texts of hostile
 shape are explained: long runs of one character, punctuation, combining characters, right-to-left
-marks, and lines of a megabyte. Explanations are measured in processor seconds, so that other work on
-the machine does not count, and the wait in seconds of a clock.
+marks, and lines of a megabyte. Explanations are measured in processor seconds, so that other work
+on the machine does not count, and the wait in seconds of a clock.
 
 The model has one head and no positions, as the table model of `train` has, and 20,000 words with
 random numbers.

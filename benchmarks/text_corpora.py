@@ -27,7 +27,8 @@ from .texts import load_orange
 
 SEED = 0
 SIZES_OF_IMDB = (100, 300, 1000, 4000)
-# Test texts of a subsample of IMDB, drawn once; the whole training part is scored on all test texts.
+# Test texts of a subsample of IMDB, drawn once; the whole training part is scored on all test
+# texts.
 TEST_TEXTS = 3000
 ORANGE = {"R8": "reuters-r8", "R52": "reuters-r52", "20 newsgroups": "20newsgroups"}
 # Share of IMDB's reviews that `train` holds out, by film.

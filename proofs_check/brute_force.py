@@ -99,7 +99,14 @@ def attention_value(
     Examples
     --------
     >>> one, two = Fraction(1), Fraction(2)
-    >>> attention_value(frozenset({1}), [1, 2, None], [two, two, one], [one, one, 0 * one], [one] * 3, [0 * one] * 3)
+    >>> attention_value(
+    ...     frozenset({1}),
+    ...     [1, 2, None],
+    ...     [two, two, one],
+    ...     [one, one, 0 * one],
+    ...     [one] * 3,
+    ...     [0 * one] * 3,
+    ... )
     Fraction(1, 2)
     """
     numerator = Fraction(0)

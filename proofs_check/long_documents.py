@@ -152,7 +152,9 @@ def lime_limit(document: LongDocument) -> Array:
     A linear model, whose coefficients least squares must return: equal masses, so f is the mean of
     the values.
 
-    >>> document = LongDocument(n=[2, 3], g=[1, 1], v=[5.0, -1.0], g_h=[1, 1], v_h=[0.0, 0.0], padding=5)
+    >>> document = LongDocument(
+    ...     n=[2, 3], g=[1, 1], v=[5.0, -1.0], g_h=[1, 1], v_h=[0.0, 0.0], padding=5
+    ... )
     >>> lime_limit(document).round(12)
     array([ 0.5, -0.1])
     """

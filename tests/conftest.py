@@ -74,7 +74,9 @@ SLOW_EXAMPLES = (
 
 
 def pytest_collection_modifyitems(items):
-    """Mark what needs a browser by its fixture; that, what needs a cluster and long examples are slow."""
+    """Mark what needs a browser by its fixture; that, what needs a cluster and long examples are
+    slow.
+    """
     for item in items:
         if isinstance(item, pytest.DoctestItem) and item.name.startswith(SLOW_EXAMPLES):
             item.add_marker("slow")
@@ -91,7 +93,9 @@ def pytest_itemcollected(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """Watch that a test which is marked as a comparison executes what it compares (tests/oracles.py)."""
+    """Watch that a test which is marked as a comparison executes what it compares
+    (tests/oracles.py).
+    """
     marks = list(item.iter_markers("oracle"))
     if not marks:
         return (yield)

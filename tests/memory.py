@@ -7,7 +7,8 @@ FLAT_MB = 30
 
 
 def growth(megabytes: list[float]) -> float:
-    """Return how much larger the median of the last third of a run is than that of the second third.
+    """Return how much larger the median of the last third of a run is than that of the second
+    third.
 
     The first third does not count, because caches fill.
 

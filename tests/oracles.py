@@ -1,9 +1,10 @@
 """Which test compares which public function of the mathematics with which independent oracle.
 
-A test says so itself, with `@checks(shapley, by="another package")`. While such a test runs, a profiler watches that the
-function and the oracle are both executed, and the test fails if one of them is not: a mark cannot promise what the test
-does not do. `python -m tests.oracles` collects the marks and writes docs/theory/oracles.md, and
-`tests/test_oracle_table.py` compares the page with the marks and asks for two columns in every row.
+A test says so itself, with `@checks(shapley, by="another package")`. While such a test runs, a
+profiler watches that the function and the oracle are both executed, and the test fails if one of
+them is not: a mark cannot promise what the test does not do. `python -m tests.oracles` collects the
+marks and writes docs/theory/oracles.md, and `tests/test_oracle_table.py` compares the page with the
+marks and asks for two columns in every row.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "theory" / "oracles.md"
-# The columns of the table: what shows that the oracle was executed, as parts of the paths of source files.
+# The columns of the table: what shows that the oracle was executed, as parts of the paths of source
+# files.
 COLUMNS = {
     "the twin": ("jax_model/witness/", "tests/comparisons.py"),
     "enumeration": (
@@ -81,7 +83,8 @@ marked test fails if it does not execute both the function and the oracle (`test
 def checks(*functions: Callable[..., Any], by: str, through: Any = None) -> pytest.MarkDecorator:
     """Mark a test that compares functions with the oracle of a column.
 
-    `through` is a function or a class of the test that is the oracle, where it is not in one of the files of COLUMNS.
+    `through` is a function or a class of the test that is the oracle, where it is not in one of the
+    files of COLUMNS.
     """
     if by not in COLUMNS:
         raise ValueError(f"by: expected one of {', '.join(COLUMNS)}, got {by!r}")
@@ -91,11 +94,14 @@ def checks(*functions: Callable[..., Any], by: str, through: Any = None) -> pyte
     return pytest.mark.oracle(functions, by, through)
 
 
-# --- public functions -----------------------------------------------------------------------------------------------
+# --- public functions
+# -----------------------------------------------------------------------------------------------
 
 
 def public_functions() -> dict[str, Callable[..., Any]]:
-    """Every public function of the mathematics by its name, such as `game.shapley`, and some methods."""
+    """Every public function of the mathematics by its name, such as `game.shapley`, and some
+    methods.
+    """
     found: dict[str, Callable[..., Any]] = {}
     for module_name in MODULES:
         module = import_module(f"attn_closed_form.{module_name}")
@@ -123,7 +129,8 @@ def name_of(function: Callable[..., Any]) -> str:
     return ""
 
 
-# --- a test that runs -----------------------------------------------------------------------------------------------
+# --- a test that runs
+# -----------------------------------------------------------------------------------------------
 
 
 class Watch:
@@ -183,7 +190,8 @@ def watching(marks: list[pytest.Mark]) -> Iterator[None]:
         pytest.fail(f"marked as a comparison, but not executed: {', '.join(sorted(watch.names))}")
 
 
-# --- the page -------------------------------------------------------------------------------------------------------
+# --- the page
+# -------------------------------------------------------------------------------------------------------
 
 # One comparison: name of the function, column, and file::name of the test.
 Entry = tuple[str, str, str]

@@ -32,7 +32,8 @@ from tests.pages import (
 )
 from tests.profiles import mostly_slow
 
-# Pages that take more than a few seconds: they use large packages, run lime hundreds of times, or train a model.
+# Pages that take more than a few seconds: they use large packages, run lime hundreds of times, or
+# train a model.
 SLOW_PAGES = {
     "docs/attention-heads.md",
     "docs/coming-from.md",

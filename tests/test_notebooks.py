@@ -1,4 +1,6 @@
-"""The notebooks of the site: they are made from the pages, are valid, and run from the first cell to the last."""
+"""The notebooks of the site: they are made from the pages, are valid, and run from the first cell
+to the last.
+"""
 
 import json
 

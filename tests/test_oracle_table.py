@@ -1,4 +1,6 @@
-"""The page of oracles (docs/theory/oracles.md): it lists the marks of the tests, and every row has two columns."""
+"""The page of oracles (docs/theory/oracles.md): it lists the marks of the tests, and every row has
+two columns.
+"""
 
 import pytest
 

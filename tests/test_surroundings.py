@@ -188,7 +188,9 @@ TINY_TOL = 1e-10
 
 
 def tiny_values():
-    """Shapley values of games whose values are near the smallest numbers, or None if they are refused."""
+    """Shapley values of games whose values are near the smallest numbers, or None if they are
+    refused.
+    """
     rng = np.random.default_rng(0)
     found = []
     for exponent in (-280, -285, -290, -295, -300, -303):

@@ -105,7 +105,7 @@ def gradient(weights: AttentionWeights, tokens: Tokens, output: Output = 0) -> A
     --------
     >>> from attn_closed_form.attention import random_weights
     >>> weights = random_weights(seed=0, d_e=4)
-    >>> gradient(weights, [2, 3, 5])[1:4].round(4)      # the three tokens of the document
+    >>> gradient(weights, [2, 3, 5])[1:4].round(4)  # the three tokens of the document
     array([[-0.0613, -0.0385,  0.0271,  0.0103],
            [-0.0597, -0.0398,  0.0037,  0.0272],
            [-0.0193,  0.0116,  0.0209,  0.0147]])
@@ -283,7 +283,7 @@ def integrated_gradients(
     >>> weights, document = random_weights(seed=0), [2, 3, 5]
     >>> integrated_gradients(weights, document).round(6)
     array([-0.125531, -0.063506, -0.016435])
-    >>> (predict(weights, document) - predict(weights, [weights.unk] * 3)).round(6)      # their sum
+    >>> (predict(weights, document) - predict(weights, [weights.unk] * 3)).round(6)  # their sum
     array([-0.205471])
     """
     tol = positive("tol", tol)

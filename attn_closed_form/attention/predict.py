@@ -246,7 +246,7 @@ def attention_matrices(weights: AttentionWeights, tokens: Tokens) -> Array:
     Examples
     --------
     >>> weights = random_weights(seed=0, K=1, T_max=None)
-    >>> attention_matrices(weights, [2, 3]).round(3)      # row 0 of each head is `alpha`
+    >>> attention_matrices(weights, [2, 3]).round(3)  # row 0 of each head is `alpha`
     array([[[0.33 , 0.313, 0.357],
             [0.398, 0.066, 0.537],
             [0.269, 0.248, 0.483]]])

@@ -103,9 +103,13 @@ class AttentionWeights:
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> weights = AttentionWeights(
-    ...     W_e=rng.normal(size=(9, 4)), W_p=None,
-    ...     W_q=rng.normal(size=(2, 3, 4)), W_k=rng.normal(size=(2, 3, 4)),
-    ...     W_v=rng.normal(size=(2, 5, 4)), W_l=rng.normal(size=(2, 1, 5)))
+    ...     W_e=rng.normal(size=(9, 4)),
+    ...     W_p=None,
+    ...     W_q=rng.normal(size=(2, 3, 4)),
+    ...     W_k=rng.normal(size=(2, 3, 4)),
+    ...     W_v=rng.normal(size=(2, 5, 4)),
+    ...     W_l=rng.normal(size=(2, 1, 5)),
+    ... )
     >>> weights
     AttentionWeights(D=9, d_e=4, T_max=None, K=2, d_att=3, d_out=5, C=1, cls=0, unk=1)
     """
@@ -238,12 +242,12 @@ def sinusoidal_positions(T_max: int, d_e: int, base: float | None = None) -> Arr
 
     Examples
     --------
-    >>> sinusoidal_positions(4, 2).round(3)          # P1 Eq. 3: sin(t / 4), cos(t / 4)
+    >>> sinusoidal_positions(4, 2).round(3)  # P1 Eq. 3: sin(t / 4), cos(t / 4)
     array([[0.   , 1.   ],
            [0.247, 0.969],
            [0.479, 0.878],
            [0.682, 0.732]])
-    >>> sinusoidal_positions(2, 2, base=10000.0).round(3)   # the authors' code: sin(t), cos(t)
+    >>> sinusoidal_positions(2, 2, base=10000.0).round(3)  # the authors' code: sin(t), cos(t)
     array([[0.   , 1.   ],
            [0.841, 0.54 ]])
     """

@@ -86,8 +86,10 @@ def expected_value_by_size(game: Game, tol: float = 1e-10) -> Array:
     Examples
     --------
     >>> from attn_closed_form import PooledGame
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
-    >>> expected_value_by_size(game).round(6)      # 4/3; the mean of 1/2 and 3/2; 0
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0
+    ... )
+    >>> expected_value_by_size(game).round(6)  # 4/3; the mean of 1/2 and 3/2; 0
     array([1.333333, 1.      , 0.      ])
     """
     computation = Computation(game, tol, plain=True)

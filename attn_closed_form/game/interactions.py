@@ -81,8 +81,10 @@ def interactions(
     Examples
     --------
     >>> from attn_closed_form import PooledGame
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
-    >>> interactions(game).round(6)      # 4/3 - 1/2 - 3/2 + 0 off the diagonal, Shapley values on it
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0
+    ... )
+    >>> interactions(game).round(6)  # 4/3 - 1/2 - 3/2 + 0 off the diagonal, Shapley values on it
     array([[ 0.166667, -0.666667],
            [-0.666667,  1.166667]])
     >>> interactions(game, "FBII", player=1).round(6)
@@ -159,7 +161,9 @@ def constant_of(game: Game, index: str, table: Array, tol: float = 1e-10) -> flo
     The constant of "FBII" is a sum over all pairs, so its error is d times as large.
 
     >>> from attn_closed_form import PooledGame
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0
+    ... )
     >>> table = interactions(game, "FSII")
     >>> whole = constant_of(game, "FSII", table) + np.triu(table).sum()
     >>> bool(np.isclose(whole, game.value([True, True])))

@@ -324,7 +324,9 @@ class LinkedGame:
     Examples
     --------
     >>> from attn_closed_form import PooledGame, shapley
-    >>> game = PooledGame.from_scores([0.0, 1.0], [3.0, -1.0], s_background=0.0, v_background=0.0).through("sigmoid")
+    >>> game = PooledGame.from_scores(
+    ...     [0.0, 1.0], [3.0, -1.0], s_background=0.0, v_background=0.0
+    ... ).through("sigmoid")
     >>> game.value([[True, True], [False, False]]).round(4)
     array([0.5149, 0.5   ])
     >>> shapley(game).round(4)

@@ -71,10 +71,12 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
     Examples
     --------
     >>> from attn_closed_form import PooledGame, shapley
-    >>> game = PooledGame.from_scores([0.0, 1.0, -1.0], [1.0, -1.0, 4.0], s_background=0.5, v_background=0.0)
+    >>> game = PooledGame.from_scores(
+    ...     [0.0, 1.0, -1.0], [1.0, -1.0, 4.0], s_background=0.5, v_background=0.0
+    ... )
     >>> owen(game, [[0, 2], [1]]).round(6)
     array([ 0.247433, -0.742397,  0.451935])
-    >>> shapley(game.merge([[0, 2], [1]])).round(6)      # the groups: members add up to them
+    >>> shapley(game.merge([[0, 2], [1]])).round(6)  # the groups: members add up to them
     array([ 0.699368, -0.742397])
     """
     members = as_groups(groups, game.d)

@@ -162,7 +162,9 @@ class PooledGame:
 
         Examples
         --------
-        >>> game = PooledGame.from_scores([0.0, 2.0], [1.0, 3.0], s_background=0.0, v_background=0.0)
+        >>> game = PooledGame.from_scores(
+        ...     [0.0, 2.0], [1.0, 3.0], s_background=0.0, v_background=0.0
+        ... )
         >>> float(game.value([False, False]))
         0.0
         """
@@ -386,9 +388,11 @@ class PooledGame:
         Examples
         --------
         >>> from attn_closed_form import shapley
-        >>> game = PooledGame.from_scores([0.0, 1.0], [3.0, -1.0], s_background=0.0, v_background=0.0)
+        >>> game = PooledGame.from_scores(
+        ...     [0.0, 1.0], [3.0, -1.0], s_background=0.0, v_background=0.0
+        ... )
         >>> probability = game.through("sigmoid")
-        >>> round(float(shapley(probability).sum()), 4)     # from 0.5 with nobody to 0.5149 with both
+        >>> round(float(shapley(probability).sum()), 4)  # from 0.5 with nobody to 0.5149 with both
         0.0149
         """
         from .links import Link, LinkedGame
@@ -540,7 +544,9 @@ class PooledGame:
         become 0.
 
         >>> from attn_closed_form import PooledGame
-        >>> game = PooledGame.from_scores([0.0, 1000.0], [1.0, 3.0], s_background=1000.0, v_background=0.0)
+        >>> game = PooledGame.from_scores(
+        ...     [0.0, 1000.0], [1.0, 3.0], s_background=1000.0, v_background=0.0
+        ... )
         >>> game.masses.present, game.masses.background
         (array([[0., 1.]]), array([1.]))
         """

@@ -450,7 +450,10 @@ def shapley_of_sinh(signs: Array, theta: Array, coefficients: Array) -> Array:
     differences of products of these.
 
     >>> signs, z = np.array([[1.0, 1.0, -1.0]]), np.array([[-1.0, -1.0, -1.0], [1.0, 1.0, 1.0]])
-    >>> values, theta = shapley_of_sinh(signs, np.array([0.5, 1.0, 0.2]), np.ones(1)), np.array([0.5, 1.0, 0.2])
+    >>> values, theta = (
+    ...     shapley_of_sinh(signs, np.array([0.5, 1.0, 0.2]), np.ones(1)),
+    ...     np.array([0.5, 1.0, 0.2]),
+    ... )
     >>> bool(np.isclose(values.sum(), np.diff(np.sinh((z * theta) @ signs[0]))[0]))
     True
     """
@@ -485,9 +488,15 @@ def fit_head(present: Masks, values: Array, weights: Array | None = None) -> Poo
 
     `weights` (n,) multiply the errors.
 
-    >>> game = PooledGame.from_scores([0.0, 1.0, 0.5], [1.0, -1.0, 2.0], s_background=0.0, v_background=0.3)
+    >>> game = PooledGame.from_scores(
+    ...     [0.0, 1.0, 0.5], [1.0, -1.0, 2.0], s_background=0.0, v_background=0.3
+    ... )
     >>> masks = np.random.default_rng(0).random((60, 3)) < 0.5
-    >>> bool(np.allclose(fit_head(masks, game.value(masks)).value(masks), game.value(masks), atol=1e-6))
+    >>> bool(
+    ...     np.allclose(
+    ...         fit_head(masks, game.value(masks)).value(masks), game.value(masks), atol=1e-6
+    ...     )
+    ... )
     True
     """
     Z = present.astype(np.float64)

@@ -78,7 +78,9 @@ class PooledScores:
 
     Examples
     --------
-    >>> scores = PooledScores(np.zeros((1, 3)), np.array([[1.0, 2.0, 6.0], [0.0, 3.0, 0.0]]), np.array([0.0, 10.0]))
+    >>> scores = PooledScores(
+    ...     np.zeros((1, 3)), np.array([[1.0, 2.0, 6.0], [0.0, 3.0, 0.0]]), np.array([0.0, 10.0])
+    ... )
     >>> scores.logits()
     array([ 3., 11.])
     >>> scores.attention().round(3)

@@ -43,7 +43,9 @@ class TailGame:
     --------
     The cosine between the mean of three vectors and the first axis:
 
-    >>> scores = PooledScores(s=np.zeros((1, 3)), v=np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]), bias=np.zeros(2))
+    >>> scores = PooledScores(
+    ...     s=np.zeros((1, 3)), v=np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]), bias=np.zeros(2)
+    ... )
     >>> cosine = TailGame(scores, lambda h: h[:, 0] / np.maximum(np.linalg.norm(h, axis=1), 1e-12))
     >>> cosine.value([[True, False, False], [True, True, True]]).round(3)
     array([1.   , 0.707])

@@ -60,8 +60,10 @@ def shapley(game: Game | GameSum, tol: float = 1e-10) -> Array:
     Examples
     --------
     >>> from attn_closed_form import PooledGame
-    >>> game = PooledGame.from_scores([0.0, 1.0, -2.0], [1.0, -1.0, 4.0], s_background=0.5, v_background=0.0)
-    >>> shapley(game).round(6)      # they add up to f(all) - f(none)
+    >>> game = PooledGame.from_scores(
+    ...     [0.0, 1.0, -2.0], [1.0, -1.0, 4.0], s_background=0.5, v_background=0.0
+    ... )
+    >>> shapley(game).round(6)  # they add up to f(all) - f(none)
     array([ 0.307802, -0.71077 ,  0.18907 ])
     >>> round(float(game.value([True] * 3) - game.value([False] * 3)), 6)
     -0.213898
@@ -88,8 +90,10 @@ def banzhaf(game: Game | GameSum, tol: float = 1e-10) -> Array:
     Examples
     --------
     >>> from attn_closed_form import PooledGame
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
-    >>> banzhaf(game).round(6)      # ((1/2 - 0) + (4/3 - 3/2)) / 2, ((3/2 - 0) + (4/3 - 1/2)) / 2
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0
+    ... )
+    >>> banzhaf(game).round(6)  # ((1/2 - 0) + (4/3 - 3/2)) / 2, ((3/2 - 0) + (4/3 - 1/2)) / 2
     array([0.166667, 1.166667])
     """
     return evaluate(game, Point(0.5), FIRST, tol)
@@ -113,7 +117,9 @@ def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
     Examples
     --------
     >>> from attn_closed_form import PooledGame
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0
+    ... )
     >>> weighted_banzhaf(game, 0.0), weighted_banzhaf(game, 0.5).round(6)
     (array([0.5, 1.5]), array([0.166667, 1.166667]))
     """
@@ -149,8 +155,13 @@ def beta_shapley(game: Game | GameSum, alpha: int = 1, beta: int = 1, tol: float
     Examples
     --------
     >>> from attn_closed_form import PooledGame
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
-    >>> beta_shapley(game, 1, 1).round(6), beta_shapley(game, 16, 1).round(6)      # joins nobody more often: 1/2, 3/2
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0
+    ... )
+    >>> (
+    ...     beta_shapley(game, 1, 1).round(6),
+    ...     beta_shapley(game, 16, 1).round(6),
+    ... )  # joins nobody more often: 1/2, 3/2
     (array([0.166667, 1.166667]), array([0.460784, 1.460784]))
     """
     for name, value in (("alpha", alpha), ("beta", beta)):
@@ -188,7 +199,9 @@ def semivalue(game: Game, weights: ArrayLike, tol: float = 1e-10) -> Array:
     Examples
     --------
     >>> from attn_closed_form import PooledGame
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0
+    ... )
     >>> semivalue(game, [1.0, 0.0]), semivalue(game, [0.5, 0.5]).round(6)
     (array([0.5, 1.5]), array([0.166667, 1.166667]))
     """

@@ -99,7 +99,9 @@ def lime_limit(
     Examples
     --------
     >>> from attn_closed_form import PooledGame
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0
+    ... )
     >>> limit = lime_limit(game)
     >>> limit.coef.round(4), round(limit.intercept, 4)
     (array([-0.1939,  0.8045]), 0.6943)
@@ -180,7 +182,9 @@ def lime_features(
     Examples
     --------
     >>> from attn_closed_form import PooledGame
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[1.0, 3.0, -8.0], s_background=0.0, v_background=0.0)
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0, 0.0], v=[1.0, 3.0, -8.0], s_background=0.0, v_background=0.0
+    ... )
     >>> lime_features(game, 2)
     array([2, 1])
     """

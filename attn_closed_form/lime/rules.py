@@ -160,7 +160,7 @@ def _exp(x: Array) -> Array:
 def ladder(d: int, kernel_width: float, counts: tuple[int, ...] = COUNTS) -> Ladder:
     """Return all existing rules with one of `counts` nodes.
 
-    >>> rule = ladder(6, np.inf, (3,)).rules[0]     # a uniform size on 0..6 is p uniform on [0, 1]
+    >>> rule = ladder(6, np.inf, (3,)).rules[0]  # a uniform size on 0..6 is p uniform on [0, 1]
     >>> bool(np.isclose(rule.p @ rule.weights, sum(m / 6 for m in range(7))))
     True
     """
@@ -338,7 +338,7 @@ def gauss_nodes(nu: Array, m: int) -> Array | None:
     the polynomials that are orthogonal for Lambda; the nodes are the eigenvalues of its matrix. The
     rule exists while Lambda is positive on squares of degree below m.
 
-    >>> gauss_nodes(np.eye(1, 4)[0], 2).round(6)     # Legendre's own moments give Gauss-Legendre
+    >>> gauss_nodes(np.eye(1, 4)[0], 2).round(6)  # Legendre's own moments give Gauss-Legendre
     array([0.211325, 0.788675])
     """
     # Legendre's recurrence in p: up P_{n+1} = (up + down - p) P_n - down P_{n-1}.

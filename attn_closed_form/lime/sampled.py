@@ -77,10 +77,12 @@ def lime_sample(
     Examples
     --------
     >>> from attn_closed_form import PooledGame
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0)
-    >>> lime_sample(game, num_samples=2000, seed=0).coef.round(3)      # one run of the package
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0], v=[1.0, 3.0], s_background=0.0, v_background=0.0
+    ... )
+    >>> lime_sample(game, num_samples=2000, seed=0).coef.round(3)  # one run of the package
     array([-0.294,  0.702])
-    >>> lime_limit(game, num_samples=2000).coef.round(3)      # what such runs scatter around
+    >>> lime_limit(game, num_samples=2000).coef.round(3)  # what such runs scatter around
     array([-0.297,  0.699])
     """
     chosen = as_features(features, game.d)
@@ -177,7 +179,9 @@ def lime_samples_needed(
     Examples
     --------
     >>> from attn_closed_form import PooledGame
-    >>> game = PooledGame.from_scores(s=[0.0, 1.0, 0.5], v=[1.0, 3.0, 2.0], s_background=0.0, v_background=0.0)
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 1.0, 0.5], v=[1.0, 3.0, 2.0], s_background=0.0, v_background=0.0
+    ... )
     >>> lime_samples_needed(game, 0.1), lime_samples_needed(game, 0.01)
     (24, 2343)
     """

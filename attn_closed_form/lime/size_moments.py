@@ -70,7 +70,7 @@ def size_moments(d: int, kernel_width: float, longest: int) -> SizeMoments:
     """Compute the moments of `relative_kernel` that rules with up to `longest` nodes are compared
     with, and |r|.
 
-    >>> moments = size_moments(6, np.inf, 20)       # constant weights have no component but the first
+    >>> moments = size_moments(6, np.inf, 20)  # constant weights have no component but the first
     >>> [abs(round(float(x), 12)) for x in moments.rounded]
     [7.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     """

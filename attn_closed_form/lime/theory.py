@@ -149,7 +149,9 @@ def lime_mean_field(game: PooledGame, kernel_width: float = np.inf) -> Array:
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> game = PooledGame.from_scores(rng.normal(size=99) / 2, rng.normal(size=99), 0.0, 0.5, 5.0, 0.5)
+    >>> game = PooledGame.from_scores(
+    ...     rng.normal(size=99) / 2, rng.normal(size=99), 0.0, 0.5, 5.0, 0.5
+    ... )
     >>> from attn_closed_form import lime_limit
     >>> exact = lime_limit(game, np.inf, num_samples=None).coef
     >>> exact[:3].round(5), lime_mean_field(game)[:3].round(5)

@@ -71,9 +71,15 @@ def bounds(game: PooledGame) -> Bounds:
 
     Examples
     --------
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[3.0, -1.0, 1.0], s_background=0.0, v_background=0.0)
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0, 0.0], v=[3.0, -1.0, 1.0], s_background=0.0, v_background=0.0
+    ... )
     >>> result = bounds(game)
-    >>> result.attained_min, result.attained_max, result.exact  # player 1; players 0 and 2, or 0 alone
+    >>> (
+    ...     result.attained_min,
+    ...     result.attained_max,
+    ...     result.exact,
+    ... )  # player 1; players 0 and 2, or 0 alone
     (-0.5, 1.5, True)
     """
     check_pooled(game)

@@ -88,7 +88,9 @@ def bounds_by_size(game: PooledGame, absent: ArrayLike | None = None) -> BoundsB
 
     Examples
     --------
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[3.0, -1.0, 1.0], s_background=0.0, v_background=0.0)
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0, 0.0], v=[3.0, -1.0, 1.0], s_background=0.0, v_background=0.0
+    ... )
     >>> found = bounds_by_size(game)
     >>> found.absent, found.attained_min.round(3), found.attained_max.round(3)
     (array([0, 1, 2, 3]), array([ 0.75,  0.  , -0.5 ,  0.  ]), array([0.75 , 1.333, 1.5  , 0.   ]))

@@ -110,7 +110,9 @@ def removal_curves(
 
     Examples
     --------
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[3.0, -1.0, 1.0], s_background=0.0, v_background=0.0)
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0, 0.0], v=[3.0, -1.0, 1.0], s_background=0.0, v_background=0.0
+    ... )
     >>> curves = removal_curves(game, scores=[0.5, -0.5, 0.1])
     >>> curves.deletion.round(2), curves.bounds.attained_min.round(2)
     (array([ 0.75,  0.  , -0.5 ,  0.  ]), array([ 0.75,  0.  , -0.5 ,  0.  ]))
@@ -188,7 +190,9 @@ def flip_order(
 
     If the call changes, the scores of that set are positive and all others are at most 0.
 
-    >>> game = PooledGame.from_scores(s=[0.0, 0.0, 0.0], v=[4.0, 1.0, -2.0], s_background=0.0, v_background=0.0)
+    >>> game = PooledGame.from_scores(
+    ...     s=[0.0, 0.0, 0.0], v=[4.0, 1.0, -2.0], s_background=0.0, v_background=0.0
+    ... )
     >>> flip_order(game).round(3)
     array([ 1.  ,  0.  , -0.75])
     """

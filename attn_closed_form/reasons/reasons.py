@@ -146,8 +146,13 @@ def sufficient_reason(game: PooledGame, threshold: float = 0.0) -> SufficientRea
 
     Examples
     --------
-    >>> game = PooledGame.from_scores([0.0, 0.0, 0.0], [4.0, 1.0, -2.0], s_background=0.0, v_background=0.0,
-    ...                               labels=["superb", "fine", "dull"])
+    >>> game = PooledGame.from_scores(
+    ...     [0.0, 0.0, 0.0],
+    ...     [4.0, 1.0, -2.0],
+    ...     s_background=0.0,
+    ...     v_background=0.0,
+    ...     labels=["superb", "fine", "dull"],
+    ... )
     >>> reason = sufficient_reason(game)
     >>> reason.players, reason.minimal
     ((0,), True)
@@ -186,8 +191,13 @@ def contrastive_reason(game: PooledGame, threshold: float = 0.0) -> ContrastiveR
 
     Examples
     --------
-    >>> game = PooledGame.from_scores([0.0, 0.0, 0.0], [4.0, 1.0, -2.0], s_background=0.0, v_background=0.0,
-    ...                               labels=["superb", "fine", "dull"])
+    >>> game = PooledGame.from_scores(
+    ...     [0.0, 0.0, 0.0],
+    ...     [4.0, 1.0, -2.0],
+    ...     s_background=0.0,
+    ...     v_background=0.0,
+    ...     labels=["superb", "fine", "dull"],
+    ... )
     >>> reason = contrastive_reason(game)
     >>> reason.players, reason.minimal, round(reason.after, 2)  # the value without player 0
     ((0,), True, -0.33)
@@ -228,8 +238,12 @@ def sufficient_reason_of_all(
 
     Examples
     --------
-    >>> over_trade = PooledGame.from_scores([0.0, 0.0, 0.0], [4.0, 1.0, -2.0], s_background=0.0, v_background=0.0)
-    >>> over_crops = PooledGame.from_scores([0.0, 0.0, 0.0], [-1.0, 3.0, 1.0], s_background=0.0, v_background=0.0)
+    >>> over_trade = PooledGame.from_scores(
+    ...     [0.0, 0.0, 0.0], [4.0, 1.0, -2.0], s_background=0.0, v_background=0.0
+    ... )
+    >>> over_crops = PooledGame.from_scores(
+    ...     [0.0, 0.0, 0.0], [-1.0, 3.0, 1.0], s_background=0.0, v_background=0.0
+    ... )
     >>> reason = sufficient_reason_of_all([over_trade, over_crops])
     >>> reason.players, reason.minimal, reason.rival, round(reason.worst, 2)
     ((0, 1), True, 1, 0.67)
@@ -271,8 +285,12 @@ def contrastive_reason_of_any(
 
     Examples
     --------
-    >>> over_trade = PooledGame.from_scores([0.0, 0.0, 0.0], [4.0, 1.0, -2.0], s_background=0.0, v_background=0.0)
-    >>> over_crops = PooledGame.from_scores([0.0, 0.0, 0.0], [-1.0, 3.0, 1.0], s_background=0.0, v_background=0.0)
+    >>> over_trade = PooledGame.from_scores(
+    ...     [0.0, 0.0, 0.0], [4.0, 1.0, -2.0], s_background=0.0, v_background=0.0
+    ... )
+    >>> over_crops = PooledGame.from_scores(
+    ...     [0.0, 0.0, 0.0], [-1.0, 3.0, 1.0], s_background=0.0, v_background=0.0
+    ... )
     >>> reason = contrastive_reason_of_any([over_trade, over_crops])
     >>> reason.players, reason.minimal, reason.rival, round(reason.after, 2)
     ((0,), True, 0, -0.33)

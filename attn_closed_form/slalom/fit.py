@@ -155,11 +155,17 @@ def fit_slalom(
     --------
     >>> truth = Slalom(ids=[10, 20, 30], s=[-1.0, 0.0, 1.0], v=[1.0, -1.0, 0.5])
     >>> fit = fit_slalom(truth.predict_many, [30, 10, 20, 10])
-    >>> bool(np.allclose(fit.slalom.s, truth.s)), bool(np.allclose(fit.slalom.v, truth.v)), fit.fresh_mse < 1e-25
+    >>> (
+    ...     bool(np.allclose(fit.slalom.s, truth.s)),
+    ...     bool(np.allclose(fit.slalom.v, truth.v)),
+    ...     fit.fresh_mse < 1e-25,
+    ... )
     (True, True, True)
     >>> fit.verdict  # of all held-out variation, it explains at least 90%
     'good'
-    >>> fit_slalom(truth.predict_many, [30, 10, 20, 10], kind="eff").model_calls  # all pairs of three tokens
+    >>> fit_slalom(
+    ...     truth.predict_many, [30, 10, 20, 10], kind="eff"
+    ... ).model_calls  # all pairs of three tokens
     9
     """
     plan = _plan(kind)

@@ -107,7 +107,10 @@ def slalom_from_weights(
     >>> from attn_closed_form.attention import random_weights
     >>> weights = random_weights(seed=0, K=1, T_max=None)
     >>> readoff = slalom_from_weights(weights)
-    >>> readoff.exact, bool(np.isclose(readoff.predict([7, 3, 7]), predict(weights, [7, 3, 7])).all())
+    >>> (
+    ...     readoff.exact,
+    ...     bool(np.isclose(readoff.predict([7, 3, 7]), predict(weights, [7, 3, 7])).all()),
+    ... )
     (True, True)
     """
     if weights.room < 1:

@@ -7,7 +7,8 @@ fidelity under removals, rank correlation with Naive Bayes, agreement with human
 same budget of model calls (`minilm_rivals.py`). What has been measured is kept in the folder
 `--work`, shared with `minilm_fit`, whose fits are used here too.
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.papers.minilm --model FOLDER --data FOLDER --work FOLDER
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.papers.minilm --model FOLDER --data FOLDER --work
+    FOLDER
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ for the whole document, stands beside them.
 The time of a fit is what it takes without the model, in processor seconds of one thread, so that
 other work on the machine disturbs it little.
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.papers.minilm_fit --model FOLDER --data FOLDER --work FOLDER
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.papers.minilm_fit --model FOLDER --data FOLDER
+    --work FOLDER
 """
 
 from __future__ import annotations

@@ -82,7 +82,9 @@ def load_yelp_hat(path: str | os.PathLike[str]) -> list[HatReview]:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder) / "ham_part0.csv"
     ...     html = "<span>Not</span> <span class=''active''>good!</span>".replace("''", '""')
-    ...     _ = file.write_text(f'{",".join(HAT_COLUMNS)}\n0,Not good!,no,"{html}"\n', encoding="utf-8")
+    ...     _ = file.write_text(
+    ...         f'{",".join(HAT_COLUMNS)}\n0,Not good!,no,"{html}"\n', encoding="utf-8"
+    ...     )
     ...     review = load_yelp_hat(folder)[0]
     >>> review.words, review.consensus
     (['Not', 'good!'], array([False,  True]))

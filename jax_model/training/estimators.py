@@ -338,7 +338,9 @@ class AttentionBagClassifier(_AttentionClassifier):
     >>> rng = np.random.default_rng(0)
     >>> bags = [rng.normal(size=(5, 3)) for _ in range(40)]
     >>> labels = ["high" if bag[:, 0].max() > 1.2 else "low" for bag in bags]
-    >>> model = AttentionBagClassifier(hidden=16, learning_rate=1e-2, random_state=0).fit(bags, labels)
+    >>> model = AttentionBagClassifier(hidden=16, learning_rate=1e-2, random_state=0).fit(
+    ...     bags, labels
+    ... )
     >>> model.classes_.tolist(), model.score(bags, labels) > 0.8
     (['high', 'low'], True)
     """

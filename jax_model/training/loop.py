@@ -180,7 +180,9 @@ def fit(
     about : JSON data that a checkpoint must match
 
     >>> target = np.float32(3.0)
-    >>> found = fit(lambda x, y: (x - y) ** 2, np.float32(0.0), lambda step: (target,), 300, Optimizer(0.1))
+    >>> found = fit(
+    ...     lambda x, y: (x - y) ** 2, np.float32(0.0), lambda step: (target,), 300, Optimizer(0.1)
+    ... )
     >>> bool(abs(found.params - target) < 0.01)
     True
     """
@@ -327,7 +329,13 @@ class TrainingProgress:
     >>> with TrainingProgress(epochs=1, steps=2, log=print) as progress:
     ...     progress.step(0, 1)
     ...     progress.epoch(
-    ...         {"epoch": 1, "training_loss": 0.5, "validation_loss": 0.25, "validation_accuracy": 0.9, "seconds": 2.0}
+    ...         {
+    ...             "epoch": 1,
+    ...             "training_loss": 0.5,
+    ...             "validation_loss": 0.25,
+    ...             "validation_accuracy": 0.9,
+    ...             "seconds": 2.0,
+    ...         }
     ...     )
     epoch 1 of 1: training loss 0.5000, validation loss 0.2500, accuracy 90.00 %, 2.0 s
     """

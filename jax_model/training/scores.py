@@ -115,8 +115,14 @@ def report(
     Macro-F1 is the mean over the classes that occur among the labels; the precision of a class that
     is never predicted is 0.
 
-    >>> found = report(np.array([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([0, 1, 1]), ("ham", "spam"))
-    >>> round(found["accuracy"], 4), round(found["macro_f1"], 4), found["classes"]["ham"]["precision"]
+    >>> found = report(
+    ...     np.array([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([0, 1, 1]), ("ham", "spam")
+    ... )
+    >>> (
+    ...     round(found["accuracy"], 4),
+    ...     round(found["macro_f1"], 4),
+    ...     found["classes"]["ham"]["precision"],
+    ... )
     (0.6667, 0.6667, 0.5)
     """
     log_p = log_probabilities(logits, temperature)

@@ -311,7 +311,9 @@ def simplest(candidates: Sequence[Item], losses: Callable[[Item], Floats]) -> It
     The standard error is that of the difference on the same texts, so that many texts leave little
     choice.
 
-    >>> simplest(["simple", "best"], {"simple": np.array([1.1, 0.9]), "best": np.array([0.9, 1.0])}.get)
+    >>> simplest(
+    ...     ["simple", "best"], {"simple": np.array([1.1, 0.9]), "best": np.array([0.9, 1.0])}.get
+    ... )
     'simple'
     """
     best = min(candidates, key=lambda candidate: float(losses(candidate).mean()))

@@ -137,7 +137,11 @@ def values(
     >>> from attn_closed_form.attention import random_weights
     >>> from jax_model import params_from_weights
     >>> weights = random_weights(seed=0, T_max=6)
-    >>> f = values(params_from_weights(weights), jnp.array([0, 7, 4, 7, 1, 1]), players_of([7, 4, 7], 6, words=True))
+    >>> f = values(
+    ...     params_from_weights(weights),
+    ...     jnp.array([0, 7, 4, 7, 1, 1]),
+    ...     players_of([7, 4, 7], 6, words=True),
+    ... )
     >>> bool(np.allclose(f[0b01], predict(weights, [7, 1, 7])[0], rtol=1e-5))
     True
     """

@@ -44,7 +44,9 @@ def forward(
         background
 
     >>> s, v = jnp.array([0.0, 1.0]), jnp.array([[1.0], [-1.0]])
-    >>> f = forward(s, v, jnp.array([0, 1, 0]), jnp.array([True, True, False]), -jnp.inf, jnp.zeros(1))
+    >>> f = forward(
+    ...     s, v, jnp.array([0, 1, 0]), jnp.array([True, True, False]), -jnp.inf, jnp.zeros(1)
+    ... )
     >>> round(float(f[0]), 3)
     -0.462
     """

@@ -182,7 +182,9 @@ def recover(
     """Appendix B.6 step by step: eta(tau) relative to theta = 0, and v; corrected, or to the
     letter.
 
-    >>> eta, v = recover(lambda t: slalom(t, (Fraction(1), Fraction(3)), (Fraction(0), Fraction(1))), 2)
+    >>> eta, v = recover(
+    ...     lambda t: slalom(t, (Fraction(1), Fraction(3)), (Fraction(0), Fraction(1))), 2
+    ... )
     >>> round(math.exp(eta[1]), 12), v
     (3.0, [Fraction(0, 1), Fraction(1, 1)])
     """

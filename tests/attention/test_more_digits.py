@@ -282,7 +282,8 @@ def test_weights_of_a_slalom():
     """Built weights, run as a model in fifty digits, compute the SLALOM."""
     rng = np.random.default_rng(3)
     slalom = Slalom([4, 7, 9], rng.normal(size=3), rng.normal(size=3))
-    # With one dimension no weight is rounded: what is left is the mass of [CLS] and of the padding, e^-60.
+    # With one dimension no weight is rounded: what is left is the mass of [CLS] and of the padding,
+    # e^-60.
     weights = slalom_to_weights(slalom, T_max=6, d_att=1)
     for tokens in ([4], [9, 4, 9], [7, 7, 4, 9, 9]):
         exact = spelt_out(slalom, tokens)

@@ -189,7 +189,9 @@ def test_the_reference_of_the_exchanges_is_right():
 @pytest.mark.parametrize("limit", [None, 2])
 @pytest.mark.parametrize("kind", ["replaced", "replaced+background"])
 def test_the_minima_of_heads_by_enumeration(kind, limit):
-    """The bound is below every coalition that differs from the base in at most some players, and next to the least."""
+    """The bound is below every coalition that differs from the base in at most some players, and
+    next to the least.
+    """
     for seed in range(10):
         game = random_game(seed, 6, 1, kind, 3.0)
         everybody = np.ones(6, dtype=bool)

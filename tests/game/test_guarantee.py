@@ -1,4 +1,5 @@
-"""|error| <= tol max|f|, or ToleranceError with a tol that works: the violations of 0.1, one by one, then random games.
+"""|error| <= tol max|f|, or ToleranceError with a tol that works: the violations of 0.1, one by
+one, then random games.
 
 The oracle is an enumeration in extended precision and ball arithmetic
 (`benchmarks/guarantee_oracle.py`) that imports nothing from the core. `python -m

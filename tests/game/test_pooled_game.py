@@ -159,7 +159,9 @@ def test_groups_that_are_no_partition(groups):
 
 
 def test_a_merged_mean_of_equal_values_is_that_value():
-    """Rounding makes a third of these means another number, and a constant model would seem to vary."""
+    """Rounding makes a third of these means another number, and a constant model would seem to
+    vary.
+    """
     for seed in range(100):
         rng = np.random.default_rng(seed)
         s = np.round(rng.normal(size=int(rng.integers(2, 8))), 1)

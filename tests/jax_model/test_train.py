@@ -510,8 +510,8 @@ def test_the_baseline_of_the_attention_model_is_the_class_prior(positions, seed)
     assert losses.mean() == pytest.approx(model.card["held_out"]["loss"], rel=1e-4)
     np.testing.assert_allclose(result.losses, losses, rtol=1e-3, atol=1e-6)
     if positions == "none":
-        # The start from tables knows the topics before the first step; two epochs are not enough to learn
-        # them.
+        # The start from tables knows the topics before the first step; two epochs are not enough to
+        # learn them.
         assert model.card["held_out"]["accuracy"] > 0.9
 
 

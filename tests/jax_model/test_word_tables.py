@@ -143,8 +143,8 @@ def share_of(words, texts):
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_frequent_words_without_evidence_lose_their_mass(classes):
-    """The gates close for words in four of five texts, but not for "not", which tells the class, nor for
-    rarer words.
+    """The gates close for words in four of five texts, but not for "not", which tells the class,
+    nor for rarer words.
     """
     rng = np.random.default_rng(0)
     labels = np.arange(300) % classes

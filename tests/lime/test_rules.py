@@ -76,8 +76,8 @@ def test_moments_in_exact_arithmetic(d, kernel_width):
 @pytest.mark.parametrize("kernel_width", [25.0, 5.0])
 @pytest.mark.parametrize(("d", "longest"), [(12, 3), (20, 2), (60, 8), (700, 8)])
 def test_what_is_left_bounds_the_moments_beyond(d, longest, kernel_width):
-    """|nu_n| <= |r| |Q_n| for all degrees that are not looked at, and the sums over them that the error is made
-    of.
+    """|nu_n| <= |r| |Q_n| for all degrees that are not looked at, and the sums over them that the
+    error is made of.
     """
     few = size_moments(d, kernel_width, longest)
     more = size_moments(d, kernel_width, 54)
@@ -193,7 +193,9 @@ def test_a_game_that_needs_longer_rules_than_there_are_takes_the_recursion():
 
 @pytest.mark.parametrize("kernel_width", mostly_slow([3.0, 2.0, 5.0, 25.0], 2))
 def test_rules_whose_weights_cancel_are_never_chosen(kernel_width, monkeypatch):
-    """The budget reckons with sums of moduli that are at most LIME_MIXED_SIGNS times those over sizes, for all w."""
+    """The budget reckons with sums of moduli that are at most LIME_MIXED_SIGNS times those over
+    sizes, for all w.
+    """
     refused = 0
     for d in (9, 25, 30, 106, 300):
         q = relative_kernel(d, kernel_width)

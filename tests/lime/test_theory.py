@@ -166,7 +166,9 @@ def test_a_game_that_can_be_empty():
 @checks(lime_mean_field, by="more digits")
 @pytest.mark.parametrize("width", [40.0])
 def test_the_mean_field_with_a_kernel_in_twenty_digits(width):
-    """Differences between players are weighed by k p (1 - p); their mean is the slope of f in the share present."""
+    """Differences between players are weighed by k p (1 - p); their mean is the slope of f in the
+    share present.
+    """
     rng = np.random.default_rng(3)
     d = 3
     s, v, s_absent, v_absent = rng.normal(size=(4, d))
@@ -214,7 +216,9 @@ def digits(x):
 
 @checks(lime_theorem_5_1, lime_first_order, lime_mean_field, by="more digits")
 def test_the_three_forms_in_twenty_digits():
-    """The first order as a difference quotient, the mean field as an integral, the theorem as it is printed."""
+    """The first order as a difference quotient, the mean field as an integral, the theorem as it is
+    printed.
+    """
     rng = np.random.default_rng(2)
     d = 3
     s, v, s_absent, v_absent = rng.normal(size=(4, 2, d))

@@ -90,7 +90,9 @@ def test_the_highest_ratio_is_above_what_the_others_leave():
 
 
 def test_the_highest_ratio_of_two_heads_is_above_minus_the_other_one():
-    """A large and a small ratio, whose difference loses digits of the small one, in one of two directions."""
+    """A large and a small ratio, whose difference loses digits of the small one, in one of two
+    directions.
+    """
     rng = np.random.default_rng(0)
     for small in rng.uniform(1e-4, 1e-3, 200):
         bound = np.array([-1.0, -small])

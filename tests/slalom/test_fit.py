@@ -637,7 +637,9 @@ def test_importing_the_package_does_not_import_rich():
 
 
 class Whole:
-    """A black box that answers in exact fractions: a SLALOM with whole masses and values, one per class."""
+    """A black box that answers in exact fractions: a SLALOM with whole masses and values, one per
+    class.
+    """
 
     def __init__(self, seed, V, C):
         rng = np.random.default_rng(seed)

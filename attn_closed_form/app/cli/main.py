@@ -144,7 +144,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             "serve, ..."
         )
         return 0
-    # Unknown arguments are errors here and not in argparse, so that a similar name can be suggested.
+    # Unknown arguments are errors here and not in argparse, so that a similar name can be
+    # suggested.
     parser = make_parser(words[0])
     args, args_left = parser.parse_known_args(words)
     if args_left and not getattr(args, "passes_on", False):
@@ -152,7 +153,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(args_left)}{hint}")
     args.passed_on = args_left
     try:
-        # Each warning is one line without Python's file and line number, which mean nothing to users.
+        # Each warning is one line without Python's file and line number, which mean nothing to
+        # users.
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.showwarning = _show_warning

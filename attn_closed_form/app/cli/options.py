@@ -57,7 +57,10 @@ def add_options(parser: Any, options: Mapping[str, Any]) -> None:
     argument, and "[name] FILE" is an optional one. A nested table is a group of options.
 
     >>> parser = argparse.ArgumentParser()
-    >>> add_options(parser, {"file FILE": "to read", "--by total|mean": "order", "--top N": (int, 5, "how many")})
+    >>> add_options(
+    ...     parser,
+    ...     {"file FILE": "to read", "--by total|mean": "order", "--top N": (int, 5, "how many")},
+    ... )
     >>> parser.parse_args(["x", "--by", "mean"])
     Namespace(file='x', by='mean', top=5)
     """

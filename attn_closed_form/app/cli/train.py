@@ -75,8 +75,8 @@ TRAIN_OPTIONS = {
     "--trials N": (int, 0, "number of further settings to try"),
     "--config FILE": "JSON object with settings by name; options come first",
 }
-# Options that few users need and --help does not list: names of classes (see the examples), the kind of
-# model, interrupted runs and several hosts.
+# Options that few users need and --help does not list: names of classes (see the examples), the
+# kind of model, interrupted runs and several hosts.
 UNLISTED: dict[str, dict[str, Any]] = {
     "--class-names": {"metavar": "LABEL=NAME,..."},
     "--model": {"choices": ("tables", "attention")},

@@ -50,7 +50,9 @@ class Comparison:
     --------
     >>> from attn_closed_form import load_demo_model
     >>> model = load_demo_model()
-    >>> comparison = compare(model.explain("A fine film", "shapley"), model.explain("A dull film", "shapley"))
+    >>> comparison = compare(
+    ...     model.explain("A fine film", "shapley"), model.explain("A dull film", "shapley")
+    ... )
     >>> print(comparison)  # doctest: +ELLIPSIS
     positive: from 69.1% to 1.4% (-67.7 points)
     ...

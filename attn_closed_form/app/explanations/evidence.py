@@ -138,8 +138,8 @@ class Evidence(Remembers):
 
     @property
     def has_reasons(self) -> bool:
-        """Whether certified reasons exist: the logits are those of a pooled game, which is the model
-        itself.
+        """Whether certified reasons exist: the logits are those of a pooled game, which is the
+        model itself.
         """
         return self.is_pooled and self.model.surrogate is None
 

@@ -273,7 +273,9 @@ def explain_outputs(
     Examples
     --------
     >>> from attn_closed_form import load_demo_model
-    >>> several = explain_outputs(load_demo_model(), "A fine film", "shapley", outputs=["negative", "positive"])
+    >>> several = explain_outputs(
+    ...     load_demo_model(), "A fine film", "shapley", outputs=["negative", "positive"]
+    ... )
     >>> {name: bool(each["shapley"].scores[1] > 0) for name, each in several.items()}
     {'negative': False, 'positive': True}
     """

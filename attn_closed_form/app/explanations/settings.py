@@ -39,8 +39,8 @@ class Settings:
     tol : guaranteed accuracy, relative to max|f|
     seed : seed of the methods that sample
     max_error : largest standard error that is wanted of sampled Shapley values, on the explained
-        scale (0.01 is one percentage point); None for 0.05 percentage points, or 0.5% of the largest
-        value
+        scale (0.01 is one percentage point); None for 0.05 percentage points, or 0.5% of the
+        largest value
     scale : "probability", "risk" (the exponential of a log-risk) or "logit". None explains the
         probability if exact values of it exist (a model with one head and either two classes, or a
         separate probability for every label, or an explicit margin of two classes) or if nothing is
@@ -293,7 +293,9 @@ def choose_output(
     ('trade', (0.0, 1.0, 0.0))
     >>> choose_output(("negative", "positive"), np.array([-0.3]))
     ('negative', (-1.0,))
-    >>> choose_output(("sports", "trade", "crops"), np.array([0.1, 2.0, -1.0]), "margin:trade,crops")
+    >>> choose_output(
+    ...     ("sports", "trade", "crops"), np.array([0.1, 2.0, -1.0]), "margin:trade,crops"
+    ... )
     ('trade - crops', (0.0, 1.0, -1.0))
     """
     C = len(logits)

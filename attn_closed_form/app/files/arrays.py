@@ -284,7 +284,8 @@ class StateDict:
         self.options = dict(options or {})
         self.labels = tuple(labels)
         self.read: set[str] = set()
-        # What a layout assumed about the network because the file does not contain it, in words, by option.
+        # What a layout assumed about the network because the file does not contain it, in words, by
+        # option.
         self.unsaid: dict[str, str] = {}
         # The meanings that the outputs can have, if the file says so.
         self.heads: tuple[str, ...] = ()

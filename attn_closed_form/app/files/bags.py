@@ -76,7 +76,11 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "slide.npz"
-    ...     np.savez(path, features=np.ones((3, 5), dtype=np.float32), coords=[[0, 0], [256, 0], [0, 256]])
+    ...     np.savez(
+    ...         path,
+    ...         features=np.ones((3, 5), dtype=np.float32),
+    ...         coords=[[0, 0], [256, 0], [0, 256]],
+    ...     )
     ...     load_bag(path)
     Bag(n=3, D=5, float32, coords)
     """

@@ -106,9 +106,9 @@ def save_model(
 ) -> None:
     """Write a model to one `.npz` or `.safetensors` file. An existing file is replaced atomically.
 
-    The file names the tokenizer if it is `tokenize` or `split_at_spaces`. It cannot contain any other
-    one; `load_model` then asks for it. The numbers are stored as `dtype`: float64 (exact), float32 or
-    float16.
+    The file names the tokenizer if it is `tokenize` or `split_at_spaces`. It cannot contain any
+    other one; `load_model` then asks for it. The numbers are stored as `dtype`: float64 (exact),
+    float32 or float16.
 
     Parameters
     ----------
@@ -310,7 +310,9 @@ def from_torch_state_dict(
     --------
     >>> rng = np.random.default_rng(0)
     >>> shapes = {"query": (3, 4), "key": (3, 4), "value": (5, 4), "classifier": (1, 5)}
-    >>> state = {f"heads.{i}.{n}.weight": rng.normal(size=s) for i in range(2) for n, s in shapes.items()}
+    >>> state = {
+    ...     f"heads.{i}.{n}.weight": rng.normal(size=s) for i in range(2) for n, s in shapes.items()
+    ... }
     >>> state["embedding.weight"] = rng.normal(size=(9, 4))
     >>> from_torch_state_dict(state, T_max=6)
     AttentionWeights(D=9, d_e=4, T_max=6, K=2, d_att=3, d_out=5, C=1, cls=0, unk=1)

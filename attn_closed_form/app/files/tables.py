@@ -353,7 +353,8 @@ def _xlsx_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, 
         # A column without a name is often a note beside the table.
         kept = [i for i, name in enumerate(names) if name and (columns is None or name in columns)]
         for row in rows:
-            # Rows that were cleared remain in a sheet, and cells at the end of a row may be missing.
+            # Rows that were cleared remain in a sheet, and cells at the end of a row may be
+            # missing.
             if any(cell is not None for cell in row):
                 padded = [*row, *[None] * (len(names) - len(row))]
                 yield {names[i]: padded[i] for i in kept}
@@ -398,7 +399,9 @@ def read_labelled(
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "reviews.txt"
-    ...     _ = path.write_text("__label__good A fine film\n__label__bad Dull\n__label__bad Awful\n")
+    ...     _ = path.write_text(
+    ...         "__label__good A fine film\n__label__bad Dull\n__label__bad Awful\n"
+    ...     )
     ...     read_labelled(path)
     Labelled(texts=['A fine film', 'Dull', 'Awful'], labels=array([1, 0, 0]), classes=('bad', 'good'))
     """

@@ -100,11 +100,17 @@ class BagClassifier(BagModel):
     --------
     >>> rng = np.random.default_rng(0)
     >>> attention = Attention(w=rng.normal(size=(1, 5)))  # without a hidden layer
-    >>> model = BagClassifier(BagNetwork(attention, rng.normal(size=(2, 5)), [0.5, -0.5]), ("normal", "tumor"))
+    >>> model = BagClassifier(
+    ...     BagNetwork(attention, rng.normal(size=(2, 5)), [0.5, -0.5]), ("normal", "tumor")
+    ... )
     >>> model
     BagClassifier(arrays: D=5, H=1, outputs=('normal', 'tumor'); the empty bag has the bias)
     >>> bag = rng.normal(size=(7, 5))
-    >>> model.predict([bag, bag[:2]]).tolist(), model.predict_logits([bag]).shape, model.predict_proba([bag]).shape
+    >>> (
+    ...     model.predict([bag, bag[:2]]).tolist(),
+    ...     model.predict_logits([bag]).shape,
+    ...     model.predict_proba([bag]).shape,
+    ... )
     (['normal', 'tumor'], (1, 2), (1, 2))
     >>> values = model.explain(bag, "shapley", output="tumor")["shapley"]
     >>> bool(np.isclose(values.baseline + values.scores.sum(), model.predict_proba([bag])[0, 1]))
@@ -155,7 +161,8 @@ class BagClassifier(BagModel):
             that has one
         layout : "auto" to recognize the network by names and shapes, or a name in `layouts.LAYOUTS`
         outputs : names of the classes, in the order of the last layer; by default those in the
-            file, or "0", "1", ... For ordered grades, give the names of all grades or one name per output
+            file, or "0", "1", ... For ordered grades, give the names of all grades or one name per
+            output
         head : meaning of the outputs: "classes", "labels" (each with a probability), "ordinal"
             (cumulative logits), "regression" (explained without a link) or "survival" (log-risks,
             explained as risks); see `HEADS`
@@ -404,7 +411,12 @@ temperature 1 (not checked))
         Examples
         --------
         >>> rng = np.random.default_rng(0)
-        >>> shapes = {"linear_layers.0.0": (5, 7), "attention.0": (3, 5), "attention.2": (1, 3), "classifier": (2, 5)}
+        >>> shapes = {
+        ...     "linear_layers.0.0": (5, 7),
+        ...     "attention.0": (3, 5),
+        ...     "attention.2": (1, 3),
+        ...     "classifier": (2, 5),
+        ... }
         >>> state = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
         >>> bags = [rng.normal(size=(6, 7)), rng.normal(size=(9, 7))]
         >>> yours = BagClassifier.from_state_dict(state, activation="relu").predict_logits(bags)

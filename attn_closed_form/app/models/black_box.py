@@ -89,7 +89,9 @@ def game_from_black_box(
     >>> game = game_from_black_box(pooled, 3)
     >>> game.queries, bool(game.deviation < 1e-12), game.v.round(12)
     (5, True, array([[ 1., -1.,  3.]]))
-    >>> game_from_black_box(lambda bags: [v[b].max() for b in bags], 3)  # doctest: +IGNORE_EXCEPTION_DETAIL
+    >>> game_from_black_box(
+    ...     lambda bags: [v[b].max() for b in bags], 3
+    ... )  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
     ValueError: f: expected a model that pools with one softmax ...
     """

@@ -4,8 +4,8 @@ layers of a module.
 PyTorch numbers the modules of an `nn.Sequential`, and a module without weights has no name in the
 file: "classifier.0" and "classifier.2" are two linear layers with something between them. That is
 an activation (the option `head_activation`), or dropout, which does nothing in evaluation mode
-(`head_activation="identity"`). If no number is missing between two linear layers, nothing is between
-them in an `nn.Sequential`, but the code of an `nn.ModuleList` may have an activation there
+(`head_activation="identity"`). If no number is missing between two linear layers, nothing is
+between them in an `nn.Sequential`, but the code of an `nn.ModuleList` may have an activation there
 (`adjacent_activation`).
 Where several numbers are missing at different places between two linear layers, the order of
 normalization and activation is unknown, which is an error.

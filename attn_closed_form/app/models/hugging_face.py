@@ -1,5 +1,5 @@
-"""Models and tokenizers of the transformers package, as this package uses them: loaded from a folder
-without running code in it, evaluated without gradients, and in batches of similar length.
+"""Models and tokenizers of the transformers package, as this package uses them: loaded from a
+folder without running code in it, evaluated without gradients, and in batches of similar length.
 """
 
 from __future__ import annotations

@@ -606,7 +606,9 @@ def proposals(state: StateDict) -> list[dict[str, Any]]:
     first.
 
     >>> shapes = {"enc": (5, 7), "gate": (3, 5), "tan": (3, 5), "score": (1, 3), "out": (2, 5)}
-    >>> state = StateDict({f"{name}.weight": np.ones(shape) for name, shape in shapes.items()}, "file")
+    >>> state = StateDict(
+    ...     {f"{name}.weight": np.ones(shape) for name, shape in shapes.items()}, "file"
+    ... )
     >>> proposals(state)[0]
     {'embed': ['enc'], 'V': 'tan', 'U': 'gate', 'w': 'score', 'classifier': 'out'}
     """

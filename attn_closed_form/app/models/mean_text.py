@@ -83,7 +83,9 @@ class MeanPooledText(TextModel):
     --------
     >>> vectors = np.array([[1.0, 0.0], [-1.0, 0.5], [0.0, 0.1]])
     >>> words = {"good": 0, "bad": 1, "film": 2}
-    >>> model = MeanPooledText(vectors, np.array([[2.0, 0.0]]), np.zeros(1), VocabularyReader(words), ("no", "yes"))
+    >>> model = MeanPooledText(
+    ...     vectors, np.array([[2.0, 0.0]]), np.zeros(1), VocabularyReader(words), ("no", "yes")
+    ... )
     >>> model.predict_logits(["A good film", "A bad film"])
     array([[ 1.],
            [-1.]])

@@ -228,7 +228,10 @@ class ProbeClassifier(Model):
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> state = {"context_query.weight": rng.normal(size=(1, 4)), "classifier.weight": rng.normal(size=(1, 4))}
+    >>> state = {
+    ...     "context_query.weight": rng.normal(size=(1, 4)),
+    ...     "classifier.weight": rng.normal(size=(1, 4)),
+    ... }
     >>> probe = ProbeClassifier.from_state_dict(state)
     >>> given = Activations(rng.normal(size=(3, 4)), ["please", "help", "me"])
     >>> found = probe.explain(given, "shapley")

@@ -164,9 +164,13 @@ class ExplainedScale:
         return format(self.unit["factor"] * value, spec)
 
     def column(self, value: float) -> str:
-        """Format a score with fixed decimals, for a column whose title has the unit; zero has no sign.
+        """Format a score with fixed decimals, for a column whose title has the unit; zero has no
+        sign.
 
-        >>> ExplainedScale("probability").column(0.0312), ExplainedScale("probability").column(-1e-5)
+        >>> (
+        ...     ExplainedScale("probability").column(0.0312),
+        ...     ExplainedScale("probability").column(-1e-5),
+        ... )
         ('+3.1', '0.0')
         """
         text = self.digits(value, f"+.{self.unit['decimals']}f")

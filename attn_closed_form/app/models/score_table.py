@@ -53,7 +53,9 @@ class ScoreTable(TableModel):
 
     Examples
     --------
-    >>> e = ScoreTable().explain({"label": ["a", "b"], "s": [0.0, 1.0], "v": [1.0, -1.0]}, "shapley")["shapley"]
+    >>> e = ScoreTable().explain(
+    ...     {"label": ["a", "b"], "s": [0.0, 1.0], "v": [1.0, -1.0]}, "shapley"
+    ... )["shapley"]
     >>> e.labels, e.scores.round(3).tolist()
     (('a', 'b'), [0.769, -1.231])
     """

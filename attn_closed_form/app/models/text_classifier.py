@@ -258,7 +258,8 @@ class TextClassifier(TextModel):
         order = stable_order(players)
         starts = np.cumsum(lengths) - lengths
         orders = np.split(order - np.repeat(starts, lengths), starts[1:])
-        # All logs and exponentials of the batch are computed in one pass; a game is a slice of them.
+        # All logs and exponentials of the batch are computed in one pass; a game is a slice of
+        # them.
         scores = document_scores(self.weights, ids, lengths)
         deleted = target.absent == "deleted"
         games = scores.games(target.coefficients, players, order, labels, deleted)
@@ -284,7 +285,9 @@ class TextClassifier(TextModel):
         return _GRADIENTS[name](weights, ids, output)
 
     def _ids(self, text: str) -> Ids:
-        """Return the (T,) ids of a text's tokens, without their places, which are not needed to predict."""
+        """Return the (T,) ids of a text's tokens, without their places, which are not needed to
+        predict.
+        """
         if self.tokenizer is tokenize:
             return self.vocabulary.encode(text)
         return self.vocabulary.encode_words(token.word for token in self.tokenizer(text))

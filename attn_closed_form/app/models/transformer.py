@@ -686,7 +686,8 @@ class TransformerClassifier(TextModel):
         with warnings.catch_warnings():
             # Raised below, with the tokens instead of their ids.
             warnings.simplefilter("ignore", SlalomWarning)
-            # One call of `f` has all samples; the model is then called in batches of similar length.
+            # One call of `f` has all samples; the model is then called in batches of similar
+            # length.
             fit = fit_slalom(
                 f,
                 ids,

@@ -96,7 +96,8 @@ class _Players:
 def _first_span(spans: Any) -> dict[str, Any]:
     """Return the start and the end of the first occurrence, null for a player without one."""
     compute = pyarrow().compute
-    # `list_element` raises an error for an empty list, so such a list is replaced by one with nulls.
+    # `list_element` raises an error for an empty list, so such a list is replaced by one with
+    # nulls.
     nowhere = pyarrow().scalar([{"start": None, "end": None}], spans.type)
     occurs = compute.greater(compute.fill_null(compute.list_value_length(spans), 0), 0)
     first = compute.list_element(compute.if_else(occurs, spans, nowhere), 0)

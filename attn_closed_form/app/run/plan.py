@@ -374,7 +374,12 @@ def size_of_parts(rows: int, workers: int | None) -> int:
     """Return the number of rows per part, such that every worker gets many parts; `workers` None is
     a cluster.
 
-    >>> size_of_parts(25_000, 2), size_of_parts(400, 4), size_of_parts(1_000_000, None), size_of_parts(10**9, None)
+    >>> (
+    ...     size_of_parts(25_000, 2),
+    ...     size_of_parts(400, 4),
+    ...     size_of_parts(1_000_000, None),
+    ...     size_of_parts(10**9, None),
+    ... )
     (500, 20, 250, 50000)
     """
     if workers is None:

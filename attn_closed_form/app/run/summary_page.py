@@ -31,7 +31,8 @@ from .plan import read_manifest
 from .summary import Summary
 from .task import RunError, Task
 
-# A tick beyond this share of the axis has its label to the left, because half of one needs that much.
+# A tick beyond this share of the axis has its label to the left, because half of one needs that
+# much.
 LAST_TICK = 0.94
 # The words for and against each output, by the headings of the two sides.
 Sides = Mapping[str, list[WordEffect]]

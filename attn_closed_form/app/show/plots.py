@@ -454,9 +454,14 @@ def heat_map(
     >>> rng = np.random.default_rng(0)
     >>> coords = [[256 * x, 256 * y] for x in range(4) for y in range(3)]
     >>> bag = acf.Bag(rng.normal(size=(12, 5)), coords=coords)
-    >>> network = {"attention.0.weight": rng.normal(size=(3, 5)), "attention.2.weight": rng.normal(size=(1, 3)),
-    ...            "classifier.weight": rng.normal(size=(2, 5))}
-    >>> model = acf.BagClassifier.from_state_dict(network, layout="xmil", outputs=["normal", "tumor"])
+    >>> network = {
+    ...     "attention.0.weight": rng.normal(size=(3, 5)),
+    ...     "attention.2.weight": rng.normal(size=(1, 3)),
+    ...     "classifier.weight": rng.normal(size=(2, 5)),
+    ... }
+    >>> model = acf.BagClassifier.from_state_dict(
+    ...     network, layout="xmil", outputs=["normal", "tumor"]
+    ... )
     >>> figure = heat_map(model.explain(bag, ["shapley"], output="tumor"))
     >>> [ax.get_title() for ax in figure.axes[:2]]
     ['Shapley: evidence for tumor (probability 34.9%)', 'Attention']

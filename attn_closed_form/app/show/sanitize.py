@@ -102,7 +102,9 @@ def fitted_lines(text: str, columns: int) -> str:
     A line goes on below its last column, which follows two spaces or more, and a comment moves
     above its command.
 
-    >>> print(fitted_lines("loo       Leave-one-out  without it alone\n  run FILE  # explain it", 24))
+    >>> print(
+    ...     fitted_lines("loo       Leave-one-out  without it alone\n  run FILE  # explain it", 24)
+    ... )
     loo       Leave-one-out
               without it
               alone

@@ -70,8 +70,13 @@ def reason_sentence(
     Examples
     --------
     >>> from attn_closed_form import PooledGame, contrastive_reason, sufficient_reason
-    >>> game = PooledGame.from_scores([0.0, 0.0, 0.0], [4.0, 1.0, -2.0], s_background=0.0, v_background=0.0,
-    ...                               labels=["superb", "fine", "dull"])
+    >>> game = PooledGame.from_scores(
+    ...     [0.0, 0.0, 0.0],
+    ...     [4.0, 1.0, -2.0],
+    ...     s_background=0.0,
+    ...     v_background=0.0,
+    ...     labels=["superb", "fine", "dull"],
+    ... )
     >>> print(reason_sentence(sufficient_reason(game)))
     “superb” alone is enough: whichever of the other 2 words are removed, the prediction stays
     positive (at least +0.67).

@@ -194,7 +194,11 @@ def explain_answer(
     >>> answer = explain_answer(load_demo_model(), question)
     >>> answer["labels"], answer["removal"]["players"]
     (['a', 'fine', 'film'], [1])
-    >>> bool(np.isclose(answer["removal"]["change"], -answer["methods"]["leave-one-out"]["scores"][1]))
+    >>> bool(
+    ...     np.isclose(
+    ...         answer["removal"]["change"], -answer["methods"]["leave-one-out"]["scores"][1]
+    ...     )
+    ... )
     True
     """
     methods = None if question.methods is None else as_methods(question.methods)

@@ -101,7 +101,7 @@ class Computation:
     >>> for terms in terms_of(computation.engine, computation.budget):
     ...     at = terms.at_probability(half, computation.budget.precise)
     ...     sums = sums + (at.P * at.num).sum()
-    >>> round(float(computation.finish(sums, constant_mass=1.0)), 9)      # of 1 and (3 + 1) / 2
+    >>> round(float(computation.finish(sums, constant_mass=1.0)), 9)  # of 1 and (3 + 1) / 2
     1.5
     """
 

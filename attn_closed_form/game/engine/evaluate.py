@@ -80,9 +80,9 @@ def evaluate(
     >>> from attn_closed_form import PooledGame
     >>> from .laws import Point
     >>> game = PooledGame.from_scores([0.0, 0.0], [1.0, 3.0], s_background=0.0, v_background=0.0)
-    >>> round(float(evaluate(game, Point(0.5), MEAN, 1e-10)), 6)      # the mean of 0, 1/2, 3/2, 4/3
+    >>> round(float(evaluate(game, Point(0.5), MEAN, 1e-10)), 6)  # the mean of 0, 1/2, 3/2, 4/3
     0.833333
-    >>> evaluate(game, Point(0.5), FIRST, 1e-10).round(6)             # Banzhaf values
+    >>> evaluate(game, Point(0.5), FIRST, 1e-10).round(6)  # Banzhaf values
     array([0.166667, 1.166667])
     """
     k = statistic.players

@@ -109,7 +109,7 @@ class Density:
     modulus multiplies the bound M by at most C e^(n theta): n/2 more nodes and C times less allowed
     error make up for that.
 
-    >>> Density(((1, 0, 0),)).empty_mass(3)      # int (1-p)^3 dp
+    >>> Density(((1, 0, 0),)).empty_mass(3)  # int (1-p)^3 dp
     0.25
     """
 

@@ -94,7 +94,11 @@ def sectors(z: Complex, low: float, high: float) -> Sectors:
     """Return the sectors under which [low, high] is seen from the points z.
 
     >>> seen = sectors(np.array([1j]), -1.0, 1.0)
-    >>> round(float(np.degrees(seen.half_angle[0]))), float(seen.nearest[0]), round(float(seen.least[0]), 9)
+    >>> (
+    ...     round(float(np.degrees(seen.half_angle[0]))),
+    ...     float(seen.nearest[0]),
+    ...     round(float(seen.least[0]), 9),
+    ... )
     (45, 1.0, 1.0)
     """
     first = np.angle(low - z)

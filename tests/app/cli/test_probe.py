@@ -1,4 +1,6 @@
-"""`attn-closed-form probe`: every format of activations and tokens, files, and one line for what goes wrong."""
+"""`attn-closed-form probe`: every format of activations and tokens, files, and one line for what
+goes wrong.
+"""
 
 from __future__ import annotations
 

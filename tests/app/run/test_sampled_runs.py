@@ -1,4 +1,6 @@
-"""Runs of models whose probabilities have no exact values: sampled by default, with their errors in every table."""
+"""Runs of models whose probabilities have no exact values: sampled by default, with their errors in
+every table.
+"""
 
 from __future__ import annotations
 

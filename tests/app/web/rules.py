@@ -1,5 +1,5 @@
-"""The rules of axe-core that are called serious or critical, as far as they concern these pages: each
-finds the elements that break it.
+"""The rules of axe-core that are called serious or critical, as far as they concern these pages:
+each finds the elements that break it.
 """
 
 # The least contrast of any text with what lies behind it, and the text that has it.

@@ -262,8 +262,8 @@ def test_the_scale_is_a_field_of_questions_and_answers():
     assert refused.status_code == 422 and refused.json()["field"] == "scale"
 
 
-# Of three classes and more, SLALOM's scores are those of the logit, and the other methods of the page
-# explain the sampled probability.
+# Of three classes and more, SLALOM's scores are those of the logit, and the other methods of the
+# page explain the sampled probability.
 @pytest.mark.parametrize(("scale", "new"), [("logit", []), (None, list(SLALOM))])
 def test_the_next_question_about_a_text_computes_only_what_is_new(scale, new, monkeypatch):
     """Scores, reasons, interactions and removed words of one text read it once."""

@@ -1,4 +1,6 @@
-"""The printed report: it shows the colors and the bars of the screen, pixel by pixel, and all facts."""
+"""The printed report: it shows the colors and the bars of the screen, pixel by pixel, and all
+facts.
+"""
 
 import io
 import os

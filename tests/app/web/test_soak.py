@@ -1,8 +1,8 @@
 """The page under a mix of requests for a while: right answers, and no growth of memory, threads or
 files.
 
-SOAK_SECONDS sets the length: about half a minute by default, five minutes for all soak tests in `make test-all`, an
-hour in the nightly job.
+SOAK_SECONDS sets the length: about half a minute by default, five minutes for all soak tests in
+`make test-all`, an hour in the nightly job.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ SECONDS = float(os.environ.get("SOAK_SECONDS", "25"))
 CLIENTS = 4
 TEXT = "A slow start, but a wonderful film with 😀 songs."
 # Growth that is not a leak: caches of the model, and what the allocator keeps for each thread after
-# its largest answer: with one arena of the allocator (MALLOC_ARENA_MAX=1) the page stays below 160 MB,
-# otherwise it has some 110 MB at first, and 210 MB after one minute and after two.
+# its largest answer: with one arena of the allocator (MALLOC_ARENA_MAX=1) the page stays below 160
+# MB, otherwise it has some 110 MB at first, and 210 MB after one minute and after two.
 ROOM_MB = 200
 # A shorter soak ends before the largest answers have met.
 LONG_ENOUGH = 60
