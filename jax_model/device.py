@@ -67,6 +67,8 @@ def device_tables(weights: AttentionWeights, dtype: Any = None) -> Tables:
     """Copy a model to JAX's default device, in JAX's default floating type unless `dtype` says
     otherwise.
 
+    Examples
+    --------
     >>> from attn_closed_form.attention import random_weights
     >>> device_tables(random_weights(seed=0)).s_tok.shape
     (50, 2)
@@ -81,6 +83,8 @@ def padded_ids(weights: AttentionWeights, documents: Sequence[Tokens]) -> NDArra
     """Return the (B, L) ids that the model reads: [CLS], the document, and padding; ids below 0
     have no mass.
 
+    Examples
+    --------
     >>> from attn_closed_form.attention import random_weights
     >>> padded_ids(random_weights(seed=0, T_max=None), [[5, 7, 5], [9]]).tolist()
     [[0, 5, 7, 5], [0, 9, -1, -1]]
@@ -92,6 +96,8 @@ def padded_ids(weights: AttentionWeights, documents: Sequence[Tokens]) -> NDArra
 def predict(tables: Tables, ids: jax.Array) -> jax.Array:
     """Compute the (B, C) outputs of the model for (B, L) padded ids, P1 Eq. 1.
 
+    Examples
+    --------
     >>> from attn_closed_form.attention import random_weights
     >>> weights = random_weights(seed=0)
     >>> predict(device_tables(weights), padded_ids(weights, [[5, 7], [9]])).shape
@@ -120,6 +126,8 @@ def gradient(tables: Tables, ids: jax.Array, coefficients: jax.Array) -> jax.Arr
     -------
     (B, L, d_e), zero for ids below 0. Row 0 is [CLS], whose embedding is also that of the query
 
+    Examples
+    --------
     >>> from attn_closed_form.attention import random_weights
     >>> weights = random_weights(seed=0)
     >>> gradient(device_tables(weights), padded_ids(weights, [[5, 7], [9]]), jnp.ones(1)).shape
@@ -283,6 +291,8 @@ def shapley_of(game: Games, rule: Rule) -> jax.Array:
     """Compute the (d,) exact Shapley values of one game (a row of `Games`) by a fixed rule; zero
     for filled-up players.
 
+    Examples
+    --------
     >>> batch = stack_games([PooledGame.from_scores([0.0, 0.0], [1.0, 3.0])])
     >>> game = jax.tree.map(lambda rows: rows[0], batch)
     >>> jnp.abs(shapley_of(game, fixed_rule(batch, 1e-6)) - jnp.array([0.0, 2.0])).max() < 1e-5
@@ -378,6 +388,8 @@ def shapley(games: Games, rule: Rule, at_once: int | None = None) -> jax.Array:
     -------
     (B, d), differentiable in reverse mode with respect to the arrays of `games`
 
+    Examples
+    --------
     >>> batch = stack_games(
     ...     [PooledGame.from_scores([0.0, 0.0], [1.0, 3.0]), PooledGame.from_scores([3.0], [4.0])]
     ... )

@@ -2,6 +2,7 @@
 somewhere.
 """
 
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -204,6 +205,32 @@ def test_members_that_the_reference_shows_exist():
     objects = REFERENCE.public_objects()
     for name, members in REFERENCE.SHOWN_MEMBERS.items():
         assert all(hasattr(objects[name], member) for member in members.split()), name
+
+
+def test_every_public_function_returns_something_and_shows_it():
+    missing = []
+    for name, thing in REFERENCE.public_objects().items():
+        if not inspect.isfunction(thing):
+            continue
+        docstring = inspect.getdoc(thing) or ""
+        returned = re.search(r"^Returns\n-+\n(.+)", docstring, re.MULTILINE)
+        shown = re.search(r"^>>> .*\n(?!>>>|\.\.\. |$)(.+)", docstring, re.MULTILINE)
+        # The code of load_activations is one block, and save_model returns nothing.
+        if shown is None and ">>> with " not in docstring:
+            missing.append(f"{name}: an example with its result")
+        if returned is None and name not in ("save_model", "load_demo_model"):
+            missing.append(f"{name}: what it returns")
+    assert missing == []
+
+
+def test_what_is_returned_has_the_type_of_the_signature():
+    pytest.importorskip("griffe", reason="the packages of the site are not installed")
+    docstrings = build_site("numpy_docstrings")
+    sentence = "Do it.\n\nReturns\n-------\nthe result; see there\n\nExamples\n--------\n>>> 1"
+    typed = sentence.replace("the result; see there", "Array\n    the result; see there")
+    assert docstrings.with_returned_type(sentence, "Array") == typed
+    assert docstrings.with_returned_type(typed, "Array") == typed
+    assert docstrings.with_returned_type("Do it.", "Array") == "Do it."
 
 
 def test_the_reference_names_everything_public_in_jax():

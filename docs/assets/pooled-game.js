@@ -65,7 +65,8 @@
     picture.appendChild(element("path", { d: "M" + path.join("L"), "class": "curve" }));
     picture.appendChild(element("path", { d: "M" + x(0) + " " + y(0) + "H" + x(1), "class": "axis" }));
     picture.appendChild(element("circle", { cx: x(settings.p), cy: y(delta(settings.p)), r: 5, "class": "point" }));
-    [low, 0, high].forEach(function (tick) {
+    [low, 0, high].forEach(function (tick, k, ticks) {
+      if (ticks.indexOf(tick) < k) { return; }
       var label = tick.toFixed(2).replace("-", "\u2212");
       picture.appendChild(element("text", { x: x(0) - 6, y: y(tick) + 4, "text-anchor": "end" }, label));
     });

@@ -2,7 +2,8 @@
 signature.
 
 The docstrings of this project say what a parameter is on the line of its name. Griffe, as the NumPy
-style has it, reads that as the type. A single word (`PooledGame`) stays a type.
+style has it, reads that as the type. A single word (`PooledGame`) stays a type. What a function
+returns may be a sentence, too; its type is then that of the signature.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ class OneLineEntries(griffe.Extension):
     def on_object(self, *, obj: Any, **others: Any) -> None:
         """Called by Griffe for every module, class, function and attribute."""
         if obj.docstring is not None:
-            obj.docstring.value = rewritten(obj.docstring.value)
+            value = rewritten(obj.docstring.value)
+            returned = getattr(obj, "returns", None)
+            if returned is not None:
+                value = with_returned_type(value, str(returned))
+            obj.docstring.value = value
 
 
 def rewritten(docstring: str) -> str:
@@ -45,3 +50,18 @@ def rewritten(docstring: str) -> str:
             continue
         lines.append(line)
     return "\n".join(lines)
+
+
+def with_returned_type(docstring: str, returned: str) -> str:
+    """The docstring with the type of the signature above each line of "Returns" that has no
+    description below it and is not a type itself.
+    """
+    head, separator, tail = docstring.partition("\nReturns\n-------\n")
+    if not separator:
+        return docstring
+    section, *rest = tail.split("\n\n", 1)
+    lines = section.rstrip("\n").split("\n")
+    if any(line.startswith(" ") for line in lines) or TYPE.fullmatch(section):
+        return docstring
+    described = "\n".join([returned, *(f"    {line}" for line in lines)])
+    return head + separator + "\n\n".join([described, *rest])

@@ -48,6 +48,7 @@ def load_activations(
     Returns
     -------
     Activations
+        the activations with their tokens, as `ProbeClassifier.explain` takes them
 
     Examples
     --------
