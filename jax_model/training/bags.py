@@ -53,15 +53,14 @@ class BagConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        least = dict.fromkeys(("hidden", "attention", "epochs", "batch_size", "patience"), 1) | {
-            "weight_decay": 0
-        }
+        counts = ("hidden", "attention", "epochs", "batch_size", "patience")
+        least = dict.fromkeys(counts, 1) | {"weight_decay": 0}
         check_settings(self, least, (), ("learning_rate",))
+        # A rate of 1 would drop everything, or never leave the start.
         for name in ("dropout", "instance_dropout", "ema"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name}: expected a number from 0 to below 1, got {getattr(self, name)}"
-                )
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise ValueError(f"{name}: expected a number from 0 to below 1, got {value}")
 
 
 class Packed(NamedTuple):
@@ -118,28 +117,26 @@ def bag_logits(
     >>> bag_logits(params, x, jnp.array([0, 1, 1]), 2).shape
     (2, 2)
     """
-    if key is None:
-        keys = None
-    else:
+    keys = None
+    if key is not None:
         keys = jax.random.split(key, 4)
-    if keys is not None:
         x = _drop(keys[0], x, dropout)
     h = jax.nn.relu(x @ params["L"].T + params["l"])
     if keys is not None:
         h = _drop(keys[1], h, dropout)
-    gates = jnp.tanh(h @ params["V"].T + params["v"]) * jax.nn.sigmoid(
-        h @ params["U"].T + params["u"]
-    )
-    scores = (gates @ params["w"].T)[:, 0]
+    contents = jnp.tanh(h @ params["V"].T + params["v"])
+    gates = jax.nn.sigmoid(h @ params["U"].T + params["u"])
+    scores = ((contents * gates) @ params["w"].T)[:, 0]
     if keys is not None:
-        scores = jnp.where(kept_instances(keys[2:], bag, count, instance_dropout), scores, -jnp.inf)
+        kept = kept_instances(keys[2:], bag, count, instance_dropout)
+        scores = jnp.where(kept, scores, -jnp.inf)
+    # A softmax per bag. The largest score is a constant for the derivative, which it cancels from.
     top = jax.ops.segment_max(scores, bag, count + 1)
     mass = jnp.exp(scores - jax.lax.stop_gradient(top)[bag])
     total = jax.ops.segment_sum(mass, bag, count + 1)
-    pooled = (
-        jax.ops.segment_sum(mass[:, None] * h, bag, count + 1)
-        / jnp.where(total > 0, total, 1.0)[:, None]
-    )
+    # A bag that fills up the batch has no instances: 0 instead of 0/0, whose derivative is no number.
+    total = jnp.where(total > 0, total, 1.0)
+    pooled = jax.ops.segment_sum(mass[:, None] * h, bag, count + 1) / total[:, None]
     return pooled[:count] @ params["W"].T + params["b"]
 
 
@@ -153,7 +150,9 @@ def kept_instances(keys: jax.Array, bag: jax.Array, count: int, most: Any) -> ja
     """
     draw = jax.random.uniform(keys[0], bag.shape)
     rate = jax.random.uniform(keys[1], (count + 1,), maxval=most)
-    return (draw >= rate[bag]) | (draw >= jax.ops.segment_max(draw, bag, count + 1)[bag])
+    # The instance with the largest draw of its bag stays in any case.
+    largest = jax.ops.segment_max(draw, bag, count + 1)
+    return (draw >= rate[bag]) | (draw >= largest[bag])
 
 
 def pack(bags: Sequence[NDArray[Any]], count: int | None = None) -> Packed:
@@ -163,8 +162,10 @@ def pack(bags: Sequence[NDArray[Any]], count: int | None = None) -> Packed:
     >>> packed.x.shape, packed.bag[:4].tolist()
     ((64, 3), [0, 0, 1, 2])
     """
-    count = len(bags) if count is None else count
+    if count is None:
+        count = len(bags)
     sizes = [len(bag) for bag in bags]
+    # Few different numbers of rows, because each is compiled.
     rows = BLOCK
     while rows < sum(sizes):
         rows *= 2
@@ -183,11 +184,12 @@ def standardization(
     """
     total = sum(len(bag) for bag in bags)
     mean = sum(np.sum(bag, axis=0, dtype=np.float64) for bag in bags) / total
-    square = (
-        sum(np.sum((np.asarray(bag, dtype=np.float64) - mean) ** 2, axis=0) for bag in bags) / total
-    )
-    scale = np.sqrt(square)
-    return np.asarray(mean), np.where(scale > 1e-12 * (1 + np.abs(mean)), scale, 1.0)
+    # A second pass over the bags is more accurate than the mean of squares minus the square.
+    squares = [np.sum((np.asarray(bag, dtype=np.float64) - mean) ** 2, axis=0) for bag in bags]
+    scale = np.sqrt(sum(squares) / total)
+    # The spread of a constant feature is rounding.
+    varies = scale > 1e-12 * (1 + np.abs(mean))
+    return np.asarray(mean), np.where(varies, scale, 1.0)
 
 
 class BagTraining(NamedTuple):
@@ -220,10 +222,11 @@ def fit_bags(
     ready = [
         ((np.asarray(bag, dtype=np.float64) - mean) / scale).astype(np.float32) for bag in bags
     ]
-    weights = (np.ones(classes) if class_weight is None else class_weight)[labels].astype(
-        np.float32
-    )
+    if class_weight is None:
+        class_weight = np.ones(classes)
+    weights = class_weight[labels].astype(np.float32)
     size = min(config.batch_size, len(bags))
+    # Rounded up: the last batch of an epoch may be smaller, and is filled up with weight 0.
     steps = -(-len(bags) // size)
     rng = np.random.default_rng([config.seed, 1])
     key = jax.random.key(config.seed)

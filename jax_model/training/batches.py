@@ -54,17 +54,18 @@ class Documents(NamedTuple):
 
     def checksum(self) -> int:
         """Return a checksum, to detect a checkpoint of other data."""
-        return zlib.crc32(
-            self.labels.tobytes(), zlib.crc32(self.starts.tobytes(), zlib.crc32(self.ids.tobytes()))
-        )
+        checksum = 0
+        for array in (self.ids, self.starts, self.labels):
+            checksum = zlib.crc32(array.tobytes(), checksum)
+        return checksum
 
 
 def encode_documents(vocabulary: Vocabulary, texts: Iterable[str], labels: ArrayLike) -> Documents:
     """Encode texts as ragged ids."""
     documents = [vocabulary.encode(text).astype(np.int32) for text in texts]
-    starts = np.concatenate([[0], np.cumsum([len(document) for document in documents])]).astype(
-        np.int64
-    )
+    lengths = [len(document) for document in documents]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    # The empty array keeps the type where there are no documents.
     ids = np.concatenate([np.zeros(0, np.int32), *documents])
     return Documents(ids, starts, np.asarray(labels, dtype=np.int32))
 
@@ -80,9 +81,13 @@ def pad_rows(
     """Return (B, length) ids of some documents: [CLS], at most length - 1 tokens from `skip` on,
     then `filler`.
     """
-    start = documents.starts[rows] + (0 if skip is None else skip)
+    start = documents.starts[rows]
+    if skip is not None:
+        start = start + skip
+    end = documents.starts[rows + 1]
+    # Places of the tokens in the array of all ids; those behind the end are of the next document.
     place = start[:, None] + np.arange(length - 1)
-    inside = place < documents.starts[rows + 1][:, None]
+    inside = place < end[:, None]
     ids = np.full((len(rows), length), filler, dtype=np.int32)
     ids[:, 0] = cls
     ids[:, 1:][inside] = documents.ids[place[inside]]
@@ -115,11 +120,14 @@ class Batches(NamedTuple):
         """Return the row length, including [CLS], for documents of the given lengths."""
         if self.config.positions != "none":
             return self.config.T_max
-        return max(SHORTEST_ROW, 1 << int(lengths.max(initial=0)).bit_length())
+        # The next power of two above the longest document: few lengths, so few compilations.
+        power = 1 << int(lengths.max(initial=0)).bit_length()
+        return max(SHORTEST_ROW, power)
 
     def order(self, epoch: int) -> NDArray[np.intp]:
         """Return the order of the documents in an epoch."""
-        return np.random.default_rng([self.config.seed, epoch]).permutation(self.documents.size)
+        rng = np.random.default_rng([self.config.seed, epoch])
+        return rng.permutation(self.documents.size)
 
     def step_batch(
         self, epoch: int, step: int, order: NDArray[np.intp]
@@ -128,18 +136,22 @@ class Batches(NamedTuple):
         tokens.
         """
         c = self.config
+        # A generator per step, so that a resumed run draws the same numbers.
         rng = np.random.default_rng([self.config.seed, epoch, step])
         rows = order[step * c.batch_size : (step + 1) * c.batch_size]
         lengths = self.documents.lengths[rows]
         L = min(self.row_length(lengths), c.T_max)
-        skip = np.where(
-            rng.random(len(rows)) < c.crop, rng.integers(np.maximum(lengths - (L - 1), 0) + 1), 0
-        )
+        # Windows of documents that do not fit; of the others, the only one starts at 0.
+        cropped = rng.random(len(rows)) < c.crop
+        windows = np.maximum(lengths - (L - 1), 0) + 1
+        skip = np.where(cropped, rng.integers(windows), 0)
         ids = pad_rows(self.documents, rows, L, self.cls, self.filler, skip)
+        # Every document loses words at its own rate, [CLS] is never lost.
         rate = rng.uniform(0, c.max_unk, size=(len(rows), 1)).astype(np.float32)
         body = ids[:, 1:]
         if c.unk_by == "words":
-            chance = _by_word(body, rng.integers(1 << 32, size=(len(rows), 1), dtype=np.uint32))
+            keys = rng.integers(1 << 32, size=(len(rows), 1), dtype=np.uint32)
+            chance = _by_word(body, keys)
         else:
             chance = rng.random(body.shape, dtype=np.float32)
         body[chance < rate] = self.filler
@@ -153,9 +165,13 @@ def _by_word(ids: IntArray, key: NDArray[np.uint32]) -> NDArray[np.float32]:
     A table of random numbers would need B x D of them for every step. The mixing is the finalizer
     of MurmurHash3.
     """
+    # 2^32 divided by the golden ratio spreads neighboring ids (Knuth's multiplicative hashing).
     h = ids.astype(np.uint32) * np.uint32(0x9E3779B1) + key
+    # Shifts and factors of MurmurHash3.
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         h ^= h >> np.uint32(shift)
         h *= np.uint32(factor)
     h ^= h >> np.uint32(16)
-    return (h >> np.uint32(8)).astype(np.float32) * np.float32(2**-24)
+    # The upper 24 bits fill the significand of a float32.
+    bits = h >> np.uint32(8)
+    return bits.astype(np.float32) * np.float32(2**-24)

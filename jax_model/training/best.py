@@ -53,6 +53,7 @@ def train_best(
         return tables
     from .train import train
 
+    # The attention model has the same held-out texts, so that the losses can be compared.
     split = by_film
     if held_out is not None and split is None:
         split = Split(training, held_out)
@@ -61,6 +62,7 @@ def train_best(
         split = Split(training.take(fold.training), training.take(fold.held_out))
     shared: dict[str, Any] = {"class_weight": options.class_weight, "seed": options.seed}
     shared |= {"start": "tables", "baseline": "prior", "refit": "all"}
+    # Held-out texts that the user names stay out of the fit.
     if held_out is not None and not refit:
         shared["refit"] = "none"
     if by_film is not None:

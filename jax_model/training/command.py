@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Train with the parsed arguments, write the model, print its scores and return the exit
     status.
     """
+    # What is wrong with the options is said before the table is read.
     out = Path(args.out)
     if out.suffix not in (".npz", ".safetensors"):
         raise ValueError(
@@ -65,10 +66,9 @@ def run(args: argparse.Namespace) -> int:
         )
     if not out.parent.is_dir():
         raise FileNotFoundError(f"--out: expected a file in an existing folder, got {args.out!r}")
+    checkpoint = out.with_suffix(".checkpoint")
     if args.checkpoint:
         checkpoint = Path(args.checkpoint)
-    else:
-        checkpoint = out.with_suffix(".checkpoint")
     changes = chosen_settings(args)
     share = changes.get("validation", Config().validation)
     names = parse_class_names(args.class_names)
@@ -90,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
     if args.metrics:
         text = json.dumps(result.metrics, indent=1) + "\n"
         Path(args.metrics).write_text(text, encoding="utf-8")
+    # The model is written, so nothing is left to resume.
     for file in (checkpoint, Path(f"{checkpoint}.all")):
         file.unlink(missing_ok=True)
     print(summary(result, data.training.texts, out))
@@ -98,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 def warn_about_copies(data: Labelled) -> None:
     """Warn about texts that occur several times, which makes scores on held-out texts too good."""
+    # Copies may have different labels, which no model can predict.
     labels_of: dict[str, set[int]] = {}
     for text, label in zip(data.texts, data.labels.tolist(), strict=True):
         labels_of.setdefault(text, set()).add(label)
@@ -191,8 +193,10 @@ def train_words(args: argparse.Namespace, data: Data, changes: Mapping[str, Any]
     Config(D=options.vocabulary_size, validation=options.validation, seed=options.seed)
     training = data.training
     held_out = data.held_out
+    # Held-out texts that the user names are not used in the fit, unless asked for.
     refit = changes.get("refit", "none") == "all"
     if data.by_film is not None:
+        # Reviews of one film share its names, so IMDB is not divided at random (`imdb.py`).
         training = data.by_film.training
         held_out = data.by_film.held_out
         refit = changes.get("refit", "all") == "all"
@@ -236,6 +240,7 @@ def train_attention(
         args.resume,
         test=data.test,
     )
+    # Every host of a cluster has the same model; one writes it.
     if jax.process_index() == 0:
         return result
     return None
@@ -246,9 +251,9 @@ def read_data(
 ) -> Data:
     """Read the data at a path; `share` of IMDB's reviews is held out by film."""
     place = Path(path)
-    if place.name.endswith((".tar.gz", ".tgz")) or any(
-        (place / p / "train" / "pos").is_dir() for p in (".", "aclImdb")
-    ):
+    is_archive = place.name.endswith((".tar.gz", ".tgz"))
+    is_imdb = any((place / part / "train" / "pos").is_dir() for part in (".", "aclImdb"))
+    if is_archive or is_imdb:
         split = split_by_film(load_imdb(place, "train"), share)
         return Data(split.training, split.held_out, None, split)
     columns = text_column, label_column
@@ -292,6 +297,7 @@ def with_class_names(data: Data, names: Mapping[str, str]) -> Data:
     if not names:
         return data
     before = data.training.classes
+    # A misspelled label would silently keep its name.
     unknown = sorted(set(names) - set(before))
     if unknown:
         raise ValueError(
@@ -347,10 +353,14 @@ def summary(result: Result, texts: Sequence[str], out: Path) -> str:
         )
     lines.append(f"Baseline: {baseline_line(model)}.")
     size = out.stat().st_size / 1e6
-    lines.append(f"Wrote {visible(str(out))} ({size:.1f} MB).")
-    text = elide(visible(min(texts[:50], key=lambda text: abs(len(text) - 60))).strip(), 70)
-    command = (
-        f"{program()} explain {shlex.quote(text)} --model {shlex.quote(str(out))} --html "
-        "report.html"
-    )
+    if size >= 0.1:
+        shown = f"{size:.1f} MB"
+    else:
+        shown = f"{1000 * size:.0f} kB"
+    lines.append(f"Wrote {visible(str(out))} ({shown}).")
+    # One of the user's own texts, short enough for a line and long enough to be worth explaining.
+    text = min(texts[:50], key=lambda text: abs(len(text) - 60))
+    text = elide(visible(text).strip(), 70)
+    command = f"{program()} explain {shlex.quote(text)} --model {shlex.quote(str(out))}"
+    command += " --html report.html"
     return "\n".join([*lines, f"Next: {command}"])

@@ -37,7 +37,7 @@ LEAST = {
 }
 # The names of settings for users of the command line (with hyphens) and of the estimators. The
 # letters are those of the papers (NOTATION.md).
-NAMES = {
+OPTION_NAMES = {
     "T_max": "max_length",
     "D": "vocabulary_size",
     "d_e": "embedding_size",
@@ -68,23 +68,17 @@ P1: dict[str, Any] = {
     "learning_rate": 1e-3,
     "refit": "none",
 }
-# Tuning: `automatic` looks at the lengths of this many texts; more do not change the mean.
-SAMPLE = 1000
 # Tuning: mean number of words from which positions do not help (IMDB and 20 newsgroups, against R8
 # and R52).
 LONG = 150
-# Tuning: limits of T_max with positions. Longer texts are read to this length, and shorter rows
-# save no time.
-LONGEST = 512
-# Tuning: shorter rows save no time.
-SHORTEST = 32
+# Tuning: limits of T_max with positions. Longer texts are read to the upper one, and rows below the
+# lower one save no time.
+LENGTHS = (32, 512)
 # Tuning: steps of a training. Half of them do not learn the rare classes of R52, and twice as many
 # make R8 worse.
 STEPS = 1000
 # Tuning: limits of the epochs that make so many steps.
-FEWEST_EPOCHS = 8
-# Tuning: the upper limit of the epochs.
-MOST_EPOCHS = 60
+EPOCHS = (8, 60)
 # Tuning: values of `automatic` for all texts, chosen on held-out texts of R8, R52 and 20
 # newsgroups.
 AUTOMATIC: dict[str, Any] = {
@@ -131,7 +125,7 @@ def named(setting: str) -> str:
     >>> named("K"), named("epochs")
     ('heads', 'epochs')
     """
-    return NAMES.get(setting, setting)
+    return OPTION_NAMES.get(setting, setting)
 
 
 def by_letter(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,7 +134,7 @@ def by_letter(settings: Mapping[str, Any]) -> dict[str, Any]:
     >>> by_letter({"heads": 2, "D": 9, "epochs": 3})
     {'K': 2, 'D': 9, 'epochs': 3}
     """
-    letters = {name: letter for letter, name in NAMES.items()}
+    letters = {name: letter for letter, name in OPTION_NAMES.items()}
     return {letters.get(name, name): value for name, value in settings.items()}
 
 
@@ -251,22 +245,27 @@ def automatic(texts: Sequence[str], **changes: Any) -> Config:
     'none'
     """
     n = len(texts)
-    lengths = [len(tokenize(text)) for text in texts[:: -(-n // SAMPLE)]]
-    batch_size = changes.get(
-        "batch_size", min(n, int(2 ** np.clip(np.log2(max(n, 1) / 20) + 0.5, 2, 6).astype(int)))
-    )
+    # A thousand texts, spread over the table, tell its mean length.
+    sample = texts[:: -(-n // 1000)]
+    lengths = [len(tokenize(text)) for text in sample]
+    # The power of two that makes about 20 steps, between 4 and 64.
+    power = np.clip(np.log2(max(n, 1) / 20) + 0.5, 2, 6).astype(int)
+    batch_size = changes.get("batch_size", min(n, int(2**power)))
     steps = max(n // max(batch_size, 1), 1)
-    epochs = changes.get("epochs", int(np.clip(round(STEPS / steps), FEWEST_EPOCHS, MOST_EPOCHS)))
+    epochs = changes.get("epochs", int(np.clip(round(STEPS / steps), *EPOCHS)))
+    positions = "sinusoidal"
+    if np.mean(lengths) >= LONG:
+        positions = "none"
     chosen = {
         **AUTOMATIC,
-        "positions": "none" if np.mean(lengths) >= LONG else "sinusoidal",
+        "positions": positions,
         "batch_size": batch_size,
         "epochs": epochs,
         "patience": max(2, epochs // 5),
         "warmup_steps": min(200, epochs * steps // 8),
     }
     if changes.get("positions", chosen["positions"]) != "none":
-        chosen["T_max"] = int(
-            np.clip(-(-(np.quantile(lengths, 0.95) + 1) // 32) * 32, SHORTEST, LONGEST)
-        )
+        # With [CLS], rounded up to a multiple of 32.
+        most = np.quantile(lengths, 0.95) + 1
+        chosen["T_max"] = int(np.clip(-(-most // 32) * 32, *LENGTHS))
     return Config(**{**chosen, **changes})

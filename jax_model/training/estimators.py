@@ -77,6 +77,7 @@ class _AttentionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 f"y: expected one label per text or bag, {inputs} of them, got {len(labels)}"
             )
         check_classification_targets(labels)
+        # Sorted, as scikit-learn expects.
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -180,6 +181,7 @@ class AttentionTextClassifier(_AttentionClassifier):
         """
         texts = _texts(X, "X")
         codes = self._encode_labels(y, len(texts))
+        # A model file has names of classes; `classes_` keeps the labels and their type.
         names = tuple(str(label) or "(empty)" for label in self.classes_.tolist())
         data = Labelled(texts, codes, names)
         held_out = None
@@ -202,6 +204,7 @@ class AttentionTextClassifier(_AttentionClassifier):
             "d_e": self.embedding_size,
             **by_letter(self.settings or {}),
         }
+        # None leaves a setting to the library, which derives it from the texts.
         chosen = {name: value for name, value in only_attention.items() if value is not None}
         if self.model not in (None, "tables", "attention"):
             raise ValueError(f"model: expected 'tables', 'attention' or None, got {self.model!r}")
@@ -210,7 +213,8 @@ class AttentionTextClassifier(_AttentionClassifier):
         if chosen or self.model == "attention":
             result = self._train_attention(data, held_out, {**shared, **chosen})
         else:
-            Config(**shared)  # checks the settings
+            # Checks the settings, which both models have.
+            Config(**shared)
             options = TableOptions(
                 self.vocabulary_size,
                 self.validation,
@@ -246,6 +250,7 @@ class AttentionTextClassifier(_AttentionClassifier):
             split = split_stratified(data, self.validation, self.seed)
         else:
             split = Split(data, held_out)
+            # Texts that the caller holds out are not used in the fit.
             settings = {"refit": "none", **settings}
         config = automatic(split.training.texts, **settings)
         log = None if self.verbose else lambda line: None
@@ -260,6 +265,7 @@ class AttentionTextClassifier(_AttentionClassifier):
         """
         check_is_fitted(self)
         output = settings.get("output")
+        # A label may have another type than its name in the model.
         if output is not None and not str(output).startswith(MARGIN):
             columns = np.flatnonzero(self.classes_ == output)
             if columns.size:

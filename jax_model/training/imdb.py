@@ -83,8 +83,10 @@ def load_imdb(path: str | os.PathLike[str], split: str = "train") -> Reviews:
             f"{path}: no such file or folder; expected aclImdb_v1.tar.gz or the folder aclImdb "
             f"that it unpacks to, from {IMDB_HOME}"
         )
+    # An archive has its own order, which differs from that of a folder.
     found = sorted(files)
-    counts = {label: sum(name.split("/")[1] == label for name, _ in found) for label in _LABELS}
+    folders = [name.split("/")[1] for name, _ in found]
+    counts = {label: folders.count(label) for label in _LABELS}
     if not all(counts.values()):
         raise ValueError(
             f"{path}: expected reviews aclImdb/{split}/pos/*.txt and aclImdb/{split}/neg/*.txt, "
@@ -96,7 +98,7 @@ def load_imdb(path: str | os.PathLike[str], split: str = "train") -> Reviews:
             texts.append(raw.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: {name}: expected UTF-8 text, got {error}") from None
-    labels = np.array([_LABELS[name.split("/")[1]] for name, _ in found], dtype=np.int64)
+    labels = np.array([_LABELS[folder] for folder in folders], dtype=np.int64)
     return Reviews(texts, labels, [name for name, _ in found])
 
 
@@ -151,10 +153,14 @@ def review_numbers(names: Sequence[str]) -> NDArray[np.int64]:
     >>> review_numbers(["train/neg/127_3.txt", "train/pos/4_10.txt"])
     array([127,   4])
     """
-    found = [re.search(r"(\d+)_\d+\.txt$", name) for name in names]
-    return np.array(
-        [int(match[1]) if match else i for i, match in enumerate(found)], dtype=np.int64
-    )
+    numbers = []
+    for i, name in enumerate(names):
+        match = re.search(r"(\d+)_\d+\.txt$", name)
+        if match:
+            numbers.append(int(match[1]))
+        else:
+            numbers.append(i)
+    return np.array(numbers, dtype=np.int64)
 
 
 def split_by_film(reviews: Reviews, share: float = 0.2) -> Split:
@@ -171,10 +177,10 @@ def split_by_film(reviews: Reviews, share: float = 0.2) -> Split:
                 f"validation: expected a fraction that leaves reviews of label {label} on both "
                 f"sides, got {share} of {len(members)}"
             )
-        held_out[members[np.argsort(numbers[members], kind="stable")][len(members) - count :]] = (
-            True
-        )
+        by_number = members[np.argsort(numbers[members], kind="stable")]
+        held_out[by_number[len(members) - count :]] = True
     data = Labelled(reviews.texts, reviews.labels, SENTIMENTS)
     rows = np.flatnonzero(~held_out)
+    # Both classes are numbered from 0, so a film has different numbers in them.
     films = [(int(reviews.labels[i]), int(numbers[i]) // FILM_NUMBERS) for i in rows]
     return Split(data.take(rows), data.take(np.flatnonzero(held_out)), films)

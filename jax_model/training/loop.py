@@ -69,11 +69,14 @@ class Optimizer:
         >>> [round(float(Optimizer(1.0, 10).rates(i, 100)[0]), 2) for i in (0, 5, 10, 55, 100)]
         [0.0, 0.5, 1.0, 0.51, 0.02]
         """
+        # A linear warmup, of at most half of the steps, ...
         warmup = min(self.warmup_steps, steps // 2)
-        # A linear warmup, then half of a cosine from 1 down to 0.02.
-        share = 0.02 + 0.49 * (1 + np.cos(np.pi * (step - warmup) / (steps - warmup)))
         if step < warmup:
             share = step / warmup
+        else:
+            # ... then half of a cosine from 1 down to 0.02.
+            angle = np.pi * (step - warmup) / (steps - warmup)
+            share = 0.02 + 0.49 * (1 + np.cos(angle))
         rate = self.learning_rate * share
         # The average forgets faster at first; otherwise the random start would remain in it for
         # hundreds of steps.
@@ -127,6 +130,7 @@ def take_step(
     """Take one step of AdamW on a batch. The input state is consumed."""
     value, slope = jax.value_and_grad(loss)(state.params, *batch)
     direction, moments = ADAM.update(slope, state.moments)
+    # Rates are arguments, since constants of a compiled step would be compiled anew for every step.
     learning_rate, weight_decay, ema = rates
 
     def moved(old: jax.Array, step: jax.Array) -> jax.Array:
@@ -136,8 +140,11 @@ def take_step(
             decay = 0.0
         return old - learning_rate * (step + decay)
 
+    def averaged(old: jax.Array, new: jax.Array) -> jax.Array:
+        return ema * old + (1 - ema) * new
+
     params = jax.tree.map(moved, state.params, direction)
-    average = jax.tree.map(lambda old, new: ema * old + (1 - ema) * new, state.average, params)
+    average = jax.tree.map(averaged, state.average, params)
     loss_sum = state.loss_sum + value.astype(state.loss_sum.dtype)
     return TrainingState(params, moments, average, state.best, state.step + 1, loss_sum)
 
@@ -188,9 +195,9 @@ def fit(
     """
     state = TrainingState.start(params)
     all_steps = epochs * steps
-    settings = json.loads(
-        json.dumps({**(about or {}), "steps": steps, "all_steps": all_steps, **vars(optimizer)})
-    )
+    settings = {**(about or {}), "steps": steps, "all_steps": all_steps, **vars(optimizer)}
+    # As JSON writes them, so that they can be compared with those of a checkpoint.
+    settings = json.loads(json.dumps(settings))
     notes: dict[str, Any] = {
         "about": settings,
         "history": [],
@@ -220,12 +227,11 @@ def fit(
 
     with progress or contextlib.nullcontext():
         for epoch in range(int(state.step) // steps, epochs):
-            if (
-                patience is not None
-                and history
-                and history[-1]["epoch"] - notes["best"]["epoch"] >= patience
-            ):
-                break
+            if patience is not None and history:
+                since_best = history[-1]["epoch"] - notes["best"]["epoch"]
+                if since_best >= patience:
+                    break
+            # A resumed run starts within an epoch.
             for i in range(int(state.step) % steps, steps):
                 step = epoch * steps + i
                 rates = optimizer.rates(step, all_steps)
@@ -238,19 +244,19 @@ def fit(
                 "epoch": epoch + 1,
                 "training_loss": float(state.loss_sum) / steps,
             }
-            record |= {} if validate is None else validate(state.average)
-            record["seconds"] = round(
-                time.perf_counter() - began - sum(one["seconds"] for one in history), 3
-            )
+            if validate is not None:
+                record |= validate(state.average)
+            before = sum(earlier["seconds"] for earlier in history)
+            record["seconds"] = round(time.perf_counter() - began - before, 3)
             history.append(record)
-            if (
-                validate is None
-                or not notes["best"]
-                or record["validation_loss"] < notes["best"]["validation_loss"]
-            ):
+            best = notes["best"]
+            # Without validation, the last epoch is the best one.
+            if validate is None or not best or record["validation_loss"] < best["validation_loss"]:
                 notes["best"] = record
+                # A copy, because the next step reuses the memory of the state.
                 state = state._replace(best=_copy(state.average))
-            state = state._replace(loss_sum=on_every_device(mesh, np.zeros((), np.float32)))
+            no_loss = on_every_device(mesh, np.zeros((), np.float32))
+            state = state._replace(loss_sum=no_loss)
             if progress is not None:
                 progress.epoch(record)
             save()
@@ -259,12 +265,12 @@ def fit(
 
 def _check_same_run(path: PathLike, saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     for name, value in current.items():
-        if saved.get(name) != value:
-            if name == "data":
-                kind = "on other data"
-            else:
-                kind = f"with {name}={saved.get(name)}, got {value}"
-            raise ValueError(f"{path}: a checkpoint of a run {kind}")
+        if saved.get(name) == value:
+            continue
+        kind = f"with {name}={saved.get(name)}, got {value}"
+        if name == "data":  # checksums, which tell a user nothing
+            kind = "on other data"
+        raise ValueError(f"{path}: a checkpoint of a run {kind}")
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
@@ -274,6 +280,7 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     >>> [round(float(x), 4) for x in cross_entropy(jnp.array([[0.0], [2.0]]), jnp.array([0, 1]))]
     [0.6931, 0.1269]
     """
+    # Two classes share one logit, the log-odds of the second one.
     if logits.ndim == 1 or logits.shape[1] == 1:
         odds = logits.reshape(-1)
         return optax.sigmoid_binary_cross_entropy(odds, labels.astype(odds.dtype))
@@ -284,9 +291,10 @@ def save_checkpoint(path: PathLike, state: Any, notes: dict[str, Any]) -> None:
     """Write a pytree of arrays and JSON-able notes; an interrupted write leaves the previous file
     intact.
     """
-    leaves: dict[str, Any] = {
-        f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))
-    }
+    leaves: dict[str, Any] = {}
+    for i, leaf in enumerate(jax.tree.leaves(state)):
+        leaves[f"leaf_{i}"] = np.asarray(leaf)
+    # Text as an array of bytes: an array of strings could need pickle.
     encoded = np.frombuffer(json.dumps(notes).encode("utf-8"), dtype=np.uint8)
     with replacing(path) as partial, partial.open("wb") as stream:
         np.savez(stream, notes=encoded, **leaves)
@@ -319,6 +327,10 @@ def load_checkpoint(path: PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
     return jax.tree.unflatten(structure, leaves), notes
 
 
+def _print_to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 class TrainingProgress:
     """Progress of a run on stderr: a bar on a terminal if rich is installed, otherwise one line per
     epoch.
@@ -337,7 +349,7 @@ class TrainingProgress:
     ...             "seconds": 2.0,
     ...         }
     ...     )
-    epoch 1 of 1: training loss 0.5000, validation loss 0.2500, accuracy 90.00 %, 2.0 s
+    epoch 1 of 1: training loss 0.5000, validation loss 0.2500, accuracy 90.00%, 2.0 s
     """
 
     def __init__(
@@ -346,14 +358,14 @@ class TrainingProgress:
         self.epochs = epochs
         self.steps = steps
         self.name = name
-        self._log = log or (lambda line: print(line, file=sys.stderr, flush=True))
+        self._log: Callable[[str], None] = _print_to_stderr
         if log is None:
             self._spoken = time.monotonic()
-        else:
-            self._spoken = np.inf
-        if log is None:
             self._bar = rich_progress()
         else:
+            # A caller who reads the lines gets no bar, and none about a long silence.
+            self._log = log
+            self._spoken = np.inf
             self._bar = None
         if self._bar is not None:
             self._task = self._bar.add_task("training", total=epochs * steps)
@@ -363,19 +375,18 @@ class TrainingProgress:
         """Report that `step` steps of `epoch` (from 0) are done."""
         name = f"{self.name} {epoch + 1} of {self.epochs}"
         if self._bar is not None:
-            self._bar.update(self._task, completed=epoch * self.steps + step, description=name)
+            done = epoch * self.steps + step
+            self._bar.update(self._task, completed=done, description=name)
         elif time.monotonic() - self._spoken > SILENCE:
             self._say(f"{name}: step {step} of {self.steps}")
 
     def epoch(self, record: Mapping[str, Any]) -> None:
         """Report that an epoch is done."""
-        line = (
-            f"{self.name} {record['epoch']} of {self.epochs}: training loss "
-            f"{record['training_loss']:.4f}, "
-        )
+        line = f"{self.name} {record['epoch']} of {self.epochs}: "
+        line += f"training loss {record['training_loss']:.4f}, "
         if "validation_loss" in record:
             line += f"validation loss {record['validation_loss']:.4f}, "
-            line += f"accuracy {100 * record['validation_accuracy']:.2f} %, "
+            line += f"accuracy {record['validation_accuracy']:.2%}, "
         self._say(f"{line}{record['seconds']:.1f} s")
 
     def _say(self, line: str) -> None:

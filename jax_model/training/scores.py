@@ -11,6 +11,8 @@ otherwise a held-out part without errors would give T = 0.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,8 +43,10 @@ def class_logits(logits: Floats) -> NDArray[np.float64]:
 def log_probabilities(logits: Floats, temperature: float = 1.0) -> NDArray[np.float64]:
     """Return the log-probabilities of the classes, one row per text."""
     scaled = class_logits(logits) / temperature
+    # A softmax does not change if the largest logit is subtracted, and then nothing overflows.
     scaled = scaled - scaled.max(axis=1, keepdims=True)
-    shifted: NDArray[np.float64] = scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True))
+    total = np.exp(scaled).sum(axis=1, keepdims=True)
+    shifted: NDArray[np.float64] = scaled - np.log(total)
     return shifted
 
 
@@ -58,9 +62,12 @@ def validation_scores(
     """
     log_p = log_probabilities(logits)
     losses = -log_p[np.arange(len(labels)), labels]
+    if weights is not None:
+        losses = weights * losses
+    right = log_p.argmax(axis=1) == labels
     return {
-        "validation_loss": float((losses if weights is None else weights * losses).mean()),
-        "validation_accuracy": float((log_p.argmax(axis=1) == labels).mean()),
+        "validation_loss": float(losses.mean()),
+        "validation_accuracy": float(right.mean()),
     }
 
 
@@ -72,10 +79,10 @@ def balanced_weights(labels: Labels, classes: int) -> NDArray[np.float32]:
     [2.5, 0.625]
     """
     counts = np.bincount(labels, minlength=classes)
-    weights: NDArray[np.float32] = (
-        len(labels) / ((counts > 0).sum() * np.maximum(counts, 1))
-    ).astype(np.float32)
-    return weights
+    # A class without texts, which a fold may have, needs a finite weight that nothing uses.
+    present = (counts > 0).sum()
+    weights: NDArray[np.float64] = len(labels) / (present * np.maximum(counts, 1))
+    return weights.astype(np.float32)
 
 
 def fit_temperature(logits: Floats, labels: Labels) -> float:
@@ -90,20 +97,45 @@ def fit_temperature(logits: Floats, labels: Labels) -> float:
     2.5
     """
     two = class_logits(logits)
-    n, C = two.shape
+    target = smoothed_targets(labels, two.shape[1])
+
+    def slope(beta: float) -> float:
+        """Return the derivative of the loss by beta = 1/T."""
+        p = np.exp(log_probabilities(two, 1 / beta))
+        return float(((p - target) * two).sum())
+
+    return 1 / root(slope, 1 / HOTTEST, 1 / COLDEST)
+
+
+def smoothed_targets(labels: Labels, classes: int) -> NDArray[np.float64]:
+    """Return the (n, classes) targets of Platt's scaling, which are not quite 1 for the class of a text.
+
+    >>> smoothed_targets(np.array([1, 0]), 2)
+    array([[0.25, 0.75],
+           [0.75, 0.25]])
+    """
+    n = len(labels)
     miss = 1 / (n + 2)
-    target = np.full((n, C), miss / (C - 1))
+    target = np.full((n, classes), miss / (classes - 1))
     target[np.arange(n), labels] = 1 - miss
-    low = 1 / HOTTEST
-    high = 1 / COLDEST
+    return target
+
+
+def root(slope: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a rising function of a positive number changes its sign, by bisection on a logarithmic
+    scale; the nearer end if it has one sign.
+
+    >>> round(root(lambda x: x - 3, 0.1, 10.0), 6)
+    3.0
+    """
+    # Sixty halvings are more than the bits of a float64.
     for _ in range(60):
-        beta = (low * high) ** 0.5
-        slope = ((np.exp(log_probabilities(two, 1 / beta)) - target) * two).sum()
-        if slope > 0:
-            high = beta
+        middle = math.sqrt(low * high)
+        if slope(middle) > 0:
+            high = middle
         else:
-            low = beta
-    return float(1 / (low * high) ** 0.5)
+            low = middle
+    return math.sqrt(low * high)
 
 
 def report(
@@ -132,16 +164,16 @@ def report(
         right = int(((predicted == c) & (labels == c)).sum())
         said = int((predicted == c).sum())
         there = int((labels == c).sum())
+        # Scores of a class that is never predicted, or has no texts, are 0 instead of 0/0.
         precision = right / max(said, 1)
         recall = right / max(there, 1)
         f1 = 2 * right / max(said + there, 1)
         per_class[name] = {"precision": precision, "recall": recall, "f1": f1, "texts": there}
+    f1_of_classes = [scores["f1"] for scores in per_class.values() if scores["texts"]]
     return {
         "texts": len(labels),
         "accuracy": float((predicted == labels).mean()),
-        "macro_f1": float(
-            np.mean([scores["f1"] for scores in per_class.values() if scores["texts"]])
-        ),
+        "macro_f1": float(np.mean(f1_of_classes)),
         "loss": float(-log_p[np.arange(len(labels)), labels].mean()),
         "classes": per_class,
     }

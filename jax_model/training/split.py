@@ -39,9 +39,8 @@ def together(split: Split) -> Split:
         groups = None
     else:
         groups = [*split.groups, *(("held out", i) for i in range(len(b.texts)))]
-    return Split(
-        Labelled([*a.texts, *b.texts], np.concatenate([a.labels, b.labels]), a.classes), b, groups
-    )
+    labels = np.concatenate([a.labels, b.labels])
+    return Split(Labelled([*a.texts, *b.texts], labels, a.classes), b, groups)
 
 
 def stratified(
@@ -57,7 +56,9 @@ def stratified(
         if len(members) == 1:
             single.append(c)
         elif len(members):
-            held_out[members[: min(max(round(share * len(members)), 1), len(members) - 1)]] = True
+            # At least one, and never all of them.
+            count = min(max(round(share * len(members)), 1), len(members) - 1)
+            held_out[members[:count]] = True
     return held_out, single
 
 

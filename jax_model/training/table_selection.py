@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from .scores import COLDEST, Labels, log_probabilities
+from .scores import COLDEST, Labels, log_probabilities, root, smoothed_targets
 from .table_fit import TableProblem, TableSettings
 from .word_tables import (
     FittedTables,
@@ -42,16 +42,13 @@ STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 # has few, heavy texts.
 STRENGTHS_OF_WEIGHTED = (0.03, 0.1, 0.3)
 # Tuning: background mass over the median mass of a text. The accuracy of long texts is flat from
-# 0.03 to 1.
-BACKGROUND = 0.3
-# Tuning: a larger background, which keeps short texts near the prior, is tried as well, with step 1.
-LARGE_BACKGROUND = 3.0
-# Tuning: lam of step 2; the accuracy of 300 to 4,000 reviews is flat from 1 to 10.
-PENALTY = 3.0
+# 0.03 to 1. A larger one, which keeps short texts near the prior, is tried as well, with step 1.
+BACKGROUNDS = (0.3, 3.0)
+# Tuning: lam of step 2; the accuracy of 300 to 4,000 reviews is flat from 1 to 10. The second one is
+# tried if step 1 is better than step 2, as it is for Reuters R8.
+PENALTIES = (3.0, 30.0)
 # Tuning: rho of step 2, tried in this order. With 300 reviews 3 is best, with 4,000 it is 1.
 DELETIONS = (1.0, 3.0, 10.0)
-# Tuning: lam that is tried if step 1 is better than step 2, as it is for Reuters R8.
-CAUTIOUS_PENALTY = 30.0
 # Tuning: q of sparse models, tried in this order. The share of the tokens that get exactly zero grows
 # from a third to a half along it.
 SPARSE_FROM = (0.7, 0.5, 0.35, 0.25)
@@ -197,7 +194,7 @@ def select(
         progress(done, total)
 
     small, starts = _choose_convex(fits, strengths, step)
-    large = fits.fit(small.settings._replace(background=LARGE_BACKGROUND), starts)
+    large = fits.fit(small.settings._replace(background=BACKGROUNDS[1]), starts)
     step()
     penalized = _choose_penalties(fits, small, starts, step)
     best = simplest([penalized, large], lambda selection: selection.losses)
@@ -222,7 +219,7 @@ def _choose_convex(
         starts: Sequence[WordTables | None] = [None] * len(fits.problems[once])
         means: list[float] = []
         for strength in strengths:
-            settings = TableSettings(once, strength, BACKGROUND)
+            settings = TableSettings(once, strength, BACKGROUNDS[0])
             tables = fits.convex(settings, starts)
             tried.append((fits.judged(settings, tables), tables))
             starts = tables
@@ -242,14 +239,14 @@ def _choose_penalties(
     """Choose lam and rho of step 2, or step 1 alone."""
     best = first
     for deletion in DELETIONS:
-        settings = first.settings._replace(penalty=PENALTY, deletion=deletion)
+        settings = first.settings._replace(penalty=PENALTIES[0], deletion=deletion)
         candidate = fits.fit(settings, starts)
         step()
         if mean_loss(candidate) >= mean_loss(best):
             break
         best = candidate
     if best is first:
-        settings = first.settings._replace(penalty=CAUTIOUS_PENALTY, deletion=DELETIONS[0])
+        settings = first.settings._replace(penalty=PENALTIES[1], deletion=DELETIONS[0])
         best = min(first, fits.fit(settings, starts), key=mean_loss)
         step()
     return best
@@ -282,7 +279,7 @@ def varied(settings: TableSettings, rng: np.random.Generator) -> TableSettings:
     (True, True)
     """
     if math.isinf(settings.penalty):
-        settings = settings._replace(penalty=PENALTY, deletion=DELETIONS[0])
+        settings = settings._replace(penalty=PENALTIES[0], deletion=DELETIONS[0])
     strength, background, penalty, deletion = np.exp(
         math.log(REACH) * rng.uniform(-1, 1, size=4)
     ).tolist()
@@ -346,24 +343,18 @@ def evidence_temperature(
     """
     evidence = logits - prior
     outputs = evidence.shape[1]
-    n = len(labels)
-    classes = max(outputs, 2)
-    miss = 1 / (n + 2)
-    target = np.full((n, classes), miss / (classes - 1))
-    target[np.arange(n), labels] = 1 - miss
-    each = np.ones((n, 1)) if weights is None else weights[:, None]
-    low = 1 / HOTTEST_EVIDENCE
-    high = 1 / COLDEST
-    # The loss is convex in 1/T: bisection on the sign of its slope, on a logarithmic scale.
-    for _ in range(60):
-        beta = math.sqrt(low * high)
+    target = smoothed_targets(labels, max(outputs, 2))
+    if weights is None:
+        weights = np.ones(len(labels))
+
+    def slope(beta: float) -> float:
+        """Return the derivative by beta = 1/T of the loss, which is convex in beta."""
         p = np.exp(log_probabilities(prior + beta * evidence))
-        slope = float((each * (p - target)[:, -outputs:] * evidence).sum())
-        if slope > 0:
-            high = beta
-        else:
-            low = beta
-    return 1 / math.sqrt(low * high)
+        # One output is the logit of the second class.
+        by_logits = (p - target)[:, -outputs:]
+        return float((weights[:, None] * by_logits * evidence).sum())
+
+    return 1 / root(slope, 1 / HOTTEST_EVIDENCE, 1 / COLDEST)
 
 
 def fit_tables(

@@ -55,6 +55,7 @@ def start_arrays(
     def normal(*shape: int, deviation: float) -> NDArray[Any]:
         return (deviation * rng.standard_normal(shape)).astype(np.float32)
 
+    # Deviations of one over the root of the number of summands keep the size of what is multiplied.
     trained = {
         "W_e": normal(D, c.d_e, deviation=c.scale),
         "W_q": normal(c.K, c.d_att, c.d_e, deviation=c.query_scale * c.d_e**-0.5),
@@ -67,12 +68,14 @@ def start_arrays(
     if c.unk_start and c.positions != "none":
         query = trained["W_q"] @ trained["W_e"][cls]
         keys = np.einsum("kae,ka->ke", trained["W_k"], query) * c.d_att**-0.5
-        trained["W_e"][unk] = np.linalg.lstsq(
-            keys, np.full(c.K, c.unk_start, np.float32), rcond=None
-        )[0]
-    positions = (c.scale * sinusoidal_positions(c.T_max, c.d_e)).astype(np.float32)
+        # The smallest embedding of [UNK] that has this attention logit in every head.
+        wanted = np.full(c.K, c.unk_start, np.float32)
+        trained["W_e"][unk] = np.linalg.lstsq(keys, wanted, rcond=None)[0]
+    positions = None
+    if c.positions != "none":
+        positions = (c.scale * sinusoidal_positions(c.T_max, c.d_e)).astype(np.float32)
     fixed = {
-        "W_p": None if c.positions == "none" else positions,
+        "W_p": positions,
         "b_q": np.zeros((c.K, c.d_att), np.float32),
         "b_k": np.zeros((c.K, c.d_att), np.float32),
         "b_v": np.zeros((c.K, c.d_out), np.float32),
@@ -109,9 +112,11 @@ def start_from_tables(
     keys = np.einsum("kae,ka->ke", trained["W_k"], query) * trained["W_k"].shape[1] ** -0.5
     directions = np.einsum("kco,koe->kce", trained["W_l"], trained["W_v"])
     K, C, d_e = directions.shape
+    # What is read from an embedding: one number per head for the mass, and one per head and class.
     readings = np.concatenate([keys, directions.reshape(K * C, d_e)])
     scores = np.concatenate([np.tile(masses[:, None], K), np.tile(values, K)], axis=1)
-    missing = scores + readings @ cls_embedding - embeddings @ readings.T
+    present = embeddings @ readings.T
+    missing = scores + readings @ cls_embedding - present
     added = np.linalg.lstsq(readings, missing.T, rcond=None)[0].T
     added[cls] = 0.0
     if fixed["W_p"] is not None:
@@ -140,6 +145,7 @@ def text_loss(
     params = Params(**fixed, **trained)
     logits = collapsed_forward(params, ids, cls)
     if baseline is not None:
+        # A text without words: [CLS] and filling.
         empty = jnp.full((1, ids.shape[1]), baseline.filler).at[0, 0].set(cls)
         logits = logits - collapsed_forward(params, empty, cls) + baseline.logits
     losses = cross_entropy(logits, labels)
@@ -164,12 +170,14 @@ def all_logits(
 ) -> NDArray[np.float32]:
     """Compute the (n, C) outputs of all documents, in blocks of few shapes."""
     predict = _predict_function(mesh)
+    # The longest documents first: documents of one block have about one length.
     order = np.argsort(-documents.lengths, kind="stable")
     out = np.empty((documents.size, trained["b_l"].size), np.float32)
     start = 0
     while start < documents.size:
         length = batches.row_length(documents.lengths[order[start:]])
         block = min(max(1, EVALUATION_BLOCK // length), documents.size)
+        # Repeated rows fill the last block up, and blocks up to a multiple of the devices.
         rows = np.resize(order[start : start + block], block + -block % mesh.size)
         ids = pad_rows(documents, rows, length, batches.cls, batches.filler)
         out[rows] = predict(trained, fixed, np.int32(batches.cls), cut_by_document(mesh, ids))
@@ -205,14 +213,19 @@ def _directions(p: Params, cls: Any) -> tuple[jax.Array, jax.Array, jax.Array, j
     scale = p.W_k.shape[1] ** -0.5
     keys = jnp.einsum("kae,ka->ke", p.W_k, q) * scale
     values = jnp.einsum("kco,koe->kce", p.W_l, p.W_v)
-    return keys, values, (p.b_k * q).sum(axis=1) * scale, jnp.einsum("kco,ko->kc", p.W_l, p.b_v)
+    key_constants = (p.b_k * q).sum(axis=1) * scale
+    value_constants = jnp.einsum("kco,ko->kc", p.W_l, p.b_v)
+    return keys, values, key_constants, value_constants
 
 
 def _attention(logits: jax.Array, ids: jax.Array) -> jax.Array:
-    return jax.nn.softmax(jnp.where(ids[..., None] < 0, -jnp.inf, logits), axis=1)
+    """Return the attention (B, L, K) of logits, which is zero where there is no token."""
+    absent = ids[..., None] < 0
+    return jax.nn.softmax(jnp.where(absent, -jnp.inf, logits), axis=1)
 
 
 def _by_table(p: Params, ids: jax.Array, cls: Any) -> jax.Array:
+    """Compute the outputs by a table of the scores of all tokens."""
     keys, values, key_constants, value_constants = _directions(p, cls)
     K, C, d_e = values.shape
     w = jnp.concatenate([keys, values.reshape(K * C, d_e)]).T
@@ -221,13 +234,15 @@ def _by_table(p: Params, ids: jax.Array, cls: Any) -> jax.Array:
         by_place = constants
     else:
         by_place = p.W_p @ w + constants
-    scores = (p.W_e @ w)[ids] + by_place  # (B, L, K + K C): one gather for all columns
+    # (B, L, K + K C): one gather for all columns.
+    scores = (p.W_e @ w)[ids] + by_place
     attention = _attention(scores[..., :K], ids)
     u = scores[..., K:].reshape(*ids.shape, K, C)
     return jnp.einsum("btk,btkc->bc", attention, u) / K + p.b_l
 
 
 def _by_embedding(p: Params, ids: jax.Array, cls: Any) -> jax.Array:
+    """Compute the outputs from the pooled embeddings."""
     keys, values, key_constants, value_constants = _directions(p, cls)
     if p.W_p is None:
         e = p.W_e[ids]
@@ -235,6 +250,6 @@ def _by_embedding(p: Params, ids: jax.Array, cls: Any) -> jax.Array:
         e = p.W_e[ids] + p.W_p
     attention = _attention(e @ keys.T + key_constants, ids)
     pooled = jnp.einsum("btk,bte->bke", attention, e)
-    return (jnp.einsum("bke,kce->bc", pooled, values) + value_constants.sum(axis=0)) / len(
-        keys
-    ) + p.b_l
+    # P1's model is the mean of its heads.
+    summed = jnp.einsum("bke,kce->bc", pooled, values) + value_constants.sum(axis=0)
+    return summed / len(keys) + p.b_l

@@ -96,6 +96,7 @@ def train(
             f"batch_size: expected a multiple of the {mesh.size} devices, got {config.batch_size}"
         )
     options = {"every": checkpoint_steps, "resume": resume}
+    # The first training has held-out texts, which tell when to stop.
     if config.start == "tables" and start is None:
         start = table_start(split, config)
     run = Run.of(config, split, mesh, start and start.of_training)
@@ -106,6 +107,7 @@ def train(
         checkpoint,
         **options,
     )
+    # Calibrated on the same texts: one number for thousands of them.
     logits = run.logits(first.params, run.held_out)
     temperature = run.temperature(logits)
     calibrated = run.calibrated(logits, temperature)
@@ -114,12 +116,12 @@ def train(
     metrics: dict[str, Any] = {"history": first.history, "best": first.best}
     weights = first.params
     if config.refit == "all":
+        # The second one has none, and trains for as many epochs as the first one was best with.
         epochs = first.best["epoch"]
         run = Run.of(config, together(split), mesh, start and start.of_all)
         progress = TrainingProgress(epochs, run.batches.steps, log, "on all texts: epoch")
-        if checkpoint is None:
-            again = None
-        else:
+        again = None
+        if checkpoint is not None:
             again = refit_checkpoint(checkpoint)
         second = run.fit(epochs, None, progress, again, **options)
         card["refit"] = {"texts": run.batches.documents.size, "epochs": epochs}
@@ -179,15 +181,16 @@ class Run(NamedTuple):
                 f"{c.batch_size}"
             )
         batches = Batches(documents, c, cls_id, unk)
-        if len(training.classes) == 2:
+        # Two classes share one logit, as in P1.
+        outputs = len(training.classes)
+        if outputs == 2:
             outputs = 1
-        else:
-            outputs = len(training.classes)
         fixed, start = start_arrays(c, len(vocabulary), outputs, cls_id, unk)
         # The bias starts at the classes' shares: otherwise attention learns them first, from [CLS],
         # and stays there.
         weights = class_weights(c, documents.labels, len(training.classes))
         mass = weights * np.bincount(documents.labels, minlength=len(training.classes))
+        # A class without texts has a small share, whose logarithm is finite.
         log_share = np.log(np.maximum(mass, 1e-3) / mass.sum()).astype(np.float32)
         if outputs > 1:
             start["b_l"] = log_share
@@ -217,6 +220,7 @@ class Run(NamedTuple):
         constants = on_every_device(
             self.mesh, (self.fixed, np.int32(batches.cls), weights, self.baseline)
         )
+        # The order of an epoch is drawn once, and not for each of its steps.
         order = functools.lru_cache(maxsize=1)(batches.order)
 
         def batch(step: int) -> tuple[Any, ...]:
@@ -224,6 +228,7 @@ class Run(NamedTuple):
             arrays = batches.step_batch(epoch, i, order(epoch))
             return (*constants, *(cut_by_document(self.mesh, array) for array in arrays))
 
+        # A checkpoint of other texts is an error.
         data = [batches.documents.checksum(), self.held_out.checksum(), *self.classes]
         return fit(
             text_loss,
@@ -284,6 +289,7 @@ class Run(NamedTuple):
         params = Params(**self.fixed, **jax.tree.map(np.asarray, trained))
         weights = weights_from_params(params, self.batches.cls, self.batches.unk)
         if self.baseline is not None:
+            # Files store float32; the model that is returned has the same numbers as the file.
             divided = (weights.W_l / temperature).astype(np.float32).astype(np.float64)
             weights = replace(weights, W_l=divided)
             (empty,) = predict_many(weights, [np.zeros(0, dtype=np.intp)])

@@ -33,12 +33,6 @@ from .split import Split, stratified
 # more texts is enough to tell settings apart, and one fit takes seconds. The limit is at 6,000 reviews
 # or 75,000 sentences of two classes.
 CROSS_VALIDATED = 1_500_000
-# Tuning: folds below 500 texts, where every text matters for the fit, and above.
-FEW_TEXTS = 500
-# Tuning: folds below FEW_TEXTS texts.
-FOLDS_OF_FEW = 5
-# Tuning: folds from FEW_TEXTS texts on.
-FOLDS = 3
 # A macro-F1 that is this much below the accuracy is worth a warning.
 LARGE_GAP = 0.15
 # [CLS] and [UNK], which count as words of the vocabulary.
@@ -242,7 +236,10 @@ def choose_folds(
             f"validation: expected a class with at least two texts, got {n} single ones"
         )
     if sum(map(len, texts.documents)) * max(classes - 1, 1) <= CROSS_VALIDATED:
-        count = FOLDS_OF_FEW if n < FEW_TEXTS else FOLDS
+        # Tuning: with few texts, every one matters for the fit, and fits are cheap.
+        count = 3
+        if n < 500:
+            count = 5
         return table_selection.cross_validation(labels, classes, min(count, n), options.seed)
     rng = np.random.default_rng([options.seed, n])
     out, _ = stratified(labels, classes, options.validation, rng)

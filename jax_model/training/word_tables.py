@@ -52,6 +52,7 @@ class Counts(NamedTuple):
     def once(self) -> Counts:
         """Return the same texts with every word counted once."""
         matrix = self.matrix.copy()
+        # The stored entries of a sparse matrix, of which none is zero.
         matrix.data[:] = 1.0
         return self._replace(matrix=matrix)
 
@@ -72,7 +73,8 @@ class WordTables(NamedTuple):
         """Return the (n, K) logits of texts given as counts."""
         mass = np.exp(self.s)
         total = matrix @ mass + math.exp(self.s_background)
-        return self.prior + (matrix @ (mass[:, None] * self.v)) / total[:, None]
+        pooled = matrix @ (mass[:, None] * self.v)
+        return self.prior + pooled / total[:, None]
 
 
 class FittedTables(NamedTuple):
@@ -83,6 +85,7 @@ class FittedTables(NamedTuple):
 
     def scores_of(self, words: Sequence[str]) -> tuple[Floats, Floats]:
         """Return the log-masses (W,) minus that of the background, and the values (W, K), of any words."""
+        # Row 0 is [UNK], which stands for all words outside the vocabulary.
         row = {word: i + 1 for i, word in enumerate(self.words)}
         rows = np.array([row.get(word, 0) for word in words], dtype=np.intp)
         return self.tables.s[rows] - self.tables.s_background, self.tables.v[rows]
@@ -98,8 +101,8 @@ def choose_words(documents: Sequence[Words], size: int) -> tuple[str, ...]:
     frequency: Counter[str] = Counter()
     for document in documents:
         frequency.update(set(document))
-    ranked = sorted((-count, word) for word, count in frequency.items() if count >= LEAST_TEXTS)
-    return tuple(word for _, word in ranked[:size])
+    frequent = [(-count, word) for word, count in frequency.items() if count >= LEAST_TEXTS]
+    return tuple(word for _, word in sorted(frequent)[:size])
 
 
 def count_words(documents: Sequence[Words], words: Sequence[str]) -> sparse.csr_matrix:
@@ -108,9 +111,12 @@ def count_words(documents: Sequence[Words], words: Sequence[str]) -> sparse.csr_
     """
     column = {word: i + 1 for i, word in enumerate(words)}
     columns = [column.get(word, 0) for document in documents for word in document]
-    starts = np.concatenate([[0], np.cumsum([len(document) for document in documents])])
+    lengths = [len(document) for document in documents]
+    starts = np.concatenate([[0], np.cumsum(lengths)])
     shape = (len(documents), len(words) + 1)
-    matrix = sparse.csr_matrix((np.ones(len(columns)), columns, starts), shape=shape)
+    ones = np.ones(len(columns))
+    matrix = sparse.csr_matrix((ones, columns, starts), shape=shape)
+    # A word that occurs several times has several entries, which add up to its count.
     matrix.sum_duplicates()
     return matrix
 
@@ -120,6 +126,7 @@ def training_counts(documents: Sequence[Words], size: int) -> Counts:
     words = choose_words(documents, size)
     matrix = count_words(documents, words)
     frequency = np.bincount(matrix.indices, minlength=len(words) + 1)
+    # The smooth form of scikit-learn, which is at least 1.
     idf = np.log((1 + len(documents)) / (1 + frequency)) + 1
     return Counts(words, matrix, idf)
 
@@ -134,10 +141,13 @@ def prior_logits(labels: Labels, classes: int, weights: Floats | None = None) ->
     array([1.0986])
     """
     shares = np.bincount(labels, weights, minlength=classes).astype(np.float64)
-    smallest = 0.5 * (1.0 if weights is None else float(weights.min()))
-    logs = np.log(np.maximum(shares, smallest) / shares.sum())
+    lightest = 1.0
+    if weights is not None:
+        lightest = float(weights.min())
+    logs = np.log(np.maximum(shares, 0.5 * lightest) / shares.sum())
     if classes == 2:
         return logs[1:] - logs[:1]
+    # A softmax defines its logits up to a shift; these add up to zero.
     return logs - logs.mean()
 
 

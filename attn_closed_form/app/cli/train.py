@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as error:  # about a setting, which the user knows by its option
         config = importlib.import_module("jax_model.training.config")
         setting, colon, rest = str(error).partition(":")
-        if setting in config.NAMES.values():
+        if setting in config.OPTION_NAMES.values():
             raise ValueError(f"{option(setting)}{colon}{rest}") from None
         raise
     except KeyboardInterrupt:
