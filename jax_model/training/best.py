@@ -18,7 +18,7 @@ from attn_closed_form.app.files.tables import Labelled
 from .config import Config, automatic
 from .split import Split
 from .table_selection import standard_error
-from .train_tables import Result, TableOptions, train_tables
+from .train_tables import Result, TableOptions, table_start, train_tables
 
 # Tuning: from this many training texts, the attention model is tried. It does not win for the 5,485
 # texts of R8.
@@ -58,7 +58,8 @@ def train_best(
     if held_out is not None and split is None:
         split = Split(training, held_out)
     if split is None:
-        (fold,) = tables.folds
+        # If there are several folds, the attention model is trained with the first one only.
+        fold = tables.folds[0]
         split = Split(training.take(fold.training), training.take(fold.held_out))
     shared: dict[str, Any] = {"class_weight": options.class_weight, "seed": options.seed}
     shared |= {"start": "tables", "baseline": "prior", "refit": "all"}
@@ -69,7 +70,9 @@ def train_best(
         config = Config(**shared)
     else:
         config = automatic(split.training.texts, D=options.vocabulary_size, **shared)
-    attention = train(config, split, device, log=log, test=test)
+    # The settings of the tables need not be chosen again, for another number of words.
+    start = table_start(split, config, tables.selection)
+    attention = train(config, split, device, log=log, test=test, start=start)
     return better(tables, attention)
 
 
@@ -82,11 +85,16 @@ def tries_attention(texts: int, options: TableOptions) -> bool:
 
 def better(tables: Result, attention: Result) -> Result:
     """Return the attention model if its loss on the same held-out texts is clearly smaller, with both losses on its card."""
-    difference = tables.losses - attention.losses
+    # The losses of the folds are one after the other; the attention model has those of the first one.
+    losses_of_tables = tables.losses[: len(attention.losses)]
+    difference = losses_of_tables - attention.losses
     chosen = tables
     if float(difference.mean()) > standard_error(difference):
         chosen = attention
-    losses = {"tables": float(tables.losses.mean()), "attention": float(attention.losses.mean())}
+    losses = {
+        "tables": float(losses_of_tables.mean()),
+        "attention": float(attention.losses.mean()),
+    }
     for record in (chosen.metrics, chosen.model.card):
         if record is not None:
             record["held_out_losses"] = losses

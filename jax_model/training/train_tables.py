@@ -48,6 +48,7 @@ class Result(NamedTuple):
     metrics: dict[str, Any]
     losses: word_tables.Floats
     folds: Sequence[table_selection.Fold] = ()
+    selection: table_selection.Selection | None = None
 
 
 class Texts(NamedTuple):
@@ -189,17 +190,23 @@ def train_tables(
         card["test"] = report(logits, np.asarray(test.labels), data.classes)
     metrics = {**card, "classes": list(data.classes), "vocabulary": len(fitted.words)}
     losses = table_selection.text_losses(selection.logits, labels[selection.rows])
-    return Result(model, metrics, losses, folds)
+    return Result(model, metrics, losses, folds, selection)
 
 
-def table_start(split: Split, config: Config) -> TableStart:
-    """Fit tables with settings that are chosen on the held-out texts of a split."""
+def table_start(
+    split: Split, config: Config, selection: table_selection.Selection | None = None
+) -> TableStart:
+    """Fit tables with settings that are chosen on the held-out texts of a split, or were chosen already."""
     options = TableOptions(vocabulary_size=config.D, class_weight=config.class_weight)
     texts = Texts.of(joined(split.training, split.held_out), options)
     rows = np.arange(len(texts.labels))
     training = len(split.training.texts)
     fold = table_selection.Fold(rows[:training], rows[training:])
-    selection = table_selection.select(*texts[:3], [fold], *texts[3:])
+    if selection is None:
+        selection = table_selection.select(*texts[:3], [fold], *texts[3:])
+    # The attention model starts with a mass for every word.
+    every_word = selection.settings._replace(sparse_from=None)
+    selection = selection._replace(settings=every_word)
     return TableStart(texts.fit(training, selection), texts.fit(len(rows), selection))
 
 
