@@ -44,6 +44,17 @@ MANIFEST = "_corpus.parquet"
 METADATA = b"attn_closed_form.app.run"
 # The folder of unfinished parts.
 WORK = "_work"
+# Tuning: rows of a part. An interruption costs each worker one part, and all workers wait for the
+# last part at the end of a run.
+PART_ROWS = 500
+# Tuning: fewer rows take longer to write than to explain.
+LEAST_ROWS = 20
+# Tuning: parts per worker, so that all workers end at about the same time.
+WORKER_PARTS = 16
+# Tuning: parts on a cluster, enough to keep a thousand workers busy.
+CLUSTER_PARTS = 4_000
+# Tuning: rows of a part on a cluster, with which a billion rows are 20,000 files.
+CLUSTER_ROWS = 50_000
 
 
 @dataclass(frozen=True)
@@ -383,25 +394,12 @@ def size_of_parts(rows: int, workers: int | None) -> int:
     (500, 20, 250, 50000)
     """
     if workers is None:
-        # Tuning: rows of a part on a cluster, with which a billion rows are 20,000 files.
-        cluster_rows = 50_000
-        most_rows = cluster_rows
-        # Tuning: parts on a cluster, enough to keep a thousand workers busy, and their maximum
-        # number of rows, with which a billion rows are 20,000 files.
-        cluster_parts = 4_000
-        parts = cluster_parts
+        most_rows = CLUSTER_ROWS
+        parts = CLUSTER_PARTS
     else:
-        # Tuning: rows of a part. An interruption costs each worker one part, and all workers wait
-        # for the last part at the end of a run, so each gets some 16 of them. A part of fewer than
-        # 20 rows takes longer to write than to explain.
-        part_rows = 500
-        most_rows = part_rows
-        # Tuning: parts per worker, so that all workers end at about the same time.
-        worker_parts = 16
-        parts = worker_parts * workers
-    # Tuning: fewer rows take longer to write than to explain.
-    least_rows = 20
-    return min(most_rows, max(least_rows, math.ceil(rows / parts)))
+        most_rows = PART_ROWS
+        parts = WORKER_PARTS * workers
+    return min(most_rows, max(LEAST_ROWS, math.ceil(rows / parts)))
 
 
 def _target(folder: Path, number: int) -> Path:
