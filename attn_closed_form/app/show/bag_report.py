@@ -25,20 +25,15 @@ from .sanitize import elide, escape, output_name, prose
 
 # Tuning: the number of players in each table of a bag.
 TOP = 10
-# Tuning: the letters of the name of a bag in its heading.
-LONGEST_BAG_NAME = 80
 # The name of the thumbnail in a page, which maps and tables refer to.
 SLIDE = "slide"
-# Tuning: the opacity of tiles over a thumbnail, which shows tissue and color (as in `plots.py`).
-OVER_THUMBNAIL = 0.6
-# The color and the dashes of each curve of removals, in the order of `removals.DRAWN`. Orange and
-# blue are not among them, because they mean for and against.
-CURVES = (("currentColor", ""), ("#00856b", "7 4"), ("#a8568a", "9 3 2 3"), (css(UNSIGNED), "2 3"))
 
 
 def bag_page(explanations: Explanations, others: Sequence[Explanations] = ()) -> str:
     """Return the body of the report of a bag, with the maps of `others` on one scale."""
-    name = elide(maps.bag_name(explanations, "This bag"), LONGEST_BAG_NAME)
+    # Tuning: the letters of the name of a bag in its heading.
+    longest_bag_name = 80
+    name = elide(maps.bag_name(explanations, "This bag"), longest_bag_name)
     parts = [
         _thumbnail_once(explanations),
         headline_of(explanations, name[:1].upper() + name[1:]),
@@ -151,6 +146,14 @@ def _deletion(
     """Draw deletion curves by number of removed instances, above the certified minimum; `axes` are
     the titles of both.
     """
+    # The color and the dashes of each curve, in the order of `removals.DRAWN`. Orange and blue are
+    # not among them, because they mean for and against.
+    looks = (
+        ("currentColor", ""),
+        ("#00856b", "7 4"),
+        ("#a8568a", "9 3 2 3"),
+        (css(UNSIGNED), "2 3"),
+    )
     first = next(iter(curves.values()))
     left = 76
     top = 26
@@ -184,7 +187,7 @@ def _deletion(
         svg_text(left, bottom + 15, "0"),
         svg_text(left + wide, bottom + 15, f"{d:,}", "end"),
     ]
-    styles = zip(curves.items(), CURVES, strict=False)
+    styles = zip(curves.items(), looks, strict=False)
     for i, ((title, each), (color, dashes)) in enumerate(styles):
         stroke = (
             f'fill="none" stroke="{color}" stroke-width="2" stroke-dasharray="{dashes}" '
@@ -253,7 +256,7 @@ def _picture(figure: maps.HeatMap, explanations: Explanations) -> str:
     opacity = ""
     if _thumbnail_of(explanations) is not None:
         under = f'<use href="#{SLIDE}"/>'
-        opacity = f' opacity="{OVER_THUMBNAIL}"'
+        opacity = f' opacity="{maps.OVER_THUMBNAIL}"'
     frames = "".join(
         f"M{x0:g} {y0:g}H{x1:g}V{y1:g}H{x0:g}z" for x0, y0, x1, y1 in figure.outlines.tolist()
     )

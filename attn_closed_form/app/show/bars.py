@@ -1,4 +1,4 @@
-"""Axes and bars in unit coordinates: 0 is the left or the lower end, 1 the right or the upper one."""
+"""Axes and bars in unit coordinates: 0 is the left or lower end, 1 the right or upper one."""
 
 from __future__ import annotations
 

@@ -31,12 +31,6 @@ MANY_WORDS = 60
 LINE_BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)
 # A line break as it is shown in a text.
 SHOWN_BREAK = '<br><small aria-hidden="true">↵</small> '
-# What the words of a text show on a screen; paper does not have it.
-HINT = "Hover, tap or use the arrow keys on a word for its numbers."
-# The same in a notebook, whose cells have no script.
-HINT_OF_NOTEBOOK = "Hover over a word for its number."
-# The choice of the switch that colors sentences instead of words.
-BY_SENTENCE = "sentences"
 
 
 def is_long(explanations: Explanations) -> bool:
@@ -65,7 +59,10 @@ def text_block(explanations: Explanations, number: int = 0, in_notebook: bool = 
         legend = legend_cells(sentences.scores, True, e)
         about = _meaning_of_sentence_colors(e)
     tools = f"<div class=tools>{switch}{legend_of(legend, e.scale, number)}</div>"
-    hint = HINT_OF_NOTEBOOK if in_notebook else HINT
+    # Paper does not have the hint, and the cells of a notebook have no script.
+    hint = "Hover, tap or use the arrow keys on a word for its numbers."
+    if in_notebook:
+        hint = "Hover over a word for its number."
     meaning = f"{prose(about)} <span class=screen>{hint}</span>"
     return f'{tools}{text}<p class="note">{meaning}</p>'
 
@@ -254,10 +251,12 @@ def _without_breaks(label: str) -> str:
 
 def _switch(explanations: Explanations, number: int, has_sentences: bool) -> str:
     """Return the choice of the method that colors the text, which the script turns on."""
+    # The choice of the switch that colors sentences instead of words.
+    by_sentence = "sentences"
     leading = figures.leader(explanations).method
     options = ""
     if has_sentences:
-        options += f"<option value={BY_SENTENCE} selected>sentence</option>"
+        options += f"<option value={by_sentence} selected>sentence</option>"
     for index, e in enumerate(explanations.values()):
         selected = ""
         if e.method == leading and not has_sentences:
@@ -273,7 +272,8 @@ def _switch(explanations: Explanations, number: int, has_sentences: bool) -> str
 def _meaning_of_colors(e: Explanation) -> str:
     """Explain the colors of words."""
     if e.info.kind == "signed":
-        text = f"Colored by {e.title}: orange raises {output_name(e.output)}, blue (underlined) lowers it."
+        raised = output_name(e.output)
+        text = f"Colored by {e.title}: orange raises {raised}, blue (underlined) lowers it."
     else:
         text = f"Colored by {e.title}, which has no sign."
     return text + _about_unknown_words(e)
@@ -284,9 +284,9 @@ def _meaning_of_sentence_colors(e: Explanation) -> str:
     unit = str(e.scale.unit["change"]).strip()
     numbers = f"numbers are {unit}" if unit else f"numbers are on the scale of the {e.scale.name}"
     return (
-        f"Colored by sentence: orange raises {output_name(e.output)}, blue (underlined) lowers it; {numbers}. "
-        "They are Owen values: the scores of the words in a sentence add up to the score of the "
-        "sentence."
+        f"Colored by sentence: orange raises {output_name(e.output)}, blue (underlined) lowers "
+        f"it; {numbers}. They are Owen values: the scores of the words in a sentence add up to the "
+        "score of the sentence."
     )
 
 

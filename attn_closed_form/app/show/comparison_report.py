@@ -27,10 +27,6 @@ from .report_parts import HOW_TO_READ, classes_of, method_facts
 from .sanitize import escape, output_name, prose, visible
 from .waterfall import Changes, Waterfall, WaterfallStep, waterfall_of_changes
 
-# Tuning: the number of words in the table of a comparison, which shows those with the largest
-# differences.
-MOST_WORDS = 40
-
 
 def comparison_headline(comparison: Comparison) -> str:
     """State both predictions and their difference.
@@ -168,9 +164,12 @@ def _column(name: str, e: Explanation, other: Explanation, comparison: Compariso
 
 def _table(comparison: Comparison) -> str:
     """Return the words with the largest differences, with both scores."""
+    # Tuning: the number of words in the table of a comparison, which shows those with the largest
+    # differences.
+    most_words = 40
     scale = comparison.scale
     rows = []
-    for change in comparison.changes[:MOST_WORDS]:
+    for change in comparison.changes[:most_words]:
         scores = (change.first, change.second, change.change)
         cells = ["–" if score is None else scale.column(score) for score in scores]
         rows.append((visible(change.word), cells))
@@ -178,6 +177,6 @@ def _table(comparison: Comparison) -> str:
     titles = [titles[0], *(scale.titled(title) for title in titles[1:])]
     count = len(comparison.changes)
     text = ""
-    if count > MOST_WORDS:
-        text = f"The {MOST_WORDS} largest differences among {count:,} words."
+    if count > most_words:
+        text = f"The {most_words} largest differences among {count:,} words."
     return section("The words", text, table_of(titles, rows), "h2")

@@ -8,11 +8,6 @@ from ..models.protocol import BagModel, Model, TextModel
 from ..models.text_classifier import TextClassifier
 from .sanitize import elide, visible
 
-# Tuning: the number of classes that are named, about a line.
-NAMED_CLASSES = 4
-# Tuning: the length of the name of a class.
-LONGEST_NAME = 32
-
 
 def model_in_words(model: Model) -> str:
     """Describe a model: its kind, its classes, and what it reads.
@@ -46,13 +41,17 @@ def kind_of(model: Model) -> str:
 
 def _outputs(model: Model) -> str:
     """Name the classes, or count them if there are many."""
-    names = [elide(visible(name), LONGEST_NAME) for name in model.outputs]
+    # Tuning: the length of the name of a class.
+    longest_name = 32
+    # Tuning: the number of classes that are named, about a line.
+    named_classes = 4
+    names = [elide(visible(name), longest_name) for name in model.outputs]
     if all(name.isdecimal() for name in names):
         if len(names) < 2:
             return ""
         return f" for {len(names):,} classes"
-    if len(names) > NAMED_CLASSES:
-        shown = ", ".join(names[:NAMED_CLASSES])
+    if len(names) > named_classes:
+        shown = ", ".join(names[:named_classes])
         return f" for {len(names):,} classes ({shown}, …)"
     if len(names) > 1:
         return f" for {', '.join(names[:-1])} and {names[-1]}"

@@ -18,8 +18,6 @@ from .sanitize import elide, visible
 
 # Dots per inch of a saved picture; SVG and PDF have no dots.
 DPI = 200
-# Dots per inch of a picture in a notebook, where 7 inches are about as wide as the text.
-SCREEN_DPI = 110
 
 
 def package(name: str, extra: str | None = None) -> Any:
@@ -88,8 +86,10 @@ def new_figure(size: tuple[float, float]) -> Any:
 
 def _png(figure: Any) -> bytes:
     """Return a figure as the bytes of a PNG picture."""
+    # Dots per inch of a picture in a notebook, where 7 inches are about as wide as the text.
+    screen_dpi = 110
     stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=SCREEN_DPI)
+    figure.savefig(stream, format="png", dpi=screen_dpi)
     return stream.getvalue()
 
 

@@ -195,10 +195,10 @@ def write_geojson(
                 f"{key}: {number!r}" for key, number in zip(keys, numbers, strict=True)
             )
             stream.write(
-                f'{"," if i else ""}\n{{"type": "Feature", "geometry": {{"type": "Polygon", "coordinates": [{ring}]}}, '
-                '"properties": '
-                f'{{"objectType": "detection", "color": {shade}, "classification": {sides[score >= 0]}, '
-                f'"measurements": {{{values}}}}}}}'
+                f'{"," if i else ""}\n{{"type": "Feature", '
+                f'"geometry": {{"type": "Polygon", "coordinates": [{ring}]}}, '
+                f'"properties": {{"objectType": "detection", "color": {shade}, '
+                f'"classification": {sides[score >= 0]}, "measurements": {{{values}}}}}}}'
             )
         stream.write(f'\n], "assumed": {json.dumps(first.evidence.model.doubts or None)}}}\n')
 
@@ -479,10 +479,6 @@ def to_lime(explanation: Explanation) -> Any:
     return made
 
 
-# Indices of order two in shapiq, by the method of the single players.
-SHAPIQ_INDICES = {"shapley": ("SV", "SII", "STII", "FSII"), "banzhaf": ("BV", "BII", "FBII")}
-
-
 def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None) -> Any:
     """Convert to a `shapiq.InteractionValues` of the players.
 
@@ -491,7 +487,9 @@ def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None
     explanation, "BII" (the default) or "FBII" of a Banzhaf one. The values of single players are
     those of the index (`game/interactions.py`).
     """
-    known = SHAPIQ_INDICES.get(explanation.method)
+    # Indices of order two in shapiq, by the method of the single players.
+    shapiq_indices = {"shapley": ("SV", "SII", "STII", "FSII"), "banzhaf": ("BV", "BII", "FBII")}
+    known = shapiq_indices.get(explanation.method)
     if known is None:
         raise ValueError(
             "explanation: expected 'shapley' or 'banzhaf', as in shapiq, got "

@@ -34,10 +34,6 @@ UNSIGNED = (110, 110, 110)  # gray
 # Tuning: a strength at or above LEVELS[i] has level i + 1. A word below 1/8 of the strongest word
 # is not colored.
 LEVELS = (0.125, 0.3, 0.5, 0.75)
-# Tuning: a probability this close to 0 or 1 hardly changes when a single player is removed.
-SATURATED = 1e-3
-# One decimal of a percentage: a smaller share in a list of classes is written as below it.
-SMALLEST_SHARE = 1e-3
 # Tuning: the number of classes with a bar.
 MOST_CLASSES = 6
 # Tuning: the number of rows in a table of numbers.
@@ -118,8 +114,10 @@ def saturation(explanations: Explanations) -> str:
     is
     not.
     """
+    # Tuning: a probability this close to 0 or 1 hardly changes when a single player is removed.
+    saturated = 1e-3
     chance = explanations.prediction
-    if not explanations.scale.in_percent or SATURATED <= chance <= 1 - SATURATED:
+    if not explanations.scale.in_percent or saturated <= chance <= 1 - saturated:
         return ""
     things = explanations.evidence.target.players
     return (
@@ -198,8 +196,10 @@ def class_bars(
 
 def _share(chance: float) -> str:
     """Write a share among others, all with one decimal."""
-    if 0 < chance < SMALLEST_SHARE:
-        return f"<{SMALLEST_SHARE:.1%}"
+    # One decimal of a percentage: a smaller share in a list of classes is written as below it.
+    smallest_share = 1e-3
+    if 0 < chance < smallest_share:
+        return f"<{smallest_share:.1%}"
     return f"{chance:.1%}"
 
 

@@ -32,6 +32,8 @@ ZERO = (236, 236, 236)
 FAINT = (128, 128, 128)
 # Tuning: the opacity of its tiles.
 FAINTEST = 0.12
+# Tuning: the opacity of tiles over a thumbnail, which still shows tissue and color.
+OVER_THUMBNAIL = 0.6
 # Tuning: the scale ends at this quantile of the magnitudes, so that one extreme tile does not wash
 # out all the others.
 QUANTILE = 0.995
@@ -39,9 +41,6 @@ QUANTILE = 0.995
 MOST_CELLS = 2000
 
 
-# Tuning: the certified set of a larger bag is not outlined on its map, because it would take
-# seconds to find, and its tiles are smaller than an outline.
-MOST_OUTLINED = 20_000
 Pixels = NDArray[np.uint8]
 
 
@@ -241,10 +240,13 @@ def flip_tiles(explanations: Explanations) -> Ids:
     """Return the tiles whose removal is certified to change the predicted class, if it is explained
     and the set is known; otherwise nothing.
     """
+    # Tuning: the certified set of a larger bag is not outlined on its map, because it would take
+    # seconds to find, and its tiles are smaller than an outline.
+    most_outlined = 20_000
     evidence = explanations.evidence
     chances = evidence.probabilities or {}
     nothing = np.zeros(0, dtype=np.intp)
-    if not evidence.has_reasons or evidence.d > MOST_OUTLINED:
+    if not evidence.has_reasons or evidence.d > most_outlined:
         return nothing
     if chances and chances.get(explanations.output) != max(chances.values()):
         return nothing
@@ -426,9 +428,10 @@ def heat_maps(several: Sequence[Explanations], method: str | None = None) -> lis
     for explanations, e, values in zip(several, leaders, scores, strict=True):
         level = e.scale.level(e.prediction, "+.4g")
         corners = where.coords[flip_tiles(explanations)]
+        output = output_name(e.output)
         maps.append(
             HeatMap(
-                title=f"{e.info.label}: evidence for {output_name(e.output)} ({e.scale.name} {level})",
+                title=f"{e.info.label}: evidence for {output} ({e.scale.name} {level})",
                 raster=rasterize(where.coords, values, where.patch_size),
                 end=end,
                 signed=e.info.kind == "signed",

@@ -24,10 +24,6 @@ from .waterfall import Waterfall, waterfall
 LONGEST_SENTENCE = 800
 # Tuning: the same for the label of a bar.
 LONGEST_LABEL = 40
-# Tuning: the same for the name of a row in a table.
-LONGEST_ROW_NAME = 24
-# A name in a sentence.
-QUOTED = re.compile("“([^“”]*)”")
 
 
 def css(color: tuple[int, int, int]) -> str:
@@ -107,7 +103,7 @@ def bullets(items: Iterable[str]) -> str:
 
 def _with_chips(escaped: str) -> str:
     """Mark quoted names, which the script finds in the text."""
-    return QUOTED.sub(r"<b class=chip>\1</b>", escaped)
+    return re.sub("“([^“”]*)”", r"<b class=chip>\1</b>", escaped)
 
 
 def table_of(
@@ -118,11 +114,13 @@ def table_of(
     """Return a table of numbers whose first column names the rows, or "None." if there are no
     rows. A picture, which is HTML, can be next to each name.
     """
+    # Tuning: the same for the name of a row in a table.
+    longest_row_name = 24
     names_of_columns = "".join(f"<th scope=col>{escape(name)}</th>" for name in head)
     body = ""
     for number, (name, cells) in enumerate(rows):
         picture = "" if pictures is None else pictures[number]
-        body += f"<tr><th scope=row>{picture}{escape(name, LONGEST_ROW_NAME)}</th>"
+        body += f"<tr><th scope=row>{picture}{escape(name, longest_row_name)}</th>"
         body += "".join(f"<td>{prose(cell)}</td>" for cell in cells) + "</tr>"
     if not body:
         return "<p>None.</p>"

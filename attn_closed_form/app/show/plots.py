@@ -32,7 +32,7 @@ from .drawing import (
 )
 from .effects import EffectChart, effect_chart, effect_range, unit_of_effects
 from .figures import AGAINST, FOR, UNSIGNED
-from .maps import HeatMap, bag_name, heat_maps, maps_note, shades, slide_size
+from .maps import OVER_THUMBNAIL, HeatMap, bag_name, heat_maps, maps_note, shades, slide_size
 from .removals import DRAWN, removal_curves, share_of_best
 from .sanitize import output_name, visible
 from .text_figures import (
@@ -46,35 +46,21 @@ from .text_figures import (
 
 # Width of a journal page (175 millimeters) in inches.
 TWO_COLUMNS = 175 / 25.4
-# Number of names per inch of an axis that do not touch each other.
-NAMES_PER_INCH = 7.0
 # The color of a strength of zero on paper.
 WHITE = (255, 255, 255)
-# The color and the line of each curve of `removals.DRAWN`, which differ without color, too. Orange
-# and blue are not among them, because they mean for and against.
-REMOVAL_STYLES = (
-    ("black", "-"),
-    ("#00785c", "--"),
-    ("#a0527d", "-."),
-    ("#6e6e6e", ":"),
-)
-# Tuning: the opacity of tiles over a thumbnail, which shows tissue and color.
-OVER_THUMBNAIL = 0.6
-# Tuning: the width of one panel of heat maps in inches.
-PANEL = 4.6
-# Dots along a panel at the default resolution; cells below one dot are averaged.
-DOTS = 600
 
 
 def plot_table(explanations: Explanations, ax: Any) -> None:
     """Draw all methods with one row per method and one column per player (the strongest if space is
     short).
     """
+    # Number of names per inch of an axis that do not touch each other.
+    names_per_inch = 7.0
     rows = list(explanations.values())
     labels = figures.names(explanations.evidence)
     fit = explanations.fit
     things = explanations.evidence.target.players
-    room = max(4, int(NAMES_PER_INCH * 0.8 * ax.figure.get_figwidth()))
+    room = max(4, int(names_per_inch * 0.8 * ax.figure.get_figwidth()))
     order = np.sort(figures.strongest_players(explanations, room))
     gray = color_map(WHITE, UNSIGNED)
     signed = color_map(AGAINST, WHITE, FOR)
@@ -175,6 +161,14 @@ def plot_removal(explanations: Explanations, ax: Any) -> None:
     Each curve has its label at the line: the flip order, Shapley values, leave-one-out and
     attention, as far as they were computed. The table of a report has the others.
     """
+    # The color and the line of each curve of `removals.DRAWN`, which differ without color, too.
+    # Orange and blue are not among them, because they mean for and against.
+    removal_styles = (
+        ("black", "-"),
+        ("#00785c", "--"),
+        ("#a0527d", "-."),
+        ("#6e6e6e", ":"),
+    )
     curves = removal_curves(explanations)
     chosen = [method for method in DRAWN if method in curves]
     if not chosen:
@@ -185,7 +179,7 @@ def plot_removal(explanations: Explanations, ax: Any) -> None:
     limit = factor * first.bounds.proved_min
     lowest = float(limit.min())
     ax.fill_between(first.absent, lowest, limit, color="0.9", linewidth=0)
-    styles = zip(chosen, REMOVAL_STYLES, strict=False)
+    styles = zip(chosen, removal_styles, strict=False)
     for number, (method, (color, style)) in enumerate(styles):
         each = curves[method]
         heights = factor * each.deletion
@@ -290,6 +284,8 @@ def plot_beeswarm(
     """Draw the score of each of the n strongest words in each input as a dot, one panel per
     output.
     """
+    # Tuning: the number of columns of a beeswarm, about the width of a figure in dots.
+    bins = 110
     figure, panels = _panels(many, n)
     for output, ax in panels.items():
         of_output = many.of_output(output)
@@ -305,7 +301,7 @@ def plot_beeswarm(
         span = float(np.ptp(np.concatenate([np.zeros(1), *dots]))) or 1.0
         for place, values in zip(places, dots, strict=True):
             # A row is 0.8 high; dots that would lie upon each other move up and down.
-            heights = place + swarm(values, span / BINS, 0.4)
+            heights = place + swarm(values, span / bins, 0.4)
             colors = [rgb(FOR) if value >= 0 else rgb(AGAINST) for value in values]
             ax.scatter(values, heights, s=9, c=colors, alpha=0.75, linewidths=0)
         words = plain_words(effect.word for effect in effects)
@@ -324,10 +320,6 @@ def plot_beeswarm(
         )
         ax.set_title(*plain_words([_title_of_many(many, output)], 100), fontsize=10, loc="left")
     return saved_figure(figure, path)
-
-
-# Tuning: the number of columns of a beeswarm, about the width of a figure in dots.
-BINS = 110
 
 
 def swarm(values: Array, bin_width: float, most: float) -> Array:
@@ -466,6 +458,8 @@ def heat_map(
     >>> [ax.get_title() for ax in figure.axes[:2]]
     ['Shapley: evidence for tumor (probability 34.9%)', 'Attention']
     """
+    # Tuning: the width of one panel of heat maps in inches.
+    panel = 4.6
     if isinstance(explanations, Explanations):
         several = [explanations]
     else:
@@ -476,8 +470,8 @@ def heat_map(
     if thumbnail is None:
         thumbnail = several[0].evidence.units.attrs.get("thumbnail")
     left, top, right, bottom = maps[0].raster.box
-    tall = PANEL * float(np.clip((bottom - top) / (right - left), 0.35, 1.6)) + 0.9
-    size = (PANEL * min(len(maps), 3), tall * -(-len(maps) // 3))
+    tall = panel * float(np.clip((bottom - top) / (right - left), 0.35, 1.6)) + 0.9
+    size = (panel * min(len(maps), 3), tall * -(-len(maps) // 3))
     figure = new_figure(size)
     if thumbnail is None:
         under = None
@@ -500,6 +494,8 @@ def heat_map(
 
 
 def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
+    # Dots along a panel at the default resolution; cells below one dot are averaged.
+    dots = 600
     left, top, right, bottom = figure.raster.box
     if under is not None:
         image, (width, height) = under
@@ -508,7 +504,7 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
     alpha = 1.0 if under is None else OVER_THUMBNAIL
     # Cells keep sharp edges, unless they are smaller than a dot, which then shows the mean of its
     # cells.
-    if max(pixels.shape[:2]) <= DOTS:
+    if max(pixels.shape[:2]) <= dots:
         how = "nearest"
     else:
         how = "antialiased"

@@ -15,15 +15,6 @@ from .described import kind_of
 from .page import bars_of, bullets, details, facts_paragraph, note
 from .sanitize import escape, prose
 
-# Where the methods come from.
-REFERENCES = (
-    "Lopardo, Precioso, Garreau: Attention Meets Post-hoc Interpretability: A Mathematical "
-    "Perspective, ICML 2024 (arXiv 2402.03485)",
-    "Leemann, Fastowski, Pfeiffer, Kasneci: Attention Mechanisms Don't Learn Additive Models, 2025 "
-    "(arXiv 2405.13536)",
-    "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017 (arXiv "
-    "1703.01365)",
-)
 # What a reader of a report needs to know before its numbers.
 HOW_TO_READ = (
     "Orange raises the named output and blue lowers it. A score is the mean change of the "
@@ -91,6 +82,15 @@ def both_scales(explanations: Explanations, body: Callable[[Explanations], str])
 
 def facts(explanations: Explanations) -> str:
     """Return what was explained, a description of each method, and the papers."""
+    # Where the methods come from.
+    references = (
+        "Lopardo, Precioso, Garreau: Attention Meets Post-hoc Interpretability: A Mathematical "
+        "Perspective, ICML 2024 (arXiv 2402.03485)",
+        "Leemann, Fastowski, Pfeiffer, Kasneci: Attention Mechanisms Don't Learn Additive Models, "
+        "2025 (arXiv 2405.13536)",
+        "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017 (arXiv "
+        "1703.01365)",
+    )
     evidence = explanations.evidence
     units = evidence.units
     target = evidence.target
@@ -119,7 +119,7 @@ def facts(explanations: Explanations) -> str:
     )
     body = "".join(f"<p>{prose(line)}</p>" for line in lines)
     body += f"<h3>How to read this</h3>{bullets(HOW_TO_READ)}"
-    body += f"<h3>Methods</h3>{methods}<h3>References</h3>{bullets(REFERENCES)}"
+    body += f"<h3>Methods</h3>{methods}<h3>References</h3>{bullets(references)}"
     return details("What was explained, and how", body, "facts", "how")
 
 

@@ -26,8 +26,6 @@ _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 _UNIT = re.compile(r"(?<=\d) (?=points)")
 # The spaces before a column of a table, or before the text of an indented line.
 _COLUMN = re.compile(r"(?:^\s+|\s{2,})(?=\S)")
-# A command in an example.
-COMMAND = re.compile(r"\s+(?:attn-closed-form|cat) ")
 # White space that becomes one space.
 _SPACE = re.compile(r"[\t\n\r\f\v\u2028\u2029 ]+")
 
@@ -44,7 +42,7 @@ def visible(text: str) -> str:
 
 
 def output_name(output: str) -> str:
-    """Return the name of an output as it is shown in a sentence, such as "positive" or "class 1"."""
+    """Return the name of an output in a sentence, such as "positive" or "class 1"."""
     return class_name(visible(output))
 
 
@@ -119,7 +117,7 @@ def fitted_lines(text: str, columns: int) -> str:
             indent = line[: len(line) - len(line.lstrip())]
             lines += _fitted(f"{indent}# {comment.strip()}", columns)
             lines += _fitted_command(command.rstrip(), columns)
-        elif COMMAND.match(line):
+        elif line.startswith("  ") and line.lstrip().startswith(("attn-closed-form ", "cat ")):
             lines += _fitted_command(line, columns)
         else:
             lines += _fitted(line, columns)

@@ -17,9 +17,6 @@ from ..models.scale import ExplainedScale
 from ..models.target import Target
 from .sanitize import output_name
 
-# Tuning: a sentence names at most this many players, about two lines of a report; all are in
-# `players`.
-MOST_NAMES = 12
 # Tuning: up to this many names begin the sentence; more follow it.
 FEW_NAMES = 5
 
@@ -302,10 +299,13 @@ def _what_flips(
 
 
 def _listed(names: list[str]) -> str:
-    """List names in a sentence, at most `MOST_NAMES` of them."""
-    if len(names) > MOST_NAMES:
-        others = len(names) - MOST_NAMES
-        return f"{', '.join(names[:MOST_NAMES])} and {others} other{'s' if others > 1 else ''}"
+    """List names in a sentence, at most `most_names` of them."""
+    # Tuning: a sentence names at most this many players, about two lines of a report; all are in
+    # `players`.
+    most_names = 12
+    if len(names) > most_names:
+        others = len(names) - most_names
+        return f"{', '.join(names[:most_names])} and {others} other{'s' if others > 1 else ''}"
     if len(names) == 1:
         return names[0]
     return f"{', '.join(names[:-1])} and {names[-1]}"

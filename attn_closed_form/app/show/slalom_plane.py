@@ -71,8 +71,6 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
 
 # Labels are placed in a plane of this width and height in dots.
 PLANE = np.array([428.0, 298.0])
-# The radius of a point, in dots.
-DOT = 4.0
 # The width of a letter of 12 dots, measured on DejaVu Sans, the widest of the fonts of the style
 # sheet.
 LETTER = 7.2
@@ -86,7 +84,9 @@ SHARES = np.column_stack([OFFSETS[:, 0] < 0, np.full(6, 0.25)])
 
 
 def _placed(places: Array, order: Ids, texts: Sequence[str], most: int) -> tuple[PlacedLabel, ...]:
-    """Place at most `most` labels in this order, each where it covers no other label and no point."""
+    """Place at most `most` labels in this order, each where it covers no label and no point."""
+    # The radius of a point, in dots.
+    dot = 4.0
     dots = places * PLANE
     sizes = np.array([(LETTER * len(text), LINE) for text in texts])[:, None]
     written = dots[order, None] + OFFSETS  # (labels, offsets, 2)
@@ -97,7 +97,7 @@ def _placed(places: Array, order: Ids, texts: Sequence[str], most: int) -> tuple
     )  # the point lies within the label on both axes
     for axis in range(2):
         point = dots[:, axis]
-        covers &= (low[:, :, None, axis] <= point + DOT) & (point - DOT <= high[:, :, None, axis])
+        covers &= (low[:, :, None, axis] <= point + dot) & (point - dot <= high[:, :, None, axis])
     free = ((low >= 0) & (high <= PLANE)).all(axis=2) & ~covers.any(axis=2)
     labels: list[PlacedLabel] = []
     boxes: list[list[float]] = []
@@ -139,7 +139,8 @@ def slalom_plane_of(explanations: Explanations) -> str:
         return bottom - unit * high
 
     body = [
-        f'<path class="a" d="M{left} {y(figure.zero):.1f}h{wide:g}M{left} {top}v{high:g}h{wide:g}"/>'
+        f'<path class="a" d="M{left} {y(figure.zero):.1f}h{wide:g}'
+        f'M{left} {top}v{high:g}h{wide:g}"/>'
     ]
     body += [
         svg_text(x(at), bottom + 14, prose(f"{number:g}"), "middle")
@@ -150,7 +151,8 @@ def slalom_plane_of(explanations: Explanations) -> str:
     ]
     body.append(svg_text(x(0.5), bottom + 30, "importance s (log weight)", "middle"))
     body.append(
-        f'<text transform="translate(10 {y(0.5):g}) rotate(-90)" text-anchor="middle">value v</text>'
+        f'<text transform="translate(10 {y(0.5):g}) rotate(-90)" '
+        'text-anchor="middle">value v</text>'
     )
     trusted = explanations[SLALOM[0]].trusted
     sides: dict[bool, list[str]] = {True: [], False: []}
@@ -170,7 +172,10 @@ def slalom_plane_of(explanations: Explanations) -> str:
         for label in figure.labels
     ]
     things = explanations.evidence.target.players
-    text = f"Value and importance (log weight) of the {things}. Those on the right have the most weight."
+    text = (
+        f"Value and importance (log weight) of the {things}. Those on the right have the most "
+        "weight."
+    )
     drawn = svg(480, 340, body, "Value of each word against its importance")
     title = "SLALOM plane" if trusted else "SLALOM plane (poor fit)"
     return details(title, note(text) + drawn)

@@ -28,20 +28,8 @@ from .waterfall import waterfall
 
 # Ends a color.
 RESET = "\x1b[0m"
-# Begins bold text.
-BOLD = "\x1b[1m"
-# Tuning: the columns of a method's name left of its words.
-LABEL_COLUMNS = 20
-# Tuning: the columns of one method in a table of numbers.
-NUMBER_COLUMNS = 22
-# Tuning: a longer word is shortened in the middle, so that it fits into one line.
-WORD_COLUMNS = 40
 # Tuning: the same for the label of a bar and the name of a row.
 BAR_LABEL_COLUMNS = 24
-# Tuning: the minimum width of a table of words; narrower terminals wrap it themselves.
-NARROWEST = 36
-# Tuning: the columns of the longest bar, if there is room for it.
-LONGEST_BAR = 40
 # A bar in color is made of blocks.
 BAR = "█"
 # The levels 1 to 4 among the 256 colors of a terminal, from light to strong; black text reads on
@@ -88,12 +76,14 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     a           0.0 points
     positive        69.1%
     """
+    # Begins bold text.
+    bold = "\x1b[1m"
     e = figures.leader(explanations)
     fit = explanations.fit
     evidence = explanations.evidence
     headline = _prose(figures.full_headline(explanations), columns)
     if color:
-        headline = f"{BOLD}{headline}{RESET}"
+        headline = f"{bold}{headline}{RESET}"
     blocks = [f"{headline}\n{_prose(explanations.explained, columns)}"]
     if saturated := figures.saturation(explanations):
         blocks.append(_prose(saturated, columns))
@@ -135,10 +125,12 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 def _bars(steps: Sequence[Bar], columns: int, color: bool) -> str:
     """Format the steps of a waterfall, one line each."""
+    # Tuning: the columns of the longest bar, if there is room for it.
+    longest_bar = 40
     labels = [elide(step.label, BAR_LABEL_COLUMNS) for step in steps]
     pad = max(map(width, labels))
     numbers = max(len(step.text) for step in steps)
-    room = min(LONGEST_BAR, max(4, columns - pad - numbers - 6))
+    room = min(longest_bar, max(4, columns - pad - numbers - 6))
     longest = max(step.right - step.left for step in steps) or 1.0
     lines = []
     for label, step in zip(labels, steps, strict=True):
@@ -177,10 +169,14 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
     Shapley, Banzhaf
                      x++ y----
     """
+    # Tuning: the minimum width of a table of words; narrower terminals wrap it themselves.
+    narrowest = 36
+    # Tuning: the columns of a method's name left of its words.
+    label_columns = 20
     families = figures.method_rows(explanations)
-    room = max(columns, NARROWEST)
-    if room >= 2 * LABEL_COLUMNS + 20:
-        indent = LABEL_COLUMNS + 2
+    room = max(columns, narrowest)
+    if room >= 2 * label_columns + 20:
+        indent = label_columns + 2
     else:
         indent = 2
     blocks = []
@@ -203,12 +199,14 @@ def _words(e: Explanation, color: bool, largest: float | None = None) -> list[Pr
     """Format the words of a text; the strongest color belongs to the score `largest`, if it is
     given.
     """
+    # Tuning: a longer word is shortened in the middle, so that it fits into one line.
+    word_columns = 40
     text = figures.colored_text(e, largest)
     words = []
     for piece in text.pieces:
         if piece.player is None:
             continue
-        word = elide(visible(piece.text), WORD_COLUMNS)
+        word = elide(visible(piece.text), word_columns)
         if text.unknown[piece.player]:
             word += "[UNK]"
         words.append(printed_word(word, text.levels[piece.player], text.signed, color))
@@ -311,10 +309,12 @@ def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
 
     If the methods do not fit side by side in `columns`, they are split into several blocks.
     """
+    # Tuning: the columns of one method in a table of numbers.
+    number_columns = 22
     order = figures.strongest_players(explanations, top)
     names = figures.names(explanations.evidence)
     labels = [elide(names[j], BAR_LABEL_COLUMNS) for j in order]
-    fitting = max(1, (columns - max(map(width, labels))) // (NUMBER_COLUMNS + 2))
+    fitting = max(1, (columns - max(map(width, labels))) // (number_columns + 2))
     rows = list(explanations.values())
     blocks = []
     for start in range(0, len(rows), fitting):
@@ -378,13 +378,6 @@ MODEL_SIZES = {
     "d_att": "size of keys and queries",
     "d_out": "size of values",
 }
-# What the tokenizer reads, on the card of a model.
-TOKENS = (
-    "lower-case words with their accents, ratings such as 8/10, ! and ?, emoji, single characters "
-    "of Chinese, Japanese and Thai; other punctuation and HTML tags are not read"
-)
-# The same line for a model of texts that are split already, or with a tokenizer of the user.
-OTHER_TOKENS = "the words between spaces, or those of the tokenizer that the model was trained with"
 # Tuning: the number of classes that a card lists, about a screen.
 MOST_LISTED = 40
 # Tuning: the columns of the name of a class on a card.
@@ -419,8 +412,8 @@ def scores_table(scores: Mapping[str, Any]) -> str:
 
 
 def baseline_line(model: TextClassifier) -> str:
-    """Return the prediction for a text without words, next to the share of that class among the training
-    texts, if the card has it.
+    """Return the prediction for a text without words, next to the share of that class among the
+    training texts, if the card has it.
     """
     baseline = model.predict_proba([""])[0]
     largest = int(baseline.argmax())
@@ -434,6 +427,15 @@ def baseline_line(model: TextClassifier) -> str:
 
 def model_card(model: TextClassifier, source: str, columns: int = 240) -> str:
     """Format the card of a model that was read from `source`."""
+    # The same line for a model of texts that are split already, or with a tokenizer of the user.
+    other_tokens = (
+        "the words between spaces, or those of the tokenizer that the model was trained with"
+    )
+    # What the tokenizer reads, on the card of a model.
+    words_read = (
+        "lower-case words with their accents, ratings such as 8/10, ! and ?, emoji, single "
+        "characters of Chinese, Japanese and Thai; other punctuation and HTML tags are not read"
+    )
     w = model.weights
     card = model.card or {}
     parameters = sum(array.size for array in w.arrays().values())
@@ -458,7 +460,7 @@ def model_card(model: TextClassifier, source: str, columns: int = 240) -> str:
             else []
         ),
         f"parameters   {parameters:,}",
-        f"tokens       {TOKENS if model.tokenizer is tokenize else OTHER_TOKENS}",
+        f"tokens       {words_read if model.tokenizer is tokenize else other_tokens}",
         f"first words  {' '.join(elide(visible(word), NAME_COLUMNS) for word in words[:12])} …",
     ]
     lines.append(f"baseline     {baseline_line(model)}")

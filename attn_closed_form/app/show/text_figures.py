@@ -30,18 +30,12 @@ LETTER_SIZE = 10
 LINE_HEIGHT = 19.0
 # The room around a text, in points.
 PADDING = 10.0
-# The strength of the colors of the levels 1 to 4 on white, as in the report on paper.
-COLOR_STRENGTHS = (0.16, 0.30, 0.45, 0.62)
-# The width of the underline of a word against the output, by level, in points.
-UNDERLINES = (0.7, 1.1, 1.5, 2.0)
 # Tuning: a longer word is shortened in the middle.
 LONGEST_DRAWN_WORD = 40
 # A line break of HTML, or of the text.
 ANY_LINE_BREAK = re.compile(r"(?:<br\s*/?>|\n)(?:<br\s*/?>|\s)*", re.IGNORECASE)
 # Tuning: the number of sentences in a figure, and of characters of each.
 MOST_BARS = 20
-# Tuning: the number of characters of a sentence next to its bar.
-LONGEST_BAR_LABEL = 62
 
 
 class PlacedWord(NamedTuple):
@@ -167,6 +161,10 @@ def _meaning_of_colors(e: Explanation) -> list[PlacedWord]:
 
 def _draw_word(ax: Any, word: PlacedWord, top: float, e: Explanation) -> None:
     """Draw a word, and its color behind it."""
+    # The width of the underline of a word against the output, by level, in points.
+    underlines = (0.7, 1.1, 1.5, 2.0)
+    # The strength of the colors of the levels 1 to 4 on white, as in the report on paper.
+    color_strengths = (0.16, 0.30, 0.45, 0.62)
     left = PADDING + word.x
     baseline = top + word.line * LINE_HEIGHT
     if word.level:
@@ -176,7 +174,7 @@ def _draw_word(ax: Any, word: PlacedWord, top: float, e: Explanation) -> None:
             color = FOR
         else:
             color = AGAINST
-        strength = COLOR_STRENGTHS[abs(word.level) - 1]
+        strength = color_strengths[abs(word.level) - 1]
         patches = import_matplotlib("patches")
         # The box of a word: from above its letters to below its baseline, in points.
         box = patches.Rectangle(
@@ -186,7 +184,7 @@ def _draw_word(ax: Any, word: PlacedWord, top: float, e: Explanation) -> None:
         ax.add_patch(box)
         if word.level < 0 and color == AGAINST:
             ends = [left - 0.8, left + word.width + 0.8]
-            line = UNDERLINES[abs(word.level) - 1]
+            line = underlines[abs(word.level) - 1]
             ax.plot(ends, [baseline + 3.5] * 2, color=rgb(AGAINST), linewidth=line)
     ax.text(left, baseline, word.text.replace("$", r"\$"), fontsize=LETTER_SIZE)
 
@@ -277,6 +275,8 @@ def plot_sentences(explanations: Explanations, ax: Any) -> None:
     """Draw the score of each sentence next to it, in the order of the text; the strongest ones of a
     long text.
     """
+    # Tuning: the number of characters of a sentence next to its bar.
+    longest_bar_label = 62
     sentences = explanations.sentences()
     scale = explanations.scale
     scores = np.asarray(sentences.scores)
@@ -292,7 +292,7 @@ def plot_sentences(explanations: Explanations, ax: Any) -> None:
         options = {"textcoords": "offset points", "va": "center", "fontsize": 8, "ha": side}
         ax.annotate(number, (score, place), (offset, 0), **options)
     texts = [ANY_LINE_BREAK.sub(" ", sentences.labels[j]).strip() for j in shown.tolist()]
-    ax.set_yticks(places, plain_words(texts, LONGEST_BAR_LABEL), fontsize=8)
+    ax.set_yticks(places, plain_words(texts, longest_bar_label), fontsize=8)
     ax.axvline(0, color="0.3", linewidth=0.8)
     # Room for the numbers on the sides that have bars.
     left = 1.75 if scores[shown].min(initial=0.0) < 0 else 0.02

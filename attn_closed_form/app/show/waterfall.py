@@ -14,13 +14,10 @@ from .bars import AxisRange, Bar
 from .figures import names
 from .sanitize import output_name
 
-# The rounding of a running sum of a few probabilities, with a wide margin, which no picture shows.
-ROOM = 1e-9
-
 
 class Waterfall(NamedTuple):
-    """The bars of a waterfall, pairs (position, text) that mark its axis, and the unit of its steps:
-    "points", or nothing.
+    """The bars of a waterfall, pairs (position, text) that mark its axis, and the unit of its
+    steps: "points", or nothing.
     """
 
     bars: tuple[Bar, ...]
@@ -29,7 +26,7 @@ class Waterfall(NamedTuple):
 
 
 class WaterfallStep(NamedTuple):
-    """One step of a waterfall before it has a place: the change, its standard error, and a remark."""
+    """One step of a waterfall before it has a place: its change, standard error and remark."""
 
     label: str
     change: float
@@ -209,8 +206,11 @@ def order_within(
     """Return the first order of steps whose running sum stays between low and high, or None if
     there is none.
     """
+    # The rounding of a running sum of a few probabilities, with a wide margin that no picture
+    # shows.
+    room = 1e-9
     changes = [step.change for step in steps]
-    if max(map(abs, changes), default=0.0) > high - low + ROOM:
+    if max(map(abs, changes), default=0.0) > high - low + room:
         return None
     # The running sum depends only on the set of steps that were taken, so a set that fails is tried
     # only once.
@@ -223,7 +223,7 @@ def order_within(
             return None
         for i in range(len(steps)):
             after = at + changes[i]
-            if i not in taken and low - ROOM <= after <= high + ROOM:
+            if i not in taken and low - room <= after <= high + room:
                 found = search([*taken, i], after)
                 if found is not None:
                     return found
@@ -237,7 +237,7 @@ def order_within(
 
 
 def _axis(scale: ExplainedScale, values: Sequence[float], errors: Sequence[float]) -> AxisRange:
-    """Return the range of a waterfall: 0% to 100% for probabilities, otherwise what the bars need."""
+    """Return the range of a waterfall: 0% to 100%, or what the bars need on another scale."""
     if scale.in_percent:
         return AxisRange.around([0.0, 1.0, *values])
     margin = max(errors, default=0.0)
