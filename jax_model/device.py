@@ -15,7 +15,7 @@ p, both sums factorize over the players (docs/theory/two-integrals.md):
 The integrand is a polynomial in p of degree d - 1, which Gauss-Legendre integrates exactly with (d
 + 1) // 2 nodes. The one error is that of the rule for 1/D, which is at most 2 tol max|f| (and the
 rounding of the floating-point type).
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -123,8 +123,8 @@ def check_size_cost(game: EngineGame, goal: Budget) -> None:
         seconds = number * seconds_per_term
         if seconds > MOST_SECONDS:
             raise CostError(
-                f"game: the recursion over the sizes of coalitions of {game.d:,} players would take more than "
-                f"{MOST_SECONDS:.0f} seconds. Use a larger tol or fewer players",
+                f"game: the recursion over the sizes of coalitions of {game.d:,} players would "
+                f"take more than {MOST_SECONDS:.0f} seconds. Use a larger tol or fewer players",
                 seconds,
             )
 

@@ -133,7 +133,8 @@ class GameSum:
             except ToleranceError as error:
                 smallest = max(2 * smallest, error.smallest)
         raise ToleranceError(
-            f"tol: {tol:g} cannot be guaranteed for this game; the smallest possible tol is {smallest_text(smallest)}",
+            f"tol: {tol:g} cannot be guaranteed for this game; the smallest possible tol is "
+            f"{smallest_text(smallest)}",
             smallest,
         )
 

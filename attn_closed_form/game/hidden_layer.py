@@ -113,7 +113,8 @@ class HiddenLayer:
     def __post_init__(self) -> None:
         if self.activation not in LINKED_ACTIVATIONS:
             raise ValueError(
-                f"activation: expected one of {', '.join(LINKED_ACTIVATIONS)}, got {self.activation!r}"
+                f"activation: expected one of {', '.join(LINKED_ACTIVATIONS)}, got "
+                f"{self.activation!r}"
             )
         axes = {
             "weight": ("K", "C"),
@@ -173,14 +174,14 @@ def hidden_layer_game(game: TailGame, output: int = 0) -> GameSum:
         raise TypeError(f"game: expected a tail with one hidden layer, got {layer!r}")
     if len(game.scores.s) != 1:
         raise ValueError(
-            f"game: exact values behind a hidden layer need one head, and this game has {len(game.scores.s)}; "
-            "`shapley_sample` estimates them, with standard errors"
+            "game: exact values behind a hidden layer need one head, and this game has "
+            f"{len(game.scores.s)}; `shapley_sample` estimates them, with standard errors"
         )
     activation = LINKED_ACTIVATIONS[layer.activation]
     if not layer.is_exact:
         raise ValueError(
-            f"game: {layer.activation} is not analytic, so there are no exact values; `shapley_sample` estimates them, "
-            "with standard errors"
+            f"game: {layer.activation} is not analytic, so there are no exact values; "
+            "`shapley_sample` estimates them, with standard errors"
         )
     weights = layer.output[output]
     constant_of_units = activation.constant * float(weights.sum())

@@ -19,7 +19,7 @@ int 2 (1-p) p^t (1-p)^(n-2-t) dp; for FSII the printed coefficient of m(T) for a
 (t-2) / (t (t+1)) = 4/t - 6/(t+1), and for a pair 6 / (t (t+1)). FBII is the best approximation of
 order two over all coalitions, which is the projection on products of x_i - 1/2. STII and FSII add
 up: f(empty) plus all singles plus all pairs is f(all).
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ game for every function of the library that takes one.
 The entries of the table are made by `benchmarks/link_poles.py` and proved in ball arithmetic by
 `tests/game/test_links.py`. The bound of the ring is derived in docs/theory/bounds-of-the-engine.md,
 "Poles of the exponential".
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def _sigmoid_poles(low: float, high: float, error: float) -> Poles:
     i = bisect_left(ranges, max(abs(low), abs(high)))
     if i == len(ranges):
         raise ToleranceError(
-            f"the prediction ranges over [{low:.4g}, {high:.4g}]; exact values of its logistic function are computed up "
-            f"to a modulus of {ranges[-1]:g}"
+            f"the prediction ranges over [{low:.4g}, {high:.4g}]; exact values of its logistic "
+            f"function are computed up to a modulus of {ranges[-1]:g}"
         )
     # The shortest is the first, and the last is the most accurate.
     of_range = entries[ranges[i],]
@@ -238,8 +238,8 @@ def _even_poles(kind: str, low: float, high: float, error: float) -> Poles:
     candidates = [entry for R, of_range in entries.items() if reach <= R for entry in of_range]
     if not candidates:
         raise ToleranceError(
-            f"the argument ranges over [{low:.4g}, {high:.4g}]; exact values of {kind!r} are computed up to a modulus "
-            f"of {max(entries):g}"
+            f"the argument ranges over [{low:.4g}, {high:.4g}]; exact values of {kind!r} are "
+            f"computed up to a modulus of {max(entries):g}"
         )
     accurate = [entry for entry in candidates if entry.error <= error]
     if accurate:
@@ -342,8 +342,9 @@ class LinkedGame:
     def __post_init__(self) -> None:
         if self.game.H != 1:
             raise ValueError(
-                f"game: exact values on the scale of {self.link.name} need one head, and this game has {self.game.H}; "
-                "`shapley_sample` estimates them for any number of heads, with standard errors"
+                f"game: exact values on the scale of {self.link.name} need one head, and this "
+                f"game has {self.game.H}; `shapley_sample` estimates them for any number of heads, "
+                "with standard errors"
             )
 
     @property

@@ -24,7 +24,7 @@ ceil(n_g/2), which is exact.
 
 The members of a group add up to the group's Shapley value in the game of groups,
 `game.merge(groups)`.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -129,8 +129,9 @@ class PooledGame:
         empty = self._head_can_be_empty
         if empty.any() and not empty.all():
             raise ValueError(
-                f"s_absent, s_background: head {int(np.argmax(empty))} has no mass when every player is absent and "
-                f"head {int(np.argmin(empty))} has; expected the same of all heads"
+                f"s_absent, s_background: head {int(np.argmax(empty))} has no mass when every "
+                f"player is absent and head {int(np.argmin(empty))} has; expected the same of all "
+                f"heads"
             )
 
     @classmethod
@@ -265,7 +266,8 @@ class PooledGame:
         raw = np.asarray(present)
         if raw.dtype.kind not in "biuf" or raw.shape[-1:] != (self.d,):
             raise ValueError(
-                f"present: expected a boolean mask of shape (..., {self.d}), got {raw.dtype} {raw.shape}"
+                f"present: expected a boolean mask of shape (..., {self.d}), got {raw.dtype} "
+                f"{raw.shape}"
             )
         if raw.dtype.kind != "b" and not np.isin(raw, (0, 1)).all():
             raise ValueError("present: expected a boolean mask, got numbers other than 0 and 1")

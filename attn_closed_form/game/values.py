@@ -20,7 +20,7 @@ a law:
 
 Any other weights of sizes go through the recursion over sizes, O(L d^2) (`by_size.py`). The
 guarantee is described in `docs/what-tol-guarantees.md`.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -139,9 +139,9 @@ def _affordable(d: int, cost: LimeCost) -> Route:
     if cost.seconds <= MOST_SECONDS:
         return cost.route
     raise CostError(
-        f"game: LIME's limit of {d:,} players would take more than {MOST_SECONDS:.0f} seconds (at least "
-        f"{cost.steps:.1e} steps, by the {cost.route}). Use a larger tol or fewer players, or estimate it with "
-        "lime_sample",
+        f"game: LIME's limit of {d:,} players would take more than {MOST_SECONDS:.0f} seconds (at "
+        f"least {cost.steps:.1e} steps, by the {cost.route}). Use a larger tol or fewer players, "
+        f"or estimate it with lime_sample",
         cost.seconds,
     )
 

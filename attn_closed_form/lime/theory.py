@@ -207,8 +207,8 @@ def _totals(game: PooledGame) -> _Totals:
     B = c_0 + g_h.sum(axis=1)
     if not (B > 0).all():
         raise ValueError(
-            "game: expected some mass when every player is absent (a background, or [UNK] in the players' place), "
-            "got none; the theorem divides by it. `lime_limit` does not need it"
+            "game: expected some mass when every player is absent (a background, or [UNK] in the "
+            "players' place), got none; the theorem divides by it. `lime_limit` does not need it"
         )
     return _Totals(
         g=g,

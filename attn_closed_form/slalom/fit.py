@@ -380,8 +380,8 @@ def warn_undetermined(slalom: Slalom, unsure: tuple[int, ...]) -> None:
         if len(unsure) > 5:
             shown += ", ..."
         warn_user(
-            f"the samples do not determine the importance of {len(unsure)} of {slalom.V} tokens, which make up "
-            f"{share:.0%} of the effects (ids {shown}): raise num_samples, or use their effect (slalom_linearized) "
-            "instead of importance and value",
+            f"the samples do not determine the importance of {len(unsure)} of {slalom.V} tokens, "
+            f"which make up {share:.0%} of the effects (ids {shown}): raise num_samples, or use "
+            f"their effect (slalom_linearized) instead of importance and value",
             SlalomWarning,
         )

@@ -68,7 +68,8 @@ class SlalomReadoff(NamedTuple):
         """Return the output of `slalom` for a document, () or (C,)."""
         if self.slalom is None:
             raise ValueError(
-                "slalom: expected one SLALOM, got only heads; pass a document to slalom_from_weights"
+                "slalom: expected one SLALOM, got only heads; pass a document to "
+                "slalom_from_weights"
             )
         return self.slalom.predict(self.sequence(tokens, cls=self.exact))
 

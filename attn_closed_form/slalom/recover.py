@@ -77,8 +77,8 @@ def slalom_recover(f: BlackBox, ids: Tokens, gamma: float = 0.0) -> Slalom:
     s, v, queries = recover(f, tokens, refine=False, strict=True)
     if queries == tokens.size > 1:
         raise ValueError(
-            f"f: expected a SLALOM that is not constant, got the same output for all {tokens.size} single tokens; "
-            "its importances have no effect and cannot be recovered"
+            "f: expected a SLALOM that is not constant, got the same output for all "
+            f"{tokens.size} single tokens; its importances have no effect and cannot be recovered"
         )
     return Slalom(ids=tokens, s=s, v=v, gamma=gamma)
 
@@ -168,8 +168,9 @@ class Pairs(NamedTuple):
             i = rows[outside[0]]
             j = partners[outside[0]]
             raise ValueError(
-                f"f: expected the output of the pair [{self.ids[i]}, {self.ids[j]}] strictly between those of its "
-                f"tokens, {v[i]} and {v[j]}, got {outputs[outside[0]]}: not a SLALOM, or importances too far apart"
+                f"f: expected the output of the pair [{self.ids[i]}, {self.ids[j]}] strictly "
+                f"between those of its tokens, {v[i]} and {v[j]}, got {outputs[outside[0]]}: not a "
+                f"SLALOM, or importances too far apart"
             )
         # The smallest share that float64 can show next to 1.
         least_share = 1e-16
@@ -226,7 +227,8 @@ def ask(
         outputs = as_array(f(batch))
         if outputs.ndim not in (1, 2) or len(outputs) != len(batch) or outputs.size == 0:
             raise ValueError(
-                f"f: expected ({len(batch)},) or ({len(batch)}, C) outputs, got shape {outputs.shape}"
+                f"f: expected ({len(batch)},) or ({len(batch)}, C) outputs, got shape "
+                f"{outputs.shape}"
             )
         parts.append(finite("f", outputs))
     if len({part.shape[1:] for part in parts}) > 1:

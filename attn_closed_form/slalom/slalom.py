@@ -128,8 +128,9 @@ class Slalom:
         unknown = np.flatnonzero(self.ids[index] != raw)
         if unknown.size:
             raise ValueError(
-                f"tokens: expected ids of this SLALOM ({self.V} of them, {self.ids.min()}..{self.ids.max()}), "
-                f"got {raw[unknown[0]]} at position {unknown[0]}"
+                f"tokens: expected ids of this SLALOM ({self.V} of them, "
+                f"{self.ids.min()}..{self.ids.max()}), got {raw[unknown[0]]} at position "
+                f"{unknown[0]}"
             )
         return index
 
@@ -300,6 +301,9 @@ def as_ids(name: str, value: ArrayLike | Tokens) -> Ids:
     if raw.size and raw.dtype.kind not in "iu":
         hint = ""
         if raw.dtype.kind in "UO":
-            hint = "; number the tokens first, e.g. number = {token: i for i, token in enumerate(dict.fromkeys(tokens))}"
+            hint = (
+                "; number the tokens first, e.g. number = {token: i for i, token in "
+                "enumerate(dict.fromkeys(tokens))}"
+            )
         raise ValueError(f"{name}: expected integer ids, got dtype {raw.dtype}{hint}")
     return raw.astype(np.intp)

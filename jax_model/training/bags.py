@@ -13,7 +13,7 @@ Departures from the paper: AdamW and a running average of the weights (EMA), whi
 kept; features are standardized with the training instances, which is folded into the first layer
 afterwards; and in training a random share of each bag's instances is dropped, which regularizes and
 keeps the sub-bags that explanations evaluate in distribution.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -134,7 +134,8 @@ def bag_logits(
     top = jax.ops.segment_max(scores, bag, count + 1)
     mass = jnp.exp(scores - jax.lax.stop_gradient(top)[bag])
     total = jax.ops.segment_sum(mass, bag, count + 1)
-    # A bag that fills up the batch has no instances: 0 instead of 0/0, whose derivative is no number.
+    # A bag that fills up the batch has no instances: 0 instead of 0/0, whose derivative is no
+    # number.
     total = jnp.where(total > 0, total, 1.0)
     pooled = jax.ops.segment_sum(mass[:, None] * h, bag, count + 1) / total[:, None]
     return pooled[:count] @ params["W"].T + params["b"]

@@ -1,10 +1,11 @@
-"""The better of two models: the table model and, for many texts, the attention model that starts from it.
+"""The better of two models: the table model and, for many texts, the attention model that starts
+from it.
 
 With one head and no positions both are the same functions of a text. Gradient steps with random
 deletion of words end at other tables than L-BFGS, which predict the reviews of IMDB better
-(`benchmarks/LEARNING_CURVES.md`). This takes longer, and does not help with a few thousand texts. The
-attention model is kept if its mean loss on the held-out texts is smaller by more than one standard
-error.
+(`benchmarks/LEARNING_CURVES.md`). This takes longer, and does not help with a few thousand texts.
+The attention model is kept if its mean loss on the held-out texts is smaller by more than one
+standard error.
 """
 
 from __future__ import annotations
@@ -36,14 +37,15 @@ def train_best(
     device: str = "auto",
     log: Callable[[str], None] | None = None,
 ) -> Result:
-    """Train the table model and, if there are many texts, the attention model from there; keep the better one.
+    """Train the table model and, if there are many texts, the attention model from there; keep the
+    better one.
 
     The first parameters are those of `train_tables`.
 
     Parameters
     ----------
-    by_film : the split of IMDB, whose parts are `training` and `held_out`; its attention model has the
-        settings of the shipped model
+    by_film : the split of IMDB, whose parts are `training` and `held_out`; its attention model has
+        the settings of the shipped model
     device, log : as in `train`
     """
     if progress is False and log is None:
@@ -77,15 +79,18 @@ def train_best(
 
 
 def tries_attention(texts: int, options: TableOptions) -> bool:
-    """Return whether the attention model is trained as well: for many texts, if JAX is installed."""
+    """Return whether the attention model is trained, too: for many texts, if JAX is installed."""
     if options.tokenizer is not TableOptions().tokenizer:
         return False
     return texts >= MANY_TEXTS and importlib.util.find_spec("jax") is not None
 
 
 def better(tables: Result, attention: Result) -> Result:
-    """Return the attention model if its loss on the same held-out texts is clearly smaller, with both losses on its card."""
-    # The losses of the folds are one after the other; the attention model has those of the first one.
+    """Return the attention model if its loss on the same held-out texts is clearly smaller, with
+    both losses on its card.
+    """
+    # The losses of the folds are one after the other; the attention model has those of the first
+    # one.
     losses_of_tables = tables.losses[: len(attention.losses)]
     difference = losses_of_tables - attention.losses
     chosen = tables

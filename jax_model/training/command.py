@@ -2,8 +2,8 @@
 
 The options are in `attn_closed_form/app/cli/train.py`, which lists them without JAX. The table
 model (`train_tables.py`) needs no JAX. For many texts, the attention model is trained as well
-(`best.py`). `--model attention`, or an option that only the attention model has, trains the classifier
-of Lopardo et al. with heads and positions (`train.py`).
+(`best.py`). `--model attention`, or an option that only the attention model has, trains the
+classifier of Lopardo et al. with heads and positions (`train.py`).
 
 DATA is a table of texts and labels, a folder with a training part (and a held-out and a test part)
 of tables, or IMDB as its authors publish it. The scores that are printed and stored in the file are
@@ -113,16 +113,16 @@ def warn_about_copies(data: Labelled) -> None:
     elif conflicts:
         note = f"; {conflicts:,} of them have several labels"
     warnings.warn(
-        f"{copies:,} of {len(data.texts):,} texts are copies of others, which makes the held-out scores "
-        f"too good{note}",
+        f"{copies:,} of {len(data.texts):,} texts are copies of others, which makes the held-out "
+        f"scores too good{note}",
         TableWarning,
         stacklevel=2,
     )
 
 
 def warn_about_classes(data: Labelled) -> None:
-    """Warn about names that differ only in case or spaces, and about missing labels that are read as
-    a class.
+    """Warn about names that differ only in case or spaces, and about missing labels that are read
+    as a class.
     """
     spellings: dict[str, list[str]] = {}
     for name in data.classes:
@@ -131,7 +131,8 @@ def warn_about_classes(data: Labelled) -> None:
         if len(names) > 1:
             shown = " and ".join(repr(name[:40]) for name in names[:3])
             warnings.warn(
-                f"{shown} are different classes; write one of them in the table if they are the same",
+                f"{shown} are different classes; write one of them in the table if they are the "
+                "same",
                 TableWarning,
                 stacklevel=2,
             )

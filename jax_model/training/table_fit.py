@@ -4,9 +4,9 @@ Both steps use L-BFGS, without random numbers, so that the same texts give the s
 
 1. s_w is the logarithm of the inverse document frequency. f is linear in v, so this is multinomial
    logistic regression on TF-IDF features that add up to one, a convex problem.
-2. s, s_0 and v together, from there, with the penalty |v|^2 / (2 C k^2) of step 1, with lam |s - log
-   idf|^2, and with rho times the deletion penalty. The factor k^2, the inverse of the mean square of
-   the features, makes one strength C suit texts of all lengths.
+2. s, s_0 and v together, from there, with the penalty |v|^2 / (2 C k^2) of step 1, with lam |s -
+   log idf|^2, and with rho times the deletion penalty. The factor k^2, the inverse of the mean
+   square of the features, makes one strength C suit texts of all lengths.
 
 The deletion penalty is the mean increase of the loss if words are lost at random, to second order:
 
@@ -17,16 +17,16 @@ half. This is dropout in closed form (Wager, Wang, Liang, Dropout Training as Ad
 Regularization, NeurIPS 2013), and suits a model whose explanations remove words. Departure: with
 three and more classes, the covariances between classes are left out.
 
-A sparse model has words of mass zero, to which every explanation gives exactly zero. From the tables
-of step 1, each mass is multiplied by a gate g_w between 0 and 1, with the penalty
+A sparse model has words of mass zero, to which every explanation gives exactly zero. From the
+tables of step 1, each mass is multiplied by a gate g_w between 0 and 1, with the penalty
 
     GATE sum_w (1 - g_w)^2 + 2 g_w q_w / q,    q_w the share of the texts with the word.
 
 Gates of words without evidence close if the words are in more than the share q of the texts: they
-only dilute the evidence of the others. Nothing can be known about a rare word, which keeps its mass.
-So does a word that tells the classes apart, even if other words of the same texts do it as well: one
-whose texts have other classes than all texts, by more than EVIDENCE. Words whose gate ends at zero are
-left out, and both steps are fitted to the others.
+only dilute the evidence of the others. Nothing can be known about a rare word, which keeps its
+mass. So does a word that tells the classes apart, even if other words of the same texts do it as
+well: one whose texts have other classes than all texts, by more than EVIDENCE. Words whose gate
+ends at zero are left out, and both steps are fitted to the others.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from .word_tables import MASSLESS, Counts, Floats, WordTables, prior_logits
 # Tuning: iterations of L-BFGS. Step 1 ends after 5 to 60 of them. Step 2 reaches the limit, and its
 # accuracy is the same with 60 and with 100.
 ITERATIONS = 60
-# Tuning: the share of its texts that would have to change their class for a word to have the classes
-# of all texts. Function words of reviews are below 0.05.
+# Tuning: the share of its texts that would have to change their class for a word to have the
+# classes of all texts. Function words of reviews are below 0.05.
 EVIDENCE = 0.1
-# Tuning: the loss, summed over the texts, that decides about a gate. With 1 instead of 10, words with
-# evidence close theirs as well (Rotten Tomatoes); 5 and 20 give the same models.
+# Tuning: the loss, summed over the texts, that decides about a gate. With 1 instead of 10, words
+# with evidence close theirs as well (Rotten Tomatoes); 5 and 20 give the same models.
 GATE = 10.0
 
 
@@ -88,8 +88,8 @@ class DataLoss(NamedTuple):
 
 
 class DeletionPenalty(NamedTuple):
-    """The deletion penalty, with its derivatives by the evidence (n, K), the total masses (n, 1), the
-    values (W, K) and the masses (W,).
+    """The deletion penalty, with its derivatives by the evidence (n, K), the total masses (n, 1),
+    the values (W, K) and the masses (W,).
     """
 
     value: float
@@ -239,8 +239,8 @@ class TableProblem:
         return _minimum(loss, first, bounds)[numbers:]
 
     def evidence(self) -> Floats:
-        """Return, for every word (W,), the distance (total variation) between the classes of its texts and
-        those of all texts.
+        """Return, for every word (W,), the distance (total variation) between the classes of its
+        texts and those of all texts.
         """
         of_texts = np.zeros((len(self.labels), self.classes))
         of_texts[np.arange(len(self.labels)), self.labels] = self.weights

@@ -1,10 +1,12 @@
-"""How the settings of the table model are chosen: by the loss on texts that were not used in the fit.
+"""How the settings of the table model are chosen: by the loss on texts that were not used in the
+fit.
 
 Counting, C and the background are chosen for step 1, which is cheap: the strongest penalty whose
-loss is within one standard error of the smallest. A large background has to be better than a small one by
-more than that. Then lam and rho of step 2 follow a path of growing
-deletion penalties, as long as the loss falls. `trials` more settings are drawn around the chosen ones.
-Last, a sparse model closes the gates of more and more words, as long as this hardly costs loss.
+loss is within one standard error of the smallest. A large background has to be better than a small
+one by more than that. Then lam and rho of step 2 follow a path of growing
+deletion penalties, as long as the loss falls. `trials` more settings are drawn around the chosen
+ones. Last, a sparse model closes the gates of more and more words, as long as this hardly costs
+loss.
 
 On the same texts the temperature is fitted: it divides the values, so that the model that is saved
 has the temperature 1 and its baseline remains the prior.
@@ -44,13 +46,13 @@ STRENGTHS_OF_WEIGHTED = (0.03, 0.1, 0.3)
 # Tuning: background mass over the median mass of a text. The accuracy of long texts is flat from
 # 0.03 to 1. A larger one, which keeps short texts near the prior, is tried as well, with step 1.
 BACKGROUNDS = (0.3, 3.0)
-# Tuning: lam of step 2; the accuracy of 300 to 4,000 reviews is flat from 1 to 10. The second one is
-# tried if step 1 is better than step 2, as it is for Reuters R8.
+# Tuning: lam of step 2; the accuracy of 300 to 4,000 reviews is flat from 1 to 10. The second one
+# is tried if step 1 is better than step 2, as it is for Reuters R8.
 PENALTIES = (3.0, 30.0)
 # Tuning: rho of step 2, tried in this order. With 300 reviews 3 is best, with 4,000 it is 1.
 DELETIONS = (1.0, 3.0, 10.0)
-# Tuning: q of sparse models, tried in this order. The share of the tokens that get exactly zero grows
-# from a third to a half along it.
+# Tuning: q of sparse models, tried in this order. The share of the tokens that get exactly zero
+# grows from a third to a half along it.
 SPARSE_FROM = (0.7, 0.5, 0.35, 0.25)
 # Tuning: what a sparse model may add to the mean loss of a text, with one standard error. This is
 # less than 0.1 points of accuracy on average (`benchmarks/LEARNING_CURVES.md`).
@@ -135,7 +137,9 @@ class Trials:
         ]
 
     def fit(self, settings: TableSettings, starts: Sequence[WordTables | None]) -> Selection:
-        """Fit with the settings in every fold, from similar solutions of step 1, and judge the fits."""
+        """Fit with the settings in every fold, from similar solutions of step 1, and judge the
+        fits.
+        """
         problems = self.problems[settings.once]
         tables = [
             problem.fit(settings, start) for problem, start in zip(problems, starts, strict=True)

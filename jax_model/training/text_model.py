@@ -99,9 +99,10 @@ def start_from_tables(
     masses : (D,) log-masses of the words minus that of the background
     values : (D, C) values of the words; that of the background is 0
 
-    The query is that of [CLS], so that the attention logits and values of a word are linear in its embedding. The added
-    part is the smallest one that gives the words their scores, relative to those of [CLS]. If all heads and classes need
-    more numbers than an embedding has, it is the best approximation.
+    The query is that of [CLS], so that the attention logits and values of a word are linear in its
+    embedding. The added part is the smallest one that gives the words their scores, relative to
+    those of [CLS]. If all heads and classes need more numbers than an embedding has, it is the best
+    approximation.
     """
     embeddings = trained["W_e"]
     cls_embedding = embeddings[cls]

@@ -167,7 +167,9 @@ class Run(NamedTuple):
     def of(
         cls, config: Config, split: Split, mesh: Mesh, tables: FittedTables | None = None
     ) -> Run:
-        """Build the vocabulary, the ids of the texts, and weights, random ones or those of fitted tables."""
+        """Build the vocabulary, the ids of the texts, and weights, random ones or those of fitted
+        tables.
+        """
         c = config
         training = split.training
         vocabulary = Vocabulary.build(training.texts, size=c.D, groups=split.groups)
@@ -252,7 +254,9 @@ class Run(NamedTuple):
         return logits + self.shift(trained)
 
     def shift(self, trained: Trained) -> NDArray[np.float32]:
-        """Return what is added to the outputs (C,) so that a text without words has the baseline that is asked for."""
+        """Return what is added to the outputs (C,) so that a text without words has the baseline
+        that is asked for.
+        """
         if self.baseline is None:
             return np.zeros(trained["b_l"].size, np.float32)
         empty = encode_documents(self.vocabulary, [""], [0])
@@ -260,7 +264,9 @@ class Run(NamedTuple):
         return self.baseline.logits - outputs
 
     def temperature(self, logits: NDArray[Any]) -> float:
-        """Fit the temperature to outputs (m, C) of the held-out texts; a fixed baseline does not depend on it."""
+        """Fit the temperature to outputs (m, C) of the held-out texts; a fixed baseline does not
+        depend on it.
+        """
         if self.baseline is None:
             return fit_temperature(logits, self.held_out.labels)
         fixed = self.baseline.logits.astype(np.float64)
@@ -276,8 +282,8 @@ class Run(NamedTuple):
     def model(self, trained: Trained, temperature: float, card: dict[str, Any]) -> TextClassifier:
         """Return the classifier with its card, which contains nothing that differs between runs.
 
-        With a fixed baseline, the temperature divides the values, and the bias makes the prediction for a text without
-        words the baseline. The temperature of the model is 1.
+        With a fixed baseline, the temperature divides the values, and the bias makes the prediction
+        for a text without words the baseline. The temperature of the model is 1.
         """
         card["settings"] = asdict(self.config)
         card["versions"] = {

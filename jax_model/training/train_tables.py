@@ -29,9 +29,9 @@ from .config import Config
 from .scores import Labels, balanced_weights, log_probabilities, report
 from .split import Split, stratified
 
-# Tuning: up to this many words times logits, the settings are chosen in cross-validation. A tenth of
-# more texts is enough to tell settings apart, and one fit takes seconds. The limit is at 6,000 reviews
-# or 75,000 sentences of two classes.
+# Tuning: up to this many words times logits, the settings are chosen in cross-validation. A tenth
+# of more texts is enough to tell settings apart, and one fit takes seconds. The limit is at 6,000
+# reviews or 75,000 sentences of two classes.
 CROSS_VALIDATED = 1_500_000
 # A macro-F1 that is this much below the accuracy is worth a warning.
 LARGE_GAP = 0.15
@@ -42,7 +42,9 @@ Tokenizer = Callable[[str], Sequence[Token]]
 
 
 class Result(NamedTuple):
-    """A trained model with its card, the history of its training, and the losses of the held-out texts."""
+    """A trained model with its card, the history of its training, and the losses of the held-out
+    texts.
+    """
 
     model: TextClassifier
     metrics: dict[str, Any]
@@ -84,7 +86,7 @@ class Texts(NamedTuple):
 
 
 class TableStart(NamedTuple):
-    """Tables from which the attention model starts: fitted to the training texts, and to all texts."""
+    """Tables from which the attention model starts: of the training texts, and of all texts."""
 
     of_training: word_tables.FittedTables
     of_all: word_tables.FittedTables
@@ -196,7 +198,9 @@ def train_tables(
 def table_start(
     split: Split, config: Config, selection: table_selection.Selection | None = None
 ) -> TableStart:
-    """Fit tables with settings that are chosen on the held-out texts of a split, or were chosen already."""
+    """Fit tables with settings that are chosen on the held-out texts of a split, or were chosen
+    already.
+    """
     options = TableOptions(vocabulary_size=config.D, class_weight=config.class_weight)
     texts = Texts.of(joined(split.training, split.held_out), options)
     rows = np.arange(len(texts.labels))
@@ -315,8 +319,8 @@ def _json_number(number: float) -> Any:
 
 
 def _warn_about_classes(scores: dict[str, Any], options: TableOptions) -> None:
-    """Warn about classes that the model never recognized although held-out texts have them, and about a
-    macro-F1 far below the accuracy.
+    """Warn about classes that the model never recognized although held-out texts have them, and
+    about a macro-F1 far below the accuracy.
     """
     never = [name for name, row in scores["classes"].items() if row["texts"] and row["recall"] == 0]
     advice = ""
@@ -334,8 +338,8 @@ def _warn_about_classes(scores: dict[str, Any], options: TableOptions) -> None:
         )
     elif advice and scores["macro_f1"] < scores["accuracy"] - LARGE_GAP:
         warnings.warn(
-            f"rare classes are recognized less often: macro-F1 {percent(scores['macro_f1'])}, accuracy "
-            f"{percent(scores['accuracy'])}{advice}",
+            f"rare classes are recognized less often: macro-F1 {percent(scores['macro_f1'])}, "
+            f"accuracy {percent(scores['accuracy'])}{advice}",
             TableWarning,
             stacklevel=3,
         )

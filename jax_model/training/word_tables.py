@@ -1,7 +1,8 @@
-"""The two tables of the table model: texts as counts of words, masses and values, and files of them.
+"""The two tables of the table model: texts as counts of words, masses and values, and files of
+them.
 
-With one head and no positions, P1's classifier is two tables: a log-mass s_w and values v_w per word.
-A text with counts c_w has the logits
+With one head and no positions, P1's classifier is two tables: a log-mass s_w and values v_w per
+word. A text with counts c_w has the logits
 
     f = b + sum_w c_w e^(s_w) v_w / (e^(s_0) + sum_w c_w e^(s_w)),
 
@@ -84,7 +85,9 @@ class FittedTables(NamedTuple):
     tables: WordTables
 
     def scores_of(self, words: Sequence[str]) -> tuple[Floats, Floats]:
-        """Return the log-masses (W,) minus that of the background, and the values (W, K), of any words."""
+        """Return the log-masses (W,) minus that of the background, and the values (W, K), of any
+        words.
+        """
         # Row 0 is [UNK], which stands for all words outside the vocabulary.
         row = {word: i + 1 for i, word in enumerate(self.words)}
         rows = np.array([row.get(word, 0) for word in words], dtype=np.intp)

@@ -77,15 +77,15 @@ def check_papers(args: argparse.Namespace) -> int:
 JSON = {"--json": "machine-readable"}
 methods_command = Command(description="List the methods.", options=JSON, run=list_methods)
 model_command = Command(
-    description="Print a model card: classes, sizes, scores on held-out texts, temperature, settings, "
-    "versions.",
+    description="Print a model card: classes, sizes, scores on held-out texts, temperature, "
+    "settings, versions.",
     options={"[file] FILE": "a model file (default: the shipped sentiment model)", **JSON},
     run=show_model,
 )
 check_command = Command(
-    description="Check every claim of the two papers by brute force.\n\nThis is `python -m proofs_check` in a "
-    "clone of the repository, and accepts the same options:\n--paper P1, --only TEXT, --verbose, "
-    "--json.",
+    description="Check every claim of the two papers by brute force.\n\nThis is `python -m "
+    "proofs_check` in a clone of the repository, and accepts the same options:\n--paper P1, --only "
+    "TEXT, --verbose, --json.",
     options=lambda parser: parser.set_defaults(passes_on=True),
     run=check_papers,
 )

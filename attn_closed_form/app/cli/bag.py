@@ -363,7 +363,8 @@ BAG_OPTIONS = {
     },
 }
 bag_command = Command(
-    description="Exact, signed, per-class explanations of attention-pooling multiple-instance networks.",
+    description="Exact, signed, per-class explanations of attention-pooling multiple-instance "
+    "networks.",
     options=BAG_OPTIONS,
     run=lambda args: explain_folder(args) if os.path.isdir(args.bag) else explain_one(args),
     examples="""\
@@ -377,11 +378,11 @@ examples:
 The model is a state dict (.pt, .safetensors, .npz) of CLAM, ABMIL, xMIL, torchmil, MIL-Lab and others; no code in it is
 run. --set passes options that the file does not store, such as --set activation=relu. On the map, orange tiles support
 the output and blue ones oppose it.
-""",
+""",  # noqa: E501
 )
 roles_command = Command(
-    description="List the arrays of a state dict with unknown names, and propose the role of each layer, for "
-    "`bag --rename`.",
+    description="List the arrays of a state dict with unknown names, and propose the role of each "
+    "layer, for `bag --rename`.",
     options={
         "model MODEL": BAG_OPTIONS["model MODEL"],
         "[bag] BAG": "a bag to compare with --logits",

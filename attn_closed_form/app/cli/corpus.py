@@ -47,7 +47,7 @@ examples:
 
 An interrupted run resumes when you repeat the same command. Rows that cannot be explained have the reason in the
 column `error`. OUT is a Parquet dataset: pandas.read_parquet("out") reads it.
-"""
+"""  # noqa: E501
 
 
 #: Options for runs over many inputs: where they run, and how progress is shown.
@@ -283,7 +283,8 @@ SUBCOMMANDS = {
     "run": Command(
         description="Explain every row.",
         options={
-            "source IN": "Parquet, CSV, TSV or JSON Lines (gzipped or not), a folder of them, or of bags",
+            "source IN": "Parquet, CSV, TSV or JSON Lines (gzipped or not), a folder of them, or "
+            "of bags",
             "folder OUT": "folder of the results",
             "--method NAME[,NAME]": (
                 method_names,
@@ -305,8 +306,8 @@ SUBCOMMANDS = {
                 "also write all results to one file next to OUT, such as OUT.csv"
             ),
             "--form long|wide": (
-                "one row per word or per input in that file (default: long for csv and xlsx, otherwise "
-                "wide)"
+                "one row per word or per input in that file (default: long for csv and xlsx, "
+                "otherwise wide)"
             ),
             "--separator CHARACTER": (None, ",", "separator of a CSV file"),
             **RUN,
@@ -323,7 +324,8 @@ SUBCOMMANDS = {
             "--top N": (at_least(1), 10, "number of words for each class, and against it"),
             "--by total|mean": (None, "total", "order of the words"),
             "--least N": (at_least(1), 1, "only words in at least N documents"),
-            "--side supports|opposes": "only words that raise the output, or that lower it (default: both)",
+            "--side supports|opposes": "only words that raise the output, or that lower it "
+            "(default: both)",
             "--json": "machine-readable",
             "--html FILE": "write a page with bars, intervals and an example of each word",
             "--reports": "also write the report of each example, and link to it (needs --html)",

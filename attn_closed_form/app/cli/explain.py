@@ -139,8 +139,8 @@ def _check_comparison(args: argparse.Namespace, compared: bool) -> None:
     ]
     if compared and unfit:
         raise argparse.ArgumentTypeError(
-            f"--{unfit[0]}: expected no such option with --compare-with and --compare-model, which show Shapley values "
-            "in the terminal, as --html FILE or as --json"
+            f"--{unfit[0]}: expected no such option with --compare-with and --compare-model, "
+            "which show Shapley values in the terminal, as --html FILE or as --json"
         )
 
 
@@ -234,10 +234,11 @@ examples:
 
 With color, orange words raise the prediction, blue words lower it, and gray words have no sign. Without color,
 + to ++++ raise it, - to ---- lower it, and * has no sign. `attn-closed-form methods` describes each method.
-""",
+""",  # noqa: E501
 )
 transformer_command = Command(
-    description="Explain a transformer's prediction for a text by sampled Shapley values with standard errors.",
+    description="Explain a transformer's prediction for a text by sampled Shapley values with "
+    "standard errors.",
     options={
         "folder FOLDER": "a local folder in the layout of Hugging Face",
         **TEXT,
@@ -269,5 +270,5 @@ shapley, lime, banzhaf and slalom-* are exact values of a SLALOM that is fitted 
 
 A language model (...ForCausalLM) is explained by the probability of its next token: --output token:" good" against any
 other token, --output token:" good, bad" for one continuation against another; by default, the most probable token.
-""",
+""",  # noqa: E501
 )

@@ -34,7 +34,7 @@ USES = f"""\
   {PROG} explain "A slow start, but a wonderful film."      # or a file, or - for standard input
   {PROG} train reviews.csv --out model.npz                  # your texts and labels; then explain --model model.npz
   {PROG} bag model.pt slide.h5 --map map.png                # your bags: signed maps, one per class
-"""
+"""  # noqa: E501
 # The end of `--help`.
 EXAMPLES = f"examples:\n{USES}\n`{PROG} COMMAND --help` describes each command.\n"
 
@@ -121,7 +121,7 @@ _attn_closed_form() {{
   esac
   COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
 }}
-complete -o default -F _attn_closed_form {PROG}"""
+complete -o default -F _attn_closed_form {PROG}"""  # noqa: E501
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -72,18 +72,20 @@ def _compare(model: ProbeClassifier, given: Activations, logits: str) -> None:
     if difference > logits_tol * float(np.abs(yours).max()):
         raise ValueError(
             f"--logits: the logits of the file are {ours.round(4).tolist()}, and differ by "
-            f"{difference:.3g}; options that "
-            f"the file does not contain may be others ({model.doubts or 'none are assumed'})"
+            f"{difference:.3g}; options that the file does not contain may be others "
+            f"({model.doubts or 'none are assumed'})"
         )
     print(f"checked: the logits differ by {difference:.1e}", file=sys.stderr)
 
 
 probe_command = Command(
-    description="Explain a probe on the activations of a language model: which tokens made it fire.",
+    description="Explain a probe on the activations of a language model: which tokens made it "
+    "fire.",
     options={
         "probe PROBE": "state dict of the probe (.pt, .pth, .safetensors, .npz)",
         "activations "
-        "ACTIVATIONS": "activations of one text (tokens, width): .npy, .npz, .safetensors, .pt, .h5",
+        "ACTIVATIONS": "activations of one text (tokens, width): .npy, .npz, .safetensors, .pt, "
+        ".h5",
         "--tokens TOKENS": "the tokens: a JSON list, or a text file with one token per line",
         "--array NAME": "name of the array in a file of several",
         "--logits X[,Y]": "the logits of your own probe for this text, to compare with",
@@ -112,5 +114,5 @@ examples:
 ACTIVATIONS has one row per token (.npy, .npz, .safetensors, .pt, .h5). TOKENS is a JSON list of tokens, or an object
 with "tokens" and "turns", or a text file with one token per line. No code in a file is run. The activations are frozen,
 so this explains the probe and not the language model.
-""",
+""",  # noqa: E501
 )

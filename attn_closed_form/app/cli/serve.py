@@ -42,5 +42,5 @@ examples:
 
 Only this machine can open the page. To host it for others, see `make_app` in docs/service.md. Ctrl-C stops the server.
 /openapi.json describes the API.
-""",
+""",  # noqa: E501
 )

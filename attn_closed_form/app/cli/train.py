@@ -70,8 +70,8 @@ TRAIN_OPTIONS = {
         "words",
         "spaces: the texts are already split into words by spaces",
     ),
-    "--dense": "every word keeps its mass; by default, frequent words without evidence lose it, and "
-    "explanations give them exactly 0",
+    "--dense": "every word keeps its mass; by default, frequent words without evidence lose it, "
+    "and explanations give them exactly 0",
     "--trials N": (int, 0, "number of further settings to try"),
     "--config FILE": "JSON object with settings by name; options come first",
 }
@@ -125,7 +125,7 @@ Train a classifier on labeled texts and write it to one file for the commands ex
 The model is a table with one mass and one value per word and class, which takes seconds. From 10,000
 texts on, the attention classifier of Lopardo et al. (2024) is trained from this table as well, and the
 better one is kept. --heads or --positions train that classifier alone. The settings are chosen on texts
-that are left out of the fit, and the printed scores are those on these texts.""",
+that are left out of the fit, and the printed scores are those on these texts.""",  # noqa: E501
     options=_add_settings,
     run=run,
     examples="""\
@@ -138,5 +138,5 @@ examples:
   attn-closed-form train reviews.csv --heads 6 --positions sinusoidal --out model.npz
 
 The same data and options give the same file, bit by bit. docs/your-texts.md lists the settings for --config.
-""",
+""",  # noqa: E501
 )

@@ -162,7 +162,7 @@ class Reasons:
         >>> load_demo_model().explain("A fine film", "shapley").reasons()  # doctest: +ELLIPSIS
         “fine” alone is enough: whichever of the other 2 words are removed, the prediction stays positive (at least 68.0%).
         Removing “fine” and “film” changes the prediction to negative ...
-        """
+        """  # noqa: E501
         return "\n".join(self.sentences())
 
     def range_sentence(self) -> str:

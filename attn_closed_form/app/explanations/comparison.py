@@ -76,7 +76,7 @@ class Comparison:
 
     @property
     def baseline_change(self) -> float:
-        """The difference of the two baselines, which is 0 for one model unless it reads positions."""
+        """The difference of the baselines, which is 0 for one model unless it reads positions."""
         return self.second.baseline - self.first.baseline
 
     @cached_property

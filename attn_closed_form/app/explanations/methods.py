@@ -18,7 +18,7 @@ i and v_j^(i) its value there,
 with b the bias of the output (softmax weights add up to one, so a SLALOM carries it in its values).
 The last is the derivative of f by the weight of player j in the softmax, and needs no pooling of
 the heads. It is the true derivative, not Eq. 65 as printed, which omits f.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -265,8 +265,8 @@ METHODS: dict[str, Method] = {
             kind="signed",
             accuracy="guaranteed",
             needs="game",
-            summary="limit of LIME with 5000 samples: with the package's defaults if the model has one "
-            "head and no positions, otherwise with absent words replaced by [UNK] (its "
+            summary="limit of LIME with 5000 samples: with the package's defaults if the model "
+            "has one head and no positions, otherwise with absent words replaced by [UNK] (its "
             "bow=False) and on logits",
             score=_lime,
             forecasts=True,
@@ -325,7 +325,8 @@ METHODS: dict[str, Method] = {
             kind="signed",
             accuracy="closed form",
             needs="inside",
-            summary=f"mean coordinate of the gradient with respect to the embedding ({_P1}, Theorem 4.1)",
+            summary=f"mean coordinate of the gradient with respect to the embedding ({_P1}, "
+            "Theorem 4.1)",
             alias="g-avg",
         ),
         Method(
@@ -355,7 +356,8 @@ METHODS: dict[str, Method] = {
             kind="signed",
             accuracy="closed form",
             needs="inside",
-            summary=f"gradient times input ({_P1}, section 4.1): effect of a small change, not of a removal",
+            summary=f"gradient times input ({_P1}, section 4.1): effect of a small change, not of "
+            "a removal",
             alias="gxi",
         ),
         Method(
@@ -376,7 +378,8 @@ METHODS: dict[str, Method] = {
             kind="signed",
             accuracy="closed form",
             needs="inside",
-            summary="layer-wise relevance propagation (Achtibat et al. 2024), without the share of [CLS]",
+            summary="layer-wise relevance propagation (Achtibat et al. 2024), without the share "
+            "of [CLS]",
         ),
         Method(
             name="alpha-mean",
@@ -436,7 +439,8 @@ METHODS: dict[str, Method] = {
             kind="signed",
             accuracy="closed form",
             needs="game",
-            summary="order of removal: weight times (value - threshold), as in the contrastive reason",
+            summary="order of removal: weight times (value - threshold), as in the contrastive "
+            "reason",
             score=_flip_order,
         ),
         Method(

@@ -9,7 +9,7 @@
 
 Attributes of an HDF5 file and of its arrays that describe the patches (`ATTRIBUTES`) become
 `Bag.attrs`.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

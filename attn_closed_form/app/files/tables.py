@@ -404,7 +404,7 @@ def read_labelled(
     ...     )
     ...     read_labelled(path)
     Labelled(texts=['A fine film', 'Dull', 'Awful'], labels=array([1, 0, 0]), classes=('bad', 'good'))
-    """
+    """  # noqa: E501
     if isinstance(paths, (str, os.PathLike)):
         paths = [Path(paths)]
     files = list(paths)

@@ -160,7 +160,8 @@ class Bag:
 
     def __repr__(self) -> str:
         extras = [name for name in ("coords", "ids", "regions") if getattr(self, name) is not None]
-        return f"Bag({', '.join([f'n={len(self)}', f'D={self.features.shape[1]}', str(self.features.dtype), *extras])})"
+        parts = [f"n={len(self)}", f"D={self.features.shape[1]}", str(self.features.dtype), *extras]
+        return f"Bag({', '.join(parts)})"
 
 
 def _rows(array: NDArray[Any]) -> NDArray[Any]:

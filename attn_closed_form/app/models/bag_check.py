@@ -210,7 +210,8 @@ def _simple_cause(model: BagClassifier, ours: Array, yours: Array, limit: float)
     changes = {
         "": ours,
         "these are probabilities; pass the logits before the softmax or sigmoid": probabilities,
-        "the sign: your logits are those of this model times -1 (perhaps those of the other class)": -ours,
+        "the sign: your logits are those of this model times -1 (perhaps those of the other "
+        "class)": -ours,
     }
     if model.network.tail is None:
         words = "the bias of the last layer: your logits are without it"

@@ -184,7 +184,7 @@ class BagClassifier(BagModel):
         >>> BagClassifier.from_state_dict(state, outputs=["normal", "tumor"])
         BagClassifier(xmil: D=7, H=1, outputs=('normal', 'tumor'); assumed: tanh attention, ReLU embedding, \
 temperature 1 (not checked))
-        """
+        """  # noqa: E501
         choice("head", head, HEADS)
         if hasattr(source, "state_dict"):
             source = source.state_dict()

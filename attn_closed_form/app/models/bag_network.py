@@ -22,7 +22,7 @@ alpha_hi v_hi,
 because an instance enters its heads only through s and v (the two terms of Theorem 4.1 of Lopardo
 et al. 2024). The heads are added up before the hidden layer of the attention, so the cost does not
 grow with their number.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

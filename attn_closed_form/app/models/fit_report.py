@@ -69,7 +69,7 @@ class FitReport:
 
         >>> FitReport("fitted SLALOM", 0.1, 0.5, 0.6, 2.0, 0.0, 500, agreement=0.97).verdict()
         'Good fit: the fitted SLALOM explains 96% of the variation near the text on held-out samples'
-        """
+        """  # noqa: E501
         share = f"{100 * self.explained:.0f}% of the variation near the text on held-out samples"
         text = f"{self.grade.capitalize()} fit: the {self.name} explains {share}"
         if self.explained >= FAIR and self.agreement < FAIR_AGREEMENT:

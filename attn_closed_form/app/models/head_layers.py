@@ -141,7 +141,7 @@ def _activation(state: StateDict, option: str, options: Options) -> Elementwise:
 
 
 def _has_room(previous: Module | None, module: Module) -> bool:
-    """Return whether a module without weights may be between two modules, or before the first one."""
+    """Return whether a module without weights may be between two modules, or before the first."""
     path = module.path
     if previous is None:
         return any(path[1:])

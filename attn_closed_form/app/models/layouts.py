@@ -13,7 +13,7 @@ one entry.
 Instances must not interact before the pooling, and a softmax (or mean) runs over the instances. Any
 layers may follow: a linear one makes a pooled game, and others are the tail of the network
 (`tail.py`). `REFUSALS` lists known networks that do not pool like this, with the reason.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def assumptions(network: BagNetwork, layout: str, given: Options, unsaid: Mappin
     return ", ".join(phrases)
 
 
-_CLAM = r"attention_net\.(?:module\.)?[1-9]\d*\."  # "module." if the file was saved from several devices
+# The names of CLAM's attention: "module." if the file was saved from several devices.
+_CLAM = r"attention_net\.(?:module\.)?[1-9]\d*\."
 _CLAM_NETWORK = (r"attention_a\.0", r"attention_b\.0", "attention_c")
 _INSTANCES = ("instance_classifiers.", "instance_loss_fn.")  # only used in CLAM's training
 _PLAIN = (r"attention\.0", r"attention\.2")

@@ -184,7 +184,7 @@ class Model:
 
     @property
     def most_heads(self) -> int:
-        """The number of heads that an output needs at most, where it is the same for every input."""
+        """The number of heads that an output needs at most, where it is the same for all inputs."""
         return 1
 
     # Many inputs at once. A model that is faster in batches may cache results. They must be equal

@@ -497,7 +497,8 @@ def build_transformers_mean(state: StateDict, layout: Layout, options: Options) 
         state.unsaid["pooling"] = "the mean of the patches"
         if any(key.startswith("vision_model.head.") for key in state.arrays):
             state.unsaid["pooling"] = (
-                "the mean of the patches and not the attention pooling in the file, which is layout 'siglip'"
+                "the mean of the patches and not the attention pooling in the file, which is "
+                "layout 'siglip'"
             )
     if "layer_weights" in state.arrays:
         state.unsaid["features"] = (

@@ -151,7 +151,7 @@ def tokenize(text: str) -> list[Token]:
     >>> text = "Ｇｒｅａｔ CAFÉ"
     >>> [(token.word, text[token.start : token.end]) for token in tokenize(text)]
     [('great', 'Ｇｒｅａｔ'), ('café', 'CAFÉ')]
-    """
+    """  # noqa: E501
     check_text(text)
     raw, spans, _ = spelled([text])
     tokens = map(Token, map(_FORMS.__getitem__, raw), *spans.T.tolist())

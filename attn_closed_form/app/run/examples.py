@@ -67,7 +67,7 @@ class ExampleRow:
         >>> row.snippet("wonderful")
         [SnippetPiece(text='A slow start. A ', marked=False), SnippetPiece(text='wonderful', marked=True), \
 SnippetPiece(text=' film!', marked=False)]
-        """
+        """  # noqa: E501
         if self.text is None:
             return []
         places = sorted(

@@ -93,8 +93,8 @@ class Task:
                 and not exact
             ):
                 raise RunError(
-                    f"methods: the probability of this model has no exact values, which {method.name!r} "
-                    "needs; use 'shapley-sampled', or scale 'logit'"
+                    "methods: the probability of this model has no exact values, which "
+                    f"{method.name!r} needs; use 'shapley-sampled', or scale 'logit'"
                 )
         return task
 

@@ -173,7 +173,7 @@ def make_app(
 
     @app.post("/api/compare", response_model=schema.CompareAnswer, responses=errors)
     async def compare(question: CompareQuestion, request: Request) -> Response:
-        """Return two texts side by side, and how the prediction of one becomes that of the other."""
+        """Return two texts side by side, and how one prediction becomes the other."""
         return await desk.compute(compare_answer, question, request)
 
     @app.post("/api/report", response_model=schema.ReportAnswer, responses=errors)

@@ -198,7 +198,8 @@ class CompareAnswer(BaseModel):
     baselines: list[float]
     change: float = Field(description="the prediction of this text minus that of the other one")
     words: list[dict[str, Any]] = Field(
-        description="word, its scores in both texts (null where it does not occur), and their difference"
+        description="word, its scores in both texts (null where it does not occur), and their "
+        "difference"
     )
     explanations: list[dict[str, Any]]
     figures: dict[str, Any] = Field(description="data for drawing")

@@ -336,7 +336,8 @@ def finite(x: Array, nan: bool = False) -> Array:
     """
     if np.isinf(x).any() or (not nan and np.isnan(x).any()):
         raise ToleranceError(
-            "the result overflows float64: a number is above 1.8e308; divide the values by a constant"
+            "the result overflows float64: a number is above 1.8e308; divide the values by a "
+            "constant"
         )
     return x
 

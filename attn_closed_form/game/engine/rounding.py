@@ -195,7 +195,7 @@ LINK_ARGUMENT = 4
 # g is g(x) there.
 # Test: tests/game/engine/test_rounding.py::test_a_constant_is_its_count_of_operations and
 # tests/game/engine/test_rounding_errors.py::test_a_value_of_a_link and
-# tests/game/engine/test_rounding_errors.py::test_a_small_probability_has_the_rounding_of_its_logarithm.
+# tests/game/engine/test_rounding_errors.py::test_a_small_probability_has_the_rounding_of_its_logarithm. # noqa: E501
 LINK_VALUE = 16
 # The range of f is widened by this share of the values' spread: its rounding is 4 (d + 8) ulps,
 # 4.4e-10 for d = 10^6. Generous by a factor of 2.25.
@@ -280,7 +280,8 @@ EXTREMUM_SLIP = 2.0
 # Test: tests/reasons/test_heads.py::test_the_error_of_a_value_covers_its_rounding
 # and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.
 VALUE_BIAS = 4
-# H + 2 additions of the heads' bounds and the bias, each of an ulp of the sum of the moduli. Generous
+# H + 2 additions of the heads' bounds and the bias, each of an ulp of the sum of the moduli.
+# Generous
 # by a factor of 2. A constructed case loses a third of it.
 # Test: tests/reasons/test_heads.py::test_the_sum_of_the_heads_is_rounded_down
 # and tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.

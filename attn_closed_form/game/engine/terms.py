@@ -69,7 +69,8 @@ class Masses:
     """Arrays of n pieces. If an axis has length 2, it is the players present, then absent."""
 
     gap: Array  # (n, d) mass of the heavier state above that of the lighter one
-    lighter: Array  # (n, 2, d) 1 for the lighter state, 0 for the heavier one; both are 1 where there is no gap
+    # (n, 2, d) 1 for the lighter state, 0 for the heavier one; both are 1 where there is no gap
+    lighter: Array
     V: Array  # (n, 2, d) mass times value, A and B
     D_0: Array  # (n,) mass that is always there
     n_0: Array  # (n,) the background's mass times value
