@@ -1,7 +1,8 @@
 """The gated-attention network of bags and its training, with one label per bag and any number of
 instances.
 
-    h_i = relu(L x_i + l),   s_i = w . (tanh(V h_i + v) * sigmoid(U h_i + u)),   f = W sum_i softmax(s)_i h_i + b
+    h_i = relu(L x_i + l),   s_i = w . (tanh(V h_i + v) * sigmoid(U h_i + u)),
+    f = W sum_i softmax(s)_i h_i + b
 
 This is the network of Ilse, Tomczak and Welling (2018), "Attention-based deep multiple instance
 learning", with one embedding layer. f is one log-odds for two classes and one logit per class for

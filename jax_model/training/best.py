@@ -44,8 +44,8 @@ def train_best(
 
     Parameters
     ----------
-    by_film : the split of IMDB, whose parts are `training` and `held_out`; its attention model has
-        the settings of the shipped model
+    by_film : the split of IMDB, whose parts are `training` and `held_out`; its attention model
+        has the settings of the shipped model
     device, log : as in `train`
     """
     if progress is False and log is None:
@@ -53,6 +53,7 @@ def train_best(
     tables = train_tables(training, options, held_out, refit, test, progress)
     if not tries_attention(len(training.texts), options):
         return tables
+    # JAX is imported where it is needed: its start takes as long as the fit of small tables.
     from .train import train
 
     # The attention model has the same held-out texts, so that the losses can be compared.

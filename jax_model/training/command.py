@@ -124,6 +124,7 @@ def warn_about_classes(data: Labelled) -> None:
     """Warn about names that differ only in case or spaces, and about missing labels that are read
     as a class.
     """
+    # "neg", "NEG" and " neg " are hardly meant as three classes.
     spellings: dict[str, list[str]] = {}
     for name in data.classes:
         spellings.setdefault("".join(name.casefold().split()), []).append(name)
@@ -257,6 +258,7 @@ def read_data(
     if is_archive or is_imdb:
         split = split_by_film(load_imdb(place, "train"), share)
         return Data(split.training, split.held_out, None, split)
+    # A folder has parts of a table, and a file is the training part.
     columns = text_column, label_column
     if place.is_dir():
         parts = split_files(place)
@@ -280,6 +282,7 @@ def parse_class_names(text: str | None) -> dict[str, str]:
     >>> parse_class_names("0=bad, 1=good")
     {'0': 'bad', '1': 'good'}
     """
+    # Without names, the labels of the table are the names.
     names: dict[str, str] = {}
     if text is None:
         return names
@@ -311,6 +314,7 @@ def with_class_names(data: Data, names: Mapping[str, str]) -> Data:
     def renamed(part: Labelled | None) -> Labelled | None:
         return None if part is None else part._replace(classes=classes)
 
+    # The split of IMDB has the same classes, once more.
     by_film = data.by_film
     if by_film is not None:
         by_film = by_film._replace(

@@ -386,16 +386,15 @@ class AttentionBagClassifier(_AttentionClassifier):
             raise ValueError(
                 f"class_weight: expected None or 'balanced', got {self.class_weight!r}"
             )
+        # Without early stopping, no bag is held out.
         out = self._held_out(codes, config.seed)
         self.n_features_in_ = bags[0].shape[1]
         self.held_out_ = np.flatnonzero(out)
+        held_out = None
         if out.any():
             held_out = ([bags[i] for i in self.held_out_], codes[out])
-        else:
-            held_out = None
-        if self.class_weight is None:
-            weight = None
-        else:
+        weight = None
+        if self.class_weight == "balanced":
             weight = balanced_weights(codes[~out], len(self.classes_))
         training = [bags[i] for i in np.flatnonzero(~out)]
         self.training_: BagTraining = fit_bags(
@@ -450,6 +449,7 @@ class AttentionBagClassifier(_AttentionClassifier):
                 "validation_fraction: expected a number between 0 and 1, got "
                 f"{self.validation_fraction}"
             )
+        # A stream of its own: the weights and the order of the bags do not depend on the split.
         rng = np.random.default_rng([seed, 2])
         held_out, single = stratified(codes, len(self.classes_), self.validation_fraction, rng)
         if single:
@@ -470,6 +470,7 @@ def _keep_arguments(estimator: Any, arguments: dict[str, Any]) -> None:
 
 
 def _texts(X: Any, name: str) -> list[str]:
+    # A string is a sequence of strings, too: its characters.
     if isinstance(X, str):
         raise ValueError(
             f"{name}: expected an iterable over texts, got one string; put it in a list"
@@ -484,6 +485,7 @@ def _texts(X: Any, name: str) -> list[str]:
             raise ValueError(
                 f"{name}: expected texts, got {type(text).__name__}; replace missing values first"
             )
+    # NumPy's strings become Python's.
     return [str(text) for text in texts]
 
 
@@ -491,6 +493,7 @@ def check_bags(bags: Any, features: int | None = None) -> list[NDArray[Any]]:
     """Return bags as finite arrays (n_i, D) with the same D, or raise an error that names the
     bag.
     """
+    # A bag may be an object with features, such as one that was read from a file.
     arrays = [np.asarray(getattr(bag, "features", bag)) for bag in bags]
     if not arrays:
         raise ValueError("X: expected at least one bag, got none")

@@ -68,9 +68,10 @@ def load_imdb(path: str | os.PathLike[str], split: str = "train") -> Reviews:
     ...         place = pathlib.Path(folder) / "train" / label
     ...         place.mkdir(parents=True)
     ...         _ = (place / "0_9.txt").write_text(text, encoding="utf-8")
-    ...     load_imdb(folder, "train")
-    Reviews(texts=['Dull.', 'Fine.'], labels=array([0, 1]), names=['train/neg/0_9.txt', 'train/pos/0_9.txt'])
-    """  # noqa: E501
+    ...     reviews = load_imdb(folder, "train")
+    >>> reviews.texts, reviews.names
+    (['Dull.', 'Fine.'], ['train/neg/0_9.txt', 'train/pos/0_9.txt'])
+    """
     if split not in ("train", "test"):
         raise ValueError(f"split: expected 'train' or 'test', got {split!r}")
     path = Path(path)

@@ -214,14 +214,17 @@ def fit(
         state, saved = load_checkpoint(checkpoint, state)
         _check_same_run(checkpoint, saved.get("about", {}), settings)
         notes = saved
-    state = on_every_device(mesh, state)  # copies, because the step reuses their memory
+    # Copies, because a step reuses the memory of the state that it is given.
+    state = on_every_device(mesh, state)
     history = notes["history"]
+    # The time of an interrupted run counts.
     began = time.perf_counter() - notes["seconds"]
     processor_began = time.process_time() - notes["processor_seconds"]
 
     def save() -> None:
         notes["seconds"] = time.perf_counter() - began
         notes["processor_seconds"] = time.process_time() - processor_began
+        # One host of a cluster writes.
         if checkpoint is not None and jax.process_index() == 0:
             save_checkpoint(checkpoint, state, notes)
 
@@ -318,6 +321,7 @@ def load_checkpoint(path: PathLike, like: Any) -> tuple[Any, dict[str, Any]]:
             leaves = [archive[f"leaf_{i}"] for i in range(len(archive.files) - 1)]
     except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError) as error:
         raise ValueError(f"{path}: not a readable checkpoint ({error})") from None
+    # Leaves have no names, so a model with other shapes or types is recognized by them.
     shapes = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in expected]
     saved = [(leaf.shape, leaf.dtype) for leaf in leaves]
     if shapes != saved:
@@ -377,6 +381,7 @@ class TrainingProgress:
         if self._bar is not None:
             done = epoch * self.steps + step
             self._bar.update(self._task, completed=done, description=name)
+        # A log file without a sign of life looks like a run that hangs.
         elif time.monotonic() - self._spoken > SILENCE:
             self._say(f"{name}: step {step} of {self.steps}")
 

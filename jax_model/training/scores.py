@@ -108,7 +108,8 @@ def fit_temperature(logits: Floats, labels: Labels) -> float:
 
 
 def smoothed_targets(labels: Labels, classes: int) -> NDArray[np.float64]:
-    """Return the (n, classes) targets of Platt's scaling, which are not quite 1 for the class of a text.
+    """Return the (n, classes) targets of Platt's scaling, which are not quite 1 for the class of a
+    text.
 
     >>> smoothed_targets(np.array([1, 0]), 2)
     array([[0.25, 0.75],
@@ -122,8 +123,8 @@ def smoothed_targets(labels: Labels, classes: int) -> NDArray[np.float64]:
 
 
 def root(slope: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a rising function of a positive number changes its sign, by bisection on a logarithmic
-    scale; the nearer end if it has one sign.
+    """Return where a rising function of a positive number changes its sign, by bisection on a
+    logarithmic scale; the nearer end if it has one sign.
 
     >>> round(root(lambda x: x - 3, 0.1, 10.0), 6)
     3.0

@@ -75,6 +75,7 @@ def split_stratified(data: Labelled, share: float = 0.1, seed: int = 0) -> Split
     rng = np.random.default_rng([seed, len(data.texts)])
     held_out, single = stratified(data.labels, len(data.classes), share, rng)
     if single:
+        # Five names are enough for a line.
         shown = ", ".join(repr(data.classes[c][:40]) for c in single[:5])
         if len(single) > 5:
             shown += " and others"
@@ -84,6 +85,7 @@ def split_stratified(data: Labelled, share: float = 0.1, seed: int = 0) -> Split
             TableWarning,
             stacklevel=2,
         )
+    # Without a held-out text, nothing tells settings apart.
     if not held_out.any():
         raise ValueError(
             f"validation: expected a class with at least two texts, got {len(data.texts)} single "

@@ -4,9 +4,9 @@ Both steps use L-BFGS, without random numbers, so that the same texts give the s
 
 1. s_w is the logarithm of the inverse document frequency. f is linear in v, so this is multinomial
    logistic regression on TF-IDF features that add up to one, a convex problem.
-2. s, s_0 and v together, from there, with the penalty |v|^2 / (2 C k^2) of step 1, with lam |s -
-   log idf|^2, and with rho times the deletion penalty. The factor k^2, the inverse of the mean
-   square of the features, makes one strength C suit texts of all lengths.
+2. s, s_0 and v together, from there, with the penalty |v|^2 / (2 C k^2) of step 1, with
+   lam |s - log idf|^2, and with rho times the deletion penalty. The factor k^2, the inverse of the
+   mean square of the features, makes one strength C suit texts of all lengths.
 
 The deletion penalty is the mean increase of the loss if words are lost at random, to second order:
 
@@ -47,10 +47,11 @@ from .word_tables import MASSLESS, Counts, Floats, WordTables, prior_logits
 # accuracy is the same with 60 and with 100.
 ITERATIONS = 60
 # Tuning: the share of its texts that would have to change their class for a word to have the
-# classes of all texts. Function words of reviews are below 0.05.
+# classes of all texts. Function words of reviews reach 0.06, and of the 25 most
+# frequent words of Yelp reviews only "not" and "!" are above the limit.
 EVIDENCE = 0.1
-# Tuning: the loss, summed over the texts, that decides about a gate. With 1 instead of 10, words
-# with evidence close theirs as well (Rotten Tomatoes); 5 and 20 give the same models.
+# Tuning: the loss, summed over the texts, that decides about a gate. With 1 instead of 10, the
+# loss of Rotten Tomatoes is larger for as many words of mass zero; 5 and 20 are as good as 10.
 GATE = 10.0
 
 

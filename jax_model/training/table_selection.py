@@ -3,10 +3,9 @@ fit.
 
 Counting, C and the background are chosen for step 1, which is cheap: the strongest penalty whose
 loss is within one standard error of the smallest. A large background has to be better than a small
-one by more than that. Then lam and rho of step 2 follow a path of growing
-deletion penalties, as long as the loss falls. `trials` more settings are drawn around the chosen
-ones. Last, a sparse model closes the gates of more and more words, as long as this hardly costs
-loss.
+one by more than that. Then lam and rho of step 2 follow a path of growing deletion penalties, as
+long as the loss falls. `trials` more settings are drawn around the chosen ones. Last, a sparse
+model closes the gates of more and more words, as long as this hardly costs loss.
 
 On the same texts the temperature is fitted: it divides the values, so that the model that is saved
 has the temperature 1 and its baseline remains the prior.
@@ -202,6 +201,7 @@ def select(
     step()
     penalized = _choose_penalties(fits, small, starts, step)
     best = simplest([penalized, large], lambda selection: selection.losses)
+    # Trials are the only random choice, and have their own seed.
     rng = np.random.default_rng(seed)
     for _ in range(trials):
         candidate = fits.fit(varied(best.settings, rng), starts)

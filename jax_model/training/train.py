@@ -91,6 +91,7 @@ def train(
     start : fitted tables to start from, if `config.start` asks for them; None fits them
     """
     mesh = device_mesh(device)
+    # A batch is divided evenly.
     if config.batch_size % mesh.size:
         raise ValueError(
             f"batch_size: expected a multiple of the {mesh.size} devices, got {config.batch_size}"
@@ -128,6 +129,7 @@ def train(
         metrics["refit_history"] = second.history
         weights = second.params
     if test is not None:
+        # Scored once, by the weights that are kept.
         documents = encode_documents(run.vocabulary, test.texts, test.labels)
         logits_of_test = run.calibrated(run.logits(weights, documents), temperature)
         card["test"] = report(logits_of_test, documents.labels, run.classes)
@@ -177,6 +179,7 @@ class Run(NamedTuple):
         unk = vocabulary.unk_id
         documents = encode_documents(vocabulary, training.texts, training.labels)
         held_out = encode_documents(vocabulary, split.held_out.texts, split.held_out.labels)
+        # An epoch has full batches only.
         if documents.size < c.batch_size:
             raise ValueError(
                 f"batch_size: expected at most the {documents.size} training texts, got "
@@ -201,6 +204,7 @@ class Run(NamedTuple):
         baseline = None
         if c.baseline == "prior":
             baseline = Baseline(start["b_l"], np.array(batches.filler, dtype=np.int32))
+        # The start from tables changes the embeddings, and leaves the rest random.
         if tables is not None:
             masses, values = tables.scores_of(list(vocabulary))
             start_from_tables(start, fixed, cls_id, unk, masses, values)
@@ -259,6 +263,7 @@ class Run(NamedTuple):
         """
         if self.baseline is None:
             return np.zeros(trained["b_l"].size, np.float32)
+        # Subtracting the outputs for a text without words makes the baseline exact for any weights.
         empty = encode_documents(self.vocabulary, [""], [0])
         (outputs,) = all_logits(self.mesh, trained, self.fixed, empty, self.batches)
         return self.baseline.logits - outputs

@@ -28,6 +28,7 @@ from . import table_selection, word_tables
 from .config import Config
 from .scores import Labels, balanced_weights, log_probabilities, report
 from .split import Split, stratified
+from .table_fit import TableSettings
 
 # Tuning: up to this many words times logits, the settings are chosen in cross-validation. A tenth
 # of more texts is enough to tell settings apart, and one fit takes seconds. The limit is at 6,000
@@ -86,7 +87,7 @@ class Texts(NamedTuple):
 
 
 class TableStart(NamedTuple):
-    """Tables from which the attention model starts: of the training texts, and of all texts."""
+    """Tables from which the attention model starts, of the training texts and of all texts."""
 
     of_training: word_tables.FittedTables
     of_all: word_tables.FittedTables
@@ -131,7 +132,9 @@ def train_tables(
     >>> train_tables(data, TableOptions()).model.predict(["lovely", "dull"]).tolist()
     ['good', 'bad']
     """
-    data = training if held_out is None else joined(training, held_out)
+    data = training
+    if held_out is not None:
+        data = joined(training, held_out)
     texts = Texts.of(data, options)
     labels = texts.labels
     folds = choose_folds(texts, len(training.texts), options)
@@ -145,12 +148,14 @@ def train_tables(
             seed=options.seed,
             progress=lambda done, total: stage("fits", done, total),
         )
+    # The settings are chosen; the tables of the model are fitted to all texts, or to those for
+    # training.
     final_texts = len(labels)
     if held_out is not None and not refit:
         final_texts = len(training.texts)
     fitted = texts.fit(final_texts, selection)
-    tables = fitted.tables
 
+    # Scores of texts that the fit of their fold has not seen.
     scores = report(selection.logits, labels[selection.rows], data.classes)
     _warn_about_classes(scores, options)
     card: dict[str, Any] = {
@@ -158,20 +163,8 @@ def train_tables(
         "folds": len(folds),
         "held_out": scores,
         "final_texts": final_texts,
-        "words": len(fitted.words),
-        "words_with_mass": int((tables.s[1:] > word_tables.MASSLESS).sum()),
-        "tokens_without_mass": _share_without_mass(texts.documents, fitted),
-        "prior": _shares(tables.prior),
-        "settings": {
-            "model": "tables",
-            "vocabulary_size": options.vocabulary_size,
-            "validation": options.validation,
-            "class_weight": options.class_weight,
-            "seed": options.seed,
-            **selection.settings._replace(
-                penalty=_json_number(selection.settings.penalty)
-            )._asdict(),
-        },
+        **_about_tables(fitted, texts.documents),
+        "settings": _settings(options, selection.settings),
         "versions": {
             "attn_closed_form": __version__,
             "numpy": np.__version__,
@@ -179,7 +172,7 @@ def train_tables(
         },
     }
     model = TextClassifier(
-        word_tables.attention_weights(tables),
+        word_tables.attention_weights(fitted.tables),
         word_tables.vocabulary_of(fitted.words),
         data.classes,
         tokenizer=options.tokenizer,
@@ -188,6 +181,7 @@ def train_tables(
         labels=integer_labels(data.classes),
     )
     if test is not None:
+        # The model itself, as it is saved, in place of the tables.
         logits = model.predict_logits(test.texts)
         card["test"] = report(logits, np.asarray(test.labels), data.classes)
     metrics = {**card, "classes": list(data.classes), "vocabulary": len(fitted.words)}
@@ -234,6 +228,7 @@ def choose_folds(
     rows = np.arange(n)
     if training_texts < n:
         return [table_selection.Fold(rows[:training_texts], rows[training_texts:])]
+    # A class with one text is in one fold only, or is not held out.
     counts = np.bincount(labels, minlength=classes)
     single = np.flatnonzero(counts == 1)
     if single.size:
@@ -246,7 +241,8 @@ def choose_folds(
         raise ValueError(
             f"validation: expected a class with at least two texts, got {n} single ones"
         )
-    if sum(map(len, texts.documents)) * max(classes - 1, 1) <= CROSS_VALIDATED:
+    words = sum(map(len, texts.documents))
+    if words * max(classes - 1, 1) <= CROSS_VALIDATED:
         # Tuning: with few texts, every one matters for the fit, and fits are cheap.
         count = 3
         if n < 500:
@@ -305,23 +301,47 @@ def _share_without_mass(
     """Return the share of the words of texts whose mass is zero."""
     massless = fitted.tables.s <= word_tables.MASSLESS
     counts = word_tables.count_words(documents, fitted.words)
-    return float((counts @ massless).sum() / counts.sum())
+    # Texts of punctuation have no words.
+    return float((counts @ massless).sum() / max(counts.sum(), 1.0))
 
 
-def _shares(prior: word_tables.Floats) -> list[float]:
-    """Return the shares of the classes from the logits of the prior."""
-    return np.exp(log_probabilities(prior[None]))[0].tolist()
+def _about_tables(
+    fitted: word_tables.FittedTables, documents: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """Return what a card says about tables: their words, and the shares of the classes."""
+    tables = fitted.tables
+    # The first row is [UNK].
+    with_mass = tables.s[1:] > word_tables.MASSLESS
+    prior = np.exp(log_probabilities(tables.prior[None]))[0]
+    return {
+        "words": len(fitted.words),
+        "words_with_mass": int(with_mass.sum()),
+        "tokens_without_mass": _share_without_mass(documents, fitted),
+        "prior": prior.tolist(),
+    }
 
 
-def _json_number(number: float) -> Any:
-    """Return a number for JSON, which has no infinity."""
-    return number if np.isfinite(number) else "infinite"
+def _settings(options: TableOptions, chosen: TableSettings) -> dict[str, Any]:
+    """Return the settings for a card: those of the user, and those chosen on the texts."""
+    settings: dict[str, Any] = {
+        "model": "tables",
+        "vocabulary_size": options.vocabulary_size,
+        "validation": options.validation,
+        "class_weight": options.class_weight,
+        "seed": options.seed,
+        **chosen._asdict(),
+    }
+    # JSON has no infinity.
+    if np.isinf(chosen.penalty):
+        settings["penalty"] = "infinite"
+    return settings
 
 
 def _warn_about_classes(scores: dict[str, Any], options: TableOptions) -> None:
     """Warn about classes that the model never recognized although held-out texts have them, and
     about a macro-F1 far below the accuracy.
     """
+    # Classes without a held-out text have no recall.
     never = [name for name, row in scores["classes"].items() if row["texts"] and row["recall"] == 0]
     advice = ""
     if options.class_weight == "none":
