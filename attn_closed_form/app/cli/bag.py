@@ -335,7 +335,7 @@ BAG_OPTIONS = {
             "methods to use (default: shapley, or shapley-sampled where no exact values exist)",
         ),
         "--players instances|regions": (
-            "players that get a score (default: instances, or regions with --region)"
+            "what gets a score (default: instances, or regions with --region)"
         ),
         "--region SIDE": (float, None, "side of a region, in the unit of the coordinates"),
         **TOL,

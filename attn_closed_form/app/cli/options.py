@@ -171,7 +171,7 @@ def settings_options(
 ) -> dict[str, Any]:
     """Return one option per field of `Settings`."""
     return {
-        "--players NAME": f"players that get a score: {players}",
+        "--players NAME": f"what gets a score: {players}",
         "--absent NAME": f"treatment of absent words: {absent}",
         "--output NAME": f"class to explain, margin:A,B of two, odds:A against the rest{outputs} "
         "(default: the predicted class)",

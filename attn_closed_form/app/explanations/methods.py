@@ -51,7 +51,7 @@ Family = Literal["attention", "derivatives", "attributions", "slalom", "orders"]
 FAMILIES: dict[Family, tuple[str, str]] = {
     "attributions": (
         "Exact attributions",
-        "The effect of adding or removing a player, averaged over coalitions of the others. If "
+        "The effect of adding or removing a player, averaged over subsets of the other players. If "
         "players interact, one number per player is not the whole story.",
     ),
     "derivatives": (

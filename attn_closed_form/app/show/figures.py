@@ -312,13 +312,26 @@ def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
             MethodRow(
                 tuple(e.method for e in same),
                 ", ".join(e.title for e in same),
-                "\n".join(f"{e.info.summary}; {e.info.accuracy}" for e in same),
+                "\n".join(
+                    f"{named(e.info.summary, explanations)}; {e.info.accuracy}" for e in same
+                ),
                 *look,
             )
             for look, same in shared.items()
         )
-        families.append(MethodFamily(title, meaning, tuple(rows)))
+        families.append(MethodFamily(title, named(meaning, explanations), tuple(rows)))
     return tuple(families)
+
+
+def named(text: str, explanations: Explanations) -> str:
+    """Call the players what they are: words, instances, regions.
+
+    >>> from attn_closed_form import load_demo_model
+    >>> named("what a player adds", load_demo_model().explain("A fine film", "shapley"))
+    'what a word adds'
+    """
+    players = explanations.evidence.target.players
+    return text.replace("players", players).replace("player", players.removesuffix("s"))
 
 
 def strongest_players(explanations: Explanations, top: int = MOST_ROWS) -> tuple[int, ...]:

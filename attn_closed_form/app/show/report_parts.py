@@ -115,7 +115,8 @@ def facts(explanations: Explanations) -> str:
     if errors:
         lines.append(f"Guaranteed error of the exact attributions: ≤ {max(errors):.1e}.")
     methods = bullets(
-        f"{e.title} ({e.info.accuracy}): {e.info.summary}" for e in explanations.values()
+        f"{e.title} ({e.info.accuracy}): {figures.named(e.info.summary, explanations)}"
+        for e in explanations.values()
     )
     body = "".join(f"<p>{prose(line)}</p>" for line in lines)
     body += f"<h3>How to read this</h3>{bullets(HOW_TO_READ)}"

@@ -359,7 +359,7 @@ def methods_table(columns: int = 240) -> str:
         name = method.name
         if method.alias:
             name += f" ({method.alias})"
-        head = f"{name:<25} {method.label:<17} {method.accuracy:<11} "
+        head = f"{name:<25} {method.label:<20} {method.accuracy:<11} "
         if columns < 2 * len(head):
             # A narrow terminal has the facts below the name.
             lines += [name, f"  {method.label} ({method.accuracy}): {method.summary}"]
