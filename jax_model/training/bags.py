@@ -14,7 +14,7 @@ Departures from the paper: AdamW and a running average of the weights (EMA), whi
 kept; features are standardized with the training instances, which is folded into the first layer
 afterwards; and in training a random share of each bag's instances is dropped, which regularizes and
 keeps the sub-bags that explanations evaluate in distribution.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def smoothed_targets(labels: Labels, classes: int) -> NDArray[np.float64]:
     >>> smoothed_targets(np.array([1, 0]), 2)
     array([[0.25, 0.75],
            [0.75, 0.25]])
-    """  # noqa: E501
+    """
     n = len(labels)
     miss = 1 / (n + 2)
     target = np.full((n, classes), miss / (classes - 1))
@@ -128,7 +128,7 @@ def root(slope: Callable[[float], float], low: float, high: float) -> float:
 
     >>> round(root(lambda x: x - 3, 0.1, 10.0), 6)
     3.0
-    """  # noqa: E501
+    """
     # Sixty halvings are more than the bits of a float64.
     for _ in range(60):
         middle = math.sqrt(low * high)
