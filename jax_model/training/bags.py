@@ -32,9 +32,6 @@ from .config import check_settings
 from .loop import Optimizer, cross_entropy, fit
 
 Params = dict[str, jax.Array]
-# Minimum padded number of instances in a batch; larger sizes double, so that few shapes are
-# compiled.
-BLOCK = 64
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class BagConfig:
     def __post_init__(self) -> None:
         counts = ("hidden", "attention", "epochs", "batch_size", "patience")
         least = dict.fromkeys(counts, 1) | {"weight_decay": 0}
-        check_settings(self, least, (), ("learning_rate",))
+        check_settings(self, least, shares=(), positive=("learning_rate",))
         # A rate of 1 would drop everything, or never leave the start.
         for name in ("dropout", "instance_dropout", "ema"):
             value = getattr(self, name)
@@ -129,7 +126,7 @@ def bag_logits(
     gates = jax.nn.sigmoid(h @ params["U"].T + params["u"])
     scores = ((contents * gates) @ params["w"].T)[:, 0]
     if keys is not None:
-        kept = kept_instances(keys[2:], bag, count, instance_dropout)
+        kept = kept_instances(keys[2:], bag, count, most=instance_dropout)
         scores = jnp.where(kept, scores, -jnp.inf)
     # A softmax per bag. The largest score is a constant for the derivative, which it cancels from.
     top = jax.ops.segment_max(scores, bag, count + 1)
@@ -167,15 +164,18 @@ def pack(bags: Sequence[NDArray[Any]], count: int | None = None) -> Packed:
     if count is None:
         count = len(bags)
     sizes = [len(bag) for bag in bags]
+    # Minimum padded number of instances in a batch; larger sizes double, so that few shapes are
+    # compiled.
+    block = 64
     # Few different numbers of rows, because each is compiled.
-    rows = BLOCK
+    rows = block
     while rows < sum(sizes):
         rows *= 2
     x = np.zeros((rows, bags[0].shape[1]), dtype=np.float32)
     x[: sum(sizes)] = np.concatenate(bags)
     number = np.full(rows, count, dtype=np.int32)
     number[: sum(sizes)] = np.repeat(np.arange(len(bags)), sizes)
-    return Packed(x, number, count)
+    return Packed(x=x, bag=number, bags=count)
 
 
 def standardization(
@@ -277,14 +277,22 @@ def fit_bags(
     fitted = fit(
         bag_loss,
         start_params(ready[0].shape[1], outputs, config),
-        batch,
-        steps,
-        Optimizer(config.learning_rate, 0, config.weight_decay, config.ema, decay_biases=False),
+        batches=batch,
+        steps=steps,
+        optimizer=Optimizer(
+            learning_rate=config.learning_rate,
+            warmup_steps=0,
+            weight_decay=config.weight_decay,
+            ema=config.ema,
+            decay_biases=False,
+        ),
         epochs=config.epochs,
         validate=validate,
         patience=patience,
     )
-    return BagTraining(jax.device_get(fitted.params), mean, scale, fitted.history)
+    return BagTraining(
+        params=jax.device_get(fitted.params), mean=mean, scale=scale, history=fitted.history
+    )
 
 
 def bag_loss(
@@ -300,7 +308,15 @@ def bag_loss(
     """Compute the weighted mean cross-entropy of bags; bags that fill up the batch have weight
     0.
     """
-    logits = bag_logits(params, x, bag, len(target), key, dropout, instance_dropout)
+    logits = bag_logits(
+        params,
+        x,
+        bag,
+        count=len(target),
+        key=key,
+        dropout=dropout,
+        instance_dropout=instance_dropout,
+    )
     return jnp.sum(weight * cross_entropy(logits, target)) / jnp.maximum(jnp.sum(weight), 1e-6)
 
 

@@ -67,7 +67,7 @@ def encode_documents(vocabulary: Vocabulary, texts: Iterable[str], labels: Array
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     # The empty array keeps the type where there are no documents.
     ids = np.concatenate([np.zeros(0, np.int32), *documents])
-    return Documents(ids, starts, np.asarray(labels, dtype=np.int32))
+    return Documents(ids=ids, starts=starts, labels=np.asarray(labels, dtype=np.int32))
 
 
 def pad_rows(
@@ -145,7 +145,7 @@ class Batches(NamedTuple):
         cropped = rng.random(len(rows)) < c.crop
         windows = np.maximum(lengths - (L - 1), 0) + 1
         skip = np.where(cropped, rng.integers(windows), 0)
-        ids = pad_rows(self.documents, rows, L, self.cls, self.filler, skip)
+        ids = pad_rows(self.documents, rows, length=L, cls=self.cls, filler=self.filler, skip=skip)
         # Every document loses words at its own rate, [CLS] is never lost.
         rate = rng.uniform(0, c.max_unk, size=(len(rows), 1)).astype(np.float32)
         body = ids[:, 1:]

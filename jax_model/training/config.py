@@ -68,9 +68,6 @@ P1: dict[str, Any] = {
     "learning_rate": 1e-3,
     "refit": "none",
 }
-# Tuning: mean number of words from which positions do not help (IMDB and 20 newsgroups, against R8
-# and R52).
-LONG = 150
 # Tuning: limits of T_max with positions. Longer texts are read to the upper one, and rows below the
 # lower one save no time.
 LENGTHS = (32, 512)
@@ -210,7 +207,10 @@ class Config:
 
     def __post_init__(self) -> None:
         check_settings(
-            self, LEAST, ("ema", "max_unk", "crop"), ("learning_rate", "scale", "query_scale")
+            self,
+            LEAST,
+            shares=("ema", "max_unk", "crop"),
+            positive=("learning_rate", "scale", "query_scale"),
         )
         if not 0 < self.validation < 1:
             raise ValueError(
@@ -254,7 +254,10 @@ def automatic(texts: Sequence[str], **changes: Any) -> Config:
     steps = max(n // max(batch_size, 1), 1)
     epochs = changes.get("epochs", int(np.clip(round(STEPS / steps), *EPOCHS)))
     positions = "sinusoidal"
-    if np.mean(lengths) >= LONG:
+    # Tuning: mean number of words from which positions do not help (IMDB and 20 newsgroups, against
+    # R8 and R52).
+    long = 150
+    if np.mean(lengths) >= long:
         positions = "none"
     chosen = {
         **AUTOMATIC,

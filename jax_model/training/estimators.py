@@ -183,7 +183,7 @@ class AttentionTextClassifier(_AttentionClassifier):
         codes = self._encode_labels(y, len(texts))
         # A model file has names of classes; `classes_` keeps the labels and their type.
         names = tuple(str(label) or "(empty)" for label in self.classes_.tolist())
-        data = Labelled(texts, codes, names)
+        data = Labelled(texts=texts, labels=codes, classes=names)
         held_out = None
         if X_val is not None:
             held_out = self._held_out(X_val, y_val, data.classes)
@@ -216,20 +216,20 @@ class AttentionTextClassifier(_AttentionClassifier):
             # Checks the settings, which both models have.
             Config(**shared)
             options = TableOptions(
-                self.vocabulary_size,
-                self.validation,
-                self.class_weight or "none",
-                self.seed,
-                named_tokenizer(self.tokenizer),
-                self.sparse,
-                whole("trials", self.trials, 0),
+                vocabulary_size=self.vocabulary_size,
+                validation=self.validation,
+                class_weight=self.class_weight or "none",
+                seed=self.seed,
+                tokenizer=named_tokenizer(self.tokenizer),
+                sparse=self.sparse,
+                trials=whole("trials", self.trials, 0),
             )
             progress = None if self.verbose else False
             if self.model == "tables":
-                result = train_tables(data, options, held_out, False, progress=progress)
+                result = train_tables(data, options, held_out, refit=False, progress=progress)
             else:
                 result = train_best(
-                    data, options, held_out, False, progress=progress, device=self.device
+                    data, options, held_out, refit=False, progress=progress, device=self.device
                 )
         # Texts such as "0" stay texts, and booleans and numbers what they are, also in a file.
         labels = tuple(self.classes_.tolist())
@@ -302,7 +302,7 @@ class AttentionTextClassifier(_AttentionClassifier):
                 "y_val: expected labels that occur in y, got "
                 f"{set(labels.tolist()) - set(self.classes_)}"
             )
-        return Labelled(texts, np.searchsorted(self.classes_, labels), classes)
+        return Labelled(texts=texts, labels=np.searchsorted(self.classes_, labels), classes=classes)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -398,7 +398,12 @@ class AttentionBagClassifier(_AttentionClassifier):
             weight = balanced_weights(codes[~out], len(self.classes_))
         training = [bags[i] for i in np.flatnonzero(~out)]
         self.training_: BagTraining = fit_bags(
-            training, codes[~out], len(self.classes_), config, held_out, weight
+            training,
+            codes[~out],
+            classes=len(self.classes_),
+            config=config,
+            held_out=held_out,
+            class_weight=weight,
         )
         self.history_ = self.training_.history
         return self
@@ -451,7 +456,9 @@ class AttentionBagClassifier(_AttentionClassifier):
             )
         # A stream of its own: the weights and the order of the bags do not depend on the split.
         rng = np.random.default_rng([seed, 2])
-        held_out, single = stratified(codes, len(self.classes_), self.validation_fraction, rng)
+        held_out, single = stratified(
+            codes, len(self.classes_), share=self.validation_fraction, rng=rng
+        )
         if single:
             name = self.classes_[single[0]]
             raise ValueError(

@@ -34,14 +34,10 @@ from .split import Split
 
 # Where the authors publish the data, for messages.
 IMDB_HOME = "https://ai.stanford.edu/~amaas/data/sentiment/"
-# IMDB has at most 30 reviews per film, and the two classes are numbered separately.
-FILM_NUMBERS = 25
 # The names of the classes, and the folders that they have in the archive.
 SENTIMENTS = ("negative", "positive")
 # The class of each folder of the archive.
 _LABELS = {"neg": 0, "pos": 1}
-# The first bytes of a gzip file.
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 class Reviews(NamedTuple):
@@ -100,7 +96,7 @@ def load_imdb(path: str | os.PathLike[str], split: str = "train") -> Reviews:
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: {name}: expected UTF-8 text, got {error}") from None
     labels = np.array([_LABELS[folder] for folder in folders], dtype=np.int64)
-    return Reviews(texts, labels, [name for name, _ in found])
+    return Reviews(texts=texts, labels=labels, names=[name for name, _ in found])
 
 
 def _imdb_folder(path: Path, split: str) -> Iterator[tuple[str, bytes]]:
@@ -115,7 +111,9 @@ def _imdb_folder(path: Path, split: str) -> Iterator[tuple[str, bytes]]:
 
 def _imdb_archive(path: Path, split: str) -> Iterator[tuple[str, bytes]]:
     with path.open("rb") as raw:
-        if raw.read(2) != _GZIP_MAGIC:
+        # The first bytes of a gzip file.
+        gzip_magic = b"\x1f\x8b"
+        if raw.read(2) != gzip_magic:
             raise ValueError(
                 f"{path}: expected the gzip archive aclImdb_v1.tar.gz from {IMDB_HOME}, got "
                 "another format"
@@ -180,8 +178,12 @@ def split_by_film(reviews: Reviews, share: float = 0.2) -> Split:
             )
         by_number = members[np.argsort(numbers[members], kind="stable")]
         held_out[by_number[len(members) - count :]] = True
-    data = Labelled(reviews.texts, reviews.labels, SENTIMENTS)
+    data = Labelled(texts=reviews.texts, labels=reviews.labels, classes=SENTIMENTS)
     rows = np.flatnonzero(~held_out)
+    # IMDB has at most 30 reviews per film, and the two classes are numbered separately.
+    film_numbers = 25
     # Both classes are numbered from 0, so a film has different numbers in them.
-    films = [(int(reviews.labels[i]), int(numbers[i]) // FILM_NUMBERS) for i in rows]
-    return Split(data.take(rows), data.take(np.flatnonzero(held_out)), films)
+    films = [(int(reviews.labels[i]), int(numbers[i]) // film_numbers) for i in rows]
+    return Split(
+        training=data.take(rows), held_out=data.take(np.flatnonzero(held_out)), groups=films
+    )

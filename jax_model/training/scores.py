@@ -23,8 +23,6 @@ Labels = NDArray[Any]
 
 # Beyond these limits, a fit reflects a small held-out part rather than the model.
 COLDEST = 0.05
-# The upper limit of the temperature, for the same reason as COLDEST.
-HOTTEST = 20.0
 
 
 def class_logits(logits: Floats) -> NDArray[np.float64]:
@@ -104,7 +102,9 @@ def fit_temperature(logits: Floats, labels: Labels) -> float:
         p = np.exp(log_probabilities(two, 1 / beta))
         return float(((p - target) * two).sum())
 
-    return 1 / root(slope, 1 / HOTTEST, 1 / COLDEST)
+    # The upper limit of the temperature, for the same reason as COLDEST.
+    hottest = 20.0
+    return 1 / root(slope, 1 / hottest, 1 / COLDEST)
 
 
 def smoothed_targets(labels: Labels, classes: int) -> NDArray[np.float64]:

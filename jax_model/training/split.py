@@ -40,7 +40,11 @@ def together(split: Split) -> Split:
     else:
         groups = [*split.groups, *(("held out", i) for i in range(len(b.texts)))]
     labels = np.concatenate([a.labels, b.labels])
-    return Split(Labelled([*a.texts, *b.texts], labels, a.classes), b, groups)
+    return Split(
+        training=Labelled(texts=[*a.texts, *b.texts], labels=labels, classes=a.classes),
+        held_out=b,
+        groups=groups,
+    )
 
 
 def stratified(

@@ -39,9 +39,6 @@ Item = TypeVar("Item")
 # Tuning: strengths C of step 1. Reviews (IMDB, Rotten Tomatoes) are best at 1 to 10, Reuters R8 at
 # 10 to 300.
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-# Tuning: more penalized fits that are tried first if texts have weights, since a rare class then
-# has few, heavy texts.
-STRENGTHS_OF_WEIGHTED = (0.03, 0.1, 0.3)
 # Tuning: background mass over the median mass of a text. The accuracy of long texts is flat from
 # 0.03 to 1. A larger one, which keeps short texts near the prior, is tried as well, with step 1.
 BACKGROUNDS = (0.3, 3.0)
@@ -56,11 +53,6 @@ SPARSE_FROM = (0.7, 0.5, 0.35, 0.25)
 # Tuning: what a sparse model may add to the mean loss of a text, with one standard error. This is
 # less than 0.1 points of accuracy on average (`benchmarks/LEARNING_CURVES.md`).
 COST_OF_SPARSE = 0.002
-# Tuning: further trials multiply or divide C, the background, lam and rho by up to this number.
-REACH = 4.0
-# Largest temperature. A larger one would mean that the evidence of the words is hardly worth
-# anything, and predict the most frequent class for all texts; stronger penalties do that better.
-HOTTEST_EVIDENCE = 2.0
 
 
 class Fold(NamedTuple):
@@ -119,9 +111,15 @@ class Trials:
             fold_labels = labels[fold.training]
             fold_weights = None if weights is None else weights[fold.training]
             self.problems[True].append(
-                TableProblem(counts.once(), fold_labels, classes, fold_weights)
+                TableProblem(
+                    counts=counts.once(), labels=fold_labels, classes=classes, weights=fold_weights
+                )
             )
-            self.problems[False].append(TableProblem(counts, fold_labels, classes, fold_weights))
+            self.problems[False].append(
+                TableProblem(
+                    counts=counts, labels=fold_labels, classes=classes, weights=fold_weights
+                )
+            )
             self.held_out[True].append(seen.once().matrix)
             self.held_out[False].append(seen.matrix)
 
@@ -158,7 +156,13 @@ class Trials:
         temperature = evidence_temperature(logits, self.prior, self.labels, self.weights)
         calibrated = self.prior + (logits - self.prior) / temperature
         losses = self.weights * text_losses(calibrated, self.labels)
-        return Selection(settings, calibrated, self.rows, temperature, losses)
+        return Selection(
+            settings=settings,
+            logits=calibrated,
+            rows=self.rows,
+            temperature=temperature,
+            losses=losses,
+        )
 
 
 def select(
@@ -184,8 +188,13 @@ def select(
     trials : number of further settings to try, drawn with `seed`
     progress : called with the number of trials that are done, and the largest number of all of them
     """
-    fits = Trials(documents, labels, classes, folds, size, weights)
-    strengths = STRENGTHS if weights is None else (*STRENGTHS_OF_WEIGHTED, *STRENGTHS)
+    fits = Trials(
+        documents=documents, labels=labels, classes=classes, folds=folds, size=size, weights=weights
+    )
+    # Tuning: more penalized fits that are tried first if texts have weights, since a rare class
+    # then has few, heavy texts.
+    strengths_of_weighted = (0.03, 0.1, 0.3)
+    strengths = STRENGTHS if weights is None else (*strengths_of_weighted, *STRENGTHS)
     total = 2 * len(strengths) + 1 + len(DELETIONS) + 1 + trials
     if sparse:
         total += len(SPARSE_FROM)
@@ -223,7 +232,7 @@ def _choose_convex(
         starts: Sequence[WordTables | None] = [None] * len(fits.problems[once])
         means: list[float] = []
         for strength in strengths:
-            settings = TableSettings(once, strength, BACKGROUNDS[0])
+            settings = TableSettings(once=once, strength=strength, background=BACKGROUNDS[0])
             tables = fits.convex(settings, starts)
             tried.append((fits.judged(settings, tables), tables))
             starts = tables
@@ -284,8 +293,10 @@ def varied(settings: TableSettings, rng: np.random.Generator) -> TableSettings:
     """
     if math.isinf(settings.penalty):
         settings = settings._replace(penalty=PENALTIES[0], deletion=DELETIONS[0])
+    # Tuning: further trials multiply or divide C, the background, lam and rho by up to this number.
+    reach = 4.0
     strength, background, penalty, deletion = np.exp(
-        math.log(REACH) * rng.uniform(-1, 1, size=4)
+        math.log(reach) * rng.uniform(-1, 1, size=4)
     ).tolist()
     return settings._replace(
         once=bool(rng.random() < 0.5),
@@ -358,7 +369,11 @@ def evidence_temperature(
         by_logits = (p - target)[:, -outputs:]
         return float((weights[:, None] * by_logits * evidence).sum())
 
-    return 1 / root(slope, 1 / HOTTEST_EVIDENCE, 1 / COLDEST)
+    # Largest temperature. A larger one would mean that the evidence of the words is hardly worth
+    # anything, and predict the most frequent class for all texts; stronger penalties do that
+    # better.
+    hottest_evidence = 2.0
+    return 1 / root(slope, 1 / hottest_evidence, 1 / COLDEST)
 
 
 def fit_tables(

@@ -31,9 +31,6 @@ from .config import Config
 from .devices import cut_by_document
 from .loop import cross_entropy
 
-# Number of ids in one block of documents to evaluate.
-EVALUATION_BLOCK = 1 << 18
-
 Trained = dict[str, jax.Array]
 
 
@@ -175,9 +172,11 @@ def all_logits(
     order = np.argsort(-documents.lengths, kind="stable")
     out = np.empty((documents.size, trained["b_l"].size), np.float32)
     start = 0
+    # Number of ids in one block of documents to evaluate.
+    evaluation_block = 1 << 18
     while start < documents.size:
         length = batches.row_length(documents.lengths[order[start:]])
-        block = min(max(1, EVALUATION_BLOCK // length), documents.size)
+        block = min(max(1, evaluation_block // length), documents.size)
         # Repeated rows fill the last block up, and blocks up to a multiple of the devices.
         rows = np.resize(order[start : start + block], block + -block % mesh.size)
         ids = pad_rows(documents, rows, length, batches.cls, batches.filler)

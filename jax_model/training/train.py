@@ -120,7 +120,9 @@ def train(
         # The second one has none, and trains for as many epochs as the first one was best with.
         epochs = first.best["epoch"]
         run = Run.of(config, together(split), mesh, start and start.of_all)
-        progress = TrainingProgress(epochs, run.batches.steps, log, "on all texts: epoch")
+        progress = TrainingProgress(
+            epochs=epochs, steps=run.batches.steps, log=log, name="on all texts: epoch"
+        )
         again = None
         if checkpoint is not None:
             again = refit_checkpoint(checkpoint)
@@ -142,7 +144,9 @@ def train(
         "devices": [str(device) for device in mesh.devices.flat],
         "processes": jax.process_count(),
     }
-    return Result(model, metrics, text_losses(calibrated, split.held_out.labels))
+    return Result(
+        model=model, metrics=metrics, losses=text_losses(calibrated, split.held_out.labels)
+    )
 
 
 def refit_checkpoint(checkpoint: PathLike) -> Path:
@@ -185,12 +189,12 @@ class Run(NamedTuple):
                 f"batch_size: expected at most the {documents.size} training texts, got "
                 f"{c.batch_size}"
             )
-        batches = Batches(documents, c, cls_id, unk)
+        batches = Batches(documents=documents, config=c, cls=cls_id, unk=unk)
         # Two classes share one logit, as in P1.
         outputs = len(training.classes)
         if outputs == 2:
             outputs = 1
-        fixed, start = start_arrays(c, len(vocabulary), outputs, cls_id, unk)
+        fixed, start = start_arrays(c, len(vocabulary), C=outputs, cls=cls_id, unk=unk)
         # The bias starts at the classes' shares: otherwise attention learns them first, from [CLS],
         # and stays there.
         weights = class_weights(c, documents.labels, len(training.classes))
@@ -207,7 +211,7 @@ class Run(NamedTuple):
         # The start from tables changes the embeddings, and leaves the rest random.
         if tables is not None:
             masses, values = tables.scores_of(list(vocabulary))
-            start_from_tables(start, fixed, cls_id, unk, masses, values)
+            start_from_tables(start, fixed, cls=cls_id, unk=unk, masses=masses, values=values)
         classes = training.classes
         return cls(c, mesh, vocabulary, classes, batches, held_out, fixed, start, baseline)
 
@@ -239,9 +243,9 @@ class Run(NamedTuple):
         return fit(
             text_loss,
             self.start,
-            batch,
-            batches.steps,
-            Optimizer(c.learning_rate, c.warmup_steps, c.weight_decay, c.ema),
+            batches=batch,
+            steps=batches.steps,
+            optimizer=Optimizer(c.learning_rate, c.warmup_steps, c.weight_decay, c.ema),
             epochs=epochs,
             validate=validate,
             patience=c.patience + 1,
@@ -265,7 +269,9 @@ class Run(NamedTuple):
             return np.zeros(trained["b_l"].size, np.float32)
         # Subtracting the outputs for a text without words makes the baseline exact for any weights.
         empty = encode_documents(self.vocabulary, [""], [0])
-        (outputs,) = all_logits(self.mesh, trained, self.fixed, empty, self.batches)
+        (outputs,) = all_logits(
+            self.mesh, trained, self.fixed, documents=empty, batches=self.batches
+        )
         return self.baseline.logits - outputs
 
     def temperature(self, logits: NDArray[Any]) -> float:

@@ -37,8 +37,6 @@ Words = Sequence[str]
 # Log-mass of a word without mass: e to this power is zero in float64, in the numerator and the
 # denominator of f. It is finite, because files of weights contain finite numbers only.
 MASSLESS = -1e4
-# Words of fewer texts count as [UNK].
-LEAST_TEXTS = 2
 
 
 class Counts(NamedTuple):
@@ -104,7 +102,9 @@ def choose_words(documents: Sequence[Words], size: int) -> tuple[str, ...]:
     frequency: Counter[str] = Counter()
     for document in documents:
         frequency.update(set(document))
-    frequent = [(-count, word) for word, count in frequency.items() if count >= LEAST_TEXTS]
+    # Words of fewer texts count as [UNK].
+    least_texts = 2
+    frequent = [(-count, word) for word, count in frequency.items() if count >= least_texts]
     return tuple(word for _, word in sorted(frequent)[:size])
 
 

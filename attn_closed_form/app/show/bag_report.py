@@ -205,7 +205,7 @@ def _deletion(
         480,
         bottom + 30 + 20 * -(-len(curves) // 2),
         body,
-        "The prediction as instances are removed",
+        label="The prediction as instances are removed",
     )
 
 

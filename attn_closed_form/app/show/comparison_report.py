@@ -52,7 +52,7 @@ def changes_figure(comparison: Comparison, top: int = 10) -> Waterfall:
     """
     rest = None
     if comparison.baseline_change:
-        rest = WaterfallStep("the baseline", comparison.baseline_change, 0)
+        rest = WaterfallStep(label="the baseline", change=comparison.baseline_change, members=0)
     changes = Changes(
         names=tuple(visible(change.word) for change in comparison.changes),
         values=comparison.values,

@@ -75,7 +75,7 @@ def effect_chart(
         )
     factor = scale.unit["factor"]
     ticks = tuple((at, f"{factor * number:+g}" if number else "0") for at, number in axis.ticks)
-    return EffectChart(tuple(bars), zero, ticks)
+    return EffectChart(bars=tuple(bars), zero=zero, ticks=ticks)
 
 
 def mean_text(mean: Mean, scale: ExplainedScale) -> str:

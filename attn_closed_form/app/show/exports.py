@@ -281,12 +281,20 @@ class FileKind(NamedTuple):
 
 # The kinds of files by name, as `--files` and `Task.files` take them.
 KINDS = {
-    "map": FileKind(".png", "signed heat map (.png, .svg, .pdf; needs matplotlib)", heat_map),
-    "csv": FileKind(".csv", "table of scores (.csv, .tsv)", write_csv),
-    "parquet": FileKind(".parquet", "the same as Parquet (needs pyarrow)", write_parquet),
-    "geojson": FileKind(".geojson", "tiles for QuPath", write_geojson),
-    "h5": FileKind(".h5", "scores and coords as CLAM and TRIDENT read them (needs h5py)", write_h5),
-    "report": FileKind(".html", "self-contained HTML report", write_report),
+    "map": FileKind(
+        suffix=".png", help="signed heat map (.png, .svg, .pdf; needs matplotlib)", write=heat_map
+    ),
+    "csv": FileKind(suffix=".csv", help="table of scores (.csv, .tsv)", write=write_csv),
+    "parquet": FileKind(
+        suffix=".parquet", help="the same as Parquet (needs pyarrow)", write=write_parquet
+    ),
+    "geojson": FileKind(suffix=".geojson", help="tiles for QuPath", write=write_geojson),
+    "h5": FileKind(
+        suffix=".h5",
+        help="scores and coords as CLAM and TRIDENT read them (needs h5py)",
+        write=write_h5,
+    ),
+    "report": FileKind(suffix=".html", help="self-contained HTML report", write=write_report),
 }
 
 

@@ -150,7 +150,11 @@ def disagreement(explanations: Explanations) -> Disagreement | None:
         against = float(weight[scores < 0].sum() / weight.sum())
     else:
         against = float("nan")
-    return Disagreement(spearman(weight, scores), spearman(weight, np.abs(scores)), against)
+    return Disagreement(
+        correlation=spearman(weight, scores),
+        magnitude_correlation=spearman(weight, np.abs(scores)),
+        attention_against=against,
+    )
 
 
 def strongest(scores: Array, k: int) -> tuple[Ids, Ids]:
@@ -443,7 +447,11 @@ def heat_maps(several: Sequence[Explanations], method: str | None = None) -> lis
     for title, weight in attentions(several):
         most = scale_end(weight)
         raster = rasterize(where.coords, weight, where.patch_size)
-        maps.append(HeatMap(title, raster, most, False, bool((weight > most).any())))
+        maps.append(
+            HeatMap(
+                title=title, raster=raster, end=most, signed=False, cut=bool((weight > most).any())
+            )
+        )
     return maps
 
 

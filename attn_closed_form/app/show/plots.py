@@ -269,9 +269,9 @@ def plot_bar(
     for output, ax in panels.items():
         effects = many.effects(output, n, by)
         scale = many.of_output(output)[0].scale
-        chart = effect_chart(effects, scale, by, effect_range(effects, by))
+        chart = effect_chart(effects, scale, by, axis=effect_range(effects, by))
         label = unit_of_effects(by, scale.in_percent)
-        draw_effects(ax, chart, _title_of_many(many, output), label)
+        draw_effects(ax, chart, title=_title_of_many(many, output), label=label)
     return saved_figure(figure, path)
 
 
@@ -364,13 +364,13 @@ def _title_of_many(many: ManyExplanations, output: str) -> str:
 
 # The figures by name, as `plot` and `--figure` take them.
 FIGURES: dict[str, Plot] = {
-    "table": Plot(plot_table, (), TWO_COLUMNS, 4.6),
-    "text": Plot(plot_text, (), TWO_COLUMNS, text_size),
-    "waterfall": Plot(plot_waterfall, (), TWO_COLUMNS, waterfall_size),
-    "sentences": Plot(plot_sentences, (), TWO_COLUMNS, sentences_size),
-    "lime": Plot(plot_lime, ("lime",), TWO_COLUMNS, 3.6),
-    "removal": Plot(plot_removal, (), TWO_COLUMNS, 3.6),
-    "interactions": Plot(plot_interactions, ("shapley",), 5.5, 5.2),
+    "table": Plot(draw=plot_table, methods=(), width=TWO_COLUMNS, height=4.6),
+    "text": Plot(draw=plot_text, methods=(), width=TWO_COLUMNS, height=text_size),
+    "waterfall": Plot(draw=plot_waterfall, methods=(), width=TWO_COLUMNS, height=waterfall_size),
+    "sentences": Plot(draw=plot_sentences, methods=(), width=TWO_COLUMNS, height=sentences_size),
+    "lime": Plot(draw=plot_lime, methods=("lime",), width=TWO_COLUMNS, height=3.6),
+    "removal": Plot(draw=plot_removal, methods=(), width=TWO_COLUMNS, height=3.6),
+    "interactions": Plot(draw=plot_interactions, methods=("shapley",), width=5.5, height=5.2),
 }
 
 

@@ -121,7 +121,7 @@ def facts(explanations: Explanations) -> str:
     body = "".join(f"<p>{prose(line)}</p>" for line in lines)
     body += f"<h3>How to read this</h3>{bullets(HOW_TO_READ)}"
     body += f"<h3>Methods</h3>{methods}<h3>References</h3>{bullets(references)}"
-    return details("What was explained, and how", body, "facts", "how")
+    return details("What was explained, and how", body, kind="facts", name="how")
 
 
 def unnamed_classes(explanations: Explanations) -> str:

@@ -133,10 +133,10 @@ def reasons_sentences(reasons: Reasons) -> list[str]:
     strengths = _strengths(reasons, sufficient)
     return [
         reason_sentence(
-            sufficient, reasons.names, reasons.things, sides, kept, strengths=strengths
+            sufficient, reasons.names, reasons.things, sides, value=kept, strengths=strengths
         ),
         reason_sentence(
-            contrastive, reasons.names, reasons.things, sides, flipped, strengths=strengths
+            contrastive, reasons.names, reasons.things, sides, value=flipped, strengths=strengths
         ),
     ]
 
@@ -181,10 +181,16 @@ def _among_classes(
     strengths = _strengths(reasons, sufficient)
     return [
         reason_sentence(
-            sufficient, names, reasons.things, reasons.sides, kept, strengths=strengths
+            sufficient, names, reasons.things, reasons.sides, value=kept, strengths=strengths
         ),
         reason_sentence(
-            contrastive, names, reasons.things, sides, flipped, other, strengths=strengths
+            contrastive,
+            names,
+            reasons.things,
+            sides,
+            value=flipped,
+            other=other,
+            strengths=strengths,
         ),
     ]
 

@@ -64,9 +64,9 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
     # The decisive players; if a label does not fit, the next player is tried.
     order = np.argsort(-np.abs(linear), kind="stable")[: 2 * top]
     words = names(explanations.evidence)
-    labels = _placed(places, order, [elide(words[j], 18) for j in order], top)
+    labels = _placed(places, order, texts=[elide(words[j], 18) for j in order], most=top)
     x, y = (tuple(column.tolist()) for column in places.T)
-    return SlalomPlane(x, y, across, up, float(up.unit(0.0)), labels)
+    return SlalomPlane(x=x, y=y, across=across, up=up, zero=float(up.unit(0.0)), labels=labels)
 
 
 # Labels are placed in a plane of this width and height in dots.
@@ -117,7 +117,13 @@ def _placed(places: Array, order: Ids, texts: Sequence[str], most: int) -> tuple
         ):
             boxes.append(box)
             labels.append(
-                PlacedLabel(players[i], texts[i], x, y, "end" if OFFSETS[k, 0] < 0 else "start")
+                PlacedLabel(
+                    player=players[i],
+                    text=texts[i],
+                    x=x,
+                    y=y,
+                    anchor="end" if OFFSETS[k, 0] < 0 else "start",
+                )
             )
     return tuple(labels)
 
@@ -176,6 +182,6 @@ def slalom_plane_of(explanations: Explanations) -> str:
         f"Value and importance (log weight) of the {things}. Those on the right have the most "
         "weight."
     )
-    drawn = svg(480, 340, body, "Value of each word against its importance")
+    drawn = svg(480, 340, body, label="Value of each word against its importance")
     title = "SLALOM plane" if trusted else "SLALOM plane (poor fit)"
     return details(title, note(text) + drawn)

@@ -93,7 +93,7 @@ def placed_words(e: Explanation, width: float) -> list[PlacedWord]:
             x = 0.0
         if not x and not part.strip():
             continue  # a line does not begin with a space
-        words.append(PlacedWord(part, x, line, taken, level))
+        words.append(PlacedWord(text=part, x=x, line=line, width=taken, level=level))
         x += taken
     return words
 
@@ -141,7 +141,7 @@ def plot_text(explanations: Explanations, ax: Any) -> None:
         _draw_word(ax, word._replace(x=x, width=taken), top, e)
         x += taken
     for word in words:
-        _draw_word(ax, word, top + 2.5 * LINE_HEIGHT, e)
+        _draw_word(ax, word, top=top + 2.5 * LINE_HEIGHT, e=e)
 
 
 def _meaning_of_colors(e: Explanation) -> list[PlacedWord]:
@@ -156,7 +156,7 @@ def _meaning_of_colors(e: Explanation) -> list[PlacedWord]:
             (" and ", 0),
             (f"lowers {output}", -3),
         ]
-    return [PlacedWord(text, 0.0, 1, 0.0, level) for text, level in parts]
+    return [PlacedWord(text=text, x=0.0, line=1, width=0.0, level=level) for text, level in parts]
 
 
 def _draw_word(ax: Any, word: PlacedWord, top: float, e: Explanation) -> None:

@@ -68,7 +68,7 @@ def waterfall(e: Explanation, top: int = 10) -> Waterfall:
     if e.of_fit and e.evidence.fit is not None and e.evidence.fit.at_text:
         # The difference between a fitted game and the model has a separate bar, so the players end
         # before it.
-        rest = WaterfallStep("what the fit misses", e.evidence.fit.at_text, 1)
+        rest = WaterfallStep(label="what the fit misses", change=e.evidence.fit.at_text, members=1)
     changes = Changes(
         names=names(e.evidence),
         values=e.scores,
@@ -118,7 +118,7 @@ def waterfall_of_changes(changes: Changes, top: int = 10) -> Waterfall:
         )
     bars.append(_end_bar(last, changes.end, changes.scale, axis))
     ticks = tuple((at, changes.scale.tick(number)) for at, number in axis.ticks)
-    return Waterfall(tuple(bars), ticks, str(changes.scale.unit["change"]).strip())
+    return Waterfall(bars=tuple(bars), ticks=ticks, unit=str(changes.scale.unit["change"]).strip())
 
 
 def _fitting_steps(changes: Changes, top: int) -> list[WaterfallStep]:
@@ -130,11 +130,11 @@ def _fitting_steps(changes: Changes, top: int) -> list[WaterfallStep]:
         return first
     for named in range(top, -1, -1):
         for net in (False, True):
-            order = order_within(changes.start, _steps(changes, named, net), 0.0, 1.0)
+            order = order_within(changes.start, _steps(changes, named, net), low=0.0, high=1.0)
             if order is not None:
                 return order
     # Changes that do not add up to a probability, such as a sampled estimate far outside.
-    return ordered_within(changes.start, first, 0.0, 1.0)
+    return ordered_within(changes.start, first, low=0.0, high=1.0)
 
 
 def _steps(changes: Changes, top: int, net: bool = False) -> list[WaterfallStep]:
@@ -148,7 +148,12 @@ def _steps(changes: Changes, top: int, net: bool = False) -> list[WaterfallStep]
         named = order[:top]
     others = order[len(named) :]
     steps = [
-        WaterfallStep(changes.names[j], float(values[j]), 1, float(changes.errors[j]))
+        WaterfallStep(
+            label=changes.names[j],
+            change=float(values[j]),
+            members=1,
+            error=float(changes.errors[j]),
+        )
         for j in named
     ]
     raising = others[values[others] >= 0]
@@ -161,7 +166,11 @@ def _steps(changes: Changes, top: int, net: bool = False) -> list[WaterfallStep]
             if players.size == 1:
                 label = f"1 other {verb}s it"
             # Standard errors of several players cannot be added without their correlations.
-            steps.append(WaterfallStep(label, float(values[players].sum()), int(players.size)))
+            steps.append(
+                WaterfallStep(
+                    label=label, change=float(values[players].sum()), members=int(players.size)
+                )
+            )
     return steps
 
 
@@ -175,7 +184,9 @@ def _net_step(changes: Changes, raising: Ids, lowering: Ids) -> WaterfallStep:
         verb_of_one = verb if players.size > 1 else f"{verb}s"
         amount = changes.scale.change(total).removeprefix("+")
         parts.append(f"{players.size:,} {verb_of_one} it by {amount}")
-    return WaterfallStep(f"{count:,} others, net", up + down, count, note=", ".join(parts))
+    return WaterfallStep(
+        label=f"{count:,} others, net", change=up + down, members=count, note=", ".join(parts)
+    )
 
 
 def ordered_within(
@@ -247,4 +258,13 @@ def _axis(scale: ExplainedScale, values: Sequence[float], errors: Sequence[float
 def _end_bar(label: str, value: float, scale: ExplainedScale, axis: AxisRange) -> Bar:
     """Return the bar of one of the two ends, which is a line."""
     at = axis.unit(value)
-    return Bar(label, scale.level(value), "end", value, value, at, at, 0)
+    return Bar(
+        label=label,
+        text=scale.level(value),
+        kind="end",
+        start=value,
+        end=value,
+        left=at,
+        right=at,
+        members=0,
+    )
