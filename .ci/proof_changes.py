@@ -12,7 +12,7 @@ prints what is not noticed. With `--folders` it runs the tests of the whole fold
 of them fails first. `--only TEXT` takes the changes whose file or description has this text, and
 `--out FILE` appends the results to a file and skips those that are in it. `--search` runs the
 search for the largest errors (`benchmarks/guarantee_search.py`) with the changes that name a
-function for it, for a minute each. The files themselves are changed: run it in a copy of the
+function for it, for half a minute each. The files themselves are changed: run it in a copy of the
 repository (`make mutants-proof`).
 """
 
@@ -49,7 +49,7 @@ FOLDERS_OF_CONSTANTS = {
     "DUAL_": ["tests/game/engine/test_rounding.py", "tests/reasons"],
 }
 # Processor time of a search.
-SEARCH_SECONDS = 60
+SEARCH_SECONDS = 30
 # Imported once; every run of pytest is a copy of the process that has them.
 LARGE = ["numpy", "pytest", "hypothesis", "flint", "mpmath"]
 

@@ -42,10 +42,15 @@ from .harness import Bar, report
 # Random recipes of which the best one is climbed from, and the number of changes of a climb.
 STARTS = 12
 STEPS = 60
+# A search for one result outside climbs this many times as far.
+DEEP = 5
 # The estimate in long double is used if its own error is below this part of it.
 RELIABLE = 0.1
+# Share of the starts that ask for less than any tolerance that is possible, and so get the smallest
+# possible one, where every ulp of the error budget counts.
+AT_THE_SMALLEST_TOL = 0.4
 # Tolerances that the search may ask for.
-LEAST_TOL = 1e-13
+LEAST_TOL = 1e-17
 LARGEST_TOL = 1e-2
 # Largest number of players of a searched game; a longer one would cost as much as ten others.
 MOST_PLAYERS = 400
@@ -245,11 +250,14 @@ def climb(rng: np.random.Generator, what: str, evaluations: int) -> Climb:
             defects.append(f"{score.defect}: {call_of(score.recipe)}")
         return score
 
+    def start() -> Score:
+        recipe = random_recipe(rng, what, MOST_PLAYERS)
+        if rng.random() < AT_THE_SMALLEST_TOL:
+            recipe = recipe._replace(tol=LEAST_TOL)
+        return scored(recipe)
+
     starts = min(STARTS, evaluations)
-    best = max(
-        (scored(random_recipe(rng, what, MOST_PLAYERS)) for _ in range(starts)),
-        key=lambda score: score.ratio,
-    )
+    best = max((start() for _ in range(starts)), key=lambda score: score.ratio)
     for _ in range(evaluations - starts):
         score = scored(changed(rng, best.recipe))
         if score.ratio >= best.ratio:
@@ -273,7 +281,7 @@ def first_outside(what: str, seed: int, seconds: float) -> Climb | None:
     end = time.process_time() + seconds
     k = 0
     while time.process_time() < end:
-        found = climb_part(seed, k, what, STARTS + STEPS)
+        found = climb_part(seed, k, what, STARTS + DEEP * STEPS)
         if found.ratio > 1:
             return found
         k += 1

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.guarantee_type_games import SHARES
+
 ROOT = Path(__file__).parents[1]
 TABLES = {
     name: tomllib.loads((ROOT / ".ci" / f"{name}.toml").read_text(encoding="utf-8"))
@@ -43,6 +45,13 @@ def test_all_changes_that_version_03_did_not_notice_are_there():
     table = TABLES["proof_changes"]
     listed = [change for change in table["change"] if "was" in change]
     assert len(listed) + len(table["removed"]) == 84
+
+
+def test_ten_changes_name_a_function_for_the_search():
+    """`python .ci/proof_changes.py --search` finds results outside with at least five of them."""
+    searched = [change["searched"] for _, change in CHANGES if "searched" in change]
+    assert len(searched) == 10
+    assert set(searched) <= set(SHARES)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from benchmarks.guarantee_type_games import random_recipe
 @pytest.fixture(autouse=True)
 def short_games(monkeypatch):
     monkeypatch.setattr(guarantee_search, "MOST_PLAYERS", 50)
+    monkeypatch.setattr(guarantee_search, "DEEP", 0)
 
 
 def test_a_climb_repeats_itself_and_does_not_fall():
