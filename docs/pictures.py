@@ -38,7 +38,7 @@ PAPER = (794, 1123)
 # Pages of the printed view that are shown; the facts at the end of a report take more.
 PAGES = 2
 # Colors of a picture: enough for text and tints, and a third of the size of all colors.
-COLORS = 96
+COLORS = 64
 # The states of the live page, and what happens on it.
 LIVE = {"live-empty": "", "live-typed": SENTENCE, "live-removed": SENTENCE}
 # Chromium shows PDF files by an extension, which Playwright leaves out.
@@ -185,10 +185,13 @@ def draw_figures() -> None:
     for name in FIGURES:
         source = review if name == "sentences" else explanations
         save_figure(source, name, GALLERY / f"{name}.png")
+        make_small(GALLERY / f"{name}.png")
     texts = subjects.short_reviews()
     many = load_demo_model().explain_many(texts)
     many.plot_bar(GALLERY / "bar.png", n=8)
     many.plot_beeswarm(GALLERY / "beeswarm.png", n=8)
+    for name in ("bar", "beeswarm"):
+        make_small(GALLERY / f"{name}.png")
 
 
 def main(names: list[str]) -> int:

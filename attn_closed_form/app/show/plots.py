@@ -73,8 +73,8 @@ def plot_table(explanations: Explanations, ax: Any) -> None:
     output = output_name(explanations.output)
     title = [
         figures.headline(explanations),
-        f"Orange raises {output}, blue lowers it, gray has no sign. Each row is scaled to its "
-        "strongest value.",
+        f"Orange raises {output}, blue lowers it, gray has no sign.",
+        "Each row is scaled to its strongest value.",
     ]
     if room < len(labels):
         title.append(f"The {room} strongest of {len(labels)} {things}.")
