@@ -54,7 +54,7 @@ class Comparison:
     ...     model.explain("A fine film", "shapley"), model.explain("A dull film", "shapley")
     ... )
     >>> print(comparison)  # doctest: +ELLIPSIS
-    positive: from 69.1% to 1.4% (-67.7 points)
+    The probability of positive falls from 69.1% to 1.4% (-67.7 points)
     ...
     >>> [(change.word, round(change.change, 2)) for change in comparison.changes[:2]]
     [('dull', -0.48), ('fine', -0.19)]
@@ -95,6 +95,17 @@ class Comparison:
         """The differences of `changes`."""
         return np.array([change.change for change in self.changes])
 
+    @cached_property
+    def standard_errors(self) -> Array:
+        """The standard errors of `values`, as of independent estimates; zero for exact scores."""
+        squares: dict[str, float] = {}
+        for e in self._both:
+            if e.standard_error is None:
+                continue
+            for word, error in zip(_words(e), e.standard_error.tolist(), strict=True):
+                squares[word] = squares.get(word, 0.0) + error**2
+        return np.sqrt([squares.get(change.word, 0.0) for change in self.changes])
+
     @property
     def _both(self) -> tuple[Explanation, Explanation]:
         return self.first, self.second
@@ -108,7 +119,10 @@ class Comparison:
             "predictions": [e.prediction for e in self._both],
             "baselines": [e.baseline for e in self._both],
             "change": self.change,
-            "words": [{**word._asdict(), "change": word.change} for word in self.changes],
+            "words": [
+                {**word._asdict(), "change": word.change, "standard_error": error}
+                for word, error in zip(self.changes, self.standard_errors.tolist(), strict=True)
+            ],
             "explanations": [e.to_dict() for e in self._both],
         }
 

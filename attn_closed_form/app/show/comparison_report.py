@@ -56,7 +56,7 @@ def changes_figure(comparison: Comparison, top: int = 10) -> Waterfall:
     changes = Changes(
         names=tuple(visible(change.word) for change in comparison.changes),
         values=comparison.values,
-        errors=np.zeros(len(comparison.changes)),
+        errors=comparison.standard_errors,
         start=comparison.first.prediction,
         end=comparison.second.prediction,
         ends=(visible(comparison.names[0]), visible(comparison.names[1])),
@@ -109,10 +109,13 @@ def comparison_body(comparison: Comparison) -> str:
     ):
         columns += _column(name, e, other, comparison)
     cells = legend_cells(np.concatenate([first.scores, second.scores]), has_sign=True, e=first)
+    sampled = ""
+    if comparison.standard_errors.any():
+        sampled = " ± is the standard error of the difference."
     steps = section(
         "From one to the other",
         "The difference of the predictions, word by word. A word that only one of them has counts "
-        "with its whole score.",
+        f"with its whole score.{sampled}",
         drawn_waterfall(changes_figure(comparison)),
         "h2",
     )
@@ -169,9 +172,16 @@ def _table(comparison: Comparison) -> str:
     most_words = 40
     scale = comparison.scale
     rows = []
-    for change in comparison.changes[:most_words]:
-        scores = (change.first, change.second, change.change)
+    errors = comparison.standard_errors.tolist()
+    for change, error in list(zip(comparison.changes, errors, strict=True))[:most_words]:
+        scores = (change.first, change.second)
         cells = ["–" if score is None else scale.column(score) for score in scores]
+        if error:
+            # The title of the column has the unit.
+            written = scale.change(change.change, error=error)
+            cells.append(written.removesuffix(str(scale.unit["change"])))
+        else:
+            cells.append(scale.column(change.change))
         rows.append((visible(change.word), cells))
     titles = ["word", *comparison.names, "difference"]
     titles = [titles[0], *(scale.titled(title) for title in titles[1:])]

@@ -155,6 +155,7 @@ def comparison_text(comparison: Comparison, columns: int = 80, color: bool = Fal
     for name, e in zip(comparison.names, (comparison.first, comparison.second), strict=True):
         text = _wrap(_words(e, color, shared_end(comparison)), columns)
         blocks.append(f"{_prose(visible(name), columns)}:\n{text}")
+    blocks[-1] += f"\n{_meaning([comparison.first], color, columns)}"
     blocks.append(_bars(changes_figure(comparison).bars, columns, color))
     return "\n\n".join(blocks)
 

@@ -1,4 +1,4 @@
-"""Two explanations side by side: differences of words add up to the difference of the predictions."""
+"""Two explanations side by side: differences of words add up to that of the predictions."""
 
 import json
 import re
@@ -117,3 +117,20 @@ def test_the_table_has_one_row_per_word(model):
     frame = model.explain("a fine film").compare(model.explain("a dull film")).to_frame()
     assert list(frame.columns) == ["word", "first", "second", "change"]
     assert len(frame) == 4 and frame["second"].isna().sum() == 1
+
+
+def test_differences_of_sampled_scores_have_standard_errors():
+    texts = (long_text(20, 0), long_text(20, 1))
+    model = model_for(*texts, C=3, K=2)
+    first, second = (model.explain(text, output=model.outputs[0], max_error=0.01) for text in texts)
+    comparison = compare(first, second)
+    errors = comparison.standard_errors
+    assert first["shapley-sampled"].standard_error.any()
+    both = [dict(zip(e.evidence.names, e.standard_error, strict=True)) for e in comparison._both]
+    for change, error in zip(comparison.changes, errors, strict=True):
+        parts = [each.get(change.word, 0.0) for each in both]
+        assert error == pytest.approx(np.hypot(*parts))
+    assert "± is the standard error of the difference" in comparison.report()
+    assert "±" in str(comparison)
+    exact = load_demo_model()
+    assert not exact.explain("A fine film").compare(exact.explain("A film")).standard_errors.any()
