@@ -304,7 +304,7 @@ def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
                 poor = " (poor fit, shown in gray: do not trust these scores)"
             title = f"Of the {surrogate}, not of the model{poor}"
         if all(e.scale != explanations.scale for e in members):
-            meaning += " It is computed from the logit, not from the probability."
+            meaning += " These scores are computed from the logit, not from the probability."
         shared: dict[tuple[bool, tuple[int, ...]], list[Explanation]] = {}
         for e in members:
             shared.setdefault((e.info.kind == "signed", level[e.method]), []).append(e)

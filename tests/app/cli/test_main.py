@@ -82,7 +82,7 @@ def test_explain_prints_one_row_per_method(capsys):
 
 def test_color_can_be_forced_and_the_width_is_the_terminals(capsys, monkeypatch):
     main(["explain", REVIEW, "--color", "always", "--method", "shapley"])
-    assert "\x1b[38;5;16;48;5;" in capsys.readouterr().out
+    assert "\x1b[1;7;38;5;" in capsys.readouterr().out
     monkeypatch.setenv("COLUMNS", "45")
     main(["explain", REVIEW, "--method", "shapley"])
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 45

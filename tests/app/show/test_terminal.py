@@ -44,7 +44,7 @@ def test_colors_paint_the_same_words_and_leave_no_marks():
         *(REVIEW[p.start : p.end] for p in e.occurrences),
     ]
     level = levels(e.strength)
-    assert painted.count("\x1b[38;5") == sum(level[p.player] != 0 for p in e.occurrences)
+    assert painted.count("38;5;") == sum(level[p.player] != 0 for p in e.occurrences)
 
 
 @pytest.mark.parametrize("columns", [40, 80, 133])
@@ -198,16 +198,39 @@ def test_visible_and_escape():
     assert width("映画é") == 5
 
 
-def test_words_for_are_painted_in_the_colors_for():
-    """The first level has the lightest color of its side."""
+def luminance(color):
+    """The relative luminance of one of the 256 colors of a terminal."""
+    if color >= 232:  # a gray
+        parts = [8 + 10 * (color - 232)] * 3
+    else:
+        steps = (0, 95, 135, 175, 215, 255)
+        index = color - 16
+        parts = [steps[index // 36], steps[index // 6 % 6], steps[index % 6]]
+    linear = [
+        p / 255 / 12.92 if p / 255 <= 0.03928 else ((p / 255 + 0.055) / 1.055) ** 2.4 for p in parts
+    ]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+def test_words_are_painted_in_the_colors_of_their_side():
+    styles = set()
     for level, signed, side in (
         (1, True, "for"),
+        (2, True, "for"),
         (4, True, "for"),
         (-2, True, "against"),
         (3, False, "unsigned"),
     ):
         painted, columns = terminal.printed_word("film", level, signed, color=True)
-        assert f"48;5;{terminal.TERMINAL[side][abs(level) - 1]}m" in painted and columns == 4
+        assert f"38;5;{terminal.TERMINAL[side]}m" in painted and columns == 4
+        styles.add(painted)
+    assert len(styles) == 5
+
+
+def test_colors_read_on_dark_and_light_terminals():
+    for color in terminal.TERMINAL.values():
+        light = luminance(color)
+        assert min((light + 0.05) / 0.05, 1.05 / (light + 0.05)) > 3.8
 
 
 def test_a_table_of_very_many_classes_is_cut():
