@@ -96,7 +96,7 @@ def train(
         raise ValueError(
             f"batch_size: expected a multiple of the {mesh.size} devices, got {config.batch_size}"
         )
-    options = {"every": checkpoint_steps, "resume": resume}
+    options: dict[str, Any] = {"every": checkpoint_steps, "resume": resume}
     # The first training has held-out texts, which tell when to stop.
     if config.start == "tables" and start is None:
         start = table_start(split, config)
@@ -221,10 +221,16 @@ class Run(NamedTuple):
         validate: Callable[[Trained], dict[str, float]] | None,
         progress: TrainingProgress,
         checkpoint: PathLike | None,
+        optimizer: Optimizer | None = None,
         **options: Any,
     ) -> Fit:
-        """Train for `epochs` epochs, or until the validation loss no longer falls."""
+        """Train for `epochs` epochs, or until the validation loss no longer falls.
+
+        optimizer : in place of the one that the settings describe
+        """
         c = self.config
+        if optimizer is None:
+            optimizer = Optimizer(c.learning_rate, c.warmup_steps, c.weight_decay, c.ema)
         batches = self.batches
         weights = class_weights(c, batches.documents.labels, len(self.classes))
         constants = on_every_device(
@@ -245,7 +251,7 @@ class Run(NamedTuple):
             self.start,
             batches=batch,
             steps=batches.steps,
-            optimizer=Optimizer(c.learning_rate, c.warmup_steps, c.weight_decay, c.ema),
+            optimizer=optimizer,
             epochs=epochs,
             validate=validate,
             patience=c.patience + 1,
