@@ -1,10 +1,10 @@
 """Do seven explainers disagree about one sentence, and how different are the six heads?
 
 P1 Fig. 1 colors one sentence by seven methods and draws three conclusions; here signs and ranks say
-whether they hold, under one model and under others that differ in the seed of their training
-(`retrained.py`). P1 Fig. 3 shows that heads look at different words; here the distance between
-their rows of [CLS], on the same sentence and on test reviews. How far another training changes the
-order of the words is a number of its own.
+whether they hold, under several trainings (`retrained.py`). The rows of single methods and the
+pictures are of the model that is trained as appendix F says. P1 Fig. 3 shows that heads look at
+different words; here the distance between their rows of [CLS], on the same sentence and on test
+reviews. How far another training changes the order of the words is a number of its own.
 
     python -m benchmarks.papers.paper1_examples --data PATH [--quick]
 """
@@ -28,7 +28,7 @@ from jax_model.training.imdb import load_imdb
 
 from .correlations import pearson, spearman
 from .reproduction import Row, Run, claim, mean_row
-from .retrained import FIRST, trainings
+from .retrained import LITERAL, trainings
 
 # P1 Fig. 1: the sentence, the methods, and what its caption says of them.
 SENTENCE = "attention based explanations are popular but questionable"
@@ -46,7 +46,7 @@ WORD = "questionable"
 RIVAL = "popular"
 NEGATIVE = ("lime", "gradient-x-input")  # the methods that give `WORD` a negative score
 RIVAL_FIRST = ("alpha-mean", "alpha-max")  # those that have `RIVAL` first
-OTHER_MODEL = "our model (other vocabulary), LIME's exact limit"
+OTHER_MODEL = "trained as appendix F says (other vocabulary), LIME's exact limit"
 
 
 def rank(scores: Array, j: int) -> int:
@@ -92,10 +92,10 @@ def held(scores: dict[str, Array]) -> dict[str, list[bool]]:
 
 
 def figure_1(run: Run, models: dict[str, TextClassifier]) -> None:
-    """Rows of the first model's signs and ranks, and the caption's sentences over all trainings."""
+    """Rows of one model's signs and ranks, and the caption's sentences over all trainings."""
     every = {name: scores_of(model) for name, model in models.items()}
-    shipped = every[FIRST]
-    vocabulary = models[FIRST].vocabulary
+    literal = every[LITERAL]
+    vocabulary = models[LITERAL].vocabulary
     place = WORDS.index(WORD)
     # A word outside the vocabulary is [UNK] to the model: its removal changes nothing, so LIME
     # gives it zero.
@@ -104,7 +104,7 @@ def figure_1(run: Run, models: dict[str, TextClassifier]) -> None:
     one: dict[str, Any] = {"n": 1, "of": "sentence"}
     for name in METHODS:
         label = METHOD_TABLE[name].label
-        scores = shipped[name]
+        scores = literal[name]
         ours = "negative" if scores[place] < 0 else "positive" if scores[place] > 0 else "zero"
         said = "negative" if name in NEGATIVE else "positive"
         first = WORDS[int(np.abs(scores).argmax())]
@@ -135,7 +135,9 @@ def figure_1(run: Run, models: dict[str, TextClassifier]) -> None:
         )
     )
     values = (
-        models[FIRST].explain(SENTENCE, "slalom-value", players="positions")["slalom-value"].scores
+        models[LITERAL]
+        .explain(SENTENCE, "slalom-value", players="positions")["slalom-value"]
+        .scores
     )
     largest = float(np.abs(values).max())
     case = f"value W_l v of '{WORD}', heads weighted by attention"
@@ -150,13 +152,12 @@ def figure_1(run: Run, models: dict[str, TextClassifier]) -> None:
         )
     )
     sentences = {name: held(scores) for name, scores in every.items()}
-    for text in sentences[FIRST]:
+    for text in sentences[LITERAL]:
         counts = {name: sum(found[text]) for name, found in sentences.items()}
-        methods = [f"{name}: {good} of {len(METHODS)} methods" for name, good in counts.items()]
+        methods = [f"{good} of {len(METHODS)} methods ({name})" for name, good in counts.items()]
         holds = [all(found[text]) for found in sentences.values()]
-        run.rows.append(
-            claim("P1 Fig. 1", text, holds, "; ".join(methods), "; ".join(methods), "trainings")
-        )
+        how = f"it is right about {', '.join(methods)}"
+        run.rows.append(claim("P1 Fig. 1", text, holds, how, how, "trainings"))
 
 
 def orders(run: Run, models: dict[str, TextClassifier], documents: list[NDArray[np.intp]]) -> None:
@@ -249,7 +250,7 @@ def figure_3(
 def main(argv: list[str] | None = None) -> int:
     run = Run("paper1_examples", __doc__ or "", argv, data=True)
     models = trainings(run)
-    model = models[FIRST]
+    model = models[LITERAL]
     weights = model.weights
     vocabulary = model.vocabulary
     tested, ordered = (200, 20) if run.quick else (2500, 200)

@@ -44,7 +44,6 @@ from .lime_deletion import KERNEL_WIDTH, shares
 from .lime_runs import Ids
 from .paper1_lime import (
     CLOSE,
-    EXACT,
     FIRST,
     MEAN_FIELD,
     errors,
@@ -56,6 +55,7 @@ from .reproduction import Run, claim, mean_row
 from .retrained import first_model
 from .terms import (
     DELETED,
+    EXACT,
     FEW_PERCENT,
     MOVED,
     PRINTED,
@@ -75,7 +75,10 @@ ENOUGH = 192
 # The package's number of samples.
 SAMPLES = 5000
 OF = "test reviews"
+WHY = "see the tables of P1's page for the reasons"
 BLOCK = 10  # reviews of one part
+# Ways to leave a word out, for a legend.
+SHORT = {DELETED: "nothing (deleted)", UNK_WORDS: "[UNK]"}
 
 
 def next_order(game: PooledGame) -> Array:
@@ -249,7 +252,7 @@ def shortening(
                     near = f"is within {FEW_PERCENT} of the mean of {RUNS} runs"
                     text = f"{ours}{length} tokens: {name} {near}, {way}"
                     holds = [value <= CLOSE for value in values]
-                    run.rows.append(claim(LENGTH, text, holds, note, of=OF))
+                    run.rows.append(claim(LENGTH, text, holds, note, WHY, OF))
         case = f"{length} tokens: share of the attention on the review"
         run.rows.append(mean_row(LENGTH, case, [one["held"] for one in many], None, "", OF))
     return found
@@ -257,7 +260,7 @@ def shortening(
 
 def draw(run: Run, sizes: dict[int, list[Any]], lengths: dict[int, list[Any]]) -> None:
     """Errors by T_max and by the length of the review."""
-    figure, (left, right) = run.figure(ncols=2, figsize=(11, 4))
+    figure, (left, right) = run.figure(ncols=2, figsize=(11, 5.8))
     for name, mark in ((PRINTED, "rv-"), (FIRST, "b.-"), (SECOND, "c.-"), (MEAN_FIELD, "gx-")):
         means = [np.mean([one["regime"][name] for one in many]) for many in sizes.values()]
         left.loglog(list(sizes), means, mark, label=name)
@@ -267,21 +270,25 @@ def draw(run: Run, sizes: dict[int, list[Any]], lengths: dict[int, list[Any]]) -
         ylabel="error relative to LIME's exact limit",
         title="the same reviews, more padding",
     )
-    left.legend(fontsize=7)
+    left.legend(fontsize=9)
     for way, line in ((DELETED, "-"), (UNK_WORDS, "--")):
         names = [PRINTED, FIRST, WITH_KERNEL, *([MOVED] if way == DELETED else [])]
         for name, mark in zip(names, ("rv", "b.", "gx", "k+"), strict=False):
             means = [np.mean([one[way][name] for one in many]) for many in lengths.values()]
-            label = f"{name}, {way.split(' (')[0]}"
+            label = f"{name}; {SHORT[way]}"
             right.loglog(list(lengths), means, mark + line, label=label, markersize=4)
     right.axhline(CLOSE, color="0.6", linewidth=0.8)
     right.set(
         xlabel="tokens of the review",
         ylabel=f"error relative to the mean of {RUNS} runs",
         title="reviews cut short, T_max = 256",
-        ylim=(0.012, 6),
     )
-    right.legend(fontsize=6, loc="upper right")
+    right.set_xticks(list(lengths), [str(length) for length in lengths])
+    right.minorticks_off()
+    lines, names = right.get_legend_handles_labels()
+    title = "on the right: form; what stands for an absent word"
+    place = "outside lower center"
+    figure.legend(lines, names, loc=place, ncols=2, fontsize=9, title=title)
     run.save(figure)
 
 

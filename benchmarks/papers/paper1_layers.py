@@ -1,6 +1,6 @@
 """Is LIME related to the attention of a model with six layers and six heads?
 
-P1 appendix E, Fig. 6: a classifier with six layers and six heads is trained on IMDB (82.22 %
+P1 appendix E, Fig. 6: a classifier with six layers and six heads is trained on IMDB (82.22%
 there), and the weights that the lime package gives the words of one review are correlated with the
 attention of its first layer. Here the same for many reviews (`layers_model.py` trains the model),
 with gradients as a third explanation, and for the shipped model of one layer beside it.
@@ -152,7 +152,7 @@ def main(argv: list[str] | None = None) -> int:
     right = 100.0 * ((f > 0) == labels)
     case = "six layers, six heads: test accuracy in %, whole reviews of at most 255 tokens"
     run.rows.append(mean_row("P1 App. E", case, right, ACCURACY, SIX, of="test reviews"))
-    run.say(f"accuracy {run.rows[0].ours:.2f} %")
+    run.say(f"accuracy {run.rows[0].ours:.2f}%")
 
     settings = {**plan._asdict(), "samples": samples}
     tables = []
