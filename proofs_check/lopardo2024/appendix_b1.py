@@ -82,7 +82,7 @@ def repeated_words(perturb: float = 0.0) -> Outcome:
             "Two words, 50 occurrences each, 9,900 padded positions, T_max = 10,000. Word 1: g = "
             "2, v = 1; word 2: g = 1, v = -1; [UNK] and padding: g = 1, v = 0. LIME has d = 2, so "
             "beta_1 = f(1 kept) - f(none kept) = 100/10,050 - 0 = 0.009950. Corrected theorem: F = "
-            "50/10,050, 50 [2 (1 - F) + F]/10,050 = 0.009926, 0.25 % off."
+            "50/10,050, 50 [2 (1 - F) + F]/10,050 = 0.009926, 0.25% off."
         ),
         detail="fitted exponents of the relative error; " + "; ".join(lines),
     )
@@ -98,8 +98,8 @@ def repeated_words(perturb: float = 0.0) -> Outcome:
     method="none",
     verdict=NOT_CHECKABLE,
     reason=(
-        "A measurement on the authors' trained weights and corpus, neither of which is part of "
-        "this project. What can be checked about it is under Theorem 5.1 and figure 4."
+        "A measurement on the authors' trained weights, which are not part of this project. "
+        "benchmarks/papers/paper1_lime.py repeats it on a model that is trained as appendix F says."
     ),
 )
 def experiment(perturb: float = 0.0) -> Outcome:

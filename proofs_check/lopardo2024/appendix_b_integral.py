@@ -271,7 +271,7 @@ def _table_99_of_256() -> str:
         "integral": long_documents.integral_form(document),
     }
     errors = (
-        f"{name} {100 * np.linalg.norm(x - exact) / np.linalg.norm(exact):.2f} %"
+        f"{name} {100 * np.linalg.norm(x - exact) / np.linalg.norm(exact):.2f}%"
         for name, x in forms.items()
     )
     return "99 words in 256 positions, relative error of " + ", ".join(errors)
