@@ -167,10 +167,12 @@ def main(argv: list[str] | None = None) -> int:
     case = "TF-IDF network: accuracy on IMDB"
     run.rows.append(mean_row("P2 Table 12", case, right, None, "the paper does not say", "reviews"))
     means = {measure: table_12(run, found, measure, count) for measure in ("", AUTHORS)}
-    figure, axes = run.figure(figsize=(6, 4))
+    figure, axes = run.figure(figsize=(8, 5))
     for name, (down_mean, up_mean) in means[AUTHORS].items():
         axes.plot(up_mean, down_mean, "o")
-        axes.annotate(name, (up_mean, down_mean), fontsize=7)
+        axes.annotate(name, (up_mean, down_mean), xytext=(5, 3), textcoords="offset points")
+    # Room for the names on the right.
+    axes.margins(x=0.25, y=0.1)
     axes.set(
         xlabel="insertion, authors' measure (low is good)",
         ylabel="deletion, authors' measure (high is good)",
