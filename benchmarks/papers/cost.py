@@ -108,7 +108,7 @@ def main(argv: list[str] | None = None) -> int:
         claim(
             "P2 Tables 2, 13",
             "SHAP is the slowest",
-            [s["SHAP"] >= max(s.values()) for s in encoder],
+            [s["SHAP"] >= max(s[name] for name in SURROGATES) for s in encoder],
             OWN,
             "SLALOM-fidel is fitted to its optimum here, and KernelSHAP's own regression is small "
             "at 60 tokens",
@@ -116,26 +116,48 @@ def main(argv: list[str] | None = None) -> int:
         ),
         claim(
             "P2 Tables 2, 13",
-            "Grad, IG and LRP are far cheaper than surrogates (ten times)",
-            [
-                10 * max(s["Grad"], s["IG"], s["LRP"]) < min(s["SLALOM-eff"], s["LIME"], s["SHAP"])
-                for s in encoder
-            ],
+            "Grad and LRP are far cheaper than surrogates (ten times)",
+            [10 * max(s["Grad"], s["LRP"]) < cheapest_surrogate(s) for s in encoder],
+            OWN,
+            "SLALOM-eff evaluates a small model on pairs",
+            "timings",
+        ),
+        claim(
+            "P2 Tables 2, 13",
+            "IG is far cheaper than surrogates (ten times)",
+            [10 * s["IG"] < cheapest_surrogate(s) for s in encoder],
             OWN,
             "IG takes 32 backward passes here, and SLALOM-eff evaluates a small model on pairs",
             "timings",
         ),
     ]
-    figure, axes = run.figure(ncols=len(measured), figsize=(12, 4), squeeze=False)
-    for at, ((name, samples), seconds) in zip(axes[0], measured.items(), strict=True):
+    draw(run, measured)
+    return run.finish({"tokens": LENGTH, "samples": list(sizes), "documents": repeats})
+
+
+# P2's surrogates.
+SURROGATES = ("SLALOM-eff", "SLALOM-fidel", "LIME", "SHAP")
+
+
+def cheapest_surrogate(seconds: dict[str, float]) -> float:
+    """Time of the fastest of P2's surrogates."""
+    return min(seconds[name] for name in SURROGATES)
+
+
+def draw(run: Run, measured: dict[tuple[str, int], dict[str, Any]]) -> None:
+    """Mean times of all methods, one panel per model and number of samples."""
+    figure, axes = run.figure(
+        nrows=2, ncols=(len(measured) + 1) // 2, figsize=(10, 6), squeeze=False
+    )
+    for at, ((name, samples), seconds) in zip(axes.ravel(), measured.items(), strict=False):
         pairs = sorted(
             ((method, float(values.mean())) for method, values in seconds.items()),
             key=lambda pair: pair[1],
         )
         at.barh([method for method, _ in pairs], [s for _, s in pairs])
-        at.set(xscale="log", title=f"{name}, {samples}", xlabel="seconds")
+        at.set(xscale="log", xlabel="processor seconds")
+        at.set_title(f"{name}, {samples:,} samples", fontsize=9)
     run.save(figure)
-    return run.finish({"tokens": LENGTH, "samples": list(sizes), "documents": repeats})
 
 
 if __name__ == "__main__":

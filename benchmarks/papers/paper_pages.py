@@ -7,6 +7,7 @@ python -m benchmarks.papers.paper_pages --check    # fail if one is stale
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -61,9 +62,12 @@ ABOUT = {
 
 # The picture of a claim by its place: a file of benchmarks/figures, and what it shows.
 PICTURES = {
-    "P1 Theorem 4.1, Fig. 5": ("paper1_gradients", "correlations of attention and gradients"),
-    "P1 Fig. 1": ("paper1_examples", "seven explanations of the sentence of Fig. 1"),
-    "P1 Fig. 3": ("paper1_examples_heads", "attention of six heads"),
+    "P1 sec. 4.2 (i), correlated": ("paper1_gradients", "correlations of attention and gradients"),
+    "P1 Fig. 1 (other trainings)": (
+        "paper1_examples",
+        "seven explanations of the sentence of Fig. 1, trained as appendix F says",
+    ),
+    "P1 Fig. 3": ("paper1_examples_heads", "attention of six heads, trained as appendix F says"),
     "P1 Theorem 5.1": ("paper1_growth", "errors by T_max"),
     "P1 Fig. 4, sec. 6, B.1": ("paper1_lime", "five runs of LIME, and the authors' values"),
     "P1 sec. 6": ("paper1_growth", "errors by the length of the review"),
@@ -73,8 +77,13 @@ PICTURES = {
     "P2 Fig. 6": ("reviews", "errors of predicted changes"),
     "P2 Fig. 5, 12": ("reviews_scatter_encoder", "importances and values of one review"),
     "P2 Tables 1c, 11, 12": ("other_model", "deletion and insertion of the TF-IDF network"),
-    "P2 Tables 2, 13a": ("cost", "times of the methods"),
+    "P2 Tables 2, 13a (SLALOM-eff)": ("cost", "times of the methods"),
 }
+# Reasons of a failure that a page gives; RESULTS.md has all of them.
+REASONS = 2
+NUMBERS = re.compile(r"[-+]?\d[\d.,]*")
+# The modules behind a sample, at its end.
+MODULES_OF_A_SAMPLE = re.compile(r" \([^()]*\)$")
 STATUSES = (CHECKED, MENDED_STATEMENT, EXPERIMENT, UNTESTED)
 PICTURE_FOLDER = RESULTS.parent / "figures"
 ROOT = Path(__file__).parents[2]
@@ -159,34 +168,66 @@ def claim_parts(v: Verdict, shown: set[str]) -> list[str]:
     A picture that the page has already shown is left out.
     """
     place = v.claim.where.split(maxsplit=1)[1]
-    sentences = [f"**{escaped(place)}.** {escaped(v.claim.text)}"]
+    parts = [f"### {escaped(place[0].upper() + place[1:])}", escaped(v.claim.text)]
     if v.claim.untried:
-        sentences.append(f"It was not tested: {v.claim.untried}.")
-    counted = [side for side in v.printed if "of" in side.outcome]
-    for side in counted:
-        name = f" ({escaped(side.name)})" if side.name else ""
-        sentences.append(f"It holds in {side.outcome} cases{name}.")
-    for side in v.corrected:
-        if "of" in side.outcome:
-            name = f" ({escaped(side.name)})" if side.name else ""
-            sentences.append(f"Corrected, it holds in {side.outcome}{name}.")
-    kinds = [part for part in v.numbers.split("; ") if part in KINDS]
-    if kinds:
-        form = "[the errata](../../proofs_check/ERRATA.md) have the corrected form"
-        sentences.append(f"As a statement: {', '.join(dict.fromkeys(kinds))}; {form}.")
-    terms = dict.fromkeys(side.terms for side in counted)
-    for absent, sample, measure, threshold in list(terms)[:1]:
-        more = ", and so on" if len(terms) > 1 else ""
-        sentences.append(
-            f"Judged on {escaped(sample)}; {absent}; {escaped(measure)}, against {threshold}{more}."
-        )
+        parts.append(f"It was not tested: {v.claim.untried}.")
+    parts += [statement_sentence(v), *judged(v)]
+    # The same reason for several models differs in its numbers.
+    why = list({NUMBERS.sub("", r): r for r in v.reasons if not r.startswith("see ")}.values())
+    if why and v.verdict != CLAIM_HOLDS:
+        parts.append(f"Where it fails: {escaped('; '.join(why[:REASONS]))}.")
+    parts.append(escaped(v.claim.note))
     if links := code_links(v):
-        sentences.append(f"Code: {links}.")
-    parts = [" ".join(sentences)]
+        parts.append(f"Code: {links}.")
     name, caption = PICTURES.get(v.claim.where, ("", ""))
     if name and name not in shown and (PICTURE_FOLDER / f"{name}.png").exists():
         shown.add(name)
         parts.append(f"![{caption}](../../benchmarks/figures/{name}.png)")
+    return [part for part in parts if part]
+
+
+def statement_sentence(v: Verdict) -> str:
+    """What the registry says of the statements of a claim: the kind of error, and what is right."""
+    registry = {entry.key: entry for entry in statements()}
+    entries = [registry[key] for key in v.claim.proofs]
+    wrong = [entry for entry in entries if entry.kind]
+    if not entries:
+        return ""
+    if not wrong:
+        return "As a statement it is right."
+    kinds = ", ".join(dict.fromkeys(f"*{entry.kind}*" for entry in wrong))
+    corrected = " ".join(entry.changes or entry.corrected for entry in wrong)
+    return (
+        f"[The errata](../../proofs_check/ERRATA.md) list it as {kinds}, with a counterexample. "
+        f"Corrected: {escaped(corrected)}"
+    )
+
+
+def judged(v: Verdict) -> list[str]:
+    """In how many cases each form holds, one group for each way to judge."""
+    groups: dict[tuple[str, ...], list[list[str]]] = {}
+    for sides, mark in ((v.printed, ""), (v.corrected, "corrected: ")):
+        for side in sides:
+            if " of " in side.outcome:
+                name = escaped(side.name or "as printed").replace("|", "\\|")
+                mine = groups.setdefault(side.terms, [])
+                mine.append([f"{mark}{name.removeprefix('corrected, ')}", side.outcome])
+    parts = []
+    for (absent, sample, measure, threshold), lines in groups.items():
+        # The links to the code name the modules.
+        cases = MODULES_OF_A_SAMPLE.sub("", sample)
+        how = (
+            f"*Measure:* {escaped(measure)}. *Threshold:* {escaped(threshold)}. *Sample:* {cases}. "
+            f"*Absent words:* {absent}."
+        )
+        if len(lines) > 1:
+            parts += [how, table(["form", "holds in"], lines)]
+            continue
+        ((name, outcome),) = lines
+        if name == "as printed":
+            parts.append(f"It holds in {outcome}. {how}")
+        else:
+            parts.append(f"{name[0].upper()}{name[1:]}: {outcome}. {how}")
     return parts
 
 

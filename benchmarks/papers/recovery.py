@@ -326,7 +326,7 @@ def tables_7_and_8(run: Run, found: dict[Key, list[dict[str, Any]]], n: int, V: 
         )
         for labels, words, note in (
             (n, V, "the floor of our own setting"),
-            (400_000, 200, "the paper's numbers are below, as only another expression can be"),
+            (400_000, 200, "the paper's numbers are below, which no unbiased fit can be"),
         )
     ]
     explained_rows(run, found, n)
@@ -348,14 +348,14 @@ def explained_rows(run: Run, found: dict[Key, list[dict[str, Any]]], n: int) -> 
             "the recovered SLALOM explains 90% of the variance of the true log-odds",
             "logits",
             0.9,
-            "few labels are noisy",
+            "labels are drawn, so that their number limits every estimate",
         ),
         (
             "P2 Table 8",
             "its parameters explain 75% of the variance of the true ones",
             "parameters",
             0.75,
-            "few labels are noisy" + rest,
+            "labels are drawn, so that their number limits every estimate" + rest,
         ),
     ):
         for labels, many in by_labels.items():

@@ -51,7 +51,7 @@ class Row(NamedTuple):
     statistic : "mean" of a sample of n, "count" of those that have a property, "largest" of them;
         "exact" where nothing was drawn; "once" where chance plays a part and one draw was taken,
         which `differs` then explains
-    quantiles : 5 %, 50 % and 95 % of the n, where they were kept
+    quantiles : 5%, 50% and 95% of the n, where they were kept
     absent, measure, threshold : of a claim, how it was judged (`terms`)
     """
 

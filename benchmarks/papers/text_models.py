@@ -155,7 +155,7 @@ def classifier(weights: AttentionWeights) -> Subject:
     model call.
     """
     return Subject(
-        f"classifier of P1, {weights.K} heads",
+        "shipped classifier, 1 head" if weights.K == 1 else f"classifier of P1, {weights.K} heads",
         None,
         lambda documents: predict_many(weights, documents)[:, 0],
         lambda tokens: pooled_game(weights, tokens),

@@ -2,6 +2,7 @@
 data.
 """
 
+import json
 import math
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,9 @@ import pytest
 from attn_closed_form import gradient, lime_limit
 from attn_closed_form._arrays import members, numbered
 from attn_closed_form.attention import pooled_game, predict_many, random_weights
+from benchmarks.harness import RESULTS
 from benchmarks.papers import (
+    authors,
     layers_model,
     lime_deletion,
     paper1_examples,
@@ -22,11 +25,12 @@ from benchmarks.papers import (
     paper1_growth,
     paper1_layers,
     paper1_lime,
+    retrained,
 )
 from benchmarks.papers.correlations import pearson, pool_words, spearman
 from benchmarks.papers.lime_runs import lime_by_masks, lime_package, to_ids, to_text, words_deleted
 from benchmarks.papers.paper1_lime import FIRST
-from benchmarks.papers.terms import DELETED, MOVED, PRINTED, UNK_POSITIONS, UNK_WORDS
+from benchmarks.papers.terms import APPENDIX_F, DELETED, MOVED, PRINTED, UNK_POSITIONS, UNK_WORDS
 from benchmarks.papers.transformers.transformer import (
     PAD,
     Config,
@@ -36,6 +40,7 @@ from benchmarks.papers.transformers.transformer import (
     pad_documents,
 )
 from jax_model import params_from_weights
+from jax_model.training import config as training
 from jax_model.training.batches import Documents
 from jax_model.witness import oracle
 
@@ -49,6 +54,50 @@ def test_correlations():
     assert rho[:3, :3] == pytest.approx(np.corrcoef(x[:3]))
     assert tau[0, 1] == pytest.approx(1) and tau[0, 2] == pytest.approx(-1) and rho[0, 1] < 0.99
     assert np.isnan(rho[3]).all() and np.isnan(tau[:, 3]).all()
+
+
+def test_correlation_of_explanations_ignores_a_common_factor():
+    lime = np.array([1.0, -2.0, 0.5, 3.0])
+    assert paper1_lime.correlation(lime, 1.5 * lime + 2.0) == pytest.approx(1.0)
+    assert paper1_lime.correlation(lime, -lime) == pytest.approx(-1.0)
+    assert paper1_lime.correlation(lime, np.ones(4)) == 0.0
+    other = np.array([0.3, 1.0, -2.0, 0.1])
+    assert paper1_lime.correlation(lime, other) == pytest.approx(np.corrcoef(lime, other)[0, 1])
+
+
+def test_the_literal_training_has_the_settings_of_appendix_f():
+    """Those of the authors' model card, and nothing that the paper does not have."""
+    card = authors.values()["P1"]["model"]
+    config = training.Config(**{**training.P1, **retrained.TRAININGS[retrained.LITERAL]})
+    assert (config.learning_rate, config.batch_size, config.epochs) == (
+        card["LR"],
+        card["BATCH_SIZE"],
+        card["EPOCHS"],
+    )
+    assert (config.d_e, config.d_att, config.K, config.T_max) == (
+        card["EMBED_DIM"],
+        card["ATTN_DIM"],
+        card["NUM_HEADS"],
+        card["MAX_LEN"],
+    )
+    assert config.validation == card["VAL_SIZE"] / (card["VAL_SIZE"] + card["TRAIN_SIZE"])
+    assert config.max_unk == config.ema == config.crop == config.warmup_steps == 0
+    constant = retrained.Constant(config.learning_rate, 0, config.weight_decay, 0.0)
+    rates = {constant.rates(step, 1000) for step in (0, 1, 500, 999)}
+    assert rates == {(np.float32(1e-4), np.float32(0.01), np.float32(0.0))}
+
+
+def test_the_errata_say_how_far_the_multiple_of_fig_4_goes():
+    """ "Between 0.8 and 1.5 in nine of ten test reviews of two trainings", words deleted."""
+    record = json.loads((RESULTS / "paper1_lime.json").read_text(encoding="utf-8"))
+    rows = [
+        row
+        for row in record["rows"]
+        if row["case"].startswith(DELETED) and "multiple of Eq. 19" in row["case"]
+    ]
+    assert {row["result"] for row in rows} == {"P1 Fig. 4", APPENDIX_F}
+    assert round(min(row["quantiles"][0] for row in rows), 1) == 0.8
+    assert round(max(row["quantiles"][2] for row in rows), 1) == 1.5
 
 
 def test_words_are_pooled_in_the_games_order():
