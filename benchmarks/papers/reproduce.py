@@ -34,6 +34,7 @@ MODULES = (
     "reviews",
     "linear_data",
     "recovery",
+    "recovery_labels",
     "paper1_examples",
     "paper1_gradients",
     "other_model",
