@@ -70,11 +70,10 @@ class GameSum:
     def rounding(self) -> float:
         """A bound on the rounding of any value."""
         moved = sum(abs(factor) * _sensitivity(game) for factor, game in self.parts)
-        relative = ULP * (
-            GAME_SUM_PER_PLAYER * (self.d + VALUE_FIXED_PLAYERS) * moved
-            + (len(self.parts) + GAME_SUM_FIXED_ULPS)
-            * (float(self.bounds.sum()) + abs(self.constant))
-        )
+        of_arguments = GAME_SUM_PER_PLAYER * (self.d + VALUE_FIXED_PLAYERS) * moved
+        largest = float(self.bounds.sum()) + abs(self.constant)
+        of_sum = (len(self.parts) + GAME_SUM_FIXED_ULPS) * largest
+        relative = ULP * (of_arguments + of_sum)
         # Every product and every addition may lose this much among the smallest numbers.
         lost = SUBNORMAL * math.ldexp(len(self.parts) + 1.0, least_exponent())
         return relative + lost

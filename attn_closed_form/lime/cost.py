@@ -136,6 +136,7 @@ def check_recursion_cost(game: Game, fit: Regression, tol: float) -> None:
 
 
 def _affordable(d: int, cost: LimeCost) -> Route:
+    """Return the route, or raise an error if it takes too long."""
     if cost.seconds <= MOST_SECONDS:
         return cost.route
     raise CostError(

@@ -200,6 +200,7 @@ def _combine(t: _Totals, c_1: Array, c_2: Array) -> Array:
 
 
 def _totals(game: PooledGame) -> _Totals:
+    """Return the masses and values of a game, and their sums when all are present or absent."""
     g, g_h, c_0 = game.masses
     n_0 = c_0 * game.v_background
     gv = g * game.v

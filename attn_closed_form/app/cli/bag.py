@@ -69,11 +69,12 @@ def _model_options(args: argparse.Namespace) -> dict[str, Any]:
     if args.rename:
         options["roles"] = _read_roles(args.rename)
     if args.check:
-        options |= _checked(args.model, options, args.check)
+        options |= _options_that_agree(args.model, options, args.check)
     return options
 
 
 def _read_roles(path: str) -> dict[str, Any]:
+    """Return the roles of layers from a JSON file that the user wrote."""
     try:
         roles = json.loads(regular_file(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -85,7 +86,7 @@ def _read_roles(path: str) -> dict[str, Any]:
     return roles
 
 
-def _checked(model: str, options: dict[str, Any], path: str) -> dict[str, Any]:
+def _options_that_agree(model: str, options: dict[str, Any], path: str) -> dict[str, Any]:
     """Return the options with which a file agrees with the logits of a table of bags, or raise an
     error.
     """
@@ -100,7 +101,8 @@ def _checked(model: str, options: dict[str, Any], path: str) -> dict[str, Any]:
         raise ValueError(f"{path}: expected numbers in every column except 'bag'") from None
     bags = [load_bag(Path(path).parent / str(row["bag"])) for row in rows]
     result = BagClassifier.from_state_dict(model, **options).check(bags, logits)
-    result.model  # noqa: B018  # raises an error if nothing explains the difference
+    # An error if nothing explains the difference.
+    _ = result.model
     print(
         f"checked on {len(bags)} bags: {result.cause or f'difference {result.difference:.1e}'}",
         file=sys.stderr,

@@ -339,10 +339,11 @@ SUBCOMMANDS = {
 
 
 def _add_commands(parser: argparse.ArgumentParser) -> None:
+    """Add the two commands below `corpus`, each with its own help."""
     commands = parser.add_subparsers(dest="corpus_command", required=True, metavar="run|summary")
     for name, command in SUBCOMMANDS.items():
-        style = FittedHelp
-        command.add_to(commands.add_parser(name, help=command.description, formatter_class=style))
+        subparser = commands.add_parser(name, help=command.description, formatter_class=FittedHelp)
+        command.add_to(subparser)
 
 
 # A subcommand replaces it.

@@ -193,6 +193,7 @@ def _wrote(path: object) -> None:
 
 
 def _print_table(explanations: Explanations, args: argparse.Namespace) -> None:
+    """Print the answer, and below it the table of methods or how accurate the values are."""
     columns = shutil.get_terminal_size((100, 24)).columns
     color = use_color(sys.stdout, args.color)
     print(answer(explanations, columns, color))

@@ -287,6 +287,7 @@ def same_file(path: str, other: str) -> bool:
 
 
 def _decode(data: bytes, name: str) -> str:
+    """Return the text of a file in UTF-8, with or without a byte-order mark."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -37,7 +37,7 @@ def explain_probe(args: argparse.Namespace) -> int:
     model = ProbeClassifier.from_state_dict(args.probe, args.layout, classes, **dict(args.set))
     given = load_activations(args.activations, args.tokens, args.array)
     if args.logits:
-        _compare(model, given, args.logits)
+        _check_logits(model, given, args.logits)
     explanations = explain(model, given, _methods(model, settings, args.method), **asdict(settings))
     status = show(explanations, args)
     if args.groups and not args.json and args.html != "-":
@@ -54,7 +54,7 @@ def _methods(model: ProbeClassifier, settings: Settings, named: list[str] | None
     return [headline, "alpha-mean"]
 
 
-def _compare(model: ProbeClassifier, given: Activations, logits: str) -> None:
+def _check_logits(model: ProbeClassifier, given: Activations, logits: str) -> None:
     """Raise an error unless the probe's logits are those that the user's own code computes."""
     try:
         yours = np.array([float(number) for number in logits.split(",")])

@@ -166,6 +166,7 @@ def _lime(evidence: Evidence) -> Scored:
 
 
 def _sampled_lime(evidence: Evidence) -> Scored:
+    """Estimate the coefficients of LIME as the package does, with their standard errors."""
     fit = evidence.sampled_lime(1)[0]
     return Scored(
         fit.coef,
@@ -176,6 +177,7 @@ def _sampled_lime(evidence: Evidence) -> Scored:
 
 
 def _sampled_shapley(evidence: Evidence) -> Scored:
+    """Estimate the Shapley values of the model itself."""
     sample = evidence.model_game.shapley()
     return Scored(
         sample.values,
@@ -186,6 +188,7 @@ def _sampled_shapley(evidence: Evidence) -> Scored:
 
 
 def _leave_one_out_scores(evidence: Evidence) -> Scored:
+    """Compute the change of the prediction when each player alone is removed."""
     if evidence.exact and not isinstance(evidence.game, GameSum):
         return Scored(leave_one_out(evidence.game), evidence.baseline)
     d = evidence.d
@@ -197,6 +200,7 @@ def _leave_one_out_scores(evidence: Evidence) -> Scored:
 
 
 def _slalom_value(evidence: Evidence) -> Scored:
+    """Return the value of every player in the softmax-weighted mean, with pooled heads."""
     # Shares among the heads are computed from logs, so that a player whose attention underflows
     # still has a value.
     share = softmax(evidence.shares.T).T
@@ -213,6 +217,7 @@ def _slalom_importance(evidence: Evidence) -> Scored:
 
 
 def _slalom_linear(evidence: Evidence) -> Scored:
+    """Return the derivative of the prediction by the weight of every player."""
     game = evidence.pooled
     alpha = np.exp(evidence.shares)
     background = 1.0 - alpha.sum(axis=1, keepdims=True)
@@ -221,6 +226,7 @@ def _slalom_linear(evidence: Evidence) -> Scored:
 
 
 def _flip_order(evidence: Evidence) -> Scored:
+    """Rank the players by the order in which their removal flips the prediction."""
     decision = decision_of(evidence)
     # The order is that of removals from the prediction, which for classes is a probability.
     scale = LOGIT
@@ -230,6 +236,7 @@ def _flip_order(evidence: Evidence) -> Scored:
 
 
 def _single(evidence: Evidence) -> Scored:
+    """Return the prediction for every player alone."""
     # Without a background and with deleted players, a player alone has all the mass.
     if evidence.has_reasons and evidence.pooled.can_be_empty:
         game = evidence.pooled

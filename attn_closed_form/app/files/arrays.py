@@ -120,6 +120,7 @@ def check_names(names: Collection[str]) -> None:
 
 
 def _with_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Path:
+    """Return a path that ends in one of the suffixes, or raise an error."""
     path = Path(path)
     if path.suffix.lower() not in suffixes:
         shown = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]])
@@ -128,6 +129,7 @@ def _with_suffix(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Path:
 
 
 def _read_npz(path: Path) -> Arrays:
+    """Read the arrays of an .npz file, none of which may be a pickle."""
     arrays = {}
     with zipfile.ZipFile(path) as archive:
         check_size(sum(member.file_size for member in archive.infolist()), path)
@@ -165,6 +167,7 @@ def _npy(stream: Any, size: int) -> NDArray[Any]:
 
 
 def _read_safetensors(path: Path) -> Arrays:
+    """Read a .safetensors file, whose header gives the place of every array."""
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     max_header = 2**24  # bytes in a safetensors file; JSON takes up to thirty times as much memory
@@ -184,14 +187,14 @@ def _read_safetensors(path: Path) -> Arrays:
             dtype = np.dtype(DTYPES[entry["dtype"]])
             shape = entry["shape"]
             (start, end) = entry["data_offsets"]
-            length = number_of_items(shape) * dtype.itemsize
+            size = number_of_items(shape) * dtype.itemsize
             number_of_items((start, end))
         except (TypeError, KeyError, ValueError):
             raise ValueError(
                 f"its entry {name[:60]!r} has no dtype, shape and data_offsets"
             ) from None
-        used += length
-        if end > len(body) or end - start != length or used > len(body):
+        used += size
+        if end > len(body) or end - start != size or used > len(body):
             raise ValueError(
                 f"its entry {name[:60]!r} of shape {str(shape)[:60]} does not fit, or overlaps "
                 "another"
@@ -218,6 +221,7 @@ def _lists_of_names(metadata: dict[str, Any]) -> Iterator[tuple[str, NDArray[Any
 
 
 def _write_safetensors(arrays: Mapping[str, NDArray[Any]], stream: BinaryIO) -> None:
+    """Write arrays of numbers, and lists of names as metadata."""
     header: dict[str, Any] = {}
     metadata = {
         name: json.dumps(array.tolist())

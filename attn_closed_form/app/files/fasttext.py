@@ -105,6 +105,7 @@ def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
 
 
 def _read(data: bytes) -> MeanPooledText:
+    """Read a classifier from the bytes of a fastText .bin file, field by field."""
     if int.from_bytes(data[:4], "little") != FASTTEXT_MAGIC:
         raise ValueError("it does not start with fastText's magic number")
     place = 4

@@ -181,6 +181,7 @@ def load_model(path: str | os.PathLike[str], tokenizer: Tokenizer | None = None)
 
 
 def _text_model(arrays: Arrays, source: str, tokenizer: Tokenizer | None = None) -> TextClassifier:
+    """Return the classifier that the arrays of a model file describe."""
     received = f"only {sorted(arrays)}; load_weights reads bare weights"
     check(str(source), "vocabulary" in arrays, "an array 'vocabulary'", received)
     weights = weights_from_arrays(arrays, source)

@@ -231,6 +231,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a CSV or TSV file, whose delimiter is detected from its header."""
     # The csv module rejects cells above 128 KB by default; this limit is the largest C long of
     # every platform.
     cell_limit = 2**31 - 1
@@ -294,6 +295,7 @@ def _json_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, 
 
 
 def _fasttext_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+    """Yield the text and the label of every line of a file in the format of fastText."""
     check_columns(path, ("text", "label"), columns or ())
     for number, line in _lines(path):
         words = line.split(maxsplit=1)
@@ -311,6 +313,7 @@ def _fasttext_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[s
 
 
 def _parquet_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file."""
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError:

@@ -79,6 +79,7 @@ def load_torch(path: str | os.PathLike[str]) -> Any:
 
 
 def _load_zip(path: Path) -> Any:
+    """Read a file in the zip format of PyTorch: one pickle, and one member per storage."""
     with zipfile.ZipFile(path) as archive:
         sizes = {member.filename: member.file_size for member in archive.infolist()}
         if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
@@ -118,6 +119,7 @@ def _load_zip(path: Path) -> Any:
 
 
 def _load_legacy(data: bytes) -> Any:
+    """Read a file in the format before PyTorch 1.6: pickles, followed by the storages."""
     file = io.BytesIO(data)
     if data[:1] != b"\x80":
         raise ValueError("it is neither a zip archive nor in the format before PyTorch 1.6")
@@ -332,6 +334,7 @@ def number_of_items(shape: Any) -> int:
 
 
 def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
+    """Stand in for `torch._utils._rebuild_tensor_v2`: a tensor is a view of a storage."""
     if type(storage) is not Storage:
         raise ValueError("it has a tensor without a storage of plain numbers")
     for sizes in (size, stride, (offset,)):
@@ -347,6 +350,7 @@ def _parameter(data: Any, *_: Any) -> Tensor:
 
 
 def _from_type(function: Any, _type: Any, args: Any, _state: Any) -> Any:
+    """Stand in for `torch._tensor._rebuild_from_type_v2`, which calls another function."""
     if (
         type(function) is not KnownFunction
         or function.make not in (_tensor, _parameter)
@@ -368,12 +372,14 @@ def _from_bytes(dtype: Any, data: Any = b"") -> NDArray[Any]:
 
 
 def _encode(text: Any, encoding: Any = "latin1", *_: Any) -> bytes:
+    """Stand in for `_codecs.encode`, with which old pickles store bytes as a text."""
     if type(text) is not str or type(encoding) is not str or encoding != "latin1":
         raise ValueError("it encodes something other than the bytes of a number")
     return text.encode("latin1")
 
 
 def _ordered(items: Any = (), *_: Any) -> Plain:
+    """Stand in for `collections.OrderedDict`, the type of a state dict."""
     if any(
         type(pair) not in (list, tuple) or len(pair) != 2 or type(pair[0]) not in (str, int)
         for pair in items
@@ -487,6 +493,7 @@ def _numbers(storage: Storage, data: bytes, order: str) -> NDArray[Any]:
 
 
 def _view(tensor: Tensor, numbers: NDArray[Any]) -> NDArray[Any]:
+    """Return a tensor as a read-only view of the numbers of its storage."""
     count = number_of_items(tensor.size)
     axes = list(zip(tensor.size, tensor.stride, strict=True))
     last = tensor.offset + sum((side - 1) * step for side, step in axes)

@@ -30,24 +30,30 @@ def sigmoid(x: Array) -> Array:
 
 
 def _gelu_slope(x: Array) -> Array:
-    return 0.5 * (1 + erf(x / math.sqrt(2))) + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    """Compute Phi(x) + x phi(x), the derivative of x Phi(x), for the normal distribution."""
+    distribution = 0.5 * (1 + erf(x / math.sqrt(2)))
+    return distribution + x * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
 
 
 def _gelu_tanh_inner(x: Array) -> Array:
+    """Compute tanh(sqrt(2/pi) (x + 0.044715 x^3)), with the constant of Hendrycks and Gimpel."""
     return np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
 
 
 def _gelu_tanh_slope(x: Array) -> Array:
+    """Compute the derivative of x (1 + y) / 2, where y is `_gelu_tanh_inner`."""
     y = _gelu_tanh_inner(x)
-    return 0.5 * (1 + y) + 0.5 * x * (1 - y * y) * math.sqrt(2 / math.pi) * (
-        1 + 3 * 0.044715 * x * x
-    )
+    slope_of_argument = 1 + 3 * 0.044715 * x * x
+    through_y = 0.5 * x * (1 - y * y) * math.sqrt(2 / math.pi) * slope_of_argument
+    return 0.5 * (1 + y) + through_y
 
 
 def _elu(scale: float, alpha: float) -> Activation:
+    """Return scale (x if x > 0, else alpha (e^x - 1)) and its derivative."""
+    # The exponential is computed for x > 0 as well, where it is not used and must not overflow.
     return Activation(
-        lambda x: scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0))),
-        lambda x: scale * np.where(x > 0, 1.0, alpha * np.exp(np.minimum(x, 0.0))),
+        function=lambda x: scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0))),
+        derivative=lambda x: scale * np.where(x > 0, 1.0, alpha * np.exp(np.minimum(x, 0.0))),
     )
 
 

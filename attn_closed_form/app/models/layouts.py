@@ -509,6 +509,8 @@ def network_from_state(
 
 
 def _recognize(state: StateDict) -> str:
+    """Return the one layout whose names a state dict has, or raise an error."""
+
     def fits(layout: Layout) -> bool:
         needed = (layout.readout,) if layout.bare else (layout.readout, layout.embed)
         groups = (all(map(state.layers, (*needed, *group))) for group in layout.attention)
@@ -642,6 +644,7 @@ def proposals(state: StateDict) -> list[dict[str, Any]]:
 
 
 def _assignments(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, Any]]:
+    """Yield the roles that layers can have by their shapes alone."""
     # The maximum number of embedding layers whose order is found by trial.
     most_layers = 4
     for classifier, w in permutations(shapes, 2):

@@ -155,6 +155,7 @@ class ModelGame:
         return self.units.cached(key, self._sample)
 
     def _sample(self) -> ShapleySample:
+        """Sample the Shapley values of the target, by the sampler that knows most about it."""
         target = self.target
         max_error = self.max_error
         if self.model.tail is not None:

@@ -235,6 +235,7 @@ _FORMS = _Remembered(_form)
 
 
 def _normal_form(raw: str) -> str:
+    """Return a spelling in lower case and in the NFKC form of Unicode."""
     if raw.isascii():
         return raw.lower()
     # Lowercasing can undo the composition, and vice versa.

@@ -675,6 +675,7 @@ class TransformerClassifier(TextModel):
         return fits[key]
 
     def _fit(self, units: Units, target: Target) -> tuple[SlalomFit, FitReport]:
+        """Fit a SLALOM to the model near a text, and report how well it fits."""
         ids = units.data
         queries = list[Ids]()
 

@@ -71,6 +71,7 @@ class _Players:
     """
 
     def __init__(self, labels: Any) -> None:
+        """Number the rows of inputs with these lists of labels, null for an input with an error."""
         pa = pyarrow()
         lengths = pa.compute.fill_null(pa.compute.list_value_length(labels), 0)
         players = lengths.to_numpy().astype(np.int64)

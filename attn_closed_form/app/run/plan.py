@@ -211,6 +211,7 @@ def _lock(folder: Path) -> int:
 
 
 def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> Plan:
+    """Divide the inputs into parts, and leave out those that earlier runs have finished."""
     earlier = read_manifest(folder)
     if earlier is not None:  # new bags follow those of earlier runs
         order = {file["name"]: number for number, file in enumerate(earlier["files"])}
@@ -374,6 +375,7 @@ def _resumed(
 
 
 def _shown(value: Any) -> str:
+    """Return the value of an option as an error names it."""
     if value is None:
         return "the default"
     if isinstance(value, list):

@@ -82,6 +82,7 @@ class ScoreFormats:
         return [self._of_column(name, in_percent) for name in self.names]
 
     def _of_column(self, name: str, in_percent: bool) -> str | None:
+        """Return Excel's number format for the values of a column."""
         # The level of a probability.
         percent = "0.0%"
         if name == "probability" or name.startswith("probability_"):

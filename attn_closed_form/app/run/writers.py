@@ -80,6 +80,7 @@ def write_results(
 
 
 def _write_parquet(tables: Iterator[Any], path: Path, separator: str, folder: Path) -> None:
+    """Write tables one after the other, as one Parquet file."""
     pa = pyarrow()
     first = next(tables)
     with pa.parquet.ParquetWriter(path, first.schema, compression="zstd") as writer:
@@ -88,6 +89,7 @@ def _write_parquet(tables: Iterator[Any], path: Path, separator: str, folder: Pa
 
 
 def _write_csv(tables: Iterator[Any], path: Path, separator: str, folder: Path) -> None:
+    """Write tables one after the other, as one CSV file that Excel opens."""
     # Excel recognizes UTF-8 by the byte-order mark, and expects the line ends of Windows.
     with path.open("w", encoding="utf-8-sig", newline="") as stream:
         writer = csv.writer(stream, delimiter=separator, lineterminator="\r\n")

@@ -210,6 +210,7 @@ def _deletion(
 
 
 def _maps(explanations: Explanations, e: Explanation) -> str:
+    """Return the section with the map of the slide."""
     text = "Tiles in their places on the slide, not smoothed. "
     if e.info.kind == "signed":
         text += f"Orange supports {output_name(e.output)}, blue opposes it, and gray does neither. "
@@ -317,6 +318,7 @@ def _data(image: bytes) -> str:
 
 
 def _strongest(explanations: Explanations, e: Explanation) -> str:
+    """Return the section with the strongest instances on both sides."""
     text = f"Up to {TOP} on each side, with their shares of the attention."
     tables = ""
     for side, players in zip(("Support", "Oppose"), maps.strongest(e.scores, TOP), strict=True):
@@ -328,6 +330,7 @@ def _strongest(explanations: Explanations, e: Explanation) -> str:
 
 
 def _differences(explanations: Explanations, e: Explanation) -> str:
+    """Return the section about instances whose attention and score disagree."""
     gap = maps.disagreement(explanations)
     weight = maps.player_attention(explanations)
     if gap is None or weight is None or e.info.kind != "signed":

@@ -205,6 +205,7 @@ def headline_explanation(explanations: Explanations) -> Explanation:
 def waterfall_size(explanations: Explanations, inches: float) -> tuple[float, float]:
     """Return the size of the figure of a waterfall, in inches."""
     bars = waterfall(headline_explanation(explanations)).bars
+    # The title and the axis take an inch, and a bar with its label about a quarter of one.
     return inches, 1.0 + 0.27 * len(bars)
 
 
@@ -268,6 +269,7 @@ def _draw_step(ax: Any, place: int, bar: Bar) -> None:
 def sentences_size(explanations: Explanations, inches: float) -> tuple[float, float]:
     """Return the size of the figure of sentences, in inches."""
     rows = min(MOST_BARS, len(explanations.sentences().labels))
+    # The title and the axis take an inch, and a sentence somewhat more than a bar of one line.
     return inches, 1.0 + 0.29 * rows
 
 

@@ -41,6 +41,7 @@ STATUSES = {
 
 
 def _limited(text: str) -> str:
+    """Check the length of a text."""
     # Field(max_length=...) would reject lone surrogates, which browsers can send.
     if len(text) > MAX_CHARACTERS:
         raise PydanticCustomError(
