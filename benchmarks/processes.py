@@ -1,4 +1,4 @@
-"""What the processes of a benchmark cost and which they are, read from /proc."""
+"""List the processes of a benchmark and what they cost, as /proc reports it."""
 
 from __future__ import annotations
 

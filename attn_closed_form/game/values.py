@@ -138,7 +138,7 @@ def beta_shapley(game: Game | GameSum, alpha: int = 1, beta: int = 1, tol: float
     """Compute Beta(alpha, beta)-Shapley values (Kwon and Zou, 2022), with |error| <= tol * max|f|
     guaranteed.
 
-    Their weight of size s is B(s + beta, d - 1 - s + alpha) / B(alpha, beta) for each coalition. A
+    The weight of size s is B(s + beta, d - 1 - s + alpha) / B(alpha, beta) for each coalition. A
     large alpha puts the weight on small coalitions, as in their Beta(16, 1), and a large beta on
     large ones.
 

@@ -105,7 +105,7 @@ def method_names(value: str) -> list[str]:
         names = list(METHODS)
     else:
         names = [name.strip() for name in value.split(",") if name.strip()]
-    # Checked here and not by `as_methods`, so that the message is that of a wrong argument.
+    # The names are checked here and not by `as_methods`, because this error names the option.
     methods = {name: find_method(name) for name in names}
     for name, method in methods.items():
         if method is None:

@@ -283,8 +283,8 @@ class Plain(dict[Any, Any]):
 
 
 class Numbers:
-    """A NumPy dtype or array while it is being unpickled; `numpy.dtype` and `_reconstruct` differ
-    in their state.
+    """A NumPy dtype or array while it is being unpickled. The state of a dtype, from
+    `numpy.dtype`, differs from that of an array, from `_reconstruct`.
     """
 
     def __init__(self, code: Any = None, *_: Any) -> None:

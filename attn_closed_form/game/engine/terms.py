@@ -242,7 +242,7 @@ class Terms:
             masses=masses,
         )
 
-    # The kernels that complex terms replace by theirs.
+    # The kernels of real numbers; `ComplexTerms` (poles.py) has kernels of complex numbers.
     sum_terms = staticmethod(term_sums)
     add_nodes = staticmethod(add_nodes)
 
