@@ -50,6 +50,7 @@ def bag_page(explanations: Explanations, others: Sequence[Explanations] = ()) ->
 
 def _every_output(explanations: Explanations, others: Sequence[Explanations]) -> str:
     """Return the maps of all outputs on one scale, if there are several."""
+    # Tables of every class would repeat the page; a map for each is what a reader compares.
     if not others or explanations.evidence.units.coords is None:
         return ""
     several = [explanations, *others]
@@ -96,6 +97,7 @@ def _removal(explanations: Explanations) -> str:
     smallest flip.
     """
     evidence = explanations.evidence
+    # Bounds over all orders need a pooled game; a network with a tail is only evaluated.
     if not evidence.is_pooled:
         return _checked_removal(explanations)
     curves = removal_curves(explanations)
@@ -161,6 +163,7 @@ def _deletion(
     high = 200
     limit = first.bounds.proved_min
     d = first.players
+    # All curves and the bound share the axis, so that a curve can be seen to touch the bound.
     values = np.concatenate([limit, *(each.deletion for each in curves.values())])
     low = float(values.min())
     span = float(np.ptp(values)) or 1.0
@@ -296,6 +299,7 @@ def _tiles(explanations: Explanations, players: Ids) -> list[str] | None:
     thumbnail.
     """
     evidence = explanations.evidence
+    # A region has no single tile that could be shown for it.
     if _thumbnail_of(explanations) is None or evidence.d != len(evidence.units.labels):
         return None
     where = maps.place(explanations)

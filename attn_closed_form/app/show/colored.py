@@ -45,6 +45,7 @@ def text_block(explanations: Explanations, number: int = 0, in_notebook: bool = 
     """
     e = figures.leader(explanations)
     sentences = None
+    # A notebook has no script that could color the words on demand, so it shows them at once.
     if is_long(explanations) and not in_notebook:
         sentences = sentence_scores(explanations)
     switch = ""
@@ -89,6 +90,7 @@ def colored(
     """
     text = figures.colored_text(e, largest)
     pieces = e.evidence.of_input("escaped pieces", lambda: _escaped(text.pieces))
+    # A word that occurs several times has one player, so its tag is made once.
     tags = []
     for j, (level, unknown) in enumerate(zip(text.levels, text.unknown, strict=True)):
         tip = ""
@@ -107,6 +109,8 @@ def colored(
 
 def _end_of_text(text: figures.ColoredText) -> str:
     """Return what follows the last word that the model reads."""
+    # A model with positions reads only so many words. The rest is counted instead of shown, because
+    # a text may be very long.
     if text.unseen:
         return f" <small>… {text.unseen:,} more not read</small>"
     return escape(text.tail, LONGEST_GAP)
@@ -166,10 +170,13 @@ def sentence_scores(explanations: Explanations) -> GroupScores | None:
     exact values.
     """
     evidence = explanations.evidence
+    # Owen values of sentences need an exact game of the model itself.
     if evidence.units.text is None or not evidence.exact or not evidence.is_pooled:
         return None
     if evidence.model.surrogate is not None:
         return None
+    # The score of a single sentence is the whole change of the prediction, which the waterfall
+    # shows.
     if len(grouping_of(evidence, "sentences").labels) < 2:
         return None
     return explanations.sentences()
@@ -231,6 +238,7 @@ def _sentence_rows(scores: GroupScores, scale: ExplainedScale, texts: Sequence[s
     levels = figures.levels(scores.scores / largest).tolist()
     for score, level, text in zip(scores.scores.tolist(), levels, texts, strict=True):
         kind = "for" if score >= 0 else "against"
+        # Zero is in the middle of the track, and the longest bar ends at one of its ends.
         left, right = sorted((0.5, 0.5 + 0.5 * score / largest))
         color = f" {_side(level, True)}{abs(level)}" if level else ""
         rows += (
@@ -300,6 +308,7 @@ def _about_unknown_words(e: Explanation) -> str:
 def legend_cells(scores: Array, has_sign: bool, e: Explanation) -> list[tuple[str, str]]:
     """Return pairs (color, number): the scores at which the colors begin."""
     largest = float(np.abs(scores).max(initial=0.0))
+    # Logarithms of weights have no zero that a color could stand for.
     if e.info.kind == "log" or largest == 0:
         return []
 
@@ -339,6 +348,7 @@ def text_data(explanations: Explanations) -> dict[str, Any]:
         "signed": [int(e.info.kind == "signed" and e.trusted) for e in rows],
         "players": [elide(name, LONGEST_WORD) for name in figures.names(explanations.evidence)],
         "player": [place.player for place in rows[0].occurrences],
+        # Four digits are what a tip can show; all digits would make the page larger.
         "scores": [[float(e.scale.digits(score, ".4g")) for score in e.scores] for e in rows],
         "levels": [figures.levels(e.strength).tolist() for e in rows],
         "legends": [legend_cells(e.scores, e.info.kind == "signed", e) for e in rows],

@@ -74,6 +74,7 @@ def shared_end(comparison: Comparison) -> float:
 
 def players_only_in(e: Explanation, other: Explanation) -> frozenset[int]:
     """Return the players of one explanation whose names the other one does not have."""
+    # Words are matched by name: a word may have other positions in the other text.
     known = set(other.evidence.names)
     return frozenset(j for j, name in enumerate(e.evidence.names) if name not in known)
 
@@ -157,6 +158,7 @@ def _column(name: str, e: Explanation, other: Explanation, comparison: Compariso
     only = players_only_in(e, other)
     text = colored(e, with_tips=True, largest=shared_end(comparison), marked=only)
     title = visible(name)
+    # The eye compares rows, so both texts list the classes of the first.
     classes = classes_of(_of(e), in_order_of=_of(comparison.first))
     return (
         f"<section><h2>{escape(title[:1].upper() + title[1:])}</h2>"

@@ -30,6 +30,7 @@ def kind_of(model: Model) -> str:
         return "a text classifier"
     if isinstance(model, MeanPooledText):
         return "a text classifier on the mean of word vectors"
+    # Its game is fitted, because a transformer pools nothing that could be read off.
     if model.surrogate is not None:
         return "a transformer"
     if isinstance(model, TextModel):

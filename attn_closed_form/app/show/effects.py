@@ -46,6 +46,7 @@ def effect_range(effects: Iterable[WordEffect], by: str) -> AxisRange:
     ends = [0.0]
     for effect in effects:
         mean = effect.ordered_by(by)
+        # A single text has a mean and no interval.
         half_width = mean.half_width or 0.0
         ends += [mean.value - half_width, mean.value + half_width]
     return AxisRange.around(ends, 0.02)

@@ -65,6 +65,7 @@ def spreadsheet_cell(value: Any) -> Any:
     >>> spreadsheet_cell("=1"), spreadsheet_cell("-1.5"), spreadsheet_cell(-1.5)
     ("'=1", '-1.5', -1.5)
     """
+    # A spreadsheet takes an apostrophe for "this is text", and does not show it.
     if isinstance(value, str) and FORMULA.match(value):
         return f"'{value}"
     return value
@@ -89,6 +90,7 @@ def write_csv(explanations: Outputs, path: str | os.PathLike[str]) -> None:
     needs.
     """
     delimiter = "\t" if Path(path).suffix == ".tsv" else ","
+    # A file appears when it is complete, so that no program reads half of it.
     with replacing(path) as partial, partial.open("w", encoding="utf-8-sig", newline="") as stream:
         writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
         for number, each in enumerate(each_output(explanations)):
@@ -180,6 +182,7 @@ def write_geojson(
         measured[title.lower()] = weight.tolist()
     keys = [json.dumps(name) for name in measured]
     shades = colors(scores, scale_end(scores)).tolist()
+    # QuPath reads either kind of number, and whole ones are shorter.
     boxes = whole(np.concatenate([where.coords, where.coords + where.patch_size], axis=1)).tolist()
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as stream:
         stream.write('{"type": "FeatureCollection", "features": [')

@@ -42,6 +42,7 @@ MOST_ROWS = 12
 
 def levels(strength: Array) -> NDArray[np.int_]:
     """Return the level -4..4 of each strength in [-1, 1]."""
+    # The limits belong to the upper level, so the strongest word, with strength 1, has level 4.
     return np.sign(strength).astype(int) * np.searchsorted(LEVELS, np.abs(strength), side="right")
 
 
@@ -56,6 +57,8 @@ def leader(explanations: Explanations, method: str | None = None) -> Explanation
     if not explanations:
         raise ValueError("explanations: expected at least one, got none")
     headline = explanations.evidence.headline
+    # `min` keeps the first of equals, so the order in which methods were asked for decides among
+    # the others.
     return min(explanations.values(), key=lambda e: (e.method != headline, e.info.kind != "signed"))
 
 
@@ -72,6 +75,7 @@ def notice(explained: Explanation | Explanations) -> str:
     if units.unknown is None:
         return ""
     unknown = units.unknown.tolist()
+    # Marks such as "!" may be in the vocabulary of a model that knows no word of the text.
     known = (label for label, missing in zip(units.labels, unknown, strict=True) if not missing)
     if not any(unknown) or any(character.isalnum() for label in known for character in label):
         return ""
@@ -102,6 +106,8 @@ def sampling(e: Explanation) -> str:
         error = f"sampled, ± standard error (at most {e.scale.end(largest)})"
     else:
         error = "nothing sampled"
+    # Sampling may have stopped at its limit of model calls before the error was as small as wanted.
+    # A reader must not take the wanted error for the one that was reached.
     wanted = e.evidence.model_game.max_error
     limit = ""
     if wanted is not None and largest > wanted:
@@ -183,6 +189,7 @@ def class_bars(
     same order. A single output has no bars.
     """
     chances = explanations.probabilities or {}
+    # Both texts of a comparison are read side by side, so a class must not change its row.
     ranking = (in_order_of or explanations).probabilities or {}
     ranked = sorted(chances, key=lambda name: -ranking.get(name, 0.0))
     shown = [(visible(name), chances[name], 1) for name in ranked[:MOST_CLASSES]]
@@ -244,10 +251,12 @@ def colored_text(e: Explanation, largest: float | None = None) -> ColoredText:
             end = place.end
         return tuple(pieces), e.text[end:]
 
+    # All methods color the same pieces, so the text is divided once.
     pieces, tail = e.evidence.of_input("pieces of the text", compute)
     strength = e.strength
     if largest is not None:
         strength = e.scores / (largest or 1.0)
+    # Colors would suggest that the unknown words made the prediction.
     if notice(e):
         strength = np.zeros(len(e.labels))
     return ColoredText(
@@ -295,6 +304,7 @@ def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
         if not members:
             continue
         title, meaning = FAMILIES[family]
+        # The usual title says "exact", which these values are not.
         if family == "attributions" and not explanations.evidence.exact:
             title = "Attributions, sampled or from single removals"
         if family == "slalom" and surrogate is not None:
@@ -305,6 +315,8 @@ def method_rows(explanations: Explanations) -> tuple[MethodFamily, ...]:
             title = f"Of the {surrogate}, not of the model{poor}"
         if all(e.scale != explanations.scale for e in members):
             meaning += " These scores are computed from the logit, not from the probability."
+        # A dozen copies of the same text hide the few methods that differ, so equal looks share a
+        # row.
         shared: dict[tuple[bool, tuple[int, ...]], list[Explanation]] = {}
         for e in members:
             shared.setdefault((e.info.kind == "signed", level[e.method]), []).append(e)

@@ -60,6 +60,7 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
     if explanations:
         lead = leader(explanations)
     steps = Waterfall((), ())
+    # Only these scores add up to the prediction, which is what a waterfall shows.
     if lead and lead.method == explanations.evidence.headline:
         steps = waterfall(lead)
     legend: list[tuple[str, str]] = []

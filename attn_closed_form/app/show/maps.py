@@ -103,6 +103,8 @@ def attention(explanations: Explanations) -> Array | None:
     """Return the (n,) attention of the tiles (the mean over the heads of the output), or None if
     there is none.
     """
+    # The attention is read from the model and not from the explanations, so that a map has it even
+    # if the method was not asked for.
     scores = explanations.evidence.inside(ATTENTION)
     if scores is None:
         return None
@@ -174,6 +176,7 @@ def columns(explanations: Explanations) -> dict[str, Any]:
     evidence = explanations.evidence
     table: dict[str, Any] = {"player": np.array(evidence.labels, dtype=np.str_)}
     if evidence.units.coords is not None:
+        # The place of a region is its upper left corner, the smallest x and y of its tiles.
         corners = np.full((evidence.d, 2), np.inf)  # minimum x and y of the tiles of each player
         np.minimum.at(
             corners, evidence.player_of, np.asarray(evidence.units.coords, dtype=np.float64)
@@ -252,6 +255,8 @@ def flip_tiles(explanations: Explanations) -> Ids:
     nothing = np.zeros(0, dtype=np.intp)
     if not evidence.has_reasons or evidence.d > most_outlined:
         return nothing
+    # The certified set is about the predicted class. On the map of another class it would seem to
+    # be about that one.
     if chances and chances.get(explanations.output) != max(chances.values()):
         return nothing
     contrastive = explanations.reasons().contrastive
@@ -341,6 +346,7 @@ def scale_end(scores: ArrayLike, quantile: float = QUANTILE) -> float:
     zero.
     """
     size = np.abs(np.asarray(scores, dtype=np.float64))
+    # Tiles of value zero, such as background, would pull the quantile down.
     size = size[size > 0]
     if size.size:
         end = float(np.quantile(size, quantile))
@@ -362,6 +368,7 @@ def shades(signed: bool) -> tuple[tuple[int, int, int], ...]:
 
 def colors(scores: ArrayLike, end: float, signed: bool = True) -> Pixels:
     """Return red, green and blue of scores, on a scale that ends at `end`."""
+    # Cells without a tile are transparent, so their color does not matter.
     strength = np.nan_to_num(np.asarray(scores, dtype=np.float64)) / end
     knots = [-1.0, 0.0, 1.0] if signed else [0.0, 1.0]
     channels = np.array(shades(signed)).T
@@ -427,6 +434,7 @@ def heat_maps(several: Sequence[Explanations], method: str | None = None) -> lis
     where = place(several[0])
     leaders = [leader(explanations, method) for explanations in several]
     scores = [tile_scores(e) for e in leaders]
+    # Maps of different classes can only be compared if a color means the same number in all.
     end = scale_end(np.concatenate(scores))
     maps = []
     for explanations, e, values in zip(several, leaders, scores, strict=True):

@@ -40,6 +40,7 @@ def surrogate_of(explanations: Explanations) -> str:
 def numbers_of(explanations: Explanations) -> str:
     """Return a table of the strongest players in every method."""
     rows = list(explanations.values())
+    # All players would be hundreds of rows; the JSON and the CSV have them.
     order = figures.strongest_players(explanations)
     names = figures.names(explanations.evidence)
     cells = []

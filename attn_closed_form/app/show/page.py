@@ -40,6 +40,8 @@ def static(name: str) -> str:
 @cache
 def stylesheet() -> str:
     """Return the stylesheet of reports, page and notebook cells: the palette, then the rules."""
+    # Figures of matplotlib take the same colors from Python, so the stylesheet gets them from
+    # there.
     palette = {"for": FOR, "against": AGAINST, "unsigned": UNSIGNED}
     variables = ";".join(f"--{name}:{css(color)}" for name, color in palette.items())
     return f".acf{{{variables}}}\n{static('look.css').partition('*/')[2].strip()}"
@@ -148,6 +150,7 @@ def bars_of(bars: Sequence[Bar], axis: str = "", unit: str = "") -> str:
         end = ""
         if bar.kind == "end":
             end = " end"
+        # The track is one line for all rows, so the bars of a waterfall hang below each other.
         drawn = track_of(bar.kind, bar.left, bar.right)
         if bar.error:
             # One standard error to each side of the tip, as far as the track goes.

@@ -61,6 +61,7 @@ def plot_table(explanations: Explanations, ax: Any) -> None:
     fit = explanations.fit
     things = explanations.evidence.target.players
     room = max(4, int(names_per_inch * 0.8 * ax.figure.get_figwidth()))
+    # The strongest words in the order of the text, so that they can be read.
     order = np.sort(figures.strongest_players(explanations, room))
     gray = color_map(WHITE, UNSIGNED)
     signed = color_map(AGAINST, WHITE, FOR)
@@ -97,6 +98,7 @@ def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> Non
     e = explanations["shapley"]
     order = np.sort(np.argsort(-np.abs(e.scores), kind="stable")[:top])
     pairs = e.scale.unit["factor"] * e.interactions()[np.ix_(order, order)]
+    # The values of single players are much larger than those of pairs, and would wash them out.
     np.fill_diagonal(pairs, 0.0)
     end = float(np.abs(pairs).max()) or 1.0
     image = ax.imshow(
@@ -121,6 +123,7 @@ def plot_lime(explanations: Explanations, ax: Any, runs: int = 50, top: int = 40
     evidence = explanations.evidence
     order = np.argsort(-np.abs(exact.scores), kind="stable")[:top]
     sampled = np.stack([sample.coef for sample in evidence.sampled_lime(runs)])
+    # Errors instead of values: the spread would be invisible next to the values.
     errors = exact.scale.unit["factor"] * (sampled - exact.scores)[:, order]
     at = np.tile(np.arange(len(order)), runs)
     ax.axhline(0, color=rgb(FOR))
@@ -293,6 +296,7 @@ def plot_beeswarm(
         scale = of_output[0].scale
         scores = [word_scores(explanation) for explanation in of_output]
         places = np.arange(len(effects))[::-1].tolist()
+        # A word that a text does not have has no dot there, instead of one at zero.
         dots = [
             scale.unit["factor"]
             * np.array([each[effect.word] for each in scores if effect.word in each])

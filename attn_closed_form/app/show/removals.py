@@ -38,6 +38,7 @@ def share_of_best(share: float, heads: int) -> str:
     """
     if math.isnan(share):
         return "–"
+    # With several heads the best order is only bounded, so the share is at least this much.
     if heads > 1:
         return f"at least {share:.1%}"
     return f"{share:.1%}"
@@ -68,6 +69,7 @@ def removal(explanations: Explanations, players: ArrayLike) -> dict[str, Any]:
     """
     evidence = explanations.evidence
     removed = sorted(set(np.asarray(players, dtype=np.intp).tolist()))
+    # The model is run without these players; nothing is predicted from the scores.
     present = np.ones(evidence.d, dtype=bool)
     present[removed] = False
     logit = float(evidence.model.value(evidence.units, evidence.target.pooled, present[None])[0])

@@ -52,6 +52,7 @@ def method_facts(e: Explanation) -> list[str]:
         accuracy += f": exact to {e.error:.0e}"
     elif e.standard_error is not None and e.standard_error.any():
         accuracy += f": ± {e.scale.end(float(e.standard_error.max()))}"
+    # The date tells a reader of paper when the model was asked.
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     return [accuracy, f"attn-closed-form {__version__}", today]
 
@@ -70,6 +71,7 @@ def both_scales(explanations: Explanations, body: Callable[[Explanations], str])
     """Return a part of the report, with a switch to the logit if it is about the probability."""
     e = figures.leader(explanations)
     logit = None
+    # Where the logit is explained already there is no other scale to switch to.
     if e.scale.link is not None:
         logit = explain_logit(explanations, e.method)
     if logit is None:

@@ -94,6 +94,7 @@ def reason_sentence(
         text = _what_flips(reason, shown, things, sides, certified, other)
         smaller = "No smaller removal does that."
         needed = "must be removed"
+    # The next sentence is about smaller sets.
     if not reason.players or reason.size == 1:
         return text  # nothing is smaller than one player
     if reason.minimal:
@@ -215,6 +216,7 @@ def checked_sentences(evidence: Evidence, sets: Sequence[CheckedSet]) -> list[st
         size = len(checked.players)
         output = level(checked.output)
         count = f" ({size} of {evidence.d} {things})" if size > 1 else ""
+        # The words were chosen by score and not certified, so the sentence says what was run.
         if checked.removed:
             text = f"Without {names}{count}, {what} is {output} instead of {whole}."
         else:
@@ -266,6 +268,7 @@ def _what_suffices(
         return f"The only {things.removesuffix('s')} is needed: {names[0]}. With it, {stays}."
     if reason.size == reason.d:
         return f"All {reason.d} {things} together are enough: {_listed(names)}. With them, {stays}."
+    # "The other 1 words" would be wrong grammar.
     others = reason.d - reason.size
     if others == 1:
         removed = f"even without the other one of the {things}"

@@ -58,6 +58,7 @@ def slalom_plane(explanations: Explanations, top: int = MOST_LABELS) -> SlalomPl
     if not set(SLALOM) <= set(explanations):
         return None
     value, importance, linear = (explanations[name].scores for name in SLALOM)
+    # A margin keeps the points and their labels away from the axes.
     across = AxisRange.around(importance, 0.07)
     up = AxisRange.around(np.append(value, 0.0), 0.07)
     places = np.stack([across.unit(importance), up.unit(value)], axis=1)
@@ -108,6 +109,7 @@ def _placed(places: Array, order: Ids, texts: Sequence[str], most: int) -> tuple
     for (i, k), box, (x, y) in zip(which, all_boxes[free].tolist(), at[free].tolist(), strict=True):
         if len(labels) == most:
             break
+        # The candidates of one player follow each other, and the first that is free was taken.
         if labels and labels[-1].player == players[i]:
             continue
         left, bottom, right, top = box

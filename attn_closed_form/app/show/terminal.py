@@ -49,6 +49,7 @@ def use_color(stream: TextIO, choice: str = "auto") -> bool:
     """
     if choice != "auto":
         return choice == "always"
+    # The conventions of no-color.org and of most tools: NO_COLOR wins over FORCE_COLOR.
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -130,11 +131,13 @@ def _bars(steps: Sequence[Bar], columns: int, color: bool) -> str:
     labels = [elide(step.label, BAR_LABEL_COLUMNS) for step in steps]
     pad = max(map(width, labels))
     numbers = max(len(step.text) for step in steps)
+    # Two spaces between the columns, and two at the end, so that no bar touches the edge.
     room = min(longest_bar, max(4, columns - pad - numbers - 6))
     longest = max(step.right - step.left for step in steps) or 1.0
     lines = []
     for label, step in zip(labels, steps, strict=True):
         length = round(room * (step.right - step.left) / longest)
+        # A bar of no length would still switch the color on and off.
         if color and length:
             bar = f"\x1b[38;5;{TERMINAL[step.kind]}m{BAR * length}{RESET}"
         elif step.kind == "for":
@@ -311,6 +314,7 @@ def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
     order = figures.strongest_players(explanations, top)
     names = figures.names(explanations.evidence)
     labels = [elide(names[j], BAR_LABEL_COLUMNS) for j in order]
+    # At least one method per block, however narrow the terminal is.
     fitting = max(1, (columns - max(map(width, labels))) // (number_columns + 2))
     rows = list(explanations.values())
     blocks = []

@@ -78,6 +78,7 @@ def placed_words(e: Explanation, width: float) -> list[PlacedWord]:
             pieces.append(
                 (elide(visible(piece.text), LONGEST_DRAWN_WORD), text.levels[piece.player])
             )
+    # What the model does not read follows without color.
     pieces.append((text.tail, 0))
     words = []
     x = 0.0
@@ -88,6 +89,7 @@ def placed_words(e: Explanation, width: float) -> list[PlacedWord]:
             x = 0.0
             continue
         taken = text_width(part)
+        # A space at the end of a line may hang over its edge.
         if x and x + text_width(part.rstrip()) > width:
             line += 1
             x = 0.0

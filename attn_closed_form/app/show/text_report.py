@@ -31,6 +31,7 @@ def text_answer(explanations: Explanations, in_notebook: bool = False) -> str:
         parts.append(f'<p class="notice">{escape(told)}</p>')
         parts.append(text_of(e, in_notebook, 0))
         return "".join(parts)
+    # The question behind "why this class?" is "why not the next one?", and that has exact values.
     subject = against_runner_up(explanations)
     if subject is not explanations:
         parts.append(f"<h2>{escape(_title_of_pair(explanations))}</h2>")

@@ -128,6 +128,8 @@ def _fitting_steps(changes: Changes, top: int) -> list[WaterfallStep]:
     first = _steps(changes, top)
     if not changes.scale.in_percent:
         return first
+    # Bars that leave the axis would show probabilities that do not exist, so names are given up
+    # before the axis is: first the two bars of the others become one, then there are fewer names.
     for named in range(top, -1, -1):
         for net in (False, True):
             order = order_within(changes.start, _steps(changes, named, net), low=0.0, high=1.0)
@@ -204,6 +206,7 @@ def ordered_within(
     order = []
     at = start
     while remaining:
+        # The smaller excess first keeps the bars as close to the axis as a greedy choice can.
         beyond = [max(low - (at + step.change), at + step.change - high) for step in remaining]
         nearest = remaining.pop(int(np.argmin(beyond)))
         order.append(nearest)
@@ -221,6 +224,7 @@ def order_within(
     # shows.
     room = 1e-9
     changes = [step.change for step in steps]
+    # A single change that is longer than the axis fits nowhere, which saves the search.
     if max(map(abs, changes), default=0.0) > high - low + room:
         return None
     # The running sum depends only on the set of steps that were taken, so a set that fails is tried
