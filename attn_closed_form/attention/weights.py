@@ -77,8 +77,8 @@ class Collapse(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AttentionWeights:
-    """Weights of P1's attention classifier (section 2). They are checked once, and stored as read-only
-    float64 arrays.
+    """Weights of P1's attention classifier (section 2). They are checked once, and stored as
+    read-only float64 arrays.
 
     The output is the mean over the K heads, not the sum. With positions, documents are padded with
     [UNK], which is not masked. A model that was trained with another convention gives other
