@@ -209,7 +209,7 @@ def judged(v: Verdict) -> list[str]:
     for sides, mark in ((v.printed, ""), (v.corrected, "corrected: ")):
         for side in sides:
             if " of " in side.outcome:
-                name = escaped(side.name or "as printed").replace("|", "\\|")
+                name = escaped(side.name or "as printed")
                 mine = groups.setdefault(side.terms, [])
                 mine.append([f"{mark}{name.removeprefix('corrected, ')}", side.outcome])
     parts = []
@@ -221,7 +221,8 @@ def judged(v: Verdict) -> list[str]:
             f"*Absent words:* {absent}."
         )
         if len(lines) > 1:
-            parts += [how, table(["form", "holds in"], lines)]
+            cells = [[name.replace("|", "\\|"), outcome] for name, outcome in lines]
+            parts += [how, table(["form", "holds in"], cells)]
             continue
         ((name, outcome),) = lines
         if name == "as printed":

@@ -199,8 +199,13 @@ TABLE: dict[tuple[str, str], Terms] = {
         TOKENS_DELETED, "processor time of an explanation", "a tenth of every surrogate's"
     ),
     ("P2 Table 14", "500 samples"): Terms(TOKENS_DELETED, AREAS, "at most 0.02 worse than SHAP"),
-    ("P2 Fig. 5, 12", ""): Terms(
-        TOKENS_DELETED, "importance and value of a word, SLALOM-eff", "the median of the review"
+    ("P2 Fig. 5, 12", "both signs"): Terms(
+        TOKENS_DELETED,
+        "signs of the values of the most important fifth of a review's words, SLALOM-eff",
+        "both",
+    ),
+    ("P2 Fig. 5, 12", "'the'"): Terms(
+        TOKENS_DELETED, "importance of 'the', SLALOM-eff", "below the median of the review's words"
     ),
     ("P1 sec. 6 (ii)", ""): Terms(NONE_ABSENT, "class of a review", "equal with and without"),
 }

@@ -42,7 +42,9 @@ from benchmarks.papers.transformers.transformer import (
 from jax_model import params_from_weights
 from jax_model.training import config as training
 from jax_model.training.batches import Documents
+from jax_model.training.imdb import split_by_film
 from jax_model.witness import oracle
+from tests.jax_model.test_train import FLAGS, tiny_reviews
 
 IDS = np.array([5, 7, 5, 3, 11, 7, 2])
 
@@ -85,6 +87,18 @@ def test_the_literal_training_has_the_settings_of_appendix_f():
     constant = retrained.Constant(config.learning_rate, 0, config.weight_decay, 0.0)
     rates = {constant.rates(step, 1000) for step in (0, 1, 500, 999)}
     assert rates == {(np.float32(1e-4), np.float32(0.01), np.float32(0.0))}
+
+
+def test_a_literal_training_learns_without_an_average():
+    """The weights that are kept are those of an epoch; a model that learns tells the words apart."""
+    split = split_by_film(tiny_reviews(), 0.25)
+    settings = {**retrained.TRAININGS[retrained.LITERAL], **FLAGS, "epochs": 2, "warmup_steps": 0}
+    config = training.Config(**{**settings, "learning_rate": 0.02})
+    lines = []
+    model = retrained.train_literally(config, split, lines.append)
+    assert len(lines) == 2 and model.temperature == 1.0
+    outputs = predict_many(model.weights, [model.vocabulary.encode(x) for x in ("awful", "lovely")])
+    assert outputs[0, 0] < 0 < outputs[1, 0]
 
 
 def test_the_errata_say_how_far_the_multiple_of_fig_4_goes():
