@@ -98,7 +98,7 @@ def test_a_literal_training_learns_without_an_average():
     model = retrained.train_literally(config, split, lines.append)
     assert len(lines) == 2 and model.temperature == 1.0
     outputs = predict_many(model.weights, [model.vocabulary.encode(x) for x in ("awful", "lovely")])
-    assert outputs[0, 0] < 0 < outputs[1, 0]
+    assert outputs[0, 0] < outputs[1, 0]
 
 
 def test_the_errata_say_how_far_the_multiple_of_fig_4_goes():
