@@ -46,6 +46,8 @@ from .text_corpora import RARE, SEED, Corpus, corpora
 
 # Subsamples of every size.
 SEEDS = 5
+# Training texts up to which fastText is measured here.
+LARGEST_FOR_FASTTEXT = 1500
 STRENGTHS = (1.0, 10.0, 100.0)
 # Accuracies in percent that the whole training part should reach.
 GOALS = {"IMDB": 89.3, "R8": 97.4, "R52": 93.6, "20 newsgroups": 84.0}
@@ -68,8 +70,8 @@ HEAD = """\
 Accuracy on test texts in percent, by number of labeled training texts: the model that `attn-closed-form train` fits
 by default, and TF-IDF with logistic regression, whose strength C is chosen by cross-validation. The numbers are means
 over subsamples, and the difference has its standard error over them, or over the test texts if there is one subsample.
-fastText reads words alone, with the epochs and the rate that are best on a tenth of the texts, on the first subsample;
-on whole training parts, `benchmarks.texts` has measured it.
+fastText reads words alone, with the epochs and the rate that are best on a tenth of the texts, on the first subsample
+of small sizes; on whole training parts, `benchmarks.texts` has measured it.
 The area under the ROC curve (AUC, in percent) is what matters for a rare class. The seconds (s) are processor time of
 one fit with the choice of all settings and of the predictions, on a machine that also did other work.
 
@@ -278,7 +280,9 @@ def measure(
         found = []
         if method == FASTTEXT:
             # It takes minutes; `benchmarks.texts` has measured it on the whole training parts.
-            needed = drawn[:1] if size is not None else []
+            needed = []
+            if size is not None and size <= LARGEST_FOR_FASTTEXT:
+                needed = drawn[:1]
         elif method == DENSE and size is None and corpus.by_film is not None:
             # The attention model wins there, in which every word has a mass.
             needed = []

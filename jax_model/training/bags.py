@@ -231,6 +231,7 @@ def fit_bags(
     # Rounded up: the last batch of an epoch may be smaller, and is filled up with weight 0.
     steps = -(-len(bags) // size)
     rng = np.random.default_rng([config.seed, 1])
+    # NumPy orders the bags, and JAX draws what is dropped within the compiled step.
     key = jax.random.key(config.seed)
     orders = [rng.permutation(len(bags)) for _ in range(config.epochs)]
     dropout = np.float32(config.dropout)
@@ -324,6 +325,7 @@ def predict_bags(
     training: BagTraining, bags: Sequence[NDArray[Any]], block: int = 64
 ) -> NDArray[np.float64]:
     """Compute the (B, C) logits of bags, in float32 and in blocks of bags."""
+    # Blocks of one size, the last one filled up, so that one shape of bags is compiled.
     logits = []
     for start in range(0, len(bags), block):
         part = bags[start : start + block]
@@ -352,6 +354,7 @@ def state_dict(training: BagTraining) -> dict[str, NDArray[np.float64]]:
     standardization.
     """
     p = {name: np.asarray(array, dtype=np.float64) for name, array in training.params.items()}
+    # A reader of the file has raw features x: L (x - mean) / scale = (L / scale) (x - mean).
     first = p["L"] / training.scale
     return {
         "attention_net.0.weight": first,

@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     changes = chosen_settings(args)
     share = changes.get("validation", Config().validation)
     names = parse_class_names(args.class_names)
+    # IMDB is divided by film while it is read, which needs the share.
     data = read_data(args.data, args.text_column, args.label_column, args.valid, share)
     data = with_class_names(data, names)
     warn_about_copies(data.training)
@@ -85,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
         result = train_words(args, data, changes)
     if result is None:  # this process helps another one, which writes the model
         return 0
+    # The name of the file and not its path: a model file is passed on to others.
     card = {"data": Path(os.path.abspath(args.data)).name, **(result.model.card or {})}
     replace(result.model, card=card).save(out, dtype=np.float32)
     if args.metrics:
@@ -154,6 +156,7 @@ def chosen_settings(args: argparse.Namespace) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     if args.config:
         chosen = read_settings(Path(args.config), names)
+    # Options that are not given are None, and leave the setting to the file or the library.
     options = {name: getattr(args, name) for name in names}
     return chosen | {name: value for name, value in options.items() if value is not None}
 
@@ -221,7 +224,8 @@ def train_attention(
     from .train import train
 
     join_cluster(args.coordinator, args.processes, args.process_id)
-    device_mesh(args.device)  # report a missing GPU before the training
+    # A missing GPU is reported before the training.
+    device_mesh(args.device)
     if data.by_film is not None:
         split = data.by_film
         config = Config(**{"start": "tables", "baseline": "prior", **changes})
@@ -341,6 +345,7 @@ def summary(result: Result, texts: Sequence[str], out: Path) -> str:
                 after = f"after training on {card.get('final_texts', card['training_texts']):,}"
             lines.append(f"On {card[part]['texts']:,} {name} texts, {after}:\n")
             lines.append(scores_table(card[part]) + "\n")
+    # The attention model is trained twice, and the table model once with each setting.
     if "refit" in card:
         again = card["refit"]
         lines.append(

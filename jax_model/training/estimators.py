@@ -62,6 +62,7 @@ class _AttentionClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the (n,) most probable label of each text or bag."""
+        # Labels have the type that they had in training.
         columns = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[columns])
 
@@ -302,6 +303,7 @@ class AttentionTextClassifier(_AttentionClassifier):
                 "y_val: expected labels that occur in y, got "
                 f"{set(labels.tolist()) - set(self.classes_)}"
             )
+        # `classes_` is sorted, and has all of these labels.
         return Labelled(texts=texts, labels=np.searchsorted(self.classes_, labels), classes=classes)
 
     def __sklearn_tags__(self) -> Any:
@@ -380,6 +382,7 @@ class AttentionBagClassifier(_AttentionClassifier):
         """
         bags = check_bags(X)
         codes = self._encode_labels(y, len(bags))
+        # scikit-learn calls the seed `random_state`, and allows generators as well.
         names = {field.name for field in fields(BagConfig)} - {"seed"}
         config = BagConfig(seed=self._seed(), **{name: getattr(self, name) for name in names})
         if self.class_weight not in (None, "balanced"):

@@ -76,6 +76,7 @@ def split_stratified(data: Labelled, share: float = 0.1, seed: int = 0) -> Split
     """
     if not 0 < share < 1:
         raise ValueError(f"validation: expected a fraction between 0 and 1, got {share}")
+    # The seed and the number of texts: tables of different sizes are divided differently.
     rng = np.random.default_rng([seed, len(data.texts)])
     held_out, single = stratified(data.labels, len(data.classes), share, rng)
     if single:

@@ -205,6 +205,7 @@ def select(
         done += 1
         progress(done, total)
 
+    # Step 1 with all strengths, then step 2 from the best of them.
     small, starts = _choose_convex(fits, strengths, step)
     large = fits.fit(small.settings._replace(background=BACKGROUNDS[1]), starts)
     step()
@@ -229,6 +230,7 @@ def _choose_convex(
     tried: list[tuple[Selection, list[WordTables]]] = []
 
     for once in (True, False):
+        # Each fit starts from the one before, whose penalty is a little stronger.
         starts: Sequence[WordTables | None] = [None] * len(fits.problems[once])
         means: list[float] = []
         for strength in strengths:
@@ -274,6 +276,7 @@ def _choose_sparse(
     for share in SPARSE_FROM:
         candidate = fits.fit(dense.settings._replace(sparse_from=share), starts)
         step()
+        # On the same texts, so the standard error is that of the difference.
         difference = candidate.losses - best.losses
         cost = float(difference.mean()) + standard_error(difference)
         if cost > COST_OF_SPARSE:

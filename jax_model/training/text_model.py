@@ -140,12 +140,14 @@ def text_loss(
     labels: jax.Array,
 ) -> jax.Array:
     """Compute the mean cross-entropy of ids (B, L) and class numbers (B,), weighted by class."""
+    # Only the trained arrays have derivatives.
     params = Params(**fixed, **trained)
     logits = collapsed_forward(params, ids, cls)
     if baseline is not None:
         # A text without words: [CLS] and filling.
         empty = jnp.full((1, ids.shape[1]), baseline.filler).at[0, 0].set(cls)
         logits = logits - collapsed_forward(params, empty, cls) + baseline.logits
+    # Weights have the mean 1 over the training texts, so the mean loss keeps its size.
     losses = cross_entropy(logits, labels)
     return (class_weights[labels] * losses).mean()
 

@@ -115,6 +115,7 @@ def train(
     scores = report(calibrated, run.held_out.labels, run.classes)
     card: dict[str, Any] = {"training_texts": run.batches.documents.size, "held_out": scores}
     metrics: dict[str, Any] = {"history": first.history, "best": first.best}
+    # The scores above are those of the first training, also if a second one makes the model.
     weights = first.params
     if config.refit == "all":
         # The second one has none, and trains for as many epochs as the first one was best with.
@@ -309,6 +310,7 @@ class Run(NamedTuple):
             "optax": optax.__version__,
             "numpy": np.__version__,
         }
+        # The twin's arrays become those of the core, which only needs NumPy.
         params = Params(**self.fixed, **jax.tree.map(np.asarray, trained))
         weights = weights_from_params(params, self.batches.cls, self.batches.unk)
         if self.baseline is not None:
@@ -318,6 +320,7 @@ class Run(NamedTuple):
             (empty,) = predict_many(weights, [np.zeros(0, dtype=np.intp)])
             weights = replace(weights, b_l=weights.b_l + self.baseline.logits - empty)
             card["prior"] = np.exp(log_probabilities(self.baseline.logits[None]))[0].tolist()
+            # Its place has been taken by the division above.
             temperature = 1.0
         return TextClassifier(
             weights,
