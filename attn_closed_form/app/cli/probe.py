@@ -18,9 +18,6 @@ from .bag import named_option
 from .explain import VIEWS, show
 from .options import Command, check_targets, read_settings, settings_options
 
-# Tuning: the accuracy of probes, whose texts are long: six digits, and half the time of ten.
-PROBE_TOL = 1e-6
-
 
 def explain_probe(args: argparse.Namespace) -> int:
     """Explain a probe on the activations of one text."""
@@ -100,7 +97,9 @@ probe_command = Command(
             ),
         },
         **settings_options("tokens (default), words or turns", "deleted"),
-        "--tol X": (float, PROBE_TOL, "relative accuracy to guarantee"),
+        # Tuning: the accuracy of probes, whose texts are long: six digits, and half the time of
+        # ten.
+        "--tol X": (float, 1e-6, "relative accuracy to guarantee"),
         **VIEWS,
     },
     run=explain_probe,

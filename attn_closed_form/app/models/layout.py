@@ -15,25 +15,6 @@ from .layers import ACTIVATIONS, NORMALIZATIONS
 from .tail import LEAKY_SLOPE
 
 Options = Mapping[str, Any]
-# Temperatures that a check tries, those of published networks and between.
-_TEMPERATURES = (
-    0.05,
-    0.1,
-    0.2,
-    0.25,
-    0.5,
-    0.75,
-    1.5,
-    2.0,
-    3.0,
-    4.0,
-    5.0,
-    8.0,
-    10.0,
-    16.0,
-    20.0,
-    100.0,
-)
 
 
 class Option(NamedTuple):
@@ -56,7 +37,29 @@ OPTIONS = {
     ),  # that of the embedding's last layer, if it differs
     # A function of the scores before their temperature and their softmax.
     "score_activation": Option("identity", tried=("sigmoid", "tanh", "relu", "leaky_relu")),
-    "attention_temperature": Option(default=1.0, described="temperature {:g}", tried=_TEMPERATURES),
+    # Temperatures that a check tries, those of published networks and between.
+    "attention_temperature": Option(
+        default=1.0,
+        described="temperature {:g}",
+        tried=(
+            0.05,
+            0.1,
+            0.2,
+            0.25,
+            0.5,
+            0.75,
+            1.5,
+            2.0,
+            3.0,
+            4.0,
+            5.0,
+            8.0,
+            10.0,
+            16.0,
+            20.0,
+            100.0,
+        ),
+    ),
     "normalize": Option("", tried=NORMALIZATIONS[1:]),
     # By default that of PyTorch.
     "epsilon": Option(
@@ -113,14 +116,16 @@ _EMBEDDED = (
     "attention_temperature",
     "normalize",
 )
-# Options of layouts whose last layer may be several layers.
-_HEAD = ("head_activation", "pooled_activation", "adjacent_activation", "negative_slope")
 # Defaults of layouts whose attention has one hidden layer.
 UNGATED = defaults("activation", *_EMBEDDED)
 # Defaults of layouts with a gate.
 GATED = defaults("activation", "gate", *_EMBEDDED)
 # Defaults of a head of several layers; `epsilon` is that of its normalizations.
-HEADS = {**defaults(*_HEAD), "epsilon": OPTIONS["epsilon"].default}
+# Options of layouts whose last layer may be several layers.
+HEADS = {
+    **defaults(*("head_activation", "pooled_activation", "adjacent_activation", "negative_slope")),
+    "epsilon": OPTIONS["epsilon"].default,
+}
 
 
 class Layout(NamedTuple):

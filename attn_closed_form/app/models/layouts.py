@@ -95,18 +95,6 @@ _MULTIHEAD = (
     r"(?:.*\.)?(?!weight$|bias$|bias_[kv]$|(?:in|[qkv])_proj_|running_|num_batches)[^.]*"
     r"|(?:.*[._])?(?:query|queries|latents?|probe|seed|cls_token|token)\.weight",
 )
-# Prefixes of the layers of encoders of transformers, which make the patches or frames before the
-# pooling.
-_VISION = ("vision_model.embeddings.", "vision_model.encoder.", "vision_model.post_layernorm.")
-_AUDIO = (
-    "wav2vec2",
-    "hubert",
-    "wavlm",
-    "unispeech",
-    "sew",
-    "data2vec_audio",
-    "encoder.",
-)
 # CLAM, from whose single branch CHIEF starts.
 _CLAM_LAYOUT = Layout(
     embed=r"attention_net\.(?:module\.)?0",
@@ -307,7 +295,9 @@ LAYOUTS: dict[str, Layout] = {
             "head_activation": "gelu_tanh",
             "epsilon": 1e-6,
         },
-        leave=_VISION,
+        # Prefixes of the layers of encoders of transformers, which make the patches or frames
+        # before the pooling.
+        leave=("vision_model.embeddings.", "vision_model.encoder.", "vision_model.post_layernorm."),
         # In a file of transformers these layers are left over; its image classifiers take the mean
         # of the patches.
         without=r"vision_model\.head\..*",
@@ -371,7 +361,16 @@ LAYOUTS: dict[str, Layout] = {
             r"classifier\.weight",
         ),
         options={},
-        leave=(*_AUDIO, "layer_weights"),
+        leave=(
+            "wav2vec2",
+            "hubert",
+            "wavlm",
+            "unispeech",
+            "sew",
+            "data2vec_audio",
+            "encoder.",
+            "layer_weights",
+        ),
         without=r"(?:tdnn|objective|feature_extractor|lm_head|decoder)\..*",
         build=tail_builders.build_transformers_mean,
     ),
