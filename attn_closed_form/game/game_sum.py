@@ -78,6 +78,18 @@ class GameSum:
         lost = SUBNORMAL * math.ldexp(len(self.parts) + 1.0, least_exponent())
         return relative + lost
 
+    @cached_property
+    def in_reach(self) -> bool:
+        """Whether every part that matters has exact values: an activation has poles up to some
+        size of its argument only.
+        """
+        # A part that is smaller is left out at every tol that can be guaranteed.
+        unnoticed = 1e-16 * self.scale
+        return all(
+            bound <= unnoticed or isinstance(game, PooledGame) or game.in_reach
+            for (_, game), bound in zip(self.parts, self.bounds.tolist(), strict=True)
+        )
+
     @property
     def is_zero(self) -> bool:
         """Whether the game is 0 everywhere, because all factors are."""

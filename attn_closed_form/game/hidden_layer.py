@@ -193,11 +193,16 @@ def hidden_layer_game(game: TailGame, output: int = 0) -> GameSum:
         parts.append((activation.slope, line))
     if activation.link is not None:
         for k in np.flatnonzero(weights).tolist():
-            pooled_argument = game.direction(layer.weight[k])
-            argument = _shifted(pooled_argument, float(layer.bias[k]))
-            parts.append(
-                (activation.factor * float(weights[k]), LinkedGame(argument, activation.link))
-            )
+            argument = _shifted(game.direction(layer.weight[k]), float(layer.bias[k]))
+            unit = LinkedGame(argument, activation.link)
+            factor = activation.factor * float(weights[k])
+            if activation.link.name == "sigmoid" and unit.range[0] > 0:
+                # g(x) = 1 - g(-x), and g(-x) is so small for a saturated unit that it may be left
+                # out of the sum.
+                unit = LinkedGame(argument, replace(activation.link, scale=-activation.link.scale))
+                constant += factor
+                factor = -factor
+            parts.append((factor, unit))
     if not parts:  # an output that reads no unit is constant
         parts.append((0.0, game.direction(layer.weight[0])))
     return GameSum(parts, constant)

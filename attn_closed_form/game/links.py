@@ -429,6 +429,15 @@ class LinkedGame:
         return low - room, high + room
 
     @property
+    def in_reach(self) -> bool:
+        """Whether there are poles of g for the range."""
+        try:
+            self._poles(1.0)
+        except ToleranceError:
+            return False
+        return True
+
+    @property
     def largest_slope(self) -> float:
         """The largest slope of g on the range."""
         return self.link.function.slope(*self.range)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..explanations.explain import explain, explain_outputs
-from ..explanations.explanation import Explanations
+from ..explanations.explanation import Explanation, Explanations
 from ..explanations.settings import Settings
 from ..files.arrays import read_state
 from ..files.atomic import regular_file, replacing
@@ -27,8 +27,8 @@ from ..models.layouts import proposals
 from ..models.protocol import BagModel
 from ..models.scale import percent
 from ..show.exports import KINDS, row, write_geojson
-from ..show.figures import leader
-from ..show.maps import bag_sentence, player_table, strongest
+from ..show.figures import leader, sampling, saturation
+from ..show.maps import bag_sentence, player_table, runner_up_sentence, strongest
 from ..show.sanitize import elide, visible
 from ..show.terminal import aligned
 from .corpus import RUN, explain_all
@@ -188,8 +188,7 @@ def explain_one(args: argparse.Namespace) -> int:
         bag = replace(bag, attrs={**bag.attrs, "thumbnail": regular_file(args.thumbnail)})
     methods = args.method
     if methods is None:
-        exact = _settings(args).has_exact_values(model)
-        methods = ["shapley" if exact else "shapley-sampled"]
+        methods = [_settings(args).headline(model, bag)]
     explanations = explain(model, bag, methods, **settings)
     several = [explanations]
     if args.each_output:
@@ -226,12 +225,20 @@ def _print_json(args: argparse.Namespace, several: list[Explanations]) -> None:
         entry = {"bag": name, **row(explanations)}
         sides = strongest(leading.scores, args.top)
         for side, players in zip(("top", "bottom"), sides, strict=True):
-            entry[side] = [(leading.labels[j], float(leading.scores[j])) for j in players]
+            entry[side] = [_scored(leading, j) for j in players.tolist()]
         entries.append(entry)
     if args.each_output:
         print(json.dumps({"bag": name, "outputs": entries}))
     else:
         print(json.dumps(entries[0]))
+
+
+def _scored(e: Explanation, j: int) -> list[str | float]:
+    """Return the label and the score of a player, and its standard error if it is sampled."""
+    scored: list[str | float] = [e.labels[j], float(e.scores[j])]
+    if e.standard_error is not None:
+        scored.append(float(e.standard_error[j]))
+    return scored
 
 
 def _print(args: argparse.Namespace, explanations: Explanations) -> None:
@@ -245,6 +252,12 @@ def _print(args: argparse.Namespace, explanations: Explanations) -> None:
     if scale.link is None and facts["probability"] is not None:
         print(f"The probability of {output} is {percent(facts['probability'])}.")
     print(visible(explanations.explained))
+    if sampled := sampling(leading):
+        print(visible(sampled))
+    if rival := runner_up_sentence(explanations):
+        print(visible(rival))
+    if saturated := saturation(explanations):
+        print(visible(saturated))
     if facts["assumed"]:
         print(visible(facts["assumed"]))
     for side, players in (("for", best), ("against", worst)):

@@ -10,7 +10,6 @@ from dataclasses import asdict
 import numpy as np
 
 from ..explanations.explain import explain
-from ..explanations.settings import Settings
 from ..files.activations import load_activations
 from ..models.probe import Activations, ProbeClassifier
 from ..show.terminal import groups_text
@@ -35,20 +34,16 @@ def explain_probe(args: argparse.Namespace) -> int:
     given = load_activations(args.activations, args.tokens, args.array)
     if args.logits:
         _check_logits(model, given, args.logits)
-    explanations = explain(model, given, _methods(model, settings, args.method), **asdict(settings))
+    methods = args.method
+    if methods is None:
+        # The attention is there to compare with.
+        methods = [settings.headline(model, given), "alpha-mean"]
+    explanations = explain(model, given, methods, **asdict(settings))
     status = show(explanations, args)
     if args.groups and not args.json and args.html != "-":
         columns = shutil.get_terminal_size((100, 24)).columns
         print("\n" + groups_text(explanations, args.groups, columns))
     return status
-
-
-def _methods(model: ProbeClassifier, settings: Settings, named: list[str] | None) -> list[str]:
-    """Return the methods: by default Shapley values, and the attention to compare with."""
-    if named is not None:
-        return named
-    headline = "shapley" if settings.has_exact_values(model) else "shapley-sampled"
-    return [headline, "alpha-mean"]
 
 
 def _check_logits(model: ProbeClassifier, given: Activations, logits: str) -> None:

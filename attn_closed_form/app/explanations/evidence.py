@@ -103,9 +103,9 @@ class Evidence(Remembers):
         """
         if self.model.surrogate is not None:
             return self.pooled
-        if self.model.tail is not None and self.scale.link is None:
-            return self.model.hidden_game(self.units, self.target)
         if self.model.tail is not None:
+            if self.exact and self.scale.link is None:
+                return self.model.hidden_game(self.units, self.target)
             raise NotPooledError(NOT_POOLED)
         if not self.exact:
             exact = "scale='logit' is exact"

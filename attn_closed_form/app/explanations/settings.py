@@ -109,6 +109,16 @@ class Settings:
             return False
         return model.most_heads == 1
 
+    def headline(self, model: Model, raw: Any) -> str:
+        """Return the method that one input is explained by: exact Shapley values where it has them,
+        otherwise sampled ones.
+        """
+        exact = self.has_exact_values(model)
+        if exact and model.tail is not None:
+            units = model.read(raw)
+            exact = self.resolve(model, model.logits(units), units).exact
+        return "shapley" if exact else "shapley-sampled"
+
     def resolve(
         self, model: Model, logits: Array, units: Units | None = None, exact: bool = False
     ) -> Target:
@@ -118,6 +128,8 @@ class Settings:
         default.
         """
         target = self._logit_target(model, logits)
+        if units is not None and target.exact and not model.has_exact_logit(units, target):
+            target = replace(target, exact=False)
         if units is None or self.scale == "logit":
             return target
         if model.loss == "exp" and self.scale != "probability":

@@ -156,7 +156,21 @@ class Model:
         return TailGame(scores=scores, tail=tail, labels=tuple(names))
 
     def hidden_game(self, units: Units, target: Target) -> GameSum:
-        """Return the game of the logit of a model with a `hidden_layer`, whose values are exact."""
+        """Return the game of the logit of a model with a `hidden_layer`, computed once per input,
+        players and output.
+        """
+        key = ("hidden layer", *target.game_key)
+        return units.cached(key, lambda: self._hidden_game(units, target))
+
+    def has_exact_logit(self, units: Units, target: Target) -> bool:
+        """Return whether the logit of an input has exact values: without a tail, or behind a
+        `hidden_layer` whose units have arguments for which there are poles.
+        """
+        if self.tail is None:
+            return True
+        return self.hidden_layer is not None and self.hidden_game(units, target).in_reach
+
+    def _hidden_game(self, units: Units, target: Target) -> GameSum:
         layer = self.hidden_layer
         if layer is None:
             raise NotPooledError(NOT_POOLED)

@@ -20,6 +20,7 @@ BAG_COLUMNS = (
     "baseline",
     "method",
     "error_bound",
+    "standard_error",
     "attention_against",
     "rank_correlation",
     "assumed",

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..._types import Array, Ids
 from ...reasons.curves import RemovalCurves
+from ..explanations.explain import against_runner_up, runner_up_of
 from ..explanations.explanation import Explanation, Explanations
 from ..explanations.methods import METHODS
 from ..files.atomic import regular_file
@@ -41,6 +42,7 @@ def bag_page(explanations: Explanations, others: Sequence[Explanations] = ()) ->
         unnamed_classes(explanations),
         note(explanations.explained),
         both_scales(explanations, _scores),
+        _runner_up(explanations),
         _every_output(explanations, others),
         _differences(explanations, figures.leader(explanations)),
         facts(explanations),
@@ -85,10 +87,38 @@ def _scores(explanations: Explanations) -> str:
     return "".join(parts)
 
 
+def _runner_up(explanations: Explanations) -> str:
+    """Return the predicted one of three or more classes against its runner-up: how the instances
+    add up, their map, and the strongest ones.
+    """
+    pair = runner_up_of(explanations)
+    if pair is None:
+        return ""
+    best, second = pair
+    subject = against_runner_up(explanations)
+    e = figures.leader(subject)
+    parts = [f"<p>{prose(maps.bag_sentence(subject))}</p>"]
+    if subject.evidence.units.coords is not None:
+        parts.append(_maps(subject, e))
+    parts.append(_strongest(subject, e))
+    title = f"{best} against the runner-up {second}"
+    return section(title, _explained_sentence(subject), "".join(parts), "h2")
+
+
+def _explained_sentence(explanations: Explanations) -> str:
+    """Return what is explained, and how accurate its values are."""
+    e = figures.leader(explanations)
+    sentences = [explanations.explained, figures.sampling(e)]
+    if e.error is not None:
+        sentences.append("Exact Shapley values.")
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
 def _sum(explanations: Explanations) -> str:
     """Say what the instances add up to, and what was assumed about the model."""
     doubts = explanations.evidence.model.doubts
-    sentences = note(doubts, strong=True) + note(figures.saturation(explanations), strong=True)
+    sentences = note(figures.sampling(figures.leader(explanations)))
+    sentences += note(doubts, strong=True) + note(figures.saturation(explanations), strong=True)
     return f"<p>{prose(maps.bag_sentence(explanations))}</p>{sentences}"
 
 
@@ -96,11 +126,13 @@ def _removal(explanations: Explanations) -> str:
     """Return the deletion curves, the certified minimum, their shares of the best possible, and the
     smallest flip.
     """
-    evidence = explanations.evidence
     # Bounds over all orders need a pooled game; a network with a tail is only evaluated.
-    if not evidence.is_pooled:
+    if not explanations.evidence.is_pooled:
         return _checked_removal(explanations)
-    curves = removal_curves(explanations)
+    # The logit of one among several classes has no zero, unlike its difference to the runner-up.
+    subject = against_runner_up(explanations)
+    evidence = subject.evidence
+    curves = removal_curves(subject)
     chosen = [method for method in DRAWN if method in curves] or list(curves)[: len(DRAWN)]
     scale = evidence.target.pooled.scale
     heads = evidence.pooled.H

@@ -319,10 +319,18 @@ def row(explanations: Explanations) -> dict[str, Any]:
         "baseline": evidence.baseline,
         "method": e.method,
         "error_bound": e.error,
+        "standard_error": largest_standard_error(e),
         "attention_against": None if gap is None else gap.attention_against,
         "rank_correlation": None if gap is None else gap.correlation,
         "assumed": evidence.model.doubts or None,
     }
+
+
+def largest_standard_error(e: Explanation) -> float | None:
+    """Return the largest standard error of scores, or None if they are not sampled."""
+    if e.standard_error is None:
+        return None
+    return float(e.standard_error.max())
 
 
 def to_shap(explanation: Explanation) -> Any:

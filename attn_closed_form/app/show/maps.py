@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..._arrays import positive, spearman
 from ..._types import Array, Ids
+from ..explanations.explain import against_runner_up, runner_up_of
 from ..explanations.explanation import Explanation, Explanations
 from ..models.scale import LOGIT, ExplainedScale, percent
 from .figures import AGAINST, FOR, UNSIGNED, leader
@@ -169,6 +170,10 @@ def strongest(scores: Array, k: int) -> tuple[Ids, Ids]:
     return top[scores[top] > 0], bottom[scores[bottom] < 0]
 
 
+# The end of the name of a column of standard errors.
+STANDARD_ERROR = "_standard_error"
+
+
 def columns(explanations: Explanations) -> dict[str, Any]:
     """Return the table of a bag by column: name, position, number of tiles, attention and scores of
     each player.
@@ -190,9 +195,8 @@ def columns(explanations: Explanations) -> dict[str, Any]:
     for name, e in explanations.items():
         if name != ATTENTION:
             table[name] = e.scores
-            is_sampled = e.standard_error is not None and bool(e.standard_error.any())
-            if is_sampled and not evidence.exact:
-                table[f"{name}_standard_error"] = e.standard_error
+            if e.standard_error is not None and e.standard_error.any():
+                table[f"{name}{STANDARD_ERROR}"] = e.standard_error
     return table
 
 
@@ -218,8 +222,13 @@ def player_table(
     titles = [explanations.evidence.target.players.removesuffix("s")]
     cells = []
     for name, values in table:
-        e = explanations.get(name.removesuffix("_standard_error"))
-        if e is not None:
+        e = explanations.get(name.removesuffix(STANDARD_ERROR))
+        if e is not None and name.endswith(STANDARD_ERROR):
+            # The column follows that of the scores, whose unit it has.
+            titles.append("±")
+            spec = _spec_of_column(e.scale, values[players]).removeprefix("+")
+            cells.append([e.scale.digits(values[j], spec) for j in players])
+        elif e is not None:
             titles.append(e.scale.titled(name))
             spec = _spec_of_column(e.scale, values[players])
             cells.append([e.scale.digits(values[j], spec) for j in players])
@@ -283,6 +292,20 @@ def bag_sentence(explanations: Explanations) -> str:
         f"{got}: {empty} for the empty bag, {change(up.sum())} from the {up.size:,} "
         f"{evidence.target.players} that support it and {change(down.sum())} from the "
         f"{down.size:,} that oppose it."
+    )
+
+
+def runner_up_sentence(explanations: Explanations) -> str:
+    """State the probability of the predicted class against its runner-up; "" for two classes."""
+    pair = runner_up_of(explanations)
+    if pair is None:
+        return ""
+    best, second = pair
+    evidence = against_runner_up(explanations).evidence
+    values = "exact" if evidence.exact else "sampled"
+    return (
+        f"Against the runner-up {second}, the probability of {best} is "
+        f"{percent(evidence.prediction)} ({values} values: output margin:{best},{second})."
     )
 
 
