@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..._arrays import choice
+from ..._arrays import check, choice
 from ..explanations.settings import Settings
 from ..models.protocol import Model
 from .plan import planned
@@ -124,7 +124,13 @@ def _arrow_table(table: Any, column: str) -> Any:
         arrow = pa.Table.from_pandas(table, preserve_index=False)
     elif isinstance(table, pa.Table | Mapping):
         arrow = pa.table(table)
-    else:
+    elif isinstance(table, Iterable):
         arrow = pa.table({column: list(table)})
+    else:
+        raise TypeError(
+            "table: expected a path, a DataFrame or Series, an Arrow table, a dict of columns or a "
+            f"list of inputs, got {type(table).__name__}"
+        )
+    check("table", bool(arrow.column_names), "a table with a column of inputs", "no columns")
     choice("column", column, arrow.column_names)
     return arrow

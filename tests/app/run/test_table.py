@@ -160,6 +160,15 @@ def test_a_missing_column_is_named_with_those_of_the_table():
     assert "'review'" in str(raised.value) and "parquet" not in str(raised.value)
 
 
+def test_what_is_not_a_table_is_named():
+    model = load_demo_model()
+    for wrong in (3, None):
+        with pytest.raises(TypeError, match=f"^table: .*, got {type(wrong).__name__}$"):
+            explain_table(model, wrong)
+    with pytest.raises(ValueError, match=r"^table: .*no columns"):
+        explain_table(model, {})
+
+
 def test_a_frame_comes_back_as_a_frame():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"id": [1], "review": ["A fine film"]}, index=[5])
