@@ -25,11 +25,11 @@ is accurate if no token has much of the attention, for any T/T_max. A kernel wei
 `lime_mean_field`.
 
 **Recommendation.** Use `lime_limit`, which is exact and takes milliseconds. On random models with
-spread attention (T = 99 of 256), the errors of mean field and first order are 0.3% and 2 to 25%. On
-reviews (`benchmarks/papers/paper1_lime.py`), with LIME's kernel, they are 3% and a third for a model
-of P1's size where 50 tokens share the attention of a head, and a half and two thirds for one that is
-trained as appendix F says, where 7 tokens share it. If one token has most of the attention of a
-head, all three fail.
+spread attention (T = 99 of 256), the errors of mean field and first order are 0.3% and 2 to 25%.
+On reviews (`benchmarks/papers/paper1_lime.py`), with LIME's kernel, they are 3% and a third for a
+model of P1's size where 50 tokens share the attention of a head, and a half and two thirds for one
+that is trained as appendix F says, where 7 tokens share it. If one token has most of the attention
+of a head, all three fail.
 """
 
 from __future__ import annotations
