@@ -76,6 +76,8 @@ def test_sentences_have_their_scores_in_the_order_of_the_text():
     (ax,) = figure.axes
     scores = [bar.get_width() for bar in ax.patches]
     np.testing.assert_allclose(scores, found.sentences().scores)
+    # Bars of neighboring sentences do not overlap.
+    assert all(bar.get_height() < 1 for bar in ax.patches)
     assert [label.get_text() for label in ax.get_yticklabels()] == [
         "A slow start.",
         "A wonderful film!",
