@@ -396,7 +396,7 @@ def test_pictures_have_a_version_for_the_dark_and_a_card():
     assert (
         "![](a-light.png#only-light)![](a-dark.png#only-dark)**A text**](#a-text){ .card }" in made
     )
-    assert "[![words](a-dark.png#only-dark)](a-dark.png){ .whole }" in made
+    assert "[![words](a-dark.png#only-dark)](a-dark.png){ .whole .only-dark }" in made
     assert made.count(".card") == 1
     with pytest.raises(ValueError, match=r"gallery\.md"):
         pictures.on_page_markdown("<!-- cards -->\n\n## No picture\n", page, None)

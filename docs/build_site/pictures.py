@@ -46,7 +46,7 @@ def _both(match: re.Match[str]) -> str:
     if not alt:
         return "".join(versions)
     return "".join(
-        f"[{version}]({path}-{scheme}.png){{ .whole }}"
+        f"[{version}]({path}-{scheme}.png){{ .whole .only-{scheme} }}"
         for version, scheme in zip(versions, ("light", "dark"), strict=True)
     )
 
