@@ -111,7 +111,9 @@ def linked_extended_values(game: Any, name: str, scale: float) -> tuple[Float, f
     x = LONG(scale) * f
     doubt = abs(scale) * (doubt + LONG_ERROR * float(np.abs(f).max()))
     if name == "sigmoid":
-        g = 1 / (1 + np.exp(-x))
+        # The exponential of a modulus cannot overflow, not even for x of a game of distant values.
+        small = np.exp(-np.abs(x))
+        g = np.where(x >= 0, 1, small) / (1 + small)
         slope = 0.25
     else:
         g = np.exp(x)

@@ -123,7 +123,8 @@ def lime_limit(
         coef[0] = change / (1 + settings.ridge + weights.penalty)
         # The mean of f minus coef times the mean of Z, both relative to f(none).
         share = weights.document / (1 + weights.document)
-        return LimeCoefficients(coef, absent + (change - float(coef[0])) * share)
+        intercept = absent + (change - float(coef[0])) * share
+        return LimeCoefficients(coef, intercept)
     fit = regression(game.d, settings, chosen.size)
     moments = find_moments(game, fit, settings, tol)
     coef[chosen], intercept = fit.solve(moments, chosen)
@@ -211,7 +212,8 @@ def lime_features(
         before = gamma[chosen]
         total = before.sum() + gamma
         squares = (before**2).sum() + gamma**2
-        explained = (squares - total**2 / step.k) / step.individual_denominator
+        off_mean = squares - total**2 / step.k
+        explained = off_mean / step.individual_denominator
         explained += total**2 / (step.k * step.shared_denominator)
         explained[chosen] = -np.inf
         chosen.append(int(np.argmax(explained)))

@@ -89,7 +89,8 @@ def plan_rules(
     """
     if fit.at_all > LARGEST_GRAND_WEIGHT:
         return None
-    engine = game.engine_game(2 * tol / rule_factor(fit, settings))
+    amplification = rule_factor(fit, settings)
+    engine = game.engine_game(2 * tol / amplification)
     goal = rule_budget(engine, fit, settings, tol)
     if isinstance(goal, ToleranceError):
         return None
@@ -134,7 +135,8 @@ def moments_by_recursion(linked: Game, fit: Regression, tol: float) -> Moments:
     goal = recursion_budget(game, fit, tol)
     known = known_of(game)
     shift = game.exponent - known.exponent
-    mean, present = (np.ldexp(x, shift) for x in centered_moments(game, weights, goal))
+    moments = centered_moments(game, weights, goal)
+    mean, present = (np.ldexp(x, shift) for x in moments)
     of_nobody = weights[:, -1] * known.nobody
     of_everybody = np.array([fit.level, fit.balance]) * known.above
     mean += of_nobody - of_everybody

@@ -93,7 +93,8 @@ class Regression(NamedTuple):
         coef = -((individual - middle) / self.individual_denominator + slope)
         known = moments.known
         present_share = 1 - self.absent_share
-        excess = known.above + moments.mean / self.total + present_share * self.k * slope
+        of_players = present_share * self.k * slope
+        excess = known.above + moments.mean / self.total + of_players
         with np.errstate(over="ignore", invalid="ignore"):
             coef = np.ldexp(coef, known.exponent)
             intercept = known.base + np.ldexp(excess, known.exponent)
@@ -111,7 +112,8 @@ class Regression(NamedTuple):
             q = weights
         absent = np.arange(self.d + 1) / self.d
         # E|W_j - W_bar| given s, and E|mean of the chosen W - w|, or a bound of it.
-        individual = 2 * absent * (1 - absent) * self.d / max(self.d - 1, 1)
+        differ = 2 * absent * (1 - absent)
+        individual = differ * self.d / max(self.d - 1, 1)
         shared = np.abs(self.deviation)
         if self.k < self.d:
             present_share = 1 - self.absent_share
@@ -132,7 +134,8 @@ class Regression(NamedTuple):
         # f(all) is in the intercept itself, too.
         mean = self.total + at_all + self.level
         of_grand = self._propagated(mean, slope)
-        slope_of_size = self.offset * self.level / self.total / self.shared_denominator
+        mean_offset = self.offset * self.level / self.total
+        slope_of_size = mean_offset / self.shared_denominator
         of_mean_size = self._propagated(0.0, slope_of_size)
         return LIME_SUMS + (LIME_GRAND * of_grand + LIME_MEAN_SIZE * of_mean_size) / factor
 

@@ -207,7 +207,8 @@ def _size_rule(moments: SizeMoments, m: int) -> SizeRule:
         log_truncation = np.log(of_others) + log_factor
     # Beyond the last moment there are the rule and the remainder of the kernel.
     log_rule_weights, log_remainder = moments.log_beyond
-    log_size = np.log(float(np.abs(weights).sum()))
+    size = float(np.abs(weights).sum())
+    log_size = np.log(size)
     log_rule_beyond = log_size + log_rule_weights
     log_beyond = np.logaddexp(log_rule_beyond, log_remainder)
     log_error = np.logaddexp(log_truncation, log_beyond + log_factor)
@@ -253,9 +254,11 @@ def moduli_are_counted(q: Array, p: Array, weights: Array) -> bool:
     if moduli @ (p * absent) > moving:
         return False
     # The spare sum is square - 2 w first + w^2 level.
+    # What the sizes have more than the rule, for the powers 0, 1 and 2 of s/d and 1 - p.
     level = LIME_MIXED_SIGNS * float(q.sum()) - float(moduli.sum())
     first = LIME_MIXED_SIGNS * float(q @ share) - float(moduli @ absent)
     square = LIME_MIXED_SIGNS * float(q @ share**2) - float(moduli @ absent**2)
+    # The quadratic form in (1, w) is nowhere negative.
     return min(level, square) >= 0 and level * square >= first**2
 
 

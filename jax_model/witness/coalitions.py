@@ -93,8 +93,10 @@ def _deleted(params: Params, ids: jax.Array, present: jax.Array, unk: jax.Array)
         k = e @ p.W_k[i].T + p.b_k[i]
         v = e @ p.W_v[i].T + p.b_v[i]
         logits = k @ q / len(q) ** 0.5
-        alpha = jax.nn.softmax(jnp.where(present, logits, -jnp.inf))
-        f = f + p.W_l[i] @ (alpha @ v) / K
+        seen = jnp.where(present, logits, -jnp.inf)
+        alpha = jax.nn.softmax(seen)
+        v_tilde = alpha @ v
+        f = f + p.W_l[i] @ v_tilde / K
     return f
 
 
@@ -227,7 +229,9 @@ def by_size(f: Array) -> Array:
     """Compute the mean of f over the coalitions with s = 0..d players absent, (d + 1,)."""
     d = _players(f)
     sizes = coalitions(d).sum(axis=1)
-    return np.array([f[sizes == d - s].mean() for s in range(d + 1)])
+    # s players are absent from the coalitions of size d - s.
+    means = [f[sizes == d - s].mean() for s in range(d + 1)]
+    return np.array(means)
 
 
 def interactions(f: Array) -> Array:
@@ -247,6 +251,7 @@ def interactions(f: Array) -> Array:
             S = _without(f, i, j)
             with_i = S | 1 << i
             with_j = S | 1 << j
+            # The effect of j where i is present, minus that where i is absent.
             second = f[with_i | with_j] - f[with_i] - f[with_j] + f[S]
             out[i, j] = weight[sizes[S]] @ second
             out[j, i] = out[i, j]

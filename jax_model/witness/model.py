@@ -55,7 +55,8 @@ def head(
     v = e @ W_v.T + b_v  # Eq. 7: (T_max, d_out)
 
     d_att = W_k.shape[0]
-    A = jax.nn.softmax(q @ k.T / d_att**0.5, axis=-1)  # Eq. 8: (T_max, T_max)
+    logits = q @ k.T / d_att**0.5
+    A = jax.nn.softmax(logits, axis=-1)  # Eq. 8: (T_max, T_max)
     v_tilde = A @ v  # Eq. 9: (T_max, d_out)
 
     f_i = W_l @ v_tilde[0]  # section 2.2, output of the model: the query of [CLS]

@@ -20,9 +20,12 @@ def _soft(
     v_background: jax.Array,
 ) -> jax.Array:
     """Return the output (C,) if token i of the sequence counts `presence[i]` times."""
-    logits = jnp.where(real, s[ids] + jnp.log(presence), -jnp.inf)
+    # Padding has no mass, and neither has a token that is absent (log 0).
+    weighted = s[ids] + jnp.log(presence)
+    logits = jnp.where(real, weighted, -jnp.inf)
     alpha = jax.nn.softmax(jnp.append(logits, s_background))
-    return alpha @ jnp.concatenate([v[ids], v_background[None]])
+    values = jnp.concatenate([v[ids], v_background[None]])
+    return alpha @ values
 
 
 @jax.jit  # type: ignore[untyped-decorator]
