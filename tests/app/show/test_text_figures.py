@@ -11,8 +11,15 @@ from tests.bags import bag_model, slide
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
 matplotlib.use("Agg")
 
+from matplotlib.figure import Figure  # noqa: E402
+
 from attn_closed_form.app.show.figures import AGAINST, FOR  # noqa: E402
-from attn_closed_form.app.show.text_figures import placed_words, text_width  # noqa: E402
+from attn_closed_form.app.show.text_figures import (  # noqa: E402
+    PADDING,
+    placed_words,
+    plot_text,
+    text_width,
+)
 from attn_closed_form.app.show.waterfall import waterfall  # noqa: E402
 
 
@@ -44,6 +51,18 @@ def test_every_word_is_drawn_in_order_with_its_color(found):
     # of them.
     against = sum(word.level < 0 for word in placed_words(e, 476))
     assert len(ax.lines) == against + 1
+
+
+@pytest.mark.parametrize(("inches", "full"), [(7.0, True), (1.5, False)])
+def test_the_headline_becomes_smaller_where_it_is_too_long(found, inches, full):
+    figure = Figure(figsize=(inches, 2.0))
+    ax = figure.add_subplot()
+    plot_text(found, ax)
+    headline = ax.texts[0]
+    assert (headline.get_fontsize() == 12) is full
+    longest = 72 * inches - 2 * PADDING
+    width = text_width(headline.get_text(), 12, bold=True) * headline.get_fontsize() / 12
+    assert longest / 3 < width <= longest * (1 + 1e-9)
 
 
 def test_lines_are_within_the_width_and_keep_line_breaks():
