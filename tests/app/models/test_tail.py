@@ -16,6 +16,7 @@ from attn_closed_form.app.models.bag_classifier import BagClassifier
 from attn_closed_form.app.models.bag_network import Attention, BagNetwork
 from attn_closed_form.app.models.layers import ACTIVATIONS, Layer
 from attn_closed_form.app.models.protocol import NotPooledError
+from attn_closed_form.app.models.scale import percent
 from attn_closed_form.app.models.tail import (
     Elementwise,
     LayeredTail,
@@ -23,6 +24,8 @@ from attn_closed_form.app.models.tail import (
     Standardize,
     UnitLength,
 )
+from attn_closed_form.app.show.exports import row
+from attn_closed_form.app.show.maps import columns, player_table, runner_up_sentence
 
 D = 5
 N = 7
@@ -225,3 +228,53 @@ def test_a_model_with_a_tail_can_be_pickled() -> None:
     x = rng.normal(size=(N, D))
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict_logits([x]), model.predict_logits([x]))
+
+
+def large_tanh_model() -> BagClassifier:
+    """One hidden layer whose first unit has arguments of both signs beyond every pole."""
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(K, D))
+    weight[0] *= 200
+    network = pooling(rng).then([Layer(weight), "tanh", Layer(rng.normal(size=(2, K)))])
+    return BagClassifier(network, ("no", "yes"))
+
+
+def test_a_logit_that_no_poles_reach_is_sampled_and_its_report_is_written() -> None:
+    model = large_tanh_model()
+    bag = np.random.default_rng(1).normal(size=(N, D))
+    logits = model.explain(bag, scale="logit")
+    assert not logits.evidence.exact and "shapley" not in logits
+    sampled = logits["shapley-sampled"]
+    assert np.isclose(sampled.baseline + sampled.scores.sum(), logits.prediction)
+    assert "Shapley (sampled)" in model.explain(bag).report()
+    with pytest.raises(NotPooledError, match="shapley-sampled"):
+        model.explain(bag, "shapley", scale="logit")
+
+
+def test_sampled_scores_keep_their_standard_errors_where_exact_ones_exist() -> None:
+    rng = np.random.default_rng(2)
+    model = BagClassifier(
+        BagNetwork(Attention(rng.normal(size=(1, D))), rng.normal(size=(2, D)), [0.0, 0.5])
+    )
+    found = model.explain(rng.normal(size=(20, D)), ["shapley", "shapley-sampled"])
+    table = columns(found)
+    assert "shapley_standard_error" not in table
+    assert np.array_equal(
+        table["shapley-sampled_standard_error"], found["shapley-sampled"].standard_error
+    )
+    titles, rows = player_table(found, np.arange(3))
+    assert titles[-1] == "±" and not rows[0][1][-1].startswith("+")
+    assert row(found)["method"] == "shapley" and row(found)["standard_error"] is None
+
+
+def test_one_of_several_classes_is_shown_against_its_runner_up() -> None:
+    rng = np.random.default_rng(3)
+    names = ("aster", "birch", "cedar", "daisy")
+    network = BagNetwork(Attention(rng.normal(size=(1, D))), rng.normal(size=(4, D)), np.zeros(4))
+    found = BagClassifier(network, names).explain(rng.normal(size=(9, D)))
+    best, second = sorted(names, key=lambda name: -found.probabilities[name])[:2]
+    margin = found.probabilities[best] / (found.probabilities[best] + found.probabilities[second])
+    sentence = runner_up_sentence(found)
+    assert f"the probability of {best} is {percent(margin)} (exact values" in sentence
+    assert f"{best} against the runner-up {second}" in found.report()
+    assert row(found)["standard_error"] == float(found["shapley-sampled"].standard_error.max())
