@@ -37,8 +37,9 @@ SCHEMES = ("light", "dark")
 PAPER = (794, 1123)
 # Pages of the printed view that are shown; the facts at the end of a report take more.
 PAGES = 2
-# Colors of a picture: enough for text and tints, and a third of the size of all colors.
-COLORS = 64
+# Colors of a picture, as many as a palette has. An octree keeps the tints of words, which other
+# choices of a palette would merge with each other, and takes a third of the size of all colors.
+COLORS = 255
 # The states of the live page, and what happens on it.
 LIVE = {"live-empty": "", "live-typed": SENTENCE, "live-removed": SENTENCE}
 # Chromium shows PDF files by an extension, which Playwright leaves out.
@@ -157,7 +158,7 @@ def make_small(path: Path) -> None:
     """Reduce the colors of a picture."""
     with Image.open(path) as picture:
         reduced = picture.convert("RGB").quantize(
-            COLORS, dither=Image.Dither.NONE
+            COLORS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
         )
     reduced.save(path, optimize=True)
 

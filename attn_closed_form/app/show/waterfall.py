@@ -253,6 +253,9 @@ def order_within(
 
 def _axis(scale: ExplainedScale, values: Sequence[float], errors: Sequence[float]) -> AxisRange:
     """Return the range of a waterfall: 0% to 100%, or what the bars need on another scale."""
+    if scale.in_percent and min(values) >= 0.0 and max(values) <= 1.0:
+        # Quarters, because the labels of more ticks touch each other on a narrow page.
+        return AxisRange(0.0, 1.0, tuple((share, share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)))
     if scale.in_percent:
         return AxisRange.around([0.0, 1.0, *values])
     margin = max(errors, default=0.0)

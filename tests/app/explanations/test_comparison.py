@@ -125,8 +125,9 @@ def test_differences_of_sampled_scores_have_standard_errors():
     first, second = (model.explain(text, output=model.outputs[0], max_error=0.01) for text in texts)
     comparison = compare(first, second)
     errors = comparison.standard_errors
-    assert first["shapley-sampled"].standard_error.any()
-    both = [dict(zip(e.evidence.names, e.standard_error, strict=True)) for e in comparison._both]
+    pair = (comparison.first, comparison.second)
+    assert pair[0].standard_error.any()
+    both = [dict(zip(e.evidence.names, e.standard_error, strict=True)) for e in pair]
     for change, error in zip(comparison.changes, errors, strict=True):
         parts = [each.get(change.word, 0.0) for each in both]
         assert error == pytest.approx(np.hypot(*parts))
