@@ -262,6 +262,7 @@ def _switch(explanations: Explanations, number: int, has_sentences: bool) -> str
     # The choice of the switch that colors sentences instead of words.
     by_sentence = "sentences"
     leading = figures.leader(explanations).method
+    # Without the script nothing could be chosen, so the switch stays hidden until the script runs.
     options = ""
     if has_sentences:
         options += f"<option value={by_sentence} selected>sentence</option>"

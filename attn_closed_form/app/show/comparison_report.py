@@ -40,6 +40,7 @@ def comparison_headline(comparison: Comparison) -> str:
     what = scale.of_output(visible(comparison.first.output)).removeprefix("the ")
     first, second = (scale.level(e.prediction) for e in (comparison.first, comparison.second))
     change = comparison.change
+    # "Rises by 0" would be wrong.
     if change == 0:
         return f"The {what} is {first} in both"
     moves = "rises" if change > 0 else "falls"
@@ -51,6 +52,7 @@ def changes_figure(comparison: Comparison, top: int = 10) -> Waterfall:
     baseline, if any.
     """
     rest = None
+    # Two models, or positions, differ without any word, and the steps must add up.
     if comparison.baseline_change:
         rest = WaterfallStep(label="the baseline", change=comparison.baseline_change, members=0)
     changes = Changes(

@@ -243,6 +243,8 @@ def write_h5(
     with replacing(path) as partial, h5py.File(partial, "w") as file:
         file.create_dataset("attention_scores", data=tile_scores(e)[:, None].astype(np.float32))
         coords = file.create_dataset("coords", data=whole(where.coords))
+        # Programs that read the coordinates need the size and level of a patch, which the bag came
+        # with.
         for name, value in explanations.evidence.units.attrs.items():
             if (
                 isinstance(value, str | int | float | np.generic | np.ndarray)
@@ -258,6 +260,7 @@ def write_h5(
                 file.attrs[name] = json.dumps(value)
         file.attrs["method"] = e.method
         file.attrs["outputs"] = json.dumps([each.output for each in several])
+        # CLAM reads one column; further classes have a data set of their own.
         if len(several) > 1:
             scores = [tile_scores(leader(each, method)) for each in several]
             file.create_dataset("scores_of_outputs", data=np.stack(scores, axis=1))
@@ -343,6 +346,7 @@ def to_shap(explanation: Explanation) -> Any:
     """
     shap = package("shap", "interop")
     starts, _, owners = zip(*explanation.occurrences, strict=True)
+    # shap has one value per token, and a word may occur several times.
     players = np.array(owners)
     cuts = (0, *starts[1:], len(explanation.text))
     pieces = [explanation.text[start:end] for start, end in pairwise(cuts)]
@@ -412,6 +416,7 @@ def frame_of_many(many: ManyExplanations) -> Any:
     frames = []
     for number, explanation in enumerate(many):
         frame = frame_of({"score": explanation}, explanation.evidence)
+        # Texts share words, so a row needs the number of its text.
         frame.insert(0, "input", number)
         frame["output"] = explanation.output
         frame["prediction"] = explanation.prediction
@@ -480,6 +485,7 @@ def to_lime(explanation: Explanation) -> Any:
     made = lime.Explanation(SpanMapper(), mode="regression", random_state=0)
     scores = explanation.scores
     base = explanation.baseline
+    # lime lists its features by their weight.
     order = np.argsort(-np.abs(scores), kind="stable").tolist()
     made.local_exp = {
         label: [(j, sign * float(scores[j])) for j in order]
@@ -534,6 +540,8 @@ def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None
         raise NotPooledError(f"order: {NOT_POOLED}; expected 1")
     if order == 2:
         table = interactions(explanation.game, name)
+        # The indices of order two have a constant of their own, which is not the value without
+        # players.
         base = constant_of(explanation.game, name, table)
     values: dict[tuple[int, ...], float] = {
         (): base,

@@ -38,6 +38,7 @@ def notebook(explanations: Explanations) -> str:
     if _is_bag(explanations):
         body = bag_notebook(explanations)
     else:
+        # A cell shows less than a report: a notebook has its own text around it.
         body = text_answer(explanations, in_notebook=True)
         if len(explanations) > 1 and not is_long(explanations):
             body += text_methods(explanations, in_notebook=True)

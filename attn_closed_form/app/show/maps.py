@@ -72,6 +72,8 @@ def place(explanations: Explanations) -> Place:
         raise ValueError(
             "coords: expected a bag with coordinates, because a map needs them; this one has none"
         )
+    # The files of different programs name the side of a tile in different ways; the reader of bags
+    # has made it one name.
     side = units.attrs.get("patch_size")
     if side is None:
         if len(units.coords) > 1 and np.ptp(units.coords):
@@ -283,6 +285,7 @@ def bag_sentence(explanations: Explanations) -> str:
     what = e.scale.of_output(e.output)
     empty = e.scale.level(evidence.baseline)
     got = f"{what[0].upper()}{what[1:]} is {e.scale.level(e.prediction)}"
+    # Only Shapley values add up to the prediction, so only they are summed by sign.
     if e.method != "shapley":
         return f"{got}, and {empty} for the empty bag."
     up = e.scores[e.scores > 0]
@@ -338,6 +341,7 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
     steps = (corners - origin) / patch_size
     # The number of cells along a tile's side places it to an eighth of its size, unless there would
     # be too many cells.
+    # Coordinates are pixels, so tiles of a grid miss it by rounding at most.
     on_grid = np.abs(steps - np.rint(steps)).max() < 1e-3
     if on_grid:
         per_tile = 1
@@ -438,6 +442,7 @@ class HeatMap(NamedTuple):
         strength = np.clip(np.abs(np.nan_to_num(cells)) / self.end, 0.0, 1.0)
         picture = colors(np.sign(np.nan_to_num(cells)), 1.0, self.signed)
         picture[strength == 0] = FAINT
+        # Opacity instead of a lighter color, so that one picture works on light and dark pages.
         opacity = np.where(np.isnan(cells), 0.0, FAINTEST + (1 - FAINTEST) * strength)
         return np.concatenate(
             [picture, np.rint(255 * opacity).astype(np.uint8)[..., None]], axis=-1

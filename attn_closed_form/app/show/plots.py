@@ -65,6 +65,7 @@ def plot_table(explanations: Explanations, ax: Any) -> None:
     order = np.sort(figures.strongest_players(explanations, room))
     gray = color_map(WHITE, UNSIGNED)
     signed = color_map(AGAINST, WHITE, FOR)
+    # Gray for methods without a sign: orange would claim a direction that they do not have.
     strengths = ((e.info.kind == "signed", e.strength[order]) for e in rows)
     cells = [signed((strength + 1) / 2) if sign else gray(strength) for sign, strength in strengths]
     ax.imshow(np.stack(cells), interpolation="nearest", aspect="auto")
@@ -101,6 +102,7 @@ def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> Non
     # The values of single players are much larger than those of pairs, and would wash them out.
     np.fill_diagonal(pairs, 0.0)
     end = float(np.abs(pairs).max()) or 1.0
+    # No smoothing: every cell is one pair of words.
     image = ax.imshow(
         pairs, interpolation="nearest", cmap=color_map(AGAINST, WHITE, FOR), vmin=-end, vmax=end
     )
@@ -221,6 +223,7 @@ def draw_effects(ax: Any, chart: EffectChart, title: str, label: str) -> None:
     """Draw the effects of words as diverging bars with their 95% intervals, the first word on
     top.
     """
+    # The axis of matplotlib goes upwards, and the first word belongs on top.
     places = np.arange(len(chart.bars))[::-1]
     colors = {"for": rgb(FOR), "against": rgb(AGAINST)}
     for place, bar in zip(places.tolist(), chart.bars, strict=True):
@@ -302,6 +305,7 @@ def plot_beeswarm(
             * np.array([each[effect.word] for each in scores if effect.word in each])
             for effect in effects
         ]
+        # Zero is on the axis, also if no dot is near it.
         span = float(np.ptp(np.concatenate([np.zeros(1), *dots]))) or 1.0
         for place, values in zip(places, dots, strict=True):
             # A row is 0.8 high; dots that would lie upon each other move up and down.
@@ -340,6 +344,8 @@ def swarm(values: Array, bin_width: float, most: float) -> Array:
     for number in np.unique(bins).tolist():
         members = np.flatnonzero(bins == number)
         ranks = np.arange(len(members))
+        # Above and below in turn keeps the cloud symmetric, so that only its width says how many
+        # there are.
         sides = np.where(ranks % 2 == 1, 1, -1)
         steps = sides * ((ranks + 1) // 2)
         # A fifth of the height of a row to each next dot, or less if there are many.
@@ -408,6 +414,7 @@ def save_figure(explanations: Explanations, figure: str, path: str | os.PathLike
     """Save a figure atomically (as PNG if `path` has no suffix), and return the path of the
     file.
     """
+    # A name without a suffix would make matplotlib guess the format.
     if Path(path).suffix:
         target = Path(path)
     else:

@@ -102,6 +102,7 @@ def facts(explanations: Explanations) -> str:
         name = target.logit.scale.name
         logits = f" Their {name}s: {evidence.logit:+.4f} and {evidence.absent_logit:+.4f}."
     absent = target.absent
+    # The name of the option says nothing to a reader of a report.
     if absent == "unk":
         absent = "replaced by [UNK]"
     things = target.players
@@ -112,6 +113,7 @@ def facts(explanations: Explanations) -> str:
         f"The model read {read:,} of {read + len(units.unseen):,} parts of the input, as "
         f"{evidence.d:,} {things}. Absent {things} are {absent}.",
     ]
+    # Every sampled method has its own errors and model calls.
     lines += filter(None, map(figures.sampling, explanations.values()))
     errors = [e.error for e in explanations.values() if e.error is not None]
     if errors:

@@ -82,6 +82,7 @@ def reason_sentence(
     """
     members = list(reason.players or ())
     if strengths is not None and len(members) > FEW_NAMES:
+        # Readers look at the first names of a long list, so the strongest come first.
         members.sort(key=lambda j: -strengths[j])
     shown = [f"“{(labels or reason.labels)[j]}”" for j in members]
     if isinstance(reason, SufficientReason):
@@ -129,6 +130,7 @@ def reasons_sentences(reasons: Reasons) -> list[str]:
         flipped = f"{_quantity(reasons).removeprefix('the ')}: {flipped}"
     sides = reasons.sides
     has_own_threshold = reasons.threshold != scale.threshold
+    # Without names, the sides are the ranges below and above the threshold.
     if scale.link is not None and (sides is None or has_own_threshold):
         sides = (f"below {_threshold(reasons)}", f"above {_threshold(reasons)}")
     strengths = _strengths(reasons, sufficient)

@@ -130,6 +130,7 @@ def _bars(steps: Sequence[Bar], columns: int, color: bool) -> str:
     longest_bar = 40
     labels = [elide(step.label, BAR_LABEL_COLUMNS) for step in steps]
     pad = max(map(width, labels))
+    # Numbers are right-aligned, so that their decimals are below each other.
     numbers = max(len(step.text) for step in steps)
     # Two spaces between the columns, and two at the end, so that no bar touches the edge.
     room = min(longest_bar, max(4, columns - pad - numbers - 6))
@@ -283,6 +284,7 @@ def _meaning(rows: Sequence[Explanation], color: bool, columns: int) -> str:
         words += _plain("lowers it")
     if len(signed) < len(rows):
         if signed:
+            # A comma instead of the end of the sentence, because one more meaning follows.
             words[-1:] = _plain("it,")
         words += [sample(4, False), *_plain("strong, without sign")]
     return _wrap(words, columns)
@@ -419,6 +421,7 @@ def baseline_line(model: TextClassifier) -> str:
     baseline = model.predict_proba([""])[0]
     largest = int(baseline.argmax())
     name = elide(visible(model.outputs[largest]), NAME_COLUMNS)
+    # What the model says without words is where every waterfall of it begins.
     line = f"{name}, {percent(float(baseline[largest]))}, if all words are absent"
     prior = (model.card or {}).get("prior")
     if isinstance(prior, list) and len(prior) == len(baseline):
@@ -428,14 +431,14 @@ def baseline_line(model: TextClassifier) -> str:
 
 def model_card(model: TextClassifier, source: str, columns: int = 240) -> str:
     """Format the card of a model that was read from `source`."""
-    # The same line for a model of texts that are split already, or with a tokenizer of the user.
-    other_tokens = (
-        "the words between spaces, or those of the tokenizer that the model was trained with"
-    )
-    # What the tokenizer reads, on the card of a model.
+    # What the tokenizer of the package reads.
     words_read = (
         "lower-case words with their accents, ratings such as 8/10, ! and ?, emoji, single "
         "characters of Chinese, Japanese and Thai; other punctuation and HTML tags are not read"
+    )
+    # The same line for a model of texts that are split already, or with a tokenizer of the user.
+    other_tokens = (
+        "the words between spaces, or those of the tokenizer that the model was trained with"
     )
     w = model.weights
     card = model.card or {}
@@ -445,6 +448,7 @@ def model_card(model: TextClassifier, source: str, columns: int = 240) -> str:
         more = f" and {len(model.outputs) - MOST_LISTED:,} more"
     else:
         more = ""
+    # Special tokens are not words of a text, so the first words on the card leave them out.
     words = [word for i, word in enumerate(model.vocabulary) if i not in (w.cls, w.unk)]
     lines = [
         f"model        {visible(source)}",

@@ -127,6 +127,7 @@ def plot_text(explanations: Explanations, ax: Any) -> None:
     """
     e = figures.leader(explanations)
     wide, high = (POINTS * inches for inches in ax.figure.get_size_inches())
+    # The text has the whole picture, because it needs no axes.
     ax.set_position((0, 0, 1, 1))
     ax.set(xlim=(0, wide), ylim=(high, 0))
     ax.axis("off")
@@ -196,6 +197,7 @@ def headline_explanation(explanations: Explanations) -> Explanation:
     computed.
     """
     name = explanations.evidence.headline
+    # Only scores that add up to the prediction make a waterfall.
     if name not in explanations:
         raise ValueError(
             f"figure: expected the method {name!r} among the explanations, got "
@@ -220,6 +222,7 @@ def plot_waterfall(explanations: Explanations, ax: Any) -> None:
         _draw_step(ax, place, bar)
     for place, bar in zip(places[:-1], steps.bars[:-1], strict=True):
         # A thin line from the end of a bar to the start of the next one.
+        # The sum so far is where the bar ends, which is on the left of a bar that lowers it.
         end = bar.left if bar.kind == "against" else bar.right
         ax.plot([end, end], [place - 0.36, place - 1 + 0.36], color="0.6", linewidth=0.6)
     labels = plain_words((bar.label for bar in steps.bars), 28)
@@ -284,6 +287,7 @@ def plot_sentences(explanations: Explanations, ax: Any) -> None:
     sentences = explanations.sentences()
     scale = explanations.scale
     scores = np.asarray(sentences.scores)
+    # The strongest sentences in the order of the text, so that they still read as a text.
     shown = np.sort(np.argsort(-np.abs(scores), kind="stable")[:MOST_BARS])
     places = np.arange(len(shown))[::-1]
     largest = float(np.abs(scores[shown]).max(initial=0.0)) or 1.0

@@ -27,6 +27,7 @@ def text_answer(explanations: Explanations, in_notebook: bool = False) -> str:
     e = figures.leader(explanations)
     parts = [headline_of(explanations, in_notebook=in_notebook), classes_of(explanations)]
     told = figures.notice(explanations)
+    # Nothing else would be true of a text without a known word.
     if told:
         parts.append(f'<p class="notice">{escape(told)}</p>')
         parts.append(text_of(e, in_notebook, 0))
@@ -42,6 +43,7 @@ def text_answer(explanations: Explanations, in_notebook: bool = False) -> str:
         body = partial(_sum_and_reasons, of=explanations)
         parts += [both_scales(subject, body), _other_classes(explanations)]
     if subject is not explanations:
+        # The class alone comes after the pair, because its values are sampled or on another scale.
         parts.append(_logit_part(explanations, in_notebook))
     return "".join(parts)
 
@@ -106,6 +108,7 @@ def _sum_and_reasons(subject: Explanations, of: Explanations) -> str:
 def _reasons(explanations: Explanations) -> str:
     """Return the certified reasons, or what was checked with the model."""
     evidence = explanations.evidence
+    # Certified reasons need a pooled game; sets that were run are called what they are.
     if evidence.model.surrogate is not None or not evidence.is_pooled:
         checked = explanations.checked_reasons()
         if not checked:
@@ -123,6 +126,7 @@ def _other_classes(explanations: Explanations) -> str:
     output = explanations.output
     if len(explanations.evidence.logits) < 2 or output not in chances:
         return ""
+    # The other one of two classes has the same scores with the opposite sign.
     if all(is_mirrored(explanations, name) for name in chances if name != output):
         return ""
     ranked = sorted(chances, key=lambda name: -chances[name])[:MOST_CLASSES]

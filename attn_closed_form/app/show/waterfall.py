@@ -96,6 +96,7 @@ def waterfall_of_changes(changes: Changes, top: int = 10) -> Waterfall:
     if changes.rest is not None:
         steps.append(changes.rest)
         ends = np.append(ends, changes.end)
+    # Every step begins where the one before it ends.
     starts = np.append(changes.start, ends[:-1])
     axis = _axis(changes.scale, [*starts, *ends, changes.end], [step.error for step in steps])
     first, last = changes.ends
