@@ -170,8 +170,7 @@ def _checked_removal(explanations: Explanations) -> str:
     sentences = explanations.checked_reasons()
     if not sentences:
         return section("Removing instances", text, "", "h2")
-    body = bullets(prose(sentence, LONGEST_SENTENCE) for sentence in sentences)
-    return section("Removing instances", text, body, "h2")
+    return section("Removing instances", text, bullets(sentences), "h2")
 
 
 def _deletion(

@@ -12,8 +12,9 @@ import pytest
 
 from attn_closed_form import METHODS, Bag, BagClassifier
 from attn_closed_form.app.explanations.explain import explain_outputs
+from attn_closed_form.app.explanations.explanation import Explanations
 from attn_closed_form.app.models.scale import percent
-from attn_closed_form.app.show.bag_report import TOP
+from attn_closed_form.app.show.bag_report import TOP, _checked_removal
 from attn_closed_form.app.show.colored import script_data
 from attn_closed_form.app.show.figures import FOR
 from attn_closed_form.app.show.html import report
@@ -238,3 +239,10 @@ def test_the_certified_set_is_framed_on_the_map_of_the_predicted_class(found):
     # The class that is not predicted has no frames: its removal set would say something else.
     other = bag_model().explain(slide(name="slide 7"), ["shapley"], output="normal")
     assert "class=frame" not in report(other)
+
+
+def test_sentences_about_a_network_with_a_tail_are_escaped_once(monkeypatch):
+    found = bag_model().explain(slide(), ["shapley"], output="tumor")
+    monkeypatch.setattr(Explanations, "checked_reasons", lambda _: ["Without “a & b” it flips."])
+    page = _checked_removal(found)
+    assert "a &amp; b" in page and "&amp;amp;" not in page
