@@ -34,6 +34,7 @@ def bag_page(explanations: Explanations, others: Sequence[Explanations] = ()) ->
     """Return the body of the report of a bag, with the maps of `others` on one scale."""
     # Tuning: the letters of the name of a bag in its heading.
     longest_bag_name = 80
+    # Names of bags come from files, so they may be long.
     name = elide(maps.bag_name(explanations, "This bag"), longest_bag_name)
     parts = [
         _thumbnail_once(explanations),
@@ -133,6 +134,7 @@ def _removal(explanations: Explanations) -> str:
     subject = against_runner_up(explanations)
     evidence = subject.evidence
     curves = removal_curves(subject)
+    # Four curves can be told apart; the table below has all.
     chosen = [method for method in DRAWN if method in curves] or list(curves)[: len(DRAWN)]
     scale = evidence.target.pooled.scale
     heads = evidence.pooled.H
@@ -344,6 +346,7 @@ def _tiles(explanations: Explanations, players: Ids) -> list[str] | None:
 
 def _data(image: bytes) -> str:
     """Embed a picture in the page, or raise an error for a file that is neither PNG nor JPEG."""
+    # The first bytes decide, because a file can have any name.
     kind = {b"\x89PNG": "png", b"\xff\xd8\xff\xe0": "jpeg", b"\xff\xd8\xff\xe1": "jpeg"}.get(
         image[:4]
     )
@@ -370,6 +373,7 @@ def _differences(explanations: Explanations, e: Explanation) -> str:
     weight = maps.player_attention(explanations)
     if gap is None or weight is None or e.info.kind != "signed":
         return ""
+    # What a reader of an attention map would look at first.
     attended = np.argsort(-weight, kind="stable")[:TOP]
     against = int((e.scores[attended] < 0).sum())
     scores, sizes = (

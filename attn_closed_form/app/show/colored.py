@@ -195,6 +195,7 @@ def _text_by_sentence(e: Explanation, scores: GroupScores, number: int) -> str:
     """Return the whole text, one row per sentence; its words are colored on demand."""
     text = figures.colored_text(e)
     texts = []
+    # The words carry no color of their own here: the sentence has it, until a method is chosen.
     for pieces in pieces_of_sentences(text.pieces, scores):
         shown = ""
         for piece, player in _escaped(pieces):

@@ -125,6 +125,7 @@ def write_parquet(explanations: Outputs, path: str | os.PathLike[str]) -> None:
     table = pyarrow.table(
         {name: np.concatenate([each[name] for each in tables]).tolist() for name in tables[0]}
     )
+    # A single output keeps the form that earlier versions wrote.
     facts: Any = [row(each) for each in several]
     if len(several) == 1:
         facts = facts[0]
@@ -213,6 +214,7 @@ def _measured_scores(explanations: Explanations) -> dict[str, list[float]]:
     measured = {}
     output = visible(explanations.output)
     for name, e in explanations.items():
+        # The attention is written once for all methods.
         if name == ATTENTION:
             continue
         of = output
@@ -499,6 +501,7 @@ def to_lime(explanation: Explanation) -> Any:
         base + scores[scores > 0].sum(),
         explanation.prediction,
     )
+    # lime draws its bar between these two numbers.
     made.min_value = float(min(ends))
     made.max_value = float(max(ends))
     return made
@@ -548,6 +551,7 @@ def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None
         **{(j,): float(table[j, j]) for j in range(d)},
     }
     if order == 2:
+        # shapiq stores each pair once.
         values |= {(i, j): float(table[i, j]) for i in range(d) for j in range(i + 1, d)}
     return shapiq.InteractionValues(
         values=np.array(list(values.values())),

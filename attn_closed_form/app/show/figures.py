@@ -163,6 +163,7 @@ def headline(explanations: Explanations, thing: str = "This text") -> str:
         what = explanations.scale.of_output(visible(explanations.output))
         return f"{what[0].upper()}{what[1:]} is {explanations.scale.level(explanations.prediction)}"
     best = max(chances, key=lambda name: chances[name])
+    # No decimals: the bars below have them.
     return f"{thing} is rated {output_name(best)}: {percent(chances[best], decimals=0)}"
 
 

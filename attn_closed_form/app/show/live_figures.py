@@ -90,6 +90,7 @@ def figures_of(explanations: Explanations) -> dict[str, Any]:
 
 def comparison_figures(comparison: Comparison) -> dict[str, Any]:
     """Return the data of the figures of a comparison: both texts on one scale, and the steps."""
+    # One scale for both texts, so that equal colors are equal numbers.
     largest = shared_end(comparison)
     steps = changes_figure(comparison)
     first = comparison.first

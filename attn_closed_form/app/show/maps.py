@@ -91,6 +91,7 @@ def slide_size(explanations: Explanations) -> tuple[float, float]:
     """
     attrs = explanations.evidence.units.attrs
     where = place(explanations)
+    # Readers of slides store the size of level 0; otherwise the tiles are all that is known.
     if {"level0_width", "level0_height"} <= set(attrs):
         return float(np.ravel(attrs["level0_width"])[0]), float(np.ravel(attrs["level0_height"])[0])
     right, bottom = where.coords.max(axis=0) + where.patch_size
@@ -409,6 +410,7 @@ def png(pixels: Pixels) -> bytes:
     r"""Encode an 8-bit picture (rows, columns, 4) as a PNG file."""
     rows, columns = pixels.shape[:2]
     # Each line starts with its filter, 0 for none.
+    # The file is written here, so that a report needs no imaging package.
     lines = np.zeros((rows, 1 + 4 * columns), dtype=np.uint8)
     lines[:, 1:] = pixels.reshape(rows, -1)
     header = struct.pack(">IIBBBBB", columns, rows, 8, 6, 0, 0, 0)

@@ -47,6 +47,7 @@ def numbers_of(explanations: Explanations) -> str:
     for j in order:
         numbers = []
         for e in rows:
+            # A plus before a number without a sign would claim a direction.
             digits = ".3g" if e.info.kind == "unsigned" else "+.3g"
             numbers.append(e.scale.digits(e.scores[j], digits))
         cells.append((names[j], numbers))

@@ -124,6 +124,7 @@ def table_of(
         picture = "" if pictures is None else pictures[number]
         body += f"<tr><th scope=row>{picture}{escape(name, longest_row_name)}</th>"
         body += "".join(f"<td>{prose(cell)}</td>" for cell in cells) + "</tr>"
+    # A table of headings alone would look broken.
     if not body:
         return "<p>None.</p>"
     return (
@@ -163,6 +164,7 @@ def bars_of(bars: Sequence[Bar], axis: str = "", unit: str = "") -> str:
             f'<span class="number{end}">{prose(bar.text.removesuffix(unit))}</span>'
             f"<div class=track>{drawn}</div>"
         )
+        # Below its bar, over all columns, because a remark is longer than a label.
         if bar.note:
             rows.append(f"<span class=remark>{prose(bar.note)}</span>")
     return f'<div class="bars" style="--zero:{100 * bars[0].left:.1f}%">{"".join(rows)}{axis}</div>'

@@ -176,6 +176,7 @@ def plot_removal(explanations: Explanations, ax: Any) -> None:
     )
     curves = removal_curves(explanations)
     chosen = [method for method in DRAWN if method in curves]
+    # Without one of the four, the methods that were asked for are drawn.
     if not chosen:
         chosen = list(curves)[: len(DRAWN)]
     evidence = explanations.evidence
@@ -493,6 +494,7 @@ def heat_map(
         _draw_map(ax, drawn, under)
     for empty in panels[len(maps) :]:
         empty.remove()
+    # The name of the slide belongs to all panels.
     figure.suptitle(*plain_words([bag_name(several[0], "")], 60), fontsize=11)
     below = []
     if any(len(drawn.outlines) for drawn in maps):

@@ -73,6 +73,7 @@ def both_scales(explanations: Explanations, body: Callable[[Explanations], str])
     logit = None
     # Where the logit is explained already there is no other scale to switch to.
     if e.scale.link is not None:
+        # Cached with the input: the switch costs no second reading of it.
         logit = explain_logit(explanations, e.method)
     if logit is None:
         return body(explanations)

@@ -170,6 +170,7 @@ def slalom_plane_of(explanations: Explanations) -> str:
     for name, s, v, across, up in zip(players, importance, value, figure.x, figure.y, strict=True):
         tip = f"<title>{escape(name, LONGEST_LABEL)} s={s:.3g} v={v:.3g}</title>"
         sides[v >= 0].append(f'<circle cx="{x(across):.1f}" cy="{y(up):.1f}" r="4">{tip}</circle>')
+    # One group per color keeps the attribute off a thousand circles.
     for positive, dots in sides.items():
         kind = "for" if positive else "against"
         if not trusted:

@@ -86,8 +86,10 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     if color:
         headline = f"{bold}{headline}{RESET}"
     blocks = [f"{headline}\n{_prose(explanations.explained, columns)}"]
+    # Before the words, because it says how to read their numbers.
     if saturated := figures.saturation(explanations):
         blocks.append(_prose(saturated, columns))
+    # Colors and reasons would explain what does not depend on the words.
     if told := figures.notice(explanations):
         return "\n\n".join([*blocks, _prose(told, columns)])
     blocks.append(f"{_wrap(_words(e, color), columns)}\n{_meaning([e], color, columns)}")
@@ -320,6 +322,7 @@ def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
     fitting = max(1, (columns - max(map(width, labels))) // (number_columns + 2))
     rows = list(explanations.values())
     blocks = []
+    # A table that is wider than the terminal would be broken in the middle of numbers.
     for start in range(0, len(rows), fitting):
         part = rows[start : start + fitting]
         scores = [[e.scale.digits(e.scores[j], "+.6g") for e in part] for j in order]

@@ -141,6 +141,7 @@ def plot_text(explanations: Explanations, ax: Any) -> None:
     x = 0.0
     for word in key:
         taken = text_width(word.text)
+        # The key is painted like the text, so that it needs no patches and labels of its own.
         _draw_word(ax, word._replace(x=x, width=taken), top, e)
         x += taken
     for word in words:
@@ -217,6 +218,7 @@ def plot_waterfall(explanations: Explanations, ax: Any) -> None:
     """Draw how the scores add up, from the baseline at the top to the prediction at the bottom."""
     e = headline_explanation(explanations)
     steps = waterfall(e)
+    # The axis of matplotlib goes upwards, and the baseline belongs on top.
     places = np.arange(len(steps.bars))[::-1].tolist()
     for place, bar in zip(places, steps.bars, strict=True):
         _draw_step(ax, place, bar)

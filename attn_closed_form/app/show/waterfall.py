@@ -159,6 +159,7 @@ def _steps(changes: Changes, top: int, net: bool = False) -> list[WaterfallStep]
         )
         for j in named
     ]
+    # Summed by sign: a sum of both would hide how much is in it.
     raising = others[values[others] >= 0]
     lowering = others[values[others] < 0]
     if net and raising.size and lowering.size:
