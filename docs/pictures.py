@@ -231,7 +231,7 @@ def main(names: list[str]) -> int:
             printed.append(print_view(browser, address, view, folder))
             if view == "sentence":
                 path = HERE / "report.png"
-                shoot_first_screen(browser, address, view, path, (1000, 860))
+                shoot_first_screen(browser, address, view, path, (1000, 900))
             if view == "live-typed":
                 path = HERE / "live-page.png"
                 shoot_first_screen(browser, address, view, path, (1100, 1000))
