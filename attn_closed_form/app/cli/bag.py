@@ -22,7 +22,7 @@ from ..files.atomic import regular_file, replacing
 from ..files.bags import load_bag
 from ..files.tables import read_rows
 from ..models.bag_check import variants
-from ..models.bag_classifier import HEADS, BagClassifier
+from ..models.bag_classifier import OUTPUT_KINDS, BagClassifier
 from ..models.layouts import proposals
 from ..models.protocol import BagModel
 from ..models.scale import percent
@@ -327,7 +327,7 @@ BAG_OPTIONS = {
     "the network": {
         "--layout NAME": (None, "auto", "layout of the state dict"),
         "--classes A,B": "names of the classes, in the order of the last layer",
-        f"--head {'|'.join(HEADS)}": (None, "classes", "meaning of the outputs"),
+        f"--head {'|'.join(OUTPUT_KINDS)}": (None, "classes", "meaning of the outputs"),
         "--rename FILE": (
             "JSON file with the layers embed, V, U, w and classifier, as written by `roles`"
         ),

@@ -50,7 +50,7 @@ ATTENTION_AXES: dict[str, tuple[str, ...]] = {
     "raw_attention": ("H", "n"),
 }
 # Kinds of outputs, each with its loss (see `Model`) and the default name of a single output.
-HEADS: dict[str, tuple[str, tuple[str, ...]]] = {
+OUTPUT_KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     # Mutually exclusive classes; a single logit is that of the second of two.
     "classes": ("softmax", ()),
     # Several labels at once, each with a probability.
@@ -84,7 +84,7 @@ class BagClassifier(BagModel):
     network : BagNetwork
     outputs : names of the C classes; two names where C = 1 (the logit is the log-odds of the
         second), or one name for an output without a probability, such as ("age",)
-    loss : meaning of the outputs, see `Model`; each entry of `HEADS` has one
+    loss : meaning of the outputs, see `Model`; each entry of `OUTPUT_KINDS` has one
     labels : C labels that `predict` returns instead of the names, see `Model`
     temperature : divides the logits in probabilities only
     layout : name of the layout with which the file was read
@@ -165,7 +165,7 @@ class BagClassifier(BagModel):
             output
         head : meaning of the outputs: "classes", "labels" (each with a probability), "ordinal"
             (cumulative logits), "regression" (explained without a link) or "survival" (log-risks,
-            explained as risks); see `HEADS`
+            explained as risks); see `OUTPUT_KINDS`
         labels : what `predict` returns for each class; by default the labels in the file, or the
             names
         options : options of the layout that a file does not store, such as `activation`,
@@ -185,7 +185,7 @@ class BagClassifier(BagModel):
         BagClassifier(xmil: D=7, H=1, outputs=('normal', 'tumor'); assumed: tanh attention, ReLU embedding, \
 temperature 1 (not checked))
         """  # noqa: E501
-        choice("head", head, HEADS)
+        choice("head", head, OUTPUT_KINDS)
         if hasattr(source, "state_dict"):
             source = source.state_dict()
         state = read_state(source)
@@ -204,7 +204,7 @@ temperature 1 (not checked))
             )
         if head != "classes":
             state.unsaid.pop("head", None)
-        loss, name_of_single_output = HEADS[head]
+        loss, name_of_single_output = OUTPUT_KINDS[head]
         names = tuple(outputs or state.outputs)
         if not names and network.Q == 1:
             names = name_of_single_output

@@ -73,6 +73,7 @@ def assumptions(network: BagNetwork, layout: str, given: Options, unsaid: Mappin
 
 # The names of CLAM's attention: "module." if the file was saved from several devices.
 _CLAM = r"attention_net\.(?:module\.)?[1-9]\d*\."
+# Its gated attention: both hidden layers, and the layer that scores.
 _CLAM_NETWORK = (r"attention_a\.0", r"attention_b\.0", "attention_c")
 _INSTANCES = ("instance_classifiers.", "instance_loss_fn.")  # only used in CLAM's training
 _PLAIN = (r"attention\.0", r"attention\.2")
