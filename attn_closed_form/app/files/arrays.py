@@ -74,6 +74,7 @@ def read_arrays(path: str | os.PathLike[str], suffixes: Sequence[str] = OWN_SUFF
     """
     path = regular_file(_with_suffix(path, suffixes))
     suffix = path.suffix.lower()
+    # The readers of HDF5 and PyTorch files turn errors into one line themselves.
     if suffix in H5_SUFFIXES:
         return read_hdf5(path)[0]
     if suffix not in (".npz", ".npy", ".safetensors"):
@@ -93,6 +94,7 @@ def write_arrays(arrays: Mapping[str, NDArray[Any]], path: str | os.PathLike[str
     """
     path = _with_suffix(path, OWN_SUFFIXES)
     for name, array in arrays.items():
+        # NumPy would pickle objects, and `read_arrays` accepts no pickle.
         if array.dtype.hasobject:
             raise ValueError(
                 f"{name}: expected an array of plain data, got dtype {array.dtype}, which needs "
@@ -132,6 +134,8 @@ def _read_npz(path: Path) -> Arrays:
     """Read the arrays of an .npz file, none of which may be a pickle."""
     arrays = {}
     with zipfile.ZipFile(path) as archive:
+        # zipfile hands out no more than the size in the directory of the archive, so this sum
+        # bounds the memory.
         check_size(sum(member.file_size for member in archive.infolist()), path)
         check_names(archive.namelist())
         for member in archive.infolist():
@@ -176,6 +180,8 @@ def _read_safetensors(path: Path) -> Arrays:
     try:
         header = dict(json.loads(data[8 : 8 + length]).items())
     except (ValueError, AttributeError, RecursionError):
+        # A list has no `items`, and JSON that is nested thousands of levels deep exhausts the
+        # stack.
         raise ValueError("its header is not a JSON object") from None
     metadata = header.pop("__metadata__", {})
     check_names(header)
@@ -188,11 +194,14 @@ def _read_safetensors(path: Path) -> Arrays:
             shape = entry["shape"]
             (start, end) = entry["data_offsets"]
             size = number_of_items(shape) * dtype.itemsize
+            # Only its checks are needed here: offsets are whole numbers of 0 or more.
             number_of_items((start, end))
         except (TypeError, KeyError, ValueError):
             raise ValueError(
                 f"its entry {name[:60]!r} has no dtype, shape and data_offsets"
             ) from None
+        # The sum of the sizes is bounded as well, so that overlapping entries cannot multiply the
+        # file.
         used += size
         if end > len(body) or end - start != size or used > len(body):
             raise ValueError(
@@ -205,6 +214,7 @@ def _read_safetensors(path: Path) -> Arrays:
         arrays[name] = array
     if isinstance(metadata, dict):
         for name, names in _lists_of_names(metadata):
+            # An array in the file has precedence over a list of the same name.
             arrays.setdefault(name, names)
     return arrays
 
@@ -228,6 +238,7 @@ def _write_safetensors(arrays: Mapping[str, NDArray[Any]], stream: BinaryIO) -> 
         for name, array in arrays.items()
         if array.dtype.kind == "U"
     }
+    # The format is little-endian on every machine.
     numbers = [
         (name, array.astype(array.dtype.newbyteorder("<"))) for name, array in arrays.items()
     ]
@@ -297,6 +308,8 @@ class StateDict:
     def keys(self, pattern: str) -> list[str]:
         """Return the names that match a regular expression, sorted by the last number in each."""
         matches = (key for key in self.arrays if re.fullmatch(pattern, key))
+        # As texts, layer 10 would come before layer 2. Names without a number keep the order of the
+        # file.
         return sorted(matches, key=lambda key: int((re.findall(r"\d+", key) or ["0"])[-1]))
 
     def layers(self, pattern: str) -> list[str]:
@@ -327,6 +340,7 @@ class StateDict:
         """Return one array in float64."""
         if name not in self.arrays:
             raise ValueError(f"{self.source}: expected weights {name!r}, got only {self.summary()}")
+        # `check_all_read` reports every weight that no builder has asked for.
         self.read.add(name)
         array = real(f"{self.source}: {name}", self.arrays[name]).astype(np.float64)
         if ndim is not None and array.ndim != ndim:
@@ -346,6 +360,7 @@ class StateDict:
             beta = self.array(f"{name}.bias", 1)
             scale = scale * gamma
             shift = shift * gamma + beta
+        # The counter of batches matters in training only.
         self.leave(f"{name}.num_batches_tracked")
         return scale, shift
 
@@ -402,6 +417,8 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
         content = next(
             (content[key] for key in nested if isinstance(content.get(key), Mapping)), content
         )
+    # Tensors are recognized by `detach`, so that PyTorch is not imported. Epochs and optimizer
+    # states are no arrays and are left out.
     numeric = {
         str(key): as_array(value)
         for key, value in content.items()
@@ -443,8 +460,11 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
         "mil.",
         "mil_model.",
     )
+    # Only a common prefix of a wrapper shows that the other entries are those of the training.
+    # Without one, a layer called `metric...` may be part of the network.
     if not arrays or not any(all(key.startswith(prefix) for key in arrays) for prefix in prefixes):
         arrays = numeric
+    # Wrappers can be nested, as in `module.model.`.
     while prefix := next((p for p in prefixes if all(key.startswith(p) for key in arrays)), None):
         arrays = {key.removeprefix(prefix): value for key, value in arrays.items()}
     return StateDict(arrays=arrays, source=name, outputs=outputs, options=options, labels=labels)

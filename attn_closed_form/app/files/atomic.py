@@ -57,6 +57,7 @@ def reading(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
         yield
     except Exception as error:  # libraries raise errors of many kinds
         line = first_line(error)
+        # An error that names the file comes from an inner reader, and is complete.
         if line.startswith(str(path)):
             raise
         raise ValueError(f"{path}: expected a readable {kind} file: {line}") from None
@@ -90,6 +91,7 @@ def replacing(
         )
     if path.exists() and not path.is_file():
         raise ValueError(f"{path}: expected the name of a file to write, got a folder or a device")
+    # The number of the process alone would not tell two threads apart.
     unique = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
     stem = path.stem[:40]  # systems limit the length of names
     partial = path.with_name(f".{stem}.{unique}.partial{path.suffix}")
@@ -97,9 +99,11 @@ def replacing(
         partial = Path(folder) / f"{stem}.{unique}.partial"
     try:
         yield partial
+        # Windows can only flush a file that is open for writing.
         with partial.open("r+b") as stream:
             # Otherwise a crash of the machine could lose both the old and the new contents.
             os.fsync(stream.fileno())
         os.replace(partial, path)
     finally:
+        # After an error the partial file is still there.
         partial.unlink(missing_ok=True)

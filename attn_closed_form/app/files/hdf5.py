@@ -50,6 +50,7 @@ def read_hdf5(
         "wanted": wanted and list(wanted),
         "attributes": list(attributes),
     }
+    # Each thread of OpenBLAS reserves address space, which `main` limits.
     # The path "::" disables plug-ins, which would run code.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "HDF5_PLUGIN_PRELOAD": "::"}
     pipes: dict[str, Any] = {
@@ -70,6 +71,8 @@ def read_hdf5(
             timer.start()
             child.stdin.write(json.dumps(request).encode() + b"\n")
             child.stdin.close()
+            # The time for the file begins with the ready signal, so a slow start of Python is not
+            # taken for a damaged file.
             child.stdout.readline()
             timer.cancel()
             # Time limit in seconds for reading a file, to which its size divided by the speed and
@@ -86,6 +89,7 @@ def read_hdf5(
                 if "names" in facts:
                     return dict.fromkeys(facts["names"]) | arrays, facts["attrs"]
                 arrays[facts["name"]] = _receive(facts, child.stdout, path)
+            # The answers end before the names: the process died, or a timer killed it.
             raise ValueError("HDF5's library crashed on it, or took too long")
         finally:
             timer.cancel()
@@ -99,6 +103,7 @@ def _receive(facts: dict[str, Any], stream: IO[bytes], path: Path) -> NDArray[An
 
     dtype = np.dtype(facts["dtype"])
     items = number_of_items(facts["shape"])
+    # A chunk is decoded as a whole, so a huge chunk counts even if the array is small.
     check_size(max(items * dtype.itemsize, facts["chunk"]), path)
     if dtype.hasobject:
         return np.array(json.loads(stream.readline(MAX_LINE))["texts"], dtype=np.str_)
@@ -112,6 +117,7 @@ def _receive(facts: dict[str, Any], stream: IO[bytes], path: Path) -> NDArray[An
 
 def send(**facts: Any) -> None:
     """Write one line of JSON."""
+    # An attribute of a type that JSON lacks is sent as null.
     sys.stdout.buffer.write(json.dumps(facts, default=lambda _: None).encode() + b"\n")
     sys.stdout.buffer.flush()
 
@@ -141,6 +147,7 @@ def send_array(h5py: Any, name: str, data: Any) -> None:
     stored = data.id.get_create_plist()
     if not FILTERS.issuperset(stored.get_filter(i)[0] for i in range(stored.get_nfilters())):
         raise ValueError(f"{name!r} has a filter that HDF5 itself does not have")
+    # Python's integers do not overflow, whatever chunks a file claims.
     chunk = int(np.prod(data.chunks or (0,), dtype=object)) * data.dtype.itemsize
     facts = {"name": name, "dtype": data.dtype.str, "shape": data.shape, "chunk": chunk}
     if data.dtype.hasobject and h5py.check_string_dtype(data.dtype) is None:

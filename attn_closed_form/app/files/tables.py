@@ -180,6 +180,7 @@ def check_columns(
 def _byte_stream(path: Path) -> BinaryIO:
     """Open a file as bytes, decompressed if it is gzipped."""
     with path.open("rb") as raw:
+        # The first two bytes decide, because the name of a gzip file may lack `.gz`.
         compressed = raw.read(2) == b"\x1f\x8b"
     if compressed:
         return cast(BinaryIO, gzip.open(path))
@@ -191,6 +192,7 @@ def _text_stream(path: Path) -> io.TextIOWrapper:
     encoding = "utf-8-sig"
     errors = "strict"
     length = 0
+    # The decoder is incremental, because a block may end within a character.
     decoder = codecs.getincrementaldecoder("utf-8")()
     with _byte_stream(path) as stream:
         # Bytes per read.
@@ -200,6 +202,7 @@ def _text_stream(path: Path) -> io.TextIOWrapper:
             if length == 0 and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 encoding = "utf-16"
             length += len(block)
+            # A small gzip file could expand without end.
             check_size(length, path)
             try:
                 if encoding == "utf-8-sig":
@@ -212,6 +215,7 @@ def _text_stream(path: Path) -> io.TextIOWrapper:
                 errors = "replace"  # the five bytes that Windows-1252 lacks become U+FFFD
             if not block:
                 break
+    # The csv module needs the line ends as they are, because a quoted cell may contain some.
     return io.TextIOWrapper(_byte_stream(path), encoding=encoding, errors=errors, newline="")
 
 
@@ -241,6 +245,7 @@ def _csv_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, A
         unquoted = "".join(stream.readline().split('"')[::2])
         stream.seek(0)
         delimiter = max(",;\t", key=unquoted.count)
+        # The name of a TSV file decides, even if there are commas in its header.
         if table_format(path) == "tsv":
             delimiter = "\t"
         reader = csv.reader(stream, delimiter=delimiter)
@@ -271,6 +276,7 @@ def _json_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, 
     limit = max(max_json, 10 * path.stat().st_size)
     for number, line in _lines(path):
         whole = number == 1 and line.startswith("[")
+        # An array may span many lines, so the file is read again as one text.
         if whole and len(line) <= limit:
             with _text_stream(path) as stream:
                 line = stream.read(limit + 1)
@@ -287,6 +293,7 @@ def _json_rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, 
                 raise ValueError(
                     f"{path}: line {number}: expected a JSON object, got {type(row).__name__}"
                 )
+            # Only the first object must have all columns; a key that is missing later is None.
             check_columns(path, list(row), unchecked)
             unchecked = ()
             yield row if columns is None else {name: row.get(name) for name in columns}
@@ -459,6 +466,7 @@ def read_labelled(
                 f"{source}: expected at least two classes, got only {names[0]!r} in {len(names):,} "
                 "rows"
             )
+        # Two classes are allowed in a table of any length.
         if len(distinct) > max(2, len(names) / 2):
             raise ValueError(
                 f"{source}: expected labels that repeat, got {len(distinct):,} distinct ones in "
@@ -504,6 +512,7 @@ def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:
         if isinstance(label, bool):
             name = name.lower()
         names.append(name)
+    # Without a point or an exponent nothing was stored as a float, so "007" stays as it is.
     if any("." in name or "e" in name.lower() for name in names):
         try:
             numbers = [float(name) for name in set(names)]
@@ -537,8 +546,10 @@ def split_files(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
     }
     for file in sorted(Path(folder).iterdir()):
         stem = file.name.lower().removesuffix(".gz")
+        # Lines of fastText are often in a file without a suffix, or with .txt.
         if file.is_file() and (Path(stem).suffix in FORMATS or Path(stem).suffix in (".txt", "")):
             for part, pattern in splits.items():
+                # The part is a word of its own, so that latest.csv is no test part.
                 if re.search(rf"(?:^|[-_. ])(?:{pattern})(?:$|[-_. ])", stem):
                     parts.setdefault(part, []).append(file)
                     break

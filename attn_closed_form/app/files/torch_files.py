@@ -86,10 +86,12 @@ def _load_zip(path: Path) -> Any:
             raise ValueError(
                 "it is a zip archive with compressed members, which PyTorch does not write"
             )
+        # The members of a zip archive can overlap, which would make a small file large.
         if len(sizes) < len(archive.infolist()) or sum(sizes.values()) > path.stat().st_size:
             raise ValueError(
                 "it is a zip archive whose members are larger than the file, or share a name"
             )
+        # The slash in front also finds a data.pkl at the top of the archive.
         pickles = [name for name in sizes if f"/{name}".endswith("/data.pkl")]
         if len(pickles) != 1:
             if any(name.endswith(".npy") for name in sizes):
@@ -108,8 +110,11 @@ def _load_zip(path: Path) -> Any:
         if f"{root}byteorder" in sizes:
             order = archive.read(f"{root}byteorder").decode().strip()
         else:
+            # Older versions of PyTorch did not store the order; nearly all machines are
+            # little-endian.
             order = "little"
         content, storages = _read_pickle(io.BytesIO(archive.read(pickles[0])))
+        # A storage without a member is an error only if a tensor needs it (`_resolve`).
         numbers = {
             key: _numbers(storage, archive.read(f"{root}data/{key}"), order)
             for key, storage in storages.items()
@@ -121,6 +126,7 @@ def _load_zip(path: Path) -> Any:
 def _load_legacy(data: bytes) -> Any:
     """Read a file in the format before PyTorch 1.6: pickles, followed by the storages."""
     file = io.BytesIO(data)
+    # The byte 0x80 is the instruction PROTO, with which a pickle of protocol 2 or later begins.
     if data[:1] != b"\x80":
         raise ValueError("it is neither a zip archive nor in the format before PyTorch 1.6")
     # The protocol of these files follows the magic number.
@@ -144,6 +150,7 @@ def _load_legacy(data: bytes) -> Any:
     order: Literal["big", "little"] = "big" if facts.get("little_endian") is False else "little"
     numbers: dict[str, NDArray[Any]] = {}
     for key in keys:
+        # Each storage begins with the number of its items, in 8 bytes.
         count = int.from_bytes(file.read(8), order)
         if key not in storages or key in numbers:
             raise ValueError(f"it has a storage {key[:40]!r} that no tensor needs")
@@ -161,6 +168,7 @@ def _read_pickle(file: io.BytesIO, most: int = MAX_INSTRUCTIONS) -> tuple[Any, d
     """Read one pickle, up to its end. Returns its value and the storages that its tensors need."""
     start = file.tell()
     _scan(file, most)
+    # The scan has read up to the end of this pickle, where the next one begins.
     reader = _Reader(file.getvalue()[start : file.tell()])
     return reader.load(), reader.storages
 
@@ -199,6 +207,7 @@ def _scan(file: io.BytesIO, most: int) -> None:
             )
         if count >= most:
             raise ValueError(f"it has a pickle of more than {most} instructions")
+        # The magic number of the old format is the only longer integer that a file needs.
         if type(argument) is int and argument.bit_length() > 63 and argument != MAGIC:
             raise ValueError("it has an integer of more than 64 bits")
         if "GET" in name:
@@ -220,6 +229,7 @@ def _scan(file: io.BytesIO, most: int) -> None:
             values = [
                 stack.pop() for _ in before[: before.index("mark") if "mark" in before else None]
             ]
+            # Values are popped from the top, so each key follows its value.
             keys = {
                 "SETITEM": values[1:2],
                 "SETITEMS": items[1::2],
@@ -239,9 +249,11 @@ def _scan(file: io.BytesIO, most: int) -> None:
                 length = 0
             results = [Value(kind.name, length) for kind in opcode.stack_after]
             if name in CHANGES:
+                # The container is the deepest of the values, and it stays on the stack.
                 results = [values.pop()]
             if name in CHANGES or name in COLLECTIONS:
                 results[0].add([*items, *values])
+            # A duplicate is the same value, so that items that are added to it count for both.
             stack += values * 2 if name == "DUP" else results
     if spent > 1000 + 4 * (file.tell() - start):  # a text in the memo may be used a million times
         raise ValueError("it has a pickle that repeats its parts too often")
@@ -441,6 +453,7 @@ class _Reader(pickle.Unpickler):
     """Python's unpickler with restricted names."""
 
     def __init__(self, data: bytes) -> None:
+        # Python 2 wrote bytes as texts, and latin1 maps each character to one byte.
         super().__init__(io.BytesIO(data), encoding="latin1")
         self.storages: dict[str, Storage] = {}
 
@@ -468,6 +481,7 @@ class _Reader(pickle.Unpickler):
                 "it has a storage of impossible length, or one that is a view of another"
             )
         storage = Storage(kind, numel, key)
+        # Tensors that share a storage repeat its record, and the records must agree.
         if self.storages.setdefault(key, storage) != storage:
             raise ValueError(f"it has two storages {key[:40]!r} that differ")
         return storage
@@ -496,7 +510,9 @@ def _view(tensor: Tensor, numbers: NDArray[Any]) -> NDArray[Any]:
     """Return a tensor as a read-only view of the numbers of its storage."""
     count = number_of_items(tensor.size)
     axes = list(zip(tensor.size, tensor.stride, strict=True))
+    # Strides are 0 or more (`_tensor`), so this is the largest place that the view reads.
     last = tensor.offset + sum((side - 1) * step for side, step in axes)
+    # A stride of 0 can repeat one number without end, so the count is bounded as well.
     if count > numbers.size or (count and last >= numbers.size):
         raise ValueError(
             f"it has a tensor of shape {str(tensor.size)[:60]} in a storage of {numbers.size} "
@@ -504,6 +520,7 @@ def _view(tensor: Tensor, numbers: NDArray[Any]) -> NDArray[Any]:
         )
     if count == 0:
         return np.zeros(tensor.size, numbers.dtype)
+    # The stride of an axis with one entry is never used, and a file may claim any.
     strides = [step * numbers.itemsize if side > 1 else 0 for side, step in axes]
     return np.lib.stride_tricks.as_strided(
         numbers[tensor.offset :], tensor.size, strides, writeable=False
@@ -526,6 +543,8 @@ def _resolve(content: Any, numbers: dict[str, NDArray[Any]]) -> Any:
             return item.array
         if type(item) in (str, int, float, bool, bytes):
             return item
+        # What is nested more deeply is no state dict and becomes None, and so does an object
+        # without items.
         if (
             depth == 0
             or type(item) not in (dict, Plain, list, tuple)
