@@ -111,6 +111,7 @@ def compare(
         sizes,
     )
     yours = finite("logits", logits)
+    # One logit per bag may be given as a vector.
     if yours.size % len(several) == 0:
         yours = yours.reshape(len(several), -1)
     ours = model.predict_logits(several)
@@ -192,6 +193,8 @@ def _fit(ours: Array, yours: Array) -> Agreement:
     """Compare logits (B, C) as they are, and with the classes in the order of the first bag's
     logits.
     """
+    # To try all orders would take C! comparisons, so classes are paired by the rank of their logits
+    # in the first bag.
     ranks = np.argsort(np.argsort(yours[0], kind="stable"))
     by_rank = np.argsort(ours[0], kind="stable")[ranks]
     same = float(np.abs(ours - yours).max())
@@ -213,6 +216,7 @@ def _simple_cause(model: BagClassifier, ours: Array, yours: Array, limit: float)
         "the sign: your logits are those of this model times -1 (perhaps those of the other "
         "class)": -ours,
     }
+    # With a tail, the bias is added before the last layers and is no summand of the logits.
     if model.network.tail is None:
         words = "the bias of the last layer: your logits are without it"
         changes[words] = ours - model.network.bias
@@ -254,6 +258,7 @@ def _best_variant(
     confirmed_variants = 3
     for trial_difference, options, variant in trials[:confirmed_variants]:
         if trial_difference > limit:
+            # The trials are sorted, so no later one agrees either.
             break
         fit = _fit(variant.predict_logits(bags), yours)
         if fit.difference > limit:
@@ -262,6 +267,8 @@ def _best_variant(
         words = f"load with {stated}; then the largest difference is {fit.difference:.1e}"
         if fit.order is None:
             return Mended(cause=words, model=replace(variant, checked=True), options=options)
+        # The classes of the reloaded model are in another order than the logits, so it is not
+        # handed out.
         return Mended(cause=fit.described(words), model=None, options=options)
     return None
 
@@ -294,6 +301,7 @@ def _possible_heads(reload: Callable[..., BagClassifier]) -> tuple[int, ...]:
     possible = []
     # The largest number of heads that is tried, that of the largest published networks.
     most_heads = 64
+    # The builder knows which numbers divide the width, so each one is tried.
     for count in range(1, most_heads + 1):
         try:
             reload(num_heads=count)

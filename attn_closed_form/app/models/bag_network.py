@@ -110,6 +110,7 @@ class Attention:
             return slope
         if self.gate is None:
             return self.hidden.gradient(h, slope)
+        # The product rule: the slope of each factor is multiplied by the other factor.
         return self.hidden.gradient(h, slope * self.gate(h)) + self.gate.gradient(
             h, slope * self.hidden(h)
         )
@@ -197,6 +198,7 @@ class BagNetwork:
         arrays, _ = checked_arrays(
             given, axes, optional=["positions", "background", "position_weight"]
         )
+        # The two vectors of zeros only stated sizes and are no fields.
         del arrays["embedded"], arrays["features"]
         if self.position_weight is not None:
             count = np.size(self.position_weight)
@@ -220,6 +222,7 @@ class BagNetwork:
         """
         expected = f"a function from pooled vectors (n, {self.C}) to logits (n, Q)"
         try:
+            # Two rows show that the function keeps the rows apart; one row could not.
             logits = np.asarray(tail(np.stack([self.bias, self.bias + 1.0])), dtype=np.float64)
         except (ValueError, TypeError, IndexError) as error:
             raise ValueError(f"tail: expected {expected}, got an error: {error}") from error
@@ -287,6 +290,7 @@ class BagNetwork:
         is_short = isinstance(first, Layer) and len(first.W) * count <= len(heads)
         if isinstance(first, Layer) and (is_short or len(tail.steps) == 1):
             network = self._projected(first)
+            # The next step may be linear as well.
             return network.then(tail.steps[1:])
         return replace(self, tail=tail)
 
@@ -304,6 +308,8 @@ class BagNetwork:
         heads = self._heads_of_rows()
         classes = np.arange(len(heads)) if self.value_class is None else self.value_class
         used = np.unique(heads)
+        # Several heads may contribute to one pooled number, each with weights of its own, so the
+        # layer is applied to the rows of each head.
         parts = []
         for head in used.tolist():
             rows = heads == head
@@ -354,6 +360,7 @@ class BagNetwork:
             h = self.embedded(self.inputs(features, rows))
             s[:, rows] = self.attention(h)
             if self.position_weight is not None:
+                # The number of an instance counts from the start of its bag, not of this chunk.
                 s[:, rows] += self.position_weight[:, None] * np.arange(rows.start, rows.stop)
             v[:, rows] = self.values(h, rows)
         for name, numbers in (("log-mass", s), ("value", v)):
@@ -363,6 +370,7 @@ class BagNetwork:
                 check("features", False, "smaller features", received)
         background: dict[str, Array] = {}
         if self.background is not None:
+            # A class token has no place in the bag, so it gets no position and no position weight.
             h = self.embedded(self.background[None])
             background = {
                 "s_background": self.attention(h)[:, 0],
@@ -443,8 +451,11 @@ def gradient_scores(
         else:
             g = np.einsum("hn,nhe->ne", alpha[:, part], by_value[part])
         g += network.attention.gradient(inputs[-1], slope[:, part].T)
+        # The last inputs are those of the attention, so the last layer of the embedding has the
+        # ones before.
         for layer, h in zip(network.embed[::-1], inputs[-2::-1], strict=True):
             g = layer.gradient(h, g)
+        # Positions are added after the normalization and do not change its gradient.
         x = np.asarray(features[part], dtype=np.float64)
         if network.normalize:
             g = normalized_gradient(*normalized(x, network.normalize), g, network.normalize)

@@ -26,6 +26,7 @@ class Activation(NamedTuple):
 
 def sigmoid(x: Array) -> Array:
     """Compute 1 / (1 + e^-x) without overflow."""
+    # tanh goes to -1 and 1 where e^-x would overflow.
     return 0.5 * (np.tanh(0.5 * x) + 1.0)
 
 
@@ -67,7 +68,9 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu_tanh": Activation(lambda x: 0.5 * x * (1 + _gelu_tanh_inner(x)), _gelu_tanh_slope),
     "silu": Activation(lambda x: x * sigmoid(x), lambda x: sigmoid(x) * (1 + x * (1 - sigmoid(x)))),
     "elu": _elu(1.0, 1.0),
+    # The constants of Klambauer et al. 2017, Self-normalizing neural networks.
     "selu": _elu(1.0507009873554805, 1.6732632423543772),
+    # This is log(e^0 + e^x), without the exponential of a large x.
     "softplus": Activation(lambda x: np.logaddexp(0.0, x), sigmoid),
     "leaky_relu": Activation(
         lambda x: np.where(x > 0, x, 0.01 * x), lambda x: np.where(x > 0, 1.0, 0.01)
@@ -90,6 +93,7 @@ def normalized(x: Array, how: str) -> tuple[Array, Array]:
         size = np.sqrt((x * x).mean(axis=1, keepdims=True) + LAYER_NORM_EPS)
     else:
         size = np.sqrt((x * x).sum(axis=1, keepdims=True))
+        # A vector of zeros stays as it is, instead of becoming 0 / 0.
         size = np.where(size == 0, 1.0, size)
     return x / size, size
 
@@ -97,8 +101,10 @@ def normalized(x: Array, how: str) -> tuple[Array, Array]:
 def normalized_gradient(y: Array, size: Array, g: Array, how: str) -> Array:
     """Return the gradient at the inputs of `normalized`, given the gradient g at its outputs y."""
     if how == "unit":
+        # A longer x has the same y, so the gradient has no part along y.
         return (g - y * (y * g).sum(axis=1, keepdims=True)) / size
     g = (g - y * (y * g).mean(axis=1, keepdims=True)) / size
+    # A constant that is added to x does not change y, so the mean of the gradient is zero.
     return np.asarray(g - g.mean(axis=1, keepdims=True))
 
 

@@ -48,16 +48,19 @@ def assumptions(network: BagNetwork, layout: str, given: Options, unsaid: Mappin
     used = {
         "activation": attention.hidden,
         "gate": attention.gate,
+        # The last layer may have an activation of its own, so the first one is described.
         "embed_activation": (network.embed or (None,))[0],
     }
     for name in used.keys() & values.keys():
         layer = used[name]
         values[name] = None if layer is None else SPELLED.get(layer.activation, layer.activation)
     if not attention.w.any():
+        # All log-masses are zero, so the temperature changes nothing.
         values.pop("attention_temperature", None)
     if not entry.norm:
         values.pop("epsilon", None)  # then `unsaid` says it
     if "num_heads" in values:
+        # None stands for the number that follows from the weights.
         values["num_heads"] = values["num_heads"] or network.H
     phrases = [
         OPTIONS[name].described.format(value) for name, value in values.items() if value is not None

@@ -44,6 +44,7 @@ def pooled_heads(queries: Array, keys: Linear, values: Linear, options: Options)
     width = head_width(query.size, options)
     heads = query.size // width
     parts = query.reshape(heads, width)
+    # The rows of a projection belong to one head after the other.
     weight = keys.W.reshape(heads, width, -1)
     bias = keys.b.reshape(heads, width)
     rows = len(values.W)
@@ -98,6 +99,7 @@ def build_attention_probe(state: StateDict, layout: Layout, options: Options) ->
     fits = len(v.W) % heads == 0 and weight.size == heads
     check(f"{state.source}: v.weight", fits, f"rows for {heads} heads", v.W.shape)
     pooled = len(v.W) // heads
+    # The weights of a head add up to 1, so the bias of its values remains as it is in the sum.
     bias = v.b.reshape(heads, pooled).sum(axis=0)
     if weight.any():
         state.unsaid["positions"] = "positions 0, 1, 2, ..."
@@ -142,10 +144,12 @@ def build_softmax_probe(state: StateDict, layout: Layout, options: Options) -> B
             "its file does not contain, got none"
         )
     name = "linear." if "linear.weight" in state.arrays else ""
+    # A module that is one linear layer has no prefix in its state dict.
     if not name and "weight" in state.arrays:
         state.arrays = {f"linear.{key}": array for key, array in state.arrays.items()}
     W, b = state.linear("linear")
     check("linear.weight", len(W) == 1, "one row", len(W))
+    # One layer gives the scores and the values, as in the formula.
     return BagNetwork(
         attention=Attention(W, b, temperature=positive("attention_temperature", temperature)),
         readout=W,
@@ -173,6 +177,7 @@ def build_efficient_probing(state: StateDict, layout: Layout, options: Options) 
         state.unsaid["qk_scale"] = f"scores times {scale:.3g}"
     norm = f"{start}bn"
     last = [f"{start}head", f"{start}classifier", f"{start}fc", f"{start}linear"]
+    # In an nn.Sequential the probe is module 0, its normalization 1 and its linear layer 2.
     if start.endswith("0."):
         norm = f"{start[:-2]}1"
         last = [f"{start[:-2]}2"]
@@ -212,6 +217,7 @@ def build_multihead(state: StateDict, layout: Layout, options: Options) -> BagNe
         check("query_in_bag", size == network.D, f"instances of {size} numbers", network.D)
         network = replace(network, background=layer.query)
     if options["query_added"]:
+        # The query is the same for every bag, so it becomes a part of the bias.
         projection = Layer(projection.W, projection.b + layer.query)
     return network.then([projection, *last_layers(state, options)])
 
@@ -340,6 +346,7 @@ def build_vjepa_block(state: StateDict, layout: Layout, options: Options) -> Bag
     network = pooled_heads(query @ Q.T + a, keys, values, options)
     gain = state.array(f"{block}norm1.weight", 1)
     shift = state.array(f"{block}norm1.bias", 1)
+    # Without its weights, LayerNorm is the option `normalize`; the weights are a linear layer.
     tokens = BagNetwork(
         attention=network.attention,
         readout=network.readout,
@@ -370,6 +377,7 @@ def build_trident(state: StateDict, layout: Layout, options: Options) -> BagNetw
     for layer in last:
         check(f"{start}branching_layers", len(layer.W) == 1, "one branch", len(layer.W))
     k = len(hidden[0].W)
+    # Every head has hidden units of its own, so a row of w is zero at those of the other heads.
     w = np.zeros((heads, heads * k))
     for h, layer in enumerate(last):
         w[h, h * k : (h + 1) * k] = layer.W[0]
@@ -427,6 +435,8 @@ def build_chemprop(state: StateDict, layout: Layout, options: Options) -> BagNet
     atoms = width
     if "message_passing.W_o.weight" in state.arrays:
         atoms = len(state.arrays["message_passing.W_o.weight"])
+    # With descriptors of the atoms, W_d makes their final vectors, which are longer than the rows
+    # of W_o.
     is_extended = "message_passing.W_d.weight" in state.arrays
     fits = is_extended or atoms == width
     expected = f"a layer for the {atoms} numbers of an atom, without descriptors of the molecule"

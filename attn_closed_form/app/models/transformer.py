@@ -54,7 +54,6 @@ HIDDEN = -1
 SAMPLES = 2000
 # Tuning: sequences per batch. Larger ones are hardly faster on a CPU, and need more memory.
 CALLS_AT_ONCE = 32
-# A warning names the first line outside this folder, which is the user's.
 
 
 class PaddingWarning(UserWarning):
@@ -158,6 +157,7 @@ class TransformerClassifier(TextModel):
         # explanation.
         example = self.frame.around(self.encode("the"))
         is_classifier = any("ForSequenceClassification" in c.__name__ for c in kind.__mro__)
+        # A class with another name may return one row of logits per text; one call shows it.
         if not self.predicts_tokens and not is_classifier:
             with evaluating(self.model):
                 self._batch([example], pad=0)
@@ -313,6 +313,7 @@ class TransformerClassifier(TextModel):
                 limits.append(positions - first)
         # Tokenizers without a limit report 10^30, which does not fit into every integer.
         most = min([*limits, 10**9])
+        # The last token of a continuation is only predicted and takes no position.
         taken = self.frame.size + max((len(ids) - 1 for ids in self._continuations), default=0)
         if most <= taken:
             raise ValueError(
@@ -445,6 +446,8 @@ class TransformerClassifier(TextModel):
         try:
             yield int(pad)
         finally:
+            # The configuration is that of the user's model, which must not stay changed after an
+            # error.
             config.pad_token_id = configured
 
     def _batch(self, rows: Sequence[Ids], pad: int) -> Array:
@@ -455,6 +458,7 @@ class TransformerClassifier(TextModel):
         types = None
         if self.frame.types is not None:
             before, inside, after = self.frame.types
+            # Special tokens may have another type than the text, and those that pad have type 0.
             typed = [[*before, *[inside] * (row.size - self.frame.size), *after] for row in rows]
             types = np.array([[*row, *[0] * (longest - len(row))] for row in typed])
         logits = self._run(
@@ -475,6 +479,7 @@ class TransformerClassifier(TextModel):
         """Call the model on rows (n, T) of ids and return its logits, at the last `keep` positions
         if that is not 0.
         """
+        # A hidden token needs some id of the vocabulary; the mask makes attention skip it.
         arrays = {"input_ids": np.where(ids == HIDDEN, pad, ids), "attention_mask": ids != HIDDEN}
         if types is not None:
             arrays["token_type_ids"] = types
@@ -492,6 +497,7 @@ class TransformerClassifier(TextModel):
         logits = getattr(self.model(**tensors, **few), "logits", None)
         if logits is None:
             return None
+        # With keep = 0 the slice takes everything, such as the classes of a classifier.
         return logits[:, -keep:].cpu().to(torch.float64).numpy()
 
     def _log_odds(self, rows: Ids) -> Array:
@@ -513,6 +519,7 @@ class TransformerClassifier(TextModel):
         for ids in self._continuations:
             stem = ids[:-1]
             if stem not in logits:
+                # A token is predicted at the position before it, so the last one is not appended.
                 longer = [[*row, *stem] for row in rows.tolist()]
                 logits[stem] = self._run(np.array(longer, dtype=np.intp), keep=len(ids))
             z = logits[stem]
@@ -520,6 +527,7 @@ class TransformerClassifier(TextModel):
             total = np.logaddexp.reduce(z, axis=-1)
             log_p = z[:, chosen] - total
             log_not = np.logaddexp.reduce(np.where(chosen, -np.inf, z), axis=-1) - total
+            # The cumulative sum without its last term is the log-probability of the earlier tokens.
             others = np.logaddexp.reduce(np.cumsum(log_p, axis=1) - log_p + log_not, axis=1)
             sides.append((log_p.sum(axis=1), others))
         (log_p, others), *second = sides
