@@ -251,6 +251,7 @@ def _certified(
     margins = []
     # The margin over a rival is the difference of two logits, which is a pooled game, too.
     for rival in rivals:
+        # The coefficient of the explained class is 1, so the rival gets -1.
         direction = np.asarray(target.coefficients) - identity[rival]
         margin = replace(target, coefficients=tuple(direction.tolist()))
         margins.append(evidence.model.pooled_game(evidence.units, margin))
@@ -274,6 +275,8 @@ def rivals_of(evidence: Evidence, theta: float) -> tuple[int, ...]:
     explained = int(np.argmax(direction))
     others = tuple(c for c in range(len(logits)) if c != explained)
     margin = logits[explained] - np.max(logits[list(others)])
+    # If a rival is ahead, or the margin is below the threshold, the game of the decision is used
+    # alone.
     if margin < 0 or margin < theta:
         return ()
     return others
@@ -306,6 +309,7 @@ def checked_sets(evidence: Evidence, scores: Array) -> list[CheckedSet]:
     # Scores times `side` are positive for players that support the prediction.
     side = float(np.sign(prediction - half))
     order = np.argsort(-side * scores, kind="stable")
+    # The inverse of the order: the place of each player in it.
     rank = np.argsort(order, kind="stable")
     supporting = int((side * scores > 0).sum())
     steps = np.arange(1, supporting + 1)
@@ -318,6 +322,7 @@ def checked_sets(evidence: Evidence, scores: Array) -> list[CheckedSet]:
     found = []
     flips = side * (without - half) < 0
     if flips.any():
+        # argmax finds the first True, which is the smallest of these sets.
         k = int(flips.argmax())
         found.append(
             CheckedSet(

@@ -107,6 +107,7 @@ class Evidence(Remembers):
             if self.exact and self.scale.link is None:
                 return self.model.hidden_game(self.units, self.target)
             raise NotPooledError(NOT_POOLED)
+        # The note of the target says why the probability has no exact values.
         if not self.exact:
             exact = "scale='logit' is exact"
             if self.target.against_rest:
@@ -303,6 +304,7 @@ class Evidence(Remembers):
         """
 
         def sample(run: int) -> LimeSample:
+            # Every run has a seed of its own; with one seed all runs would be the same.
             seed = self.target.seed + run
             # Only the first run is shown with standard errors.
             return lime_sample(self.model_game, self.model.samples, seed=seed, errors=run == 0)
@@ -323,6 +325,7 @@ class Evidence(Remembers):
         looser = 10
         while True:
             try:
+                # Only the attempt tells whether a tolerance can be reached with this game.
                 result = function(self.game, tol)
                 break
             except ToleranceError:
@@ -336,6 +339,7 @@ class Evidence(Remembers):
                 f"{tol:.0e} is guaranteed",
                 ToleranceWarning,
             )
+        # The tolerance is relative to the size of the game, and the reported error is absolute.
         if isinstance(self.game, GameSum):
             return result, tol * self.game.scale
         return result, guaranteed_error(self.game, tol)

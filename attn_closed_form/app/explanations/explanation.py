@@ -131,6 +131,7 @@ class Explanation(OfEvidence):
             raise ValueError(
                 f"scores: expected shape ({self.evidence.d},), got {self.scores.shape}"
             )
+        # The arrays of an explanation are shared by its exports and views.
         self.scores.flags.writeable = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -200,6 +201,7 @@ class Explanation(OfEvidence):
     def occurrences(self) -> tuple[Occurrence, ...]:
         """Every unit that the model reads, in the order of the text, with its player."""
         return tuple(
+            # Tuples are sorted by their start, so this is the order of the text.
             sorted(Occurrence(*span, j) for j, spans in enumerate(self.spans) for span in spans)
         )
 
@@ -218,6 +220,7 @@ class Explanation(OfEvidence):
         >>> [(word, round(share, 3)) for word, share in result["shapley"].top(2)]
         [('wonderful', 0.591), ('slow', -0.134)]
         """
+        # Logarithms of weights are compared after scaling, because their sign has no meaning.
         order = np.argsort(-np.abs(self.strength), kind="stable")[:n]
         return [(self.labels[j], float(self.scores[j])) for j in order]
 
@@ -324,6 +327,7 @@ def shared_dict(evidence: Evidence, fitted: bool = False) -> dict[str, Any]:
     shared = {
         "text": units.text,
         "labels": evidence.labels,
+        # The spans of an input without a text refer to text that only the views make.
         "spans": None if units.spans is None else evidence.spans,
         "unknown": evidence.unknown,
         "unseen": units.unseen,
@@ -363,6 +367,7 @@ class Explanations(OfEvidence, dict[str, Explanation]):
     def __missing__(self, name: str) -> Explanation:
         """Return the explanation by a method's short name, such as "loo" for "leave-one-out"."""
         method = find_method(name)
+        # A full name that is missing was not computed; looking it up again would never end.
         if method is None or method.name == name:
             raise KeyError(name)
         return self[method.name]
@@ -409,6 +414,7 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         headline = self.get(self.evidence.headline)
         if headline is None:
             return []
+        # The model runs once for each candidate set, so the answer is kept.
         sets = self.evidence.cached(
             "checked sets", lambda: checked_sets(self.evidence, headline.scores)
         )

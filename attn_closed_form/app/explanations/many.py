@@ -128,6 +128,7 @@ class ManyExplanations(Sequence[Explanation]):
                 rows_of.setdefault(word, []).append(row)
         effects = []
         for word, scores in scores_of.items():
+            # The example is the input in which the word has its largest score.
             strongest = int(np.argmax(np.abs(scores)))
             effect = word_effect(
                 word=word,
@@ -182,6 +183,7 @@ def word_scores(explanation: Explanation) -> dict[str, float]:
     """Return the score of each word: the sum over the players with its name."""
     scores: dict[str, float] = {}
     for word, score in zip(explanation.labels, explanation.scores.tolist(), strict=True):
+        # A word that occurs twice has two players if the players are tokens.
         scores[word] = scores.get(word, 0.0) + score
     return scores
 

@@ -142,6 +142,7 @@ def _inside(name: str, evidence: Evidence) -> Scored | None:
     scores = evidence.inside(name)
     if scores is None:
         return None
+    # Some scores start from another input, such as integrated gradients; they come with its logit.
     base = evidence.absent_logit
     if isinstance(scores, tuple):
         scores, base = scores
@@ -205,7 +206,8 @@ def _slalom_value(evidence: Evidence) -> Scored:
     # still has a value.
     share = softmax(evidence.shares.T).T
     heads = len(share)
-    # The values of the game are divided by the number of heads, those of a SLALOM are not.
+    # The values of the game are divided by the number of heads, those of a SLALOM are not. A SLALOM
+    # has no bias, and its weights add up to 1, so every value carries the bias.
     values = heads * (share * evidence.pooled.v).sum(axis=0) + evidence.pooled.bias
     return Scored(values, evidence.pooled_base)
 
@@ -220,8 +222,10 @@ def _slalom_linear(evidence: Evidence) -> Scored:
     """Return the derivative of the prediction by the weight of every player."""
     game = evidence.pooled
     alpha = np.exp(evidence.shares)
+    # What the players do not have belongs to the background, such as a class token.
     background = 1.0 - alpha.sum(axis=1, keepdims=True)
     f = (alpha * game.v).sum(axis=1, keepdims=True) + background * game.v_background[:, None]
+    # This is a derivative at the whole input, so its baseline is the prediction itself.
     return Scored((alpha * (game.v - f)).sum(axis=0), evidence.logit)
 
 
@@ -240,6 +244,7 @@ def _single(evidence: Evidence) -> Scored:
     # Without a background and with deleted players, a player alone has all the mass.
     if evidence.has_reasons and evidence.pooled.can_be_empty:
         game = evidence.pooled
+        # With one player all softmax weights are 1, so the values of the heads are added.
         return Scored(game.v.sum(axis=0) + game.bias, evidence.absent_logit)
     alone = evidence.logits_of(np.eye(evidence.d, dtype=bool))
     return Scored(alone, evidence.absent_logit, model_calls=evidence.d)
@@ -496,6 +501,7 @@ def default_methods(evidence: Evidence) -> tuple[Method, ...]:
 
 def _without_a_game(evidence: Evidence) -> list[Method]:
     """Return the default methods that need no pooled game, for a model with a tail."""
+    # A tail that is any function has no gradient.
     gradients = getattr(evidence.model.tail, "gradient", None) is not None
     methods = [METHODS[name] for name in DEFAULT_METHODS if METHODS[name].needs != "game"]
     return [method for method in methods if gradients or not method.name.startswith("gradient")]
@@ -549,5 +555,6 @@ def as_methods(methods: str | Iterable[str] | None) -> tuple[Method, ...]:
                 f"methods: expected names among {', '.join(METHODS)}; got "
                 f"{name!r}{did_you_mean(name, METHODS)}"
             )
+        # A dict keeps the order, and a method that is named twice or by its alias occurs once.
         table[method.name] = method
     return tuple(table.values())
