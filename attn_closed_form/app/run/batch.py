@@ -94,6 +94,7 @@ def _places(evidence: Evidence) -> tuple[Ids | None, Ids]:
     counts = np.bincount(evidence.player_of)
     if units.places is None:
         return None, counts
+    # The units in the order of their players, as `counts` divides them.
     return units.places[units.by_player(evidence.target.players)], counts
 
 
@@ -136,6 +137,7 @@ def explain_inputs(
         warnings.simplefilter("ignore", ToleranceWarning)
         for batch in _batches(task, entries):
             _Batch(task, batch).explain(folder, target)
+    # Every entry has an outcome by now; the condition is for the type checker.
     return [entry.outcome for entry in entries if entry.outcome is not None]
 
 
@@ -164,6 +166,7 @@ def _batches(task: Task, entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
         length = 0
         if isinstance(entry.raw, str):
             length = len(entry.raw)
+        # A text that is longer than a batch must not end an empty one.
         if characters + length > BATCH_CHARS and i > first:
             yield entries[first:i]
             first = i

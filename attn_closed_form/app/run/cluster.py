@@ -64,6 +64,8 @@ class DaskClient:
 
     def submit(self, function: Any, *arguments: Any) -> Any:
         """Submit work; its future is put in the queue when it is done."""
+        # Dask would take an equal call for the same work, and a part that lost its workers may be
+        # submitted again.
         future = self.client.submit(function, *arguments, pure=False)
         future.add_done_callback(self.done.put)
         return future
@@ -80,6 +82,7 @@ class DaskClient:
             if self.cluster is None:
                 continue
             nannies = self.cluster.workers.values()
+            # A nanny that restarts its worker has another status, and the work goes on afterwards.
             if all(
                 nanny.status in (Status.closing, Status.closed, Status.failed) for nanny in nannies
             ):
@@ -98,6 +101,7 @@ class DaskClient:
         # scheduler.
         ahead = 1_000
         while True:
+            # A finished part makes room for the next one.
             for part in islice(waiting, ahead - len(running)):
                 future = self.submit(explain_part, task, part)
                 running[future.key] = future, part
@@ -137,6 +141,7 @@ class DaskClient:
         progress: Progress | None = self.result(self.wait())
         if progress is None:  # rows that are harmless one by one, but not together
             refused = dict.fromkeys(range(part.rows), reason.replace("row", "part"))
+            # Every row is refused, so this process explains nothing and cannot be killed by a row.
             progress = explain_part(task, replace(part, refused=refused))
         if not refused:
             return progress
@@ -183,6 +188,7 @@ def connected(workers: int, address: str | None, work: str) -> Iterator[DaskClie
         try:
             yield DaskClient(client, address)
         finally:
+            # The connection may be broken already, and the error of the run is more useful.
             with suppress(Exception):
                 client.close(timeout=1)
 

@@ -130,6 +130,7 @@ def _stored(folder: str | os.PathLike[str], wanted: set[int]) -> Iterator[dict[s
     for part in parts_of(folder):
         if not set(columns) <= set(pa.parquet.read_schema(part).names):
             continue
+        # The small column of numbers tells whether the part has a wanted row.
         there = pa.parquet.read_table(part, columns=["row"], partitioning=None)["row"]
         if pa.compute.any(pa.compute.is_in(there, numbers)).as_py():
             table = pa.parquet.read_table(part, columns=columns, partitioning=None)

@@ -82,6 +82,7 @@ class Part:
         """
         pa = pyarrow()
         source = Path(self.source)
+        # The worker opens the bag itself; a table has only its name.
         if is_bag(source):
             yield pa.table({"path": [source.name]})
             return
@@ -92,6 +93,7 @@ class Part:
         remaining = self.rows
         for table in row_tables(source, names, groups):
             piece = table.slice(skipped, remaining)
+            # Rows to skip can extend over several tables of a row group.
             skipped = max(0, skipped - table.num_rows)
             remaining -= piece.num_rows
             if piece.num_rows:
@@ -154,6 +156,7 @@ def planned(
         work = folder / WORK
         shutil.rmtree(work, ignore_errors=True)
         if restart:
+            # The manifest goes last, because a folder with parts and without a manifest is refused.
             for file in (*folder.glob("part-*.parquet"), folder / MANIFEST):
                 file.unlink(missing_ok=True)
         work.mkdir(exist_ok=True)  # on Windows, files that are open elsewhere remain
@@ -214,6 +217,7 @@ def _plan(files: list[Path], folder: Path, task: Task, workers: int | None) -> P
     """Divide the inputs into parts, and leave out those that earlier runs have finished."""
     earlier = read_manifest(folder)
     if earlier is not None:  # new bags follow those of earlier runs
+        # Parts are numbered in the order of the bags, so the old ones must keep their places.
         order = {file["name"]: number for number, file in enumerate(earlier["files"])}
         files = sorted(files, key=lambda file: order.get(file.name, len(order)))
     bags = is_bag(files[0])
@@ -349,6 +353,7 @@ def _resumed(
     names = [file["name"] for file in files]
     names_before = [file["name"] for file in before]
     if bags:  # bags may be added
+        # Bags that were added are behind those of the earlier run.
         names = names[: len(names_before)]
     if names != names_before:
         differences.append("the input files are different")
@@ -423,6 +428,7 @@ def _cut(
     files: Sequence[Path], sources: Sequence[Path], folder: Path, manifest: Mapping[str, Any]
 ) -> Iterator[Part]:
     """Yield the parts of all inputs, in order."""
+    # The numbers of rows and parts go on through all inputs, and no part has rows of two inputs.
     first = number = 0
     for file, source, entry in zip(files, sources, manifest["files"], strict=True):
         for start in range(0, entry["rows"], manifest["part_rows"]):

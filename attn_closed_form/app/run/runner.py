@@ -59,6 +59,7 @@ def explain_part(task: Task, part: Part) -> Progress:
         pa.parquet.ParquetWriter(partial, schema, **parquet_options(schema)) as writer,
     ):
         for table in part.read(task.column):
+            # Refused rows are numbered within the part, and this table begins at row `rows` of it.
             refused = {number - rows: reason for number, reason in part.refused.items()}
             with collector_paused():  # until the objects of these rows are gone
                 results, failures = _explained(

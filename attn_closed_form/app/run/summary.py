@@ -93,6 +93,7 @@ class Summary:
         column = self.outputs.index(output)
         documents = self.counts[:, column]
         total = self.sums[:, column]
+        # A word that does not occur with this output is not kept, and must not divide by 0.
         mean = total / np.maximum(documents, 1)
         kept = documents >= max(1, least_documents)
         if side == "supports":
@@ -104,6 +105,7 @@ class Summary:
             strength = np.abs(total)
         # Words that are not kept have the strength -1, behind all others.
         order = np.argsort(-np.where(kept, strength, -1.0), kind="stable")[:n]
+        # The first n may reach into the words that are not kept.
         return [self._word(j, column) for j in order[kept[order]].tolist()]
 
     def _word(self, j: int, column: int) -> WordEffect:
@@ -258,6 +260,7 @@ class Totals:
         np.add.at(self.counts, place, 1)
         np.add.at(self.sums, place, scores)
         np.add.at(self.squares, place, scores**2)
+        # With >=, a word whose scores are all 0 has an example, too.
         stronger = np.abs(scores) >= np.abs(self.example_scores[place])
         place = (word[stronger], output[stronger])
         # Of several entries with one place, NumPy keeps the last one, which is the strongest.

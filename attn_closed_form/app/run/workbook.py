@@ -166,6 +166,7 @@ class _Workbook:
         cells = [self.cell(value) for value in row]
         for number, name_of_format in enumerate(formats):
             if name_of_format is not None and isinstance(row[number], float):
+                # A number needs a cell object to carry a format.
                 cells[number] = self.new_cell(self.sheet, cells[number])
                 cells[number].number_format = name_of_format
         self.sheet.append(cells)
@@ -182,6 +183,7 @@ class _Workbook:
                 "long or CSV"
             )
         cell = self.new_cell(self.sheet, self.illegal.sub("\ufffd", value))
+        # openpyxl takes a text that begins with "=" for a formula unless its type is set.
         cell.data_type = "s"
         return cell
 
@@ -203,9 +205,12 @@ class _Workbook:
             for row in rows_of(table.select(names)):
                 cells = dict(zip(names, row, strict=True))
                 formats = dict(zip(names, of_columns.of_row(row), strict=True))
+                # The texts are read once, in order, next to the rows; -1 means that none is left.
                 while 0 <= number < cells["row"]:
                     number, text = next(texts, (-1, None))
                 if number == cells["row"]:
+                    # A column of the results with this name has precedence over the text of the
+                    # input.
                     cells.setdefault(column, _shortened(text))
                 of_row = [formats.get(name) for name in shown]
                 self.append("texts", [cells.get(name) for name in shown], shown, of_row, column)
@@ -235,6 +240,7 @@ class _Workbook:
             if isinstance(value, float):
                 cells[number] = self.new_cell(self.sheet, value)
                 cells[number].number_format = (
+                    # The columns 5 and 7 are half-widths of intervals, which have no sign.
                     change.replace("+", "") if number in (5, 7) else change
                 )
         self.sheet.append(cells)
@@ -251,12 +257,14 @@ class _Workbook:
         chart.type = "bar"
         chart.legend = None
         chart.title = title
+        # Column 5 is the mean over all texts, which the next line names by the words in column 2.
         chart.add_data(Reference(self.sheet, min_col=5, min_row=first, max_row=self.rows))
         chart.set_categories(Reference(self.sheet, min_col=2, min_row=first, max_row=self.rows))
         chart.gapWidth = 30
         # The first word is at the top, and names are left of the longest bar against.
         chart.x_axis.scaling.orientation = "maxMin"
         chart.x_axis.tickLblPos = "low"
+        # Without this, charts of recent versions of openpyxl have hidden axes.
         chart.x_axis.delete = False
         chart.y_axis.delete = False
         bars = self.rows - first + 1
