@@ -49,6 +49,7 @@ FILE_KINDS = tuple(KINDS)
 
 
 def _settings(args: argparse.Namespace) -> Settings:
+    # The side of a region asks for regions as players.
     if args.region is not None and args.players is None:
         args.players = "regions"
     return read_settings(args)
@@ -130,6 +131,7 @@ def propose(args: argparse.Namespace) -> int:
         trials = []
         for roles in several:
             model = BagClassifier.from_state_dict(state.arrays, roles=roles)
+            # Roles whose first layer has another width than the features cannot be right.
             if bag.features.shape[1] != model.network.D:
                 continue
             assert model.reload is not None  # it came from a file
@@ -163,6 +165,7 @@ def named_option(text: str) -> list[tuple[str, Any]]:
     if not equals or not name.isidentifier():
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
     try:
+        # Numbers and truth values are JSON; a bare name such as relu is not.
         return [(name, json.loads(value))]
     except ValueError:
         return [(name, value)]

@@ -94,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
         columns=columns,
     ).settled(args.method)
     status = explain_all(args, task, args.source, args.folder)
+    # A run that was stopped has no complete table to write.
     if table is not None and status in (0, 1):
         write_results(args.folder, table, args.form, args.separator)
         print(f"{table}: written")
@@ -140,6 +141,7 @@ def explain_all(
                     show(progress)
     except (KeyboardInterrupt, Terminated) as stopped:
         print(f"stopped: {_how_far(folder, plan, unit)}", file=sys.stderr)
+        # Shells report a signal as 128 plus its number: 2 for SIGINT, 15 for SIGTERM.
         if isinstance(stopped, KeyboardInterrupt):
             return 130
         return 143

@@ -82,6 +82,7 @@ class Recent:
             if key in recent:
                 recent.move_to_end(key)
                 return recent[key]
+        # The lock is not held meanwhile, so a slow text does not block the others.
         made = make()
         with self._lock:
             recent[key] = made
@@ -106,6 +107,7 @@ def example_text(model: Model) -> str:
         example = (model.card or {}).get("example")
         if isinstance(example, str) and example.strip():
             return visible(example)[:1_000]
+    # A word may be strong for several classes, and occurs once.
     return " ".join(dict.fromkeys(word for words in _strong_words(model) for word in words))
 
 
@@ -141,6 +143,7 @@ def _strong_words(model: Model) -> list[list[str]]:
     logits = np.array(word_logits)
     if logits.shape[1] == 1:  # one logit is the log-odds of the second of two classes
         logits = np.hstack([-logits, logits]) / 2
+    # A number that is added to all logits changes no class, so the mean is removed.
     lead = logits - logits.mean(axis=1, keepdims=True)
     # The example has the three strongest words of each of the first classes; more do not fit one
     # line.

@@ -139,6 +139,7 @@ def make_app(
         title="attn-closed-form",
         version=__version__,
         lifespan=lifespan,
+        # An address with a slash too many is an error and not a redirect.
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
@@ -214,6 +215,7 @@ def _add_errors(app: FastAPI) -> None:
             404: "no such address; /openapi.json lists them",
             405: f"this address does not accept {request.method}",
         }
+        # What is not an answer of the framework is a failure of ours.
         status = error.status_code if isinstance(error, HTTPException) else 500
         message = messages.get(status, "the server failed; its log has the details")
         response = error_response(Refusal(status, message))
@@ -241,6 +243,7 @@ class Desk:
     def __init__(self, model: Model, seconds: float) -> None:
         self.model = model
         self.seconds = seconds
+        # Long texts have a thread of their own, so they never keep short ones waiting.
         self.short = anyio.CapacityLimiter(THREADS)
         self.long = anyio.CapacityLimiter(1)
         self.recent = Recent()
@@ -258,6 +261,7 @@ class Desk:
 
         def work() -> None:
             try:
+                # The client may have left while this work waited for a thread.
                 checkpoint()
                 outcome.append(json_bytes(answer(self.model, question, checkpoint, self.recent)))
             except Abandoned:
@@ -271,6 +275,8 @@ class Desk:
             """
             try:
                 with anyio.move_on_after(self.seconds):
+                    # The body has been read already, so the next message is the end of the
+                    # connection.
                     while (await request.receive())["type"] != "http.disconnect":
                         pass
             finally:
@@ -282,6 +288,7 @@ class Desk:
             async with anyio.create_task_group() as group:
                 group.start_soon(watch)
                 await anyio.to_thread.run_sync(work, limiter=limiter)
+                # The answer is there, so nobody has to watch any longer.
                 group.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():  # only a server that is shutting down cancels
             raise Refusal(503, "the server is shutting down") from None
@@ -342,6 +349,7 @@ class Door:
 
 def _refused_body(headers: Headers) -> Refusal | None:
     """Return the reason to refuse a body, or None."""
+    # The type may be followed by a character set.
     media = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":
         received = media[:40] or "none"
@@ -349,6 +357,7 @@ def _refused_body(headers: Headers) -> Refusal | None:
     size = headers.get("content-length", "")
     if not size.isdecimal():
         return Refusal(411, "Content-Length: expected the size of the body, got none")
+    # The length comes first: Python refuses to convert texts of thousands of digits.
     if len(size) > len(str(MAX_BYTES)) or int(size) > MAX_BYTES:
         return Refusal(413, f"body: expected at most {MAX_BYTES:,} bytes, got {size[:12]}")
     return None

@@ -57,6 +57,7 @@ def serve(path: str | None = None, port: int = 8000, seconds: float = TIME_LIMIT
         # Texts of users are never logged.
         access_log=False,
         server_header=False,
+        # No proxy is in front, so headers that claim one would be forged.
         proxy_headers=False,
         ws="none",
         # Limits the headers of a request to 16 KB, unlike the faster parsers.
