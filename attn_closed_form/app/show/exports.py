@@ -191,10 +191,12 @@ def write_geojson(
             boxes, scores.tolist(), shades, zip(*measured.values(), strict=True), strict=True
         )
         for i, ((left, top, right, bottom), score, shade, numbers) in enumerate(tiles):
+            # GeoJSON closes a ring with its first point.
             ring = (
                 f"[[{left}, {top}], [{right}, {top}], [{right}, {bottom}], [{left}, {bottom}], "
                 f"[{left}, {top}]]"
             )
+            # repr writes the fewest digits that give the same number back.
             values = ", ".join(
                 f"{key}: {number!r}" for key, number in zip(keys, numbers, strict=True)
             )
@@ -350,6 +352,7 @@ def to_shap(explanation: Explanation) -> Any:
     starts, _, owners = zip(*explanation.occurrences, strict=True)
     # shap has one value per token, and a word may occur several times.
     players = np.array(owners)
+    # Each piece ends where the next token starts, so that the pieces make up the whole text.
     cuts = (0, *starts[1:], len(explanation.text))
     pieces = [explanation.text[start:end] for start, end in pairwise(cuts)]
     return shap.Explanation(

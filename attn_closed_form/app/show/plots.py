@@ -101,6 +101,7 @@ def plot_interactions(explanations: Explanations, ax: Any, top: int = 25) -> Non
     pairs = e.scale.unit["factor"] * e.interactions()[np.ix_(order, order)]
     # The values of single players are much larger than those of pairs, and would wash them out.
     np.fill_diagonal(pairs, 0.0)
+    # A color scale needs a length, even if all interactions are 0.
     end = float(np.abs(pairs).max()) or 1.0
     # No smoothing: every cell is one pair of words.
     image = ax.imshow(
@@ -185,6 +186,7 @@ def plot_removal(explanations: Explanations, ax: Any) -> None:
     limit = factor * first.bounds.proved_min
     lowest = float(limit.min())
     ax.fill_between(first.absent, lowest, limit, color="0.9", linewidth=0)
+    # There may be fewer curves than styles.
     styles = zip(chosen, removal_styles, strict=False)
     for number, (method, (color, style)) in enumerate(styles):
         each = curves[method]
@@ -482,6 +484,7 @@ def heat_map(
     if thumbnail is None:
         thumbnail = several[0].evidence.units.attrs.get("thumbnail")
     left, top, right, bottom = maps[0].raster.box
+    # Panels of very long or very narrow slides keep a readable shape.
     tall = panel * float(np.clip((bottom - top) / (right - left), 0.35, 1.6)) + 0.9
     size = (panel * min(len(maps), 3), tall * -(-len(maps) // 3))
     figure = new_figure(size)
@@ -512,6 +515,7 @@ def _draw_map(ax: Any, figure: HeatMap, under: Any) -> None:
     left, top, right, bottom = figure.raster.box
     if under is not None:
         image, (width, height) = under
+        # Coordinates on a slide go down, and those of the axes go up, so the extent is upside down.
         ax.imshow(image, extent=(0, width, height, 0), interpolation="antialiased", cmap="gray")
     pixels = figure.pixels()
     alpha = 1.0 if under is None else OVER_THUMBNAIL
