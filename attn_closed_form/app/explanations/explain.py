@@ -56,6 +56,7 @@ def explain(
     """
     output = settings.pop("output", None)
     if isinstance(model, Model):
+        # A language model becomes a classifier of the continuations that the output names.
         model, output = model.asked(raw, output)
     (explanations,) = explain_outputs(model, raw, methods, outputs=[output], **settings).values()
     return explanations
@@ -241,6 +242,7 @@ def _explanation(evidence: Evidence, method: Method, scored: Scored) -> Explanat
     calls = None
     if not evidence.exact:
         calls = scored.model_calls
+        # One fit serves all of these methods, so its calls are those of each.
         if method.needs == "game" and evidence.fit is not None:
             calls = evidence.fit.model_calls
     return Explanation(

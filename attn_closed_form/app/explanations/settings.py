@@ -115,6 +115,7 @@ class Settings:
         """
         exact = self.has_exact_values(model)
         if exact and model.tail is not None:
+            # Whether the logit behind a hidden layer is exact depends on the input.
             units = model.read(raw)
             exact = self.resolve(model, model.logits(units), units).exact
         return "shapley" if exact else "shapley-sampled"
@@ -225,6 +226,7 @@ class Settings:
                 obstacle = f"exact probabilities need one head, and this output has {heads}"
         if not obstacle:
             return probability
+        # Methods that need exact values explain the logit, and its note says why.
         if self.scale is None and exact:
             return replace(target, note=obstacle)
         return replace(probability, exact=False, note=obstacle)
@@ -276,6 +278,7 @@ def log_odds_of(model: Model, coefficients: tuple[float, ...]) -> LogOdds:
 
 def _prefix(output: str | int | None, outputs: Sequence[str]) -> str:
     """Return `MARGIN`, `ODDS`, or "" for an output without a prefix."""
+    # The name of a class may begin like a margin, and has precedence.
     if not isinstance(output, str) or output in outputs:
         return ""
     for prefix in (MARGIN, ODDS):
@@ -322,6 +325,7 @@ def choose_output(
         if C > 1:
             output = int(np.argmax(logits))
         else:
+            # One logit is the log-odds of the second of two classes.
             output = int(len(outputs) == 2 and logits[0] > 0)
     prefix = _prefix(output, outputs)
     if prefix == MARGIN:
@@ -330,6 +334,7 @@ def choose_output(
     if prefix == ODDS:
         name = str(output).removeprefix(ODDS).strip()
         index = _index(outputs, name)
+        # With two classes, the rest is the other one.
         other = 1 - index if C == 2 else None
         return f"{outputs[index]} against the rest", direction(index, other)
     index = _index(outputs, output)

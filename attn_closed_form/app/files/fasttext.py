@@ -62,6 +62,8 @@ class FastTextReader:
         row = self.rows.get(word.encode("utf-8", "replace"))
         rows = [] if row is None else [row]
         if word != END_OF_LINE:
+            # The marks tell an n-gram at the beginning or end of a word from the same letters
+            # inside.
             marked = f"<{word}>"
             for start in range(len(marked)):
                 for end in range(
@@ -77,6 +79,7 @@ def _hash(text: str) -> int:
     """Compute the 32-bit FNV-1a hash with signed bytes, as fastText does."""
     h = 2166136261
     for byte in text.encode("utf-8", "replace"):
+        # C++ extends the sign of a char when it becomes an integer of 32 bits.
         h = (h ^ (byte if byte < 128 else byte | 0xFFFFFF00)) * 16777619 & 0xFFFFFFFF
     return h
 

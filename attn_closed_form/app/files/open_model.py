@@ -73,6 +73,7 @@ def open_model(path: str | os.PathLike[str] | None = None, **options: Any) -> Mo
     if str(path) == "scores":
         return ScoreTable()
     path = Path(path)
+    # State dicts have the same suffixes, so the names of the arrays decide.
     if path.suffix.lower() in OWN_SUFFIXES:
         arrays = read_arrays(path)
         if "vocabulary" in arrays or {"W_e", "W_q", "W_k", "W_v", "W_l"} <= set(arrays):
@@ -130,6 +131,7 @@ def save_model(
     arrays = weights_to_arrays(model.weights)
     for name, array in arrays.items():
         if array.dtype.kind == "f":
+            # An overflow is an error below, with the name of the array.
             with np.errstate(over="ignore"):
                 rounded = array.astype(stored)
             if not np.isfinite(rounded).all():
@@ -244,6 +246,7 @@ def load_weights(path: str | os.PathLike[str]) -> AttentionWeights:
 
 def weights_to_arrays(weights: AttentionWeights) -> Arrays:
     """Return the named arrays of `weights`, including the ids, as stored in a file."""
+    # A file always has W_p; that of a model without positions has no rows.
     arrays = {"W_p": np.zeros((0, weights.d_e)), **weights.arrays()}
     return {**arrays, **{name: np.array(getattr(weights, name), dtype=np.int64) for name in IDS}}
 
@@ -320,6 +323,8 @@ def from_torch_state_dict(
     """
     fields = _fields(state)
     if not scale:
+        # =|`AttentionWeights` divides by sqrt(d_att), so queries that were not divided are
+        # multiplied.
         fields |= {
             name: fields[name] * np.sqrt(fields["W_q"].shape[1])
             for name in ("W_q", "b_q")
@@ -354,6 +359,7 @@ def _fields(source: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any
     for name, letter in LETTERS.items():
         for kind, prefix in (("weight", "W"), ("bias", "b")):
             keys = [f"heads.{i}.{name}.{kind}" for i in range(K)]
+            # A layer has a bias in every head or in none; reading a missing one is an error.
             if kind == "bias" and not any(key in state.arrays for key in keys):
                 continue
             heads = [state.array(key) for key in keys]

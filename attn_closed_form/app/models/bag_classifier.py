@@ -134,6 +134,7 @@ class BagClassifier(BagModel):
 
     def __post_init__(self) -> None:
         self.name_outputs(self.network.Q)
+        # A single output with one name is a number and not one of two classes.
         if self.loss == "softmax" and len(self.outputs) == 1:
             object.__setattr__(self, "loss", "identity")
 
@@ -194,6 +195,7 @@ temperature 1 (not checked))
             options = {**layers.pop("options", {}), **options}
             state = renamed(state, layers)
             layout = "roles"
+        # What the caller says has precedence over what the file says.
         options = {**state.options, **options}
         network, layout = network_from_state(state, layout, options)
         if state.heads and head not in state.heads:
@@ -203,13 +205,16 @@ temperature 1 (not checked))
                 f"have, got {head!r}"
             )
         if head != "classes":
+            # The meaning of the outputs was given, so it is not assumed.
             state.unsaid.pop("head", None)
         loss, name_of_single_output = OUTPUT_KINDS[head]
         names = tuple(outputs or state.outputs)
         if not names and network.Q == 1:
             names = name_of_single_output
         if labels is None:
+            # The labels in a file belong to the names of the classes in it.
             labels = () if outputs else state.labels
+        # The check loads the arrays with other options again, without reading the file.
         reload = functools.partial(
             cls.from_state_dict,
             state.arrays,
@@ -220,6 +225,7 @@ temperature 1 (not checked))
             labels=labels,
             **options,
         )
+        # Between K + 1 grades there are K outputs, each for more than a grade.
         if head == "ordinal" and len(names) == network.Q + 1:
             names = tuple(f"above {grade}" for grade in names[:-1])
         if head != "classes" and names:

@@ -44,6 +44,7 @@ class Frame:
             encoding = tokenizer(probe)
             ids = list(encoding["input_ids"])
             types = encoding.get("token_type_ids")
+            # Without a token, nothing tells where the text begins.
             for start in range(len(ids) - len(body) + 1 if body else 0):
                 end = start + len(body)
                 if ids[start:end] == body:
@@ -77,6 +78,7 @@ def batches(lengths: Ids, batch_size: int, pads: bool) -> Iterator[Ids]:
     >>> [rows.tolist() for rows in batches(np.array([3, 5, 3, 4]), 2, pads=False)]
     [[1], [3], [0, 2]]
     """
+    # If memory is too small, the first and longest batch shows it at once.
     order = np.argsort(-lengths, kind="stable")
     while order.size:
         batch = order[:batch_size]
@@ -135,6 +137,7 @@ def load_folder(path: Path) -> tuple[Any, Any]:
             )
         except Exception as error:
             raise ValueError(f"{path}: the {part} does not load: {first_line(error)}") from None
+    # The package gives random numbers to weights that a file lacks, and goes on.
     if missing := sorted(info["missing_keys"]):
         keys = ", ".join(missing[:4])
         raise ValueError(

@@ -43,6 +43,7 @@ def build_attention(state: StateDict, layout: Layout, options: Options) -> BagNe
     if not modules or is_plain(modules) or are_branches(state, modules):
         return _with_readout(state, layout, options, layers)
     dropped = options.get("metadata_columns", 0)
+    # The first layer drops the columns of metadata, so a network without one gets the identity.
     if dropped and not layers:
         width = len(state.array(f"{modules[0].name}.weight", 2).T)
         layers = [Linear(np.eye(width), np.zeros(width))]
@@ -64,6 +65,7 @@ def _embedding(layers: list[Linear], options: Options) -> dict[str, Any]:
     for layer in layers:
         W = layer.W
         if not embed:
+            # Weights of zero drop the columns of metadata, which are in front of the features.
             W = np.pad(W, ((0, 0), (dropped, 0)))
         activation = last if layer is layers[-1] else inner
         embed.append(Layer(W, layer.b, activation))
@@ -98,9 +100,11 @@ def _with_readout(
         )
     W, bias = Linear(*(np.concatenate(parts) for parts in zip(*readouts, strict=True)))
     if layout.norm:
+        # The normalization of the pooled vector is linear, so it becomes a part of the readout.
         scale, shift = state.batch_norm(layout.norm, options["epsilon"])
         W, bias = W * scale, bias + W @ shift
     if not layers:
+        # Without an embedding, the readout itself skips the columns of metadata.
         W = np.pad(W, ((0, 0), (options.get("metadata_columns", 0), 0)))
     attention = attention_of(state, layout, options, E=W.shape[1])
     more = _embedding(layers, options)
@@ -145,6 +149,7 @@ def attention_of(state: StateDict, layout: Layout, options: Options, E: int) -> 
     *hidden, w = (state.linear(name) for name in names)
     activation = options["activation"] or (layout.gated_activation if len(hidden) == 2 else "tanh")
     functions = {"hidden": activation, "gate": options.get("gate", "sigmoid")}
+    # There is one hidden layer without a gate, and none if w scores the embedding itself.
     named = zip(functions.items(), hidden, strict=False)
     layers: dict[str, Any] = {part: Layer(*layer, function) for (part, function), layer in named}
     return Attention(
@@ -325,6 +330,7 @@ def build_keras(state: StateDict, layout: Layout, options: Options) -> BagNetwor
         (match[1], match[2]): key for key in state.arrays if (match := re.fullmatch(KERAS, key))
     }
     names = dict.fromkeys(name for name, _ in parts)
+    # Keras names its layers dense, dense_1, dense_2 and so on; the last one is the classifier.
     *embed, last = sorted(filter(DENSE.fullmatch, names), key=lambda name: int(f"0{name[6:]}")) or [
         ""
     ]
@@ -345,10 +351,13 @@ def build_keras(state: StateDict, layout: Layout, options: Options) -> BagNetwor
     keras_parts = {"kernel": 0, "bias": 1, "v": 0, "w": 1, "u": 2}
     for (name, part), key in parts.items():
         number = int(part) if part.isdigit() else keras_parts[part]
+        # =|A slice leaves out the parts that a layer of this role does not have.
         keys |= {f"roles.{role}": key for role in roles[name][number : number + 1]}
+    # Keras stores weights as (in, out), and PyTorch as (out, in).
     named = StateDict({role: state.arrays[key].T for role, key in keys.items()}, state.source)
     W, b = named.linear("roles.classifier")
     blocks = W.reshape(len(b), -1, named.array("roles.V.weight", 2).shape[1]).swapaxes(0, 1)
+    # The builder reads a readout of one block; all blocks take its place below.
     named.arrays["roles.classifier.weight"] = blocks[0]
     assert layout.inner is not None
     network = build_attention(named, layout.inner, options)

@@ -200,6 +200,7 @@ def split_at_spaces(text: str) -> list[Token]:
 
 def words_of(text: str) -> list[str]:
     """Return the words of `tokenize(text)`, without the spans."""
+    # A tag has the form "" and is no word.
     return list(filter(None, map(_FORMS.__getitem__, _pattern_for(text).findall(text))))
 
 

@@ -145,6 +145,7 @@ class TextClassifier(TextModel):
             for place, end, last_word in zip(
                 places, ends.tolist(), last_words.tolist(), strict=True
             ):
+                # A text without words keeps None.
                 if start < end:
                     read[place] = self._units(
                         texts[place],
@@ -173,6 +174,8 @@ class TextClassifier(TextModel):
             room = int(room)
             ids = ids[:room]
             numbers = numbers[:room]
+            # Words are numbered by their first occurrence, so those that are cut off are the last
+            # ones.
             words = words[: int(numbers.max()) + 1]
         return Units(
             labels=_Words(self.vocabulary, ids),

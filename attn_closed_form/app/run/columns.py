@@ -151,6 +151,7 @@ class _Layout:
         """Return one list per row, or null if it has no length."""
         pa = pyarrow()
         of_rows = self.column(lengths)
+        # A null takes no values; only the mask tells it from an empty list.
         offsets = _offsets(np.array([length or 0 for length in of_rows], np.intp))
         missing = pa.array([length is None for length in of_rows])
         return pa.ListArray.from_arrays(offsets, values, mask=missing)

@@ -50,6 +50,8 @@ def input_files(source: str | os.PathLike[str]) -> list[Path]:
     bags: dict[str, Path] = {}
     for file in files:
         if is_bag(file):
+            # Results have the name of the bag, so files that differ in their suffix would share
+            # one.
             other = bags.setdefault(file.stem, file)
             if other != file:
                 raise RunError(
@@ -70,6 +72,7 @@ def fingerprint(file: Path) -> dict[str, str]:
     """Return the name and a fingerprint of the contents of an input."""
     stat = file.stat()
     if is_bag(file):
+        # A bag may be too large to be hashed at every start.
         contents = f"{stat.st_size} bytes, time {stat.st_mtime_ns}"
     else:
         contents = sha256(file)
@@ -115,6 +118,7 @@ def copy_table(file: Path, target: Path, column: str) -> None:
     max_columns = 16_384
     if len(types) > max_columns:
         raise RunError(f"{file}: expected at most {max_columns:,} columns, got {len(types):,}")
+    # The rows before were read for their names, so reading begins anew.
     rows = read_rows(file)
     batch = list(islice(rows, COPIED_ROWS))
     # A column of scores (`ScoreTable`) has the type of its first rows.
@@ -185,6 +189,7 @@ def row_tables(
                     lengths = pa.compute.binary_length(column.dictionary)
                     length += pa.compute.sum(lengths.take(column.indices)).as_py() or 0
             check_size(length, path)
+            # From here on each text has its own copy, which was measured above.
             waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch]).cast(schema)])
             while waiting.num_rows >= ROW_GROUP:  # batches of dictionaries end where row groups end
                 yield waiting.slice(0, ROW_GROUP).combine_chunks()

@@ -26,6 +26,7 @@ from .task import RunError, pyarrow
 
 def parts_of(folder: str | os.PathLike[str]) -> list[Path]:
     """Return the files of a run, in the order of the rows, or raise an error if there are none."""
+    # The numbers have leading zeros, so the order of the names is that of the rows.
     parts = sorted(Path(folder).glob("part-*.parquet"))
     if not parts:
         raise RunError(
@@ -104,6 +105,7 @@ def _write_jsonl(tables: Iterator[Any], path: Path, separator: str, folder: Path
     with path.open("w", encoding="utf-8") as stream:
         for table in tables:
             for row in table.to_pylist():
+                # Dates and decimals, which the user's columns may have, are written as texts.
                 stream.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
 
 

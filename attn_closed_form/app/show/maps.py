@@ -76,6 +76,7 @@ def place(explanations: Explanations) -> Place:
     # has made it one name.
     side = units.attrs.get("patch_size")
     if side is None:
+        # The size of a tile matters only next to another one.
         if len(units.coords) > 1 and np.ptp(units.coords):
             raise ValueError(
                 "patch_size: expected the side of a tile among the attributes of the bag; it is "
@@ -190,6 +191,7 @@ def columns(explanations: Explanations) -> dict[str, Any]:
             corners, evidence.player_of, np.asarray(evidence.units.coords, dtype=np.float64)
         )
         table |= {"x": whole(corners[:, 0]), "y": whole(corners[:, 1])}
+    # An instance is one tile, so only regions have a number of them.
     if evidence.target.players != evidence.model.groupings[0]:
         table["tiles"] = np.bincount(evidence.player_of, minlength=evidence.d)
     weight = player_attention(explanations)
@@ -251,6 +253,7 @@ def _spec_of_column(scale: ExplainedScale, values: Array) -> str:
     largest = float(scale.unit["factor"]) * float(np.abs(values).max(initial=0.0))
     if not 0 < largest < np.inf:
         return "+.1f"
+    # The first digit is at 10^floor(log10), and two more follow.
     decimals = 2 - math.floor(math.log10(largest))
     return f"+.{min(max(decimals, 0), 6)}f"
 
@@ -352,12 +355,15 @@ def rasterize(coords: ArrayLike, scores: ArrayLike, patch_size: float) -> Raster
     # Tiles far smaller than the slide share cells; the picture stays below MOST_CELLS squared
     # either way.
     cell = max(cell, float(extent.max()) / (2 * MOST_CELLS))
+    # Rounding must not add a row or a column of cells.
     columns, rows = np.maximum(np.ceil(extent / cell - 1e-6).astype(int), 1)
     first = np.rint((corners - origin) / cell).astype(int)
     total = np.zeros((rows, columns))
     count = np.zeros((rows, columns))
+    # Each step adds the score to one cell of every tile.
     for down in range(per_tile):
         for right in range(per_tile):
+            # Rounding may place the last cell of a tile beyond the edge.
             row = np.minimum(first[:, 1] + down, rows - 1)
             column = np.minimum(first[:, 0] + right, columns - 1)
             np.add.at(total, (row, column), values)
@@ -413,6 +419,7 @@ def png(pixels: Pixels) -> bytes:
     # The file is written here, so that a report needs no imaging package.
     lines = np.zeros((rows, 1 + 4 * columns), dtype=np.uint8)
     lines[:, 1:] = pixels.reshape(rows, -1)
+    # The header: 8 bits for each of four channels (color type 6), without interlacing.
     header = struct.pack(">IIBBBBB", columns, rows, 8, 6, 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -442,6 +449,7 @@ class HeatMap(NamedTuple):
         """
         cells = self.raster.cells
         strength = np.clip(np.abs(np.nan_to_num(cells)) / self.end, 0.0, 1.0)
+        # The color has only the sign; the strength is in the opacity.
         picture = colors(np.sign(np.nan_to_num(cells)), 1.0, self.signed)
         picture[strength == 0] = FAINT
         # Opacity instead of a lighter color, so that one picture works on light and dark pages.

@@ -117,6 +117,7 @@ def reasons_sentences(reasons: Reasons) -> list[str]:
         level = _threshold(reasons)
         return [f"The prediction is {level}, which is on neither side, so no reason exists."]
     worst, after = scale.of([sufficient.worst, contrastive.after]).tolist()
+    # For a prediction below the threshold, the worst case is the largest value.
     is_upper_bound = sufficient.prediction < sufficient.threshold
     kept = scale.bound(worst, is_upper_bound)
     flipped = _written_after(scale, after, reasons.threshold)

@@ -181,6 +181,7 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
     label_columns = 20
     families = figures.method_rows(explanations)
     room = max(columns, narrowest)
+    # On a narrow terminal, the words are below the name of their method.
     if room >= 2 * label_columns + 20:
         indent = label_columns + 2
     else:
@@ -194,6 +195,7 @@ def table(explanations: Explanations, columns: int = 80, color: bool = False) ->
             words = _wrap(_words(explanations[row.methods[0]], color), room, indent)
             # Words follow the title, or start below it if the title is long or the terminal narrow.
             if width(row.title) <= indent - 2:
+                # The title takes the place of the blanks before the first line of words.
                 lines.append(_padded(row.title, indent) + words[indent:])
             else:
                 lines += [_prose(row.title, room), words]

@@ -95,6 +95,7 @@ def waterfall_of_changes(changes: Changes, top: int = 10) -> Waterfall:
     ends = changes.start + np.cumsum([step.change for step in steps])
     if changes.rest is not None:
         steps.append(changes.rest)
+        # The last step ends at the prediction itself, whatever the sum was rounded to.
         ends = np.append(ends, changes.end)
     # Every step begins where the one before it ends.
     starts = np.append(changes.start, ends[:-1])
