@@ -44,6 +44,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Report the error, and point to the help."""
+        # Only the message of argparse has the wrong name and the choices.
         if wrong := re.match(
             r"argument [^:]*: invalid choice: '(.*?)' \(choose from (.*)\)", message
         ):
@@ -186,6 +187,7 @@ def program() -> str:
     """
     if shutil.which(PROG):
         return PROG
+    # In a virtual environment that is not active, the program is next to Python.
     script = Path(sys.executable).with_name(PROG)
     if not script.exists():
         return "python -m attn_closed_form"

@@ -124,6 +124,7 @@ def at_least(least: int, what: str = "a number", most: int = 10**9) -> Callable[
     """
 
     def count(value: str) -> int:
+        # int() alone would take signs, spaces, underscores and the digits of other scripts.
         if not (value.isascii() and value.isdigit()) or not least <= int(value) <= most:
             raise argparse.ArgumentTypeError(f"expected {what}, at least {least}, got {value!r}")
         return int(value)
@@ -184,6 +185,7 @@ def settings_options(
 
 def read_settings(args: argparse.Namespace) -> Settings:
     """Return the checked settings among the options."""
+    # A command has options for only some of the settings.
     options = {
         field.name: getattr(args, field.name)
         for field in fields(Settings)
@@ -222,6 +224,7 @@ def read_text(args: argparse.Namespace) -> str:
         if args.file is not None:
             path = args.file
         return _decode(Path(path).read_bytes(), path)
+    # On a terminal the command would wait for a text that nobody knows to type.
     if source is None and sys.stdin.isatty():
         raise argparse.ArgumentTypeError("expected a TEXT, a FILE or - for standard input")
     if source is None or source == "-":
@@ -283,6 +286,7 @@ def same_file(path: str, other: str) -> bool:
     try:
         return os.path.samefile(path, other)
     except (OSError, ValueError):  # one of them does not exist, or cannot be a name
+        # A dash stands for a stream, which two options may share.
         return path != "-" and os.path.realpath(path) == os.path.realpath(other)
 
 

@@ -112,6 +112,7 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     named = content
     if not isinstance(content, Mapping):
         named = {"features": content}
+    # None stands for an array that was not asked for; an error lists its name.
     arrays = {
         str(name): value
         for name, value in named.items()
@@ -121,6 +122,7 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     if features is not None:
         names_of_features = (features,)
     numbers = _named(arrays, names_of_features)
+    # Coordinates are a matrix, too, and must not be taken for the features.
     others = [
         array for key, array in arrays.items() if array is not None and key not in coordinate_names
     ]

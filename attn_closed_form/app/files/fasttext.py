@@ -121,6 +121,7 @@ def _read(data: bytes) -> MeanPooledText:
             return numbers[0]
         return numbers
 
+    # After the magic number: the version, twelve options, and the threshold of frequent words.
     version, _, _, _, _, _, ngrams, loss_code, kind, bucket, minn, maxn, _, _ = take("13id")
     # The code of classifiers among fastText's model_name.
     supervised = 3
@@ -143,17 +144,20 @@ def _read(data: bytes) -> MeanPooledText:
         )
     if version == 11:  # classifiers of this version had no n-grams
         maxn = 0
+    # The sizes of the dictionary: entries, words, labels, tokens, and n-grams left by pruning.
     _, words, labels, _, pruned = take("3i2q")
     names: list[bytes] = []
     for number in range(words + labels):
         end = data.index(b"\0", place)
         names.append(data[place:end])
         place = end + 1
+        # An entry ends with its count and whether it is a label.
         if take("qb")[1] != (number >= words):
             raise ValueError("its dictionary does not have all words before all labels")
 
     def matrix(height: int, width: int | None) -> NDArray[np.float32]:
         nonlocal place
+        # Only quantization prunes n-grams.
         if take("b") or pruned > 0:
             raise ValueError(
                 "it is quantized and does not store its vectors; explain the original .bin file"

@@ -185,6 +185,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     except (ImportError, OSError, ValueError):
         pass
+    # Everything before was the start of this process; the time for the file begins here.
     send(ready=True)
     max_datasets = 10_000  # names in a group
     max_depth = 10  # groups inside each other

@@ -104,10 +104,12 @@ class Bag:
             "downsample",
             "patch_level",
         )
+        # An attribute may be an array, such as a downsample for each axis.
         attrs = {name: np.ravel(self.attrs[name])[0] for name in patch_attrs if name in self.attrs}
         for name in ("patch_size_level0", "tile_size_um"):
             if name in attrs:
                 return float(attrs[name])
+        # The size is in pixels of the level; without the downsample, only level 0 is certain.
         if "patch_size" in attrs and (
             "downsample" in attrs or int(attrs.get("patch_level", 0)) == 0
         ):
@@ -180,6 +182,7 @@ def grid_step(coords: Array) -> float | None:
     """
     steps = []
     for along, across in ((0, 1), (1, 0)):
+        # The last key counts first: lines of the grid, then the places along each.
         order = np.lexsort((coords[:, along], coords[:, across]))
         same = np.diff(coords[order, across]) == 0
         steps.append(np.diff(coords[order, along])[same])

@@ -124,7 +124,7 @@ def _link_behind(
     None.
     """
     for name, inverse in LINKS_BEHIND.items():
-
+        # The default value keeps the inverse of this round of the loop.
         def logits(bags: list[Ids], inverse: Callable[[Array], Array] = inverse) -> Array:
             with np.errstate(all="ignore"):
                 return inverse(ask(f, bags, batch_size).reshape(len(bags), -1))
@@ -147,6 +147,7 @@ def _log_odds(p: Array) -> Array:
 
 def _log_ratios(p: Array) -> Array:
     """Return the logits of classes relative to the last class, from their probabilities."""
+    # The outputs of a softmax add up to 1; no others have this inverse.
     if p.shape[1] < 2 or np.abs(p.sum(axis=1) - 1).max() > DEVIATION:
         return np.full(p.shape, np.nan)
     return np.log(p[:, :-1] / p[:, -1:])
@@ -179,6 +180,7 @@ def measure_deviation(
     differences = np.abs(pooled - outputs).max(axis=1)
     deviation = float(differences.max())
     worst = int(differences.argmax())
+    # Outputs may cancel, so the values of single instances count for the scale as well.
     scale = float(max(np.abs(outputs).max(), np.abs(v).max()))
     if deviation > tol * scale:
         raise ValueError(

@@ -59,6 +59,7 @@ def head_modules(state: StateDict, starts: Sequence[str]) -> list[Module]:
 
 def is_plain(modules: Sequence[Module]) -> bool:
     """Return whether the modules are one layer, with no room for an activation before it."""
+    # A number above 0 leaves room in front, where the file would not show an activation.
     return len(modules) == 1 and not any(modules[0].path[1:])
 
 
@@ -72,6 +73,7 @@ def are_branches(state: StateDict, modules: Sequence[Module]) -> bool:
     if not is_list or len(shapes) > 1:
         return False
     (shape,) = shapes
+    # A weight of shape (1, 1) is a layer on one number and not a branch.
     return shape[:1] == (1,) and shape != (1, 1)
 
 
@@ -97,6 +99,7 @@ def read_head(state: StateDict, modules: Sequence[Module], options: Options) -> 
         if _has_room(previous, module):
             places.append(len(between))
         layer = read_module(state, module.name, options)
+        # A batch normalization is a `Layer`, too, but not the linear layer that ends a group.
         if not isinstance(layer, Layer) or f"{module.name}.running_mean" in state.arrays:
             between.append(layer)
             continue
@@ -144,8 +147,10 @@ def _has_room(previous: Module | None, module: Module) -> bool:
     """Return whether a module without weights may be between two modules, or before the first."""
     path = module.path
     if previous is None:
+        # In front of a first module with a number above 0 was another one.
         return any(path[1:])
     before = previous.path
+    # The number of blocks that contain both modules.
     shared = 0
     while shared < min(len(before), len(path)) and before[shared] == path[shared]:
         shared += 1
@@ -166,6 +171,7 @@ def read_module(state: StateDict, name: str, options: Options) -> Step:
     weight = state.array(f"{name}.weight")
     if weight.ndim == 2:
         return Layer(*state.linear(name))
+    # Of the modules with a vector of weights, only a normalization has a bias.
     if f"{name}.bias" in state.arrays:
         state.unsaid["epsilon"] = f"LayerNorm with epsilon {options['epsilon']:g}"
         return Standardize(

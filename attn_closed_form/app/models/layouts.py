@@ -500,6 +500,7 @@ def network_from_state(
             state, entry, {**entry.options, **options}
         )
     except ValueError as error:
+        # An error that begins with the file or an option says enough.
         if str(error).startswith((state.source, *(f"{name}:" for name in (*options, "num_heads")))):
             raise
         raise ValueError(f"{state.source}: layout {layout!r}: {error}") from None
@@ -519,6 +520,7 @@ def _recognize(state: StateDict) -> str:
         groups = (all(map(state.layers, (*needed, *group))) for group in layout.attention)
         if layout.without and state.keys(layout.without):
             return False
+        # A layout with marks is recognized by them alone.
         return all(map(state.keys, layout.marks)) if layout.marks else any(groups)
 
     names = [name for name, entry in LAYOUTS.items() if fits(entry)]
@@ -588,6 +590,8 @@ def renamed(state: StateDict, roles: Mapping[str, Any]) -> StateDict:
         for i, name in enumerate(_listed(roles.get(role, ()))):
             new = f"roles.{role}"
             if role == "head":
+                # The inner number leaves room for an activation between the layers
+                # (`head_layers.py`).
                 new = f"roles.head.{i}.0"
             elif role == "embed" or not isinstance(roles[role], str):
                 new = f"roles.{role}.{i}"
@@ -653,10 +657,12 @@ def _assignments(shapes: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, An
     for classifier, w in permutations(shapes, 2):
         (C, E) = shapes[classifier]
         (H, k) = shapes[w]
+        # One attention serves all classes, or each class has its own.
         if H not in (1, C):
             continue
         others = [name for name in shapes if name not in (classifier, w)]
         hidden = [name for name in others if shapes[name] == (k, E)]
+        # Without a hidden layer, w scores the embedding itself.
         for parts in [
             *([()] if k == E else []),
             *permutations(hidden, 1),

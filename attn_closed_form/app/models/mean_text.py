@@ -149,6 +149,7 @@ class MeanPooledText(TextModel):
                 f"{state.summary()}"
             )
         W, bias = state.linear(layers[0])
+        # The embeddings may be large; `StateDict.array` would copy them to float64.
         state.leave(f"{vectors[0]}.weight")
         state.check_all_read("a mean of vectors under a linear layer lacks")
         embeddings = state.arrays[f"{vectors[0]}.weight"]
@@ -168,6 +169,7 @@ class MeanPooledText(TextModel):
         plain means.
         """
         coef = np.atleast_2d(finite("coef_", classifier.coef_))
+        # Without an intercept, scikit-learn has the number 0 instead of an array.
         bias = np.broadcast_to(finite("intercept_", classifier.intercept_), (len(coef),))
         if outputs is None:
             outputs = getattr(classifier, "classes_", ())
@@ -207,6 +209,7 @@ class MeanPooledText(TextModel):
         check("reader", fits, f"rows below {V}", f"{flat.min()}..{flat.max()}")
         values = self.W @ np.asarray(self.embeddings[flat], dtype=np.float64).T
         starts = np.cumsum(sizes) - sizes
+        # No piece is empty (`read`); `reduceat` would give an empty one the sum of another.
         sums = np.add.reduceat(values, starts, axis=1)
         return np.log(sizes)[None], sums / sizes
 

@@ -44,6 +44,7 @@ def _byte_of_character() -> dict[str, int]:
     """Return the byte for each character of a byte-level tokenizer, which writes unprintable bytes
     as characters above 255.
     """
+    # These bytes are written as themselves, and the others as characters from 256 on.
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     table = {chr(byte): byte for byte in printable}
     others = [byte for byte in range(256) if byte not in printable]
@@ -104,6 +105,7 @@ class Activations:
         elif any(token.startswith(CONTINUES_MARK) for token in pieces):
             pieces = [_after_wordpiece(token) for token in pieces]
         elif not any(token[:1].isspace() or token[-1:].isspace() for token in pieces):
+            # Tokens without any white space are words.
             pieces = [f" {token}" for token in pieces]
         if pieces and pieces[0].startswith(" "):
             pieces[0] = pieces[0][1:]
@@ -134,6 +136,7 @@ class Activations:
         begins = []
         for start, (first, last) in zip(starts[:-1], self.spans, strict=True):
             is_space = text[first:last].isspace()
+            # The span of a token with white space in front begins after it.
             at_start = start == 0 or first > start or is_space
             begins.append(at_start or text[start - 1].isspace())
         return np.cumsum(begins) - 1
@@ -151,6 +154,7 @@ class Activations:
         begins = np.array([token.strip() in turn_starts for token in self.tokens])
         if not begins.any():
             return None
+        # What precedes the first mark is a turn, too.
         begins[0] = True
         numbers = np.cumsum(begins) - 1
         names = []
@@ -268,6 +272,7 @@ class ProbeClassifier(Model):
         outputs : names of the classes; of a probe with one output by default "no" and "yes"
         """
         model = BagClassifier.from_state_dict(source, layout, outputs, **options)
+        # These names mean that neither the file nor the user has named the classes.
         if model.network.Q == 1 and outputs is None and model.outputs == ("0", "1"):
             model = BagClassifier.from_state_dict(source, layout, DETECTED, **options)
         return cls(model)

@@ -175,6 +175,7 @@ class Model:
         if layer is None:
             raise NotPooledError(NOT_POOLED)
         coefficients = np.asarray(target.coefficients)
+        # Only the explained combination of the logits is needed, which is one output of the layer.
         one_output = replace(
             layer,
             output=(coefficients @ layer.output)[None],
@@ -223,6 +224,8 @@ class Model:
             return self.tail_game(units, target, target.explained).value(present)
         if not target.against_rest:
             return self.pooled_game(units, target).value(present)
+        # Log-odds against several classes are not linear in the logits, so each logit has its own
+        # game.
         classes = np.eye(len(target.coefficients)).tolist()
         of_class = [replace(target, coefficients=tuple(row), against_rest=False) for row in classes]
         logits = [self.pooled_game(units, one).value(present) for one in of_class]
@@ -241,6 +244,7 @@ class Model:
         """
         if name not in ("alpha-mean", "alpha-max"):
             return None
+        # Behind a tail no output belongs to some heads alone, so all of them are shown.
         coefficients = None if self.tail is not None else target.coefficients
         attention = self.pooled(units).attention(coefficients)
         if name == "alpha-mean":
@@ -302,6 +306,7 @@ class Model:
         scaled = np.asarray(logits, dtype=np.float64) / self.temperature
         # A sigmoid per label; of one logit with two names, a softmax with the logit 0 is the same.
         if self.loss == "sigmoid" and scaled.shape[-1] == len(self.outputs):
+            # tanh stays finite where e^-x would overflow.
             return np.asarray(0.5 + 0.5 * np.tanh(scaled / 2))
         if len(self.outputs) == 1 or self.loss in PLAIN:
             return None
@@ -314,6 +319,7 @@ class Model:
         mistake.
         """
         single = isinstance(inputs, str | os.PathLike | Mapping) or not isinstance(inputs, Iterable)
+        # A matrix is one bag, and not a list of its rows.
         if single or getattr(inputs, "ndim", 1) == 2:
             raise TypeError(
                 f"inputs: expected a list of inputs, got one {self.input_name}; put it in a list"
@@ -324,6 +330,7 @@ class Model:
         """Check the names of C logits and the temperature; default names are the given ones, or
         numbers.
         """
+        # One logit stands for two classes.
         names = tuple(map(str, self.outputs)) or tuple(default) or tuple(map(str, range(max(C, 2))))
         if len(names) != C and not (C == 1 and len(names) == 2):
             expected = f"{C} class names"

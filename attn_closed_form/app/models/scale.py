@@ -134,6 +134,7 @@ class ExplainedScale:
         while error and decimals < MOST_DECIMALS and float(f"{100 * error:.{decimals}f}") == 0:
             decimals += 1
         number = f"{100 * value:+.{decimals}f}"
+        # What is written as zero has no sign.
         if float(number) == 0:
             number = number[1:]
         if error is not None:

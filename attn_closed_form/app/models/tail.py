@@ -130,6 +130,7 @@ class UnitLength:
         """Return the gradient at the inputs h, given the gradient at the outputs."""
         size = self._size(h)
         y = h / size
+        # Where the divisor is epsilon, it is constant and adds nothing to the gradient.
         along = np.where(size > self.epsilon, (y * slope).sum(axis=-1, keepdims=True), 0.0)
         return np.asarray((slope - y * along) / size)
 
@@ -214,9 +215,11 @@ class LayeredTail:
         name = spelled_links.get(activation.activation, activation.activation)
         if name not in LINKED_ACTIVATIONS or not after:
             return None
+        # Linear layers in a row are one step (`_normal`), so there is one at most on each side.
         output = after[0]
         assert isinstance(output, Layer)
         width = output.W.shape[1]
+        # Without a linear layer before it, the activation acts on the pooled vector itself.
         first = Layer(np.eye(width))
         if before:
             assert isinstance(before[0], Layer)
@@ -262,6 +265,7 @@ def _apply(steps: Sequence[Step], h: Array) -> Array:
 def _gradient(steps: Sequence[Step], h: Array, slope: Array) -> Array:
     """Return the gradient at the inputs h of several steps, given the gradient at their outputs."""
     inputs = [h]
+    # The output of the last step is not needed.
     for step in steps[:-1]:
         inputs.append(step(inputs[-1]))
     for step, given in zip(reversed(steps), reversed(inputs), strict=True):

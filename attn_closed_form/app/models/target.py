@@ -91,6 +91,7 @@ class Target:
     @property
     def game_key(self) -> tuple[Any, ...]:
         """The parts of the target that the game of the logit depends on, as a key for caches."""
+        # The seed matters for a game that is fitted to samples of the model.
         return ("game", self.players, self.absent, self.coefficients, self.against_rest, self.seed)
 
     @property

@@ -361,6 +361,7 @@ class Vocabulary(tuple[str, ...]):
         """
         raw, spans, counts = spelled(texts)
         ids = np.fromiter(map(self._id_of_spelling.__getitem__, raw), np.intp, len(raw))
+        # Every text has at least the "" at its end, so `reduceat` meets no empty text.
         kept = ids >= 0
         return (
             ids[kept],
@@ -395,10 +396,12 @@ class Vocabulary(tuple[str, ...]):
         words = lower.decode("ascii").split()
         ids = self.encode_words(words)
         if mark.size:
+            # The marks were blanks when the words were split, and return to their places.
             at = np.searchsorted(spans[:, 0], mark)
             ids = np.insert(ids, at, np.where(kind == ord("!"), self.id("!"), self.id("?")))
             spans = np.insert(spans, at, np.stack([mark, mark + 1], axis=1), axis=0)
         lengths = np.array([len(text) + len(between) for text in texts])
+        # The joined text begins with a blank.
         begins = 1 + np.cumsum(lengths) - lengths
         counts = run_lengths(np.searchsorted(spans[:, 0], begins), len(spans))
         return ids, spans - np.repeat(begins, counts)[:, None], counts
@@ -409,6 +412,7 @@ class Vocabulary(tuple[str, ...]):
         return _Remembered(lambda raw: self.id(form) if (form := _form(raw)) else -1)
 
     def __getstate__(self) -> dict[str, Any]:
+        # A pickle cannot have the function of the cache, and does not need its results.
         return {name: value for name, value in self.__dict__.items() if name != "_id_of_spelling"}
 
     def decode(self, ids: Iterable[int]) -> list[str]:

@@ -260,6 +260,7 @@ class TextClassifier(TextModel):
         players = np.concatenate(numbers) + np.repeat(first_player, lengths)
         order = stable_order(players)
         starts = np.cumsum(lengths) - lengths
+        # Within a text, its tokens are numbered from 0 again.
         orders = np.split(order - np.repeat(starts, lengths), starts[1:])
         # All logs and exponentials of the batch are computed in one pass; a game is a slice of
         # them.

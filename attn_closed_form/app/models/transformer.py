@@ -641,6 +641,7 @@ class TransformerClassifier(TextModel):
         """Return the game of the SLALOM that is fitted to the model around this text."""
         ids = units.data
         slalom = self._fitted(units, target)[0].slalom
+        # A SLALOM has no value without tokens, so the model itself is asked.
         empty = target.explained(self._ask(units, [ids[:0]]))
         game = slalom.game(ids, empty_value=float(empty[0]), absent=self._stand_in(target))
         players, names = units.players(target.players)
@@ -668,10 +669,12 @@ class TransformerClassifier(TextModel):
             agreement_tol = 1e-6
             fitted = shapley(self.pooled_game(units, target), agreement_tol)
         except ToleranceError:
+            # Values that cannot be computed confirm nothing.
             return 0.0
         sampled = ModelGame(self, units, target.unlinked).shapley().values
         if len(names) > 1:
             return spearman(fitted, sampled)
+        # A single player has the whole change in both.
         return 1.0
 
     def _fitted(self, units: Units, target: Target) -> tuple[SlalomFit, FitReport]:
@@ -731,6 +734,7 @@ class TransformerClassifier(TextModel):
 
 def _number_absent(query: Ids, ids: Ids) -> int:
     """Return how many tokens of a text are deleted or replaced in a sample."""
+    # A fit either deletes absent tokens or replaces them.
     if query.size < ids.size:
         return ids.size - query.size
     return int((query != ids).sum())

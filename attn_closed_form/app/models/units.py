@@ -172,6 +172,7 @@ class Units(Remembers):
         """The span of each unit in `shown_text`."""
         if self.spans is not None:
             return self.spans
+        # A space follows each label and is not part of its span.
         ends = np.cumsum([len(label) + 1 for label in self.labels]) - 1
         return tuple(
             (int(end) - len(label), int(end)) for end, label in zip(ends, self.labels, strict=True)

@@ -199,10 +199,12 @@ def _deletion(
     # All curves and the bound share the axis, so that a curve can be seen to touch the bound.
     values = np.concatenate([limit, *(each.deletion for each in curves.values())])
     low = float(values.min())
+    # All values may be equal, and an axis needs a length.
     span = float(np.ptp(values)) or 1.0
 
     def points(heights: Array) -> str:
         x = left + wide * first.absent / d
+        # SVG counts from the top, and a larger prediction belongs higher.
         y = top + high * (1 - (heights - low) / span)
         return "L".join(f"{at:.1f} {up:.1f}" for at, up in zip(x, y, strict=True))
 
@@ -237,6 +239,7 @@ def _deletion(
             f'<path {stroke} d="M{at} {line - 4}h30"/>',
             svg_text(at + 37, line, escape(title, 22)),
         ]
+    # The legend has two titles in each row, below the curves.
     return svg(
         480,
         bottom + 30 + 20 * -(-len(curves) // 2),
@@ -261,6 +264,7 @@ def _panels(several: Sequence[Explanations]) -> str:
     panels = []
     faint = f"rgba{(*maps.FAINT, maps.FAINTEST)}".replace(" ", "")
     for figure in maps.heat_maps(several):
+        # A map lies on a light or a dark page, so its zero is a faint gray (`HeatMap.over_page`).
         ramp = ",".join(
             faint if color == maps.ZERO else css(color) for color in maps.shades(figure.signed)
         )
@@ -376,6 +380,7 @@ def _differences(explanations: Explanations, e: Explanation) -> str:
     # What a reader of an attention map would look at first.
     attended = np.argsort(-weight, kind="stable")[:TOP]
     against = int((e.scores[attended] < 0).sum())
+    # A correlation is NaN if one of the two is constant.
     scores, sizes = (
         "–" if np.isnan(r) else f"{r:+.2f}" for r in (gap.correlation, gap.magnitude_correlation)
     )

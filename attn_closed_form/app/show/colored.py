@@ -234,6 +234,7 @@ def pieces_of_sentences(pieces: Sequence[TextPiece], scores: GroupScores) -> lis
 
 def _sentence_rows(scores: GroupScores, scale: ExplainedScale, texts: Sequence[str]) -> str:
     """Return one row per sentence: its score, its bar and its text."""
+    # All scores may be zero.
     largest = float(abs(scores.scores).max()) or 1.0
     rows = ""
     levels = figures.levels(scores.scores / largest).tolist()

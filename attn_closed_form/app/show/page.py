@@ -44,6 +44,7 @@ def stylesheet() -> str:
     # there.
     palette = {"for": FOR, "against": AGAINST, "unsigned": UNSIGNED}
     variables = ";".join(f"--{name}:{css(color)}" for name, color in palette.items())
+    # The comment at the top of the file is for its readers and not for the page.
     return f".acf{{{variables}}}\n{static('look.css').partition('*/')[2].strip()}"
 
 

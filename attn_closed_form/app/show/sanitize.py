@@ -77,6 +77,7 @@ def script_json(data: Any) -> str:
     >>> script_json(["</script>"])
     '["\\u003c/script\\u003e"]'
     """
+    # ASCII has no line separators of JavaScript, and a script cannot read NaN.
     plain = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -117,6 +118,7 @@ def fitted_lines(text: str, columns: int) -> str:
             indent = line[: len(line) - len(line.lstrip())]
             lines += _fitted(f"{indent}# {comment.strip()}", columns)
             lines += _fitted_command(command.rstrip(), columns)
+        # The only indented lines that are commands are examples of use.
         elif line.startswith("  ") and line.lstrip().startswith(("attn-closed-form ", "cat ")):
             lines += _fitted_command(line, columns)
         else:
@@ -126,6 +128,7 @@ def fitted_lines(text: str, columns: int) -> str:
 
 def _fitted_command(line: str, columns: int) -> list[str]:
     """Break a command as a shell continues it."""
+    # An indent of four blanks, and a blank with the backslash, take six columns.
     *first, last = _fitted(line, columns - 6)
     lines = [f"{part} \\" for part in first] + [last]
     return [lines[0], *(f"    {part}" for part in lines[1:])]

@@ -65,6 +65,7 @@ Player = Annotated[int, Field(ge=0)] | Span
 class Question(BaseModel):
     """The fields that every request may contain."""
 
+    # Strict means that "5" is not a number and true is not an index.
     model_config = ConfigDict(extra="forbid", strict=True)
 
     text: Text = Field(description="the text to explain")
