@@ -248,6 +248,7 @@ def is_file(name: str | None) -> bool:
     device.
     """
     try:
+        # os.path.isfile would leave out pipes and devices.
         mode = os.stat(name or "").st_mode
     except (OSError, ValueError):  # no such file, or a text that cannot be a name
         return False

@@ -373,6 +373,7 @@ def decision_of(evidence: Evidence) -> Decision:
     game = evidence.pooled
     # A class is predicted while it is ahead of its strongest rival.
     if is_class:
+        # A class is not its own rival.
         others = np.where(direction > 0, -np.inf, evidence.logits)
         rival = int(np.argmax(others))
         direction = direction - np.eye(len(evidence.logits))[rival]
@@ -381,6 +382,7 @@ def decision_of(evidence: Evidence) -> Decision:
     above = outputs[int(np.argmax(direction))]
     below = outputs[int(np.argmin(direction))]
     sides = (below, above)
+    # Only with two classes is each side the name of a class.
     if len(outputs) > 2:
         sides = (f"{below} over {above}", f"{above} over {below}")
     return Decision(target, game, sides, is_margin=is_class)
@@ -397,6 +399,7 @@ def removal_curves_of(evidence: Evidence, scores: Array) -> RemovalCurves:
     # Tuning: the number of sizes at which removal orders are compared with the best possible ones;
     # smooth to the eye.
     curve_sizes = 100
+    # A small input has fewer sizes than this.
     sizes = np.unique(np.linspace(0, evidence.d, curve_sizes + 1).round()).astype(np.intp)
     limits = evidence.units.cached(
         ("bounds by size", *evidence.target.pooled.game_key),
@@ -541,6 +544,7 @@ def _with_finest_players(evidence: Evidence) -> Evidence:
     """Return the evidence with the grouping that has the most players."""
     groups = evidence.units.groups
     names = [name for name in evidence.model.groupings if name in groups]
+    # Players are numbered from 0, so the largest number tells how many there are.
     finest = max(names, key=lambda name: int(np.max(groups[name])))
     if finest == evidence.target.players:
         return evidence

@@ -84,6 +84,7 @@ class Comparison:
         """The words of both, those with the largest difference first."""
         scores = [dict(zip(_words(e), e.scores.tolist(), strict=True)) for e in self._both]
         first, second = scores
+        # A dict keeps the order of the words, unlike a set.
         words = dict.fromkeys([*first, *second])
         changes = [
             WordChange(word=word, first=first.get(word), second=second.get(word)) for word in words
@@ -186,6 +187,7 @@ def compare(
     output = first.output
     if pair is not None:
         output = f"margin:{','.join(pair)}"
+    # The second text is explained for the output of the first, which it may not be predicted as.
     both = [for_output(first, output), for_output(second, output)]
     leading = [explanations[explanations.evidence.headline] for explanations in both]
     first_scale, second_scale = (e.scale.name for e in leading)
@@ -195,6 +197,7 @@ def compare(
         f"an explanation on the scale {first_scale!r}",
         second_scale,
     )
+    # Two models may have different names for their classes.
     first_output, second_output = (e.output for e in leading)
     check("second", first_output == second_output, f"the output {first_output!r}", second_output)
     if names is None:

@@ -192,6 +192,7 @@ class Evidence(Remembers):
         count = Counter(typed)
         names = []
         for j, name in enumerate(typed, 1):
+            # A name that occurs once needs no number.
             if count[name] > 1:
                 names.append(f"{name} ({j})")
             else:

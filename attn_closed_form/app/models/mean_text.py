@@ -209,7 +209,7 @@ class MeanPooledText(TextModel):
         check("reader", fits, f"rows below {V}", f"{flat.min()}..{flat.max()}")
         values = self.W @ np.asarray(self.embeddings[flat], dtype=np.float64).T
         starts = np.cumsum(sizes) - sizes
-        # No piece is empty (`read`); `reduceat` would give an empty one the sum of another.
+        # No piece is empty (`read`); `reduceat` would give an empty one a vector of the next.
         sums = np.add.reduceat(values, starts, axis=1)
         return np.log(sizes)[None], sums / sizes
 

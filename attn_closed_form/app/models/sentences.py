@@ -68,6 +68,7 @@ def sentences(text: str) -> list[Span]:
         for match in _BREAK.finditer(text)
         if match["line"] or match["solid"] or _ends(text, match)
     ]
+    # Punctuation belongs to the sentence that it ends, and a line break to none.
     ends = [match.start() if match["line"] else match.end() for match in breaks]
     spans = zip([0, *(match.end() for match in breaks)], [*ends, len(text)], strict=True)
     return [span for span in (trimmed(text, *span) for span in spans) if span[0] < span[1]]
@@ -116,6 +117,7 @@ def sentence_numbers(text: str, spans: Sequence[Span]) -> tuple[Ids, list[Span]]
     """
     all_sentences = sentences(text)
     starts = [start for start, _ in all_sentences]
+    # Without the first start, what precedes it belongs to the first sentence, too.
     number = np.searchsorted(starts[1:], [start for start, _ in spans], side="right")
     used, numbers = np.unique(number, return_inverse=True)
     return numbers.astype(np.intp), [all_sentences[i] for i in used.tolist()]

@@ -227,8 +227,10 @@ def _local_cluster(workers: int, work: str) -> Iterator[Any]:
                 cluster = LocalCluster(
                     n_workers=workers,
                     threads_per_worker=1,
+                    # Only programs on this machine can reach the scheduler and its workers.
                     host="127.0.0.1",
                     dashboard_address="127.0.0.1:0",
+                    # At a limit of memory, Dask would end a worker; 0 sets none.
                     memory_limit=0,
                     local_directory=work,
                     silence_logs=logging.CRITICAL,

@@ -83,6 +83,7 @@ class _Players:
         self.missing = players[self.input] == 0
         # The index of each row's player among the players of all inputs.
         index = np.cumsum(~self.missing) - 1
+        # A masked entry needs some index, too.
         self.index = pa.array(np.where(self.missing, 0, index), mask=self.missing)
 
     def values(self, lists: Any) -> Any:

@@ -50,6 +50,7 @@ class Meter:
         now = self.clock()
         self.last = progress
         self.history.append((now, progress.rows))
+        # The last entry before the window stays, so that the rate covers all of the window.
         while len(self.history) > 2 and self.history[1][0] < now - WINDOW:
             self.history.popleft()
 

@@ -190,6 +190,7 @@ def _draw_word(ax: Any, word: PlacedWord, top: float, e: Explanation) -> None:
             ends = [left - 0.8, left + word.width + 0.8]
             line = underlines[abs(word.level) - 1]
             ax.plot(ends, [baseline + 3.5] * 2, color=rgb(AGAINST), linewidth=line)
+    # matplotlib would read what is between two dollar signs as a formula.
     ax.text(left, baseline, word.text.replace("$", r"\$"), fontsize=LETTER_SIZE)
 
 
@@ -265,6 +266,7 @@ def _draw_step(ax: Any, place: int, bar: Bar) -> None:
         ax.barh(place, bar.right - bar.left, left=bar.left, color=color, height=0.72)
     end = bar.right
     if bar.error:
+        # The interval is around the end at which the sum arrives.
         tip = bar.right if bar.kind == "for" else bar.left
         ax.plot([tip - bar.error, tip + bar.error], [place] * 2, color="black", linewidth=1)
         end = max(end, tip + bar.error)

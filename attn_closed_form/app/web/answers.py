@@ -247,7 +247,9 @@ def _explanations(
     key = (question.text, question.settings, by_need)
     known = recent.explanations(key, gather)
     evidence = known.evidence
+    # A text that is known may be too long for the methods of this question.
     _check_size(evidence.units, question)
+    # The methods of earlier questions about the text stay in `known`, but not in this answer.
     wanted = Explanations(evidence)
     for method in default_methods(evidence) if methods is None else methods:
         if method.name not in known:
