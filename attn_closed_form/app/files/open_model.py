@@ -323,7 +323,7 @@ def from_torch_state_dict(
     """
     fields = _fields(state)
     if not scale:
-        # =|`AttentionWeights` divides by sqrt(d_att), so queries that were not divided are
+        # `AttentionWeights` divides by sqrt(d_att), so queries that were not divided are
         # multiplied.
         fields |= {
             name: fields[name] * np.sqrt(fields["W_q"].shape[1])

@@ -26,7 +26,7 @@ class Activation(NamedTuple):
 
 def sigmoid(x: Array) -> Array:
     """Compute 1 / (1 + e^-x) without overflow."""
-    # tanh goes to -1 and 1 where e^-x would overflow.
+    # Where e^-x would overflow, tanh goes to -1.
     return 0.5 * (np.tanh(0.5 * x) + 1.0)
 
 

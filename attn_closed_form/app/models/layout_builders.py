@@ -351,7 +351,7 @@ def build_keras(state: StateDict, layout: Layout, options: Options) -> BagNetwor
     keras_parts = {"kernel": 0, "bias": 1, "v": 0, "w": 1, "u": 2}
     for (name, part), key in parts.items():
         number = int(part) if part.isdigit() else keras_parts[part]
-        # =|A slice leaves out the parts that a layer of this role does not have.
+        # A slice leaves out the parts that a layer of this role does not have.
         keys |= {f"roles.{role}": key for role in roles[name][number : number + 1]}
     # Keras stores weights as (in, out), and PyTorch as (out, in).
     named = StateDict({role: state.arrays[key].T for role, key in keys.items()}, state.source)

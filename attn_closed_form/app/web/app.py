@@ -243,7 +243,7 @@ class Desk:
     def __init__(self, model: Model, seconds: float) -> None:
         self.model = model
         self.seconds = seconds
-        # Long texts have a thread of their own, so they never keep short ones waiting.
+        # Long texts have a thread of their own, so they never take those of short ones.
         self.short = anyio.CapacityLimiter(THREADS)
         self.long = anyio.CapacityLimiter(1)
         self.recent = Recent()
