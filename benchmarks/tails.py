@@ -105,7 +105,7 @@ def of_orders(d: int) -> list[dict[str, Any]]:
         controls = default_controls(game, np.random.default_rng(SEED))
         sample = sample_orders(game, controls, 0.0, calls, SEED)
         seconds = time.perf_counter() - start
-        plain = sample_orders(game, [], 0.0, calls, SEED)
+        plain = sample_orders(game, None, 0.0, calls, SEED)
         rows.append(
             {
                 "what": f"{name}, {d:,} instances",
