@@ -137,18 +137,23 @@ def as_array(value: Any) -> NDArray[Any]:
 
 
 def usual_float_errors(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Handle floating-point errors inside a function as NumPy does by default, whatever the program
-    has set.
+    """Let no floating-point error end a function, whatever the program has set.
 
     NumPy ignores underflow by default, and so does the proof of the error: masses that underflow
     are smaller than its bounds. A program that calls `np.seterr(all="raise")` must get the same
-    results. Every public function of the mathematics has this decorator
+    results. Other errors give a warning instead of an exception, and a program that ignores them
+    is left alone. Every public function of the mathematics has this decorator
     (`tests/test_surroundings.py`).
     """
 
     @functools.wraps(function)
     def as_usual(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+        handling: dict[str, Any] = dict(np.geterr())
+        for kind, action in handling.items():
+            if action == "raise":
+                handling[kind] = "warn"
+        handling["under"] = "ignore"
+        with np.errstate(**handling):
             return function(*args, **kwargs)
 
     return as_usual

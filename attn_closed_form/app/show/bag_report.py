@@ -129,7 +129,7 @@ def _removal(explanations: Explanations) -> str:
     """
     # Bounds over all orders need a pooled game; a network with a tail is only evaluated.
     if not explanations.evidence.is_pooled:
-        return _checked_removal(explanations)
+        return checked_removal(explanations)
     # The logit of one among several classes has no zero, unlike its difference to the runner-up.
     subject = against_runner_up(explanations)
     evidence = subject.evidence
@@ -160,7 +160,7 @@ def _removal(explanations: Explanations) -> str:
     return section("Removing instances", text, f"<p>{flip}</p>{drawn}{shares}", "h2")
 
 
-def _checked_removal(explanations: Explanations) -> str:
+def checked_removal(explanations: Explanations) -> str:
     """Return sets of instances for which a network with a tail was evaluated; nothing about it is
     certified.
     """

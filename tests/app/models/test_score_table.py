@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, ScoreTable, banzhaf, lime_limit, shapley
-from attn_closed_form.app.show.figures import verdict
+from attn_closed_form.app.show.figures import headline
 from attn_closed_form.app.show.terminal import numbers, table
 from tests import enumeration
 from tests.tolerances import assert_algebraic
@@ -41,7 +41,7 @@ def test_a_method_of_the_inside_that_is_asked_for_is_an_error():
 
 def test_every_view_takes_it(tmp_path):
     found = ScoreTable().explain(TABLE)
-    assert verdict(found).startswith("score ")
+    assert "score" in headline(found)
     assert table(found).count("\n") > len(found) and "u" in numbers(found, 3)
     assert json.loads(json.dumps(found.to_dict()))["labels"] == TABLE["label"]
     page = found.report(tmp_path / "r.html")

@@ -14,7 +14,7 @@ from attn_closed_form import METHODS, Bag, BagClassifier
 from attn_closed_form.app.explanations.explain import explain_outputs
 from attn_closed_form.app.explanations.explanation import Explanations
 from attn_closed_form.app.models.scale import percent
-from attn_closed_form.app.show.bag_report import TOP, _checked_removal
+from attn_closed_form.app.show.bag_report import TOP, checked_removal
 from attn_closed_form.app.show.colored import script_data
 from attn_closed_form.app.show.figures import FOR
 from attn_closed_form.app.show.html import report
@@ -244,5 +244,5 @@ def test_the_certified_set_is_framed_on_the_map_of_the_predicted_class(found):
 def test_sentences_about_a_network_with_a_tail_are_escaped_once(monkeypatch):
     found = bag_model().explain(slide(), ["shapley"], output="tumor")
     monkeypatch.setattr(Explanations, "checked_reasons", lambda _: ["Without “a & b” it flips."])
-    page = _checked_removal(found)
+    page = checked_removal(found)
     assert "a &amp; b" in page and "&amp;amp;" not in page
