@@ -55,6 +55,9 @@ def wait(page, text, players="words", absent=None, removed=()):
 
 
 def write(page, text, **shown):
+    # The page names its model as soon as it listens. Text that is filled in at that very moment can
+    # arrive twice.
+    page.wait_for_function("() => document.getElementById('model').textContent !== ''")
     page.fill("#text", text)
     wait(page, text, **shown)
 
