@@ -62,7 +62,7 @@ class Newcomer:
 
     def serve_once(self) -> dict[str, object]:
         """Start the page, ask it for one explanation, stop it; the answer."""
-        command = [self.bin / "attn-closed-form", "serve", "--port", "0", "--workers", "1"]
+        command = [self.bin / "attn-closed-form", "serve", "--port", "0"]
         with subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.PIPE, text=True, env=self.environment()
         ) as server:
