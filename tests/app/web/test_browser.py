@@ -33,11 +33,17 @@ def page(browser, address):
         lambda message: page.complaints.append(message.text) if message.type == "error" else None,
     )
     page.on("request", lambda request: page.asked.append(request.url))
-    page.goto(address)
+    visit(page, address)
     yield page
     assert [url for url in page.asked if not url.startswith((address, "blob:"))] == []
     assert page.complaints == []
     context.close()
+
+
+def visit(page, address):
+    """Open the page and wait until it listens: until then, it may still fill in its example."""
+    page.goto(address)
+    page.wait_for_function("() => document.getElementById('model').textContent !== ''")
 
 
 def wait(page, text, players="words", absent=None, removed=()):
@@ -55,9 +61,6 @@ def wait(page, text, players="words", absent=None, removed=()):
 
 
 def write(page, text, **shown):
-    # The page names its model as soon as it listens. Text that is filled in at that very moment can
-    # arrive twice.
-    page.wait_for_function("() => document.getElementById('model').textContent !== ''")
     page.fill("#text", text)
     wait(page, text, **shown)
 
@@ -287,7 +290,7 @@ def test_markup_stays_text(page, address):
     write(page, HOSTILE)
     check_that_it_is_text(page)
     page.goto("about:blank")
-    page.goto(f"{address}#text={quote(HOSTILE)}")
+    visit(page, f"{address}#text={quote(HOSTILE)}")
     wait(page, HOSTILE)
     check_that_it_is_text(page)
 
@@ -330,7 +333,9 @@ def test_the_link_carries_sentence_and_switches_and_the_server_never_sees_it(
     assert all("Film" not in url.partition("#")[0] for url in asked)
     # A strange link is harmless.
     page.goto("about:blank")
-    page.goto(f"{address}#text=fine+film%ZZ&players=letters&absent=__proto__&output=99&text=again")
+    visit(
+        page, f"{address}#text=fine+film%ZZ&players=letters&absent=__proto__&output=99&text=again"
+    )
     wait(page, "fine film%ZZ")
 
 
@@ -358,7 +363,7 @@ def tickets(tmp_path_factory):
 
 def test_the_page_greets_in_the_words_of_its_own_model(browser, tickets):
     page = browser.new_page()
-    page.goto(tickets)
+    visit(page, tickets)
     page.wait_for_selector("#reasons li")
     words = page.input_value("#text").split()
     assert len(words) > 1 and set(words) <= {"rechnung", "paket", "störung", "und"}
@@ -374,7 +379,7 @@ def test_the_page_greets_in_the_words_of_its_own_model(browser, tickets):
         "() => document.getElementById('explained-value').textContent.includes('<img')"
     )
     assert page.locator("main img").count() == 0
-    page.goto(f"{tickets}#text=paket&output=Technik")
+    visit(page, f"{tickets}#text=paket&output=Technik")
     page.reload()
     page.wait_for_function(
         "() => document.getElementById('explained-value').textContent.includes('Technik')"
@@ -386,7 +391,7 @@ def test_the_page_greets_in_the_words_of_its_own_model(browser, tickets):
 def test_the_page_reports_a_server_that_hangs_or_ends_and_notices_its_return(browser):
     server, address = start()
     page = browser.new_page()
-    page.goto(address)
+    visit(page, address)
     write(page, "fine")
     server.send_signal(signal.SIGSTOP)
     page.fill("#text", "fine film")
@@ -431,7 +436,7 @@ def one_head(tmp_path):
 def test_the_logit_is_one_switch_away(browser, one_head):
     page = browser.new_page()
     address = one_head
-    page.goto(address)
+    visit(page, address)
     write(page, TEXT)
     assert "Explained: the probability of" in page.inner_text("#explained")
     answer = api(address, text=TEXT)
@@ -486,7 +491,7 @@ def test_messages(page):
 
 def test_the_page_says_how_many_words_the_model_does_not_see(browser, one_head):
     page = browser.new_page()
-    page.goto(one_head)
+    visit(page, one_head)
     write(page, "mess " * 100)  # the model has 64 positions, the first for [CLS]
     assert "The model reads the first 63 words" in page.inner_text("#message")
     assert "37 more not read" in page.inner_text("#figure")
