@@ -99,7 +99,7 @@ def load_tokens(path: str | os.PathLike[str]) -> tuple[list[str], list[Any] | No
     except UnicodeDecodeError:
         raise ValueError(f"{path}: expected tokens in UTF-8") from None
     if path.suffix.lower() != ".json":
-        # Only the line break at the end is no separator; an empty line elsewhere is a token.
+        # Only the line break at the end is not a separator; an empty line elsewhere is a token.
         return [_unescaped(line) for line in text.removesuffix("\n").split("\n")], None
     try:
         content = json.loads(text)

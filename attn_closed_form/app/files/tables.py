@@ -549,7 +549,7 @@ def split_files(folder: str | os.PathLike[str]) -> dict[str, list[Path]]:
         # Lines of fastText are often in a file without a suffix, or with .txt.
         if file.is_file() and (Path(stem).suffix in FORMATS or Path(stem).suffix in (".txt", "")):
             for part, pattern in splits.items():
-                # The part is a word of its own, so that latest.csv is no test part.
+                # The part is a word of its own, so that latest.csv is not a test part.
                 if re.search(rf"(?:^|[-_. ])(?:{pattern})(?:$|[-_. ])", stem):
                     parts.setdefault(part, []).append(file)
                     break

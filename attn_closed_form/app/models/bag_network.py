@@ -198,7 +198,7 @@ class BagNetwork:
         arrays, _ = checked_arrays(
             given, axes, optional=["positions", "background", "position_weight"]
         )
-        # The two vectors of zeros only stated sizes and are no fields.
+        # The two vectors of zeros only stated sizes and are not fields.
         del arrays["embedded"], arrays["features"]
         if self.position_weight is not None:
             count = np.size(self.position_weight)
