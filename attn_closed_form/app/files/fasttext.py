@@ -14,7 +14,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,34 +107,135 @@ def load_fasttext(path: str | os.PathLike[str]) -> MeanPooledText:
         return _read(regular_file(path).read_bytes())
 
 
-def _read(data: bytes) -> MeanPooledText:
-    """Read a classifier from the bytes of a fastText .bin file, field by field."""
-    if int.from_bytes(data[:4], "little") != FASTTEXT_MAGIC:
-        raise ValueError("it does not start with fastText's magic number")
-    place = 4
+class _Options(NamedTuple):
+    """What the head of a file says, in the order of fastText's `Args::save`; the names are
+    fastText's.
+    """
 
-    def take(code: str) -> Any:
-        nonlocal place
-        numbers = struct.unpack_from(f"<{code}", data, place)
-        place += struct.calcsize(f"<{code}")
-        if len(numbers) == 1:
-            return numbers[0]
+    version: int
+    dim: int
+    ws: int
+    epoch: int
+    min_count: int
+    neg: int
+    word_ngrams: int
+    loss: int
+    model: int
+    bucket: int
+    minn: int
+    maxn: int
+    lr_update_rate: int
+    t: float
+
+
+class _Dictionary(NamedTuple):
+    """The entries of the dictionary in the order of the file, and whether n-grams were pruned."""
+
+    words: list[bytes]
+    labels: list[bytes]
+    is_pruned: bool
+
+
+class _Fields:
+    """The bytes of a file, which are read field by field."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.place = 0
+
+    @property
+    def left(self) -> int:
+        """Number of bytes that have not been read."""
+        return len(self.data) - self.place
+
+    def numbers(self, code: str) -> tuple[Any, ...]:
+        """Read numbers whose types are the letters of `struct`."""
+        numbers = struct.unpack_from(f"<{code}", self.data, self.place)
+        self.place += struct.calcsize(f"<{code}")
         return numbers
 
-    # After the magic number: the version, twelve options, and the threshold of frequent words.
-    version, _, _, _, _, _, ngrams, loss_code, kind, bucket, minn, maxn, _, _ = take("13id")
+    def text(self) -> bytes:
+        """Read a text that ends in a zero byte."""
+        end = self.data.index(b"\0", self.place)
+        text = self.data[self.place : end]
+        self.place = end + 1
+        return text
+
+    def matrix(self, height: int, width: int | None, is_pruned: bool) -> NDArray[np.float32]:
+        """Read a matrix with its flag for quantization and its sizes, which have to be these."""
+        (is_quantized,) = self.numbers("b")
+        # Only quantization prunes n-grams.
+        if is_quantized or is_pruned:
+            raise ValueError(
+                "it is quantized and does not store its vectors; explain the original .bin file"
+            )
+        rows, columns = self.numbers("2q")
+        has_the_shape = rows == height and columns == (width or columns)
+        is_in_the_file = 0 < columns < 2**31 and rows * columns * 4 <= self.left
+        if not has_the_shape or not is_in_the_file:
+            raise ValueError(
+                f"it has a matrix of shape ({rows}, {columns}) for {height} rows, and {self.left} "
+                "bytes remain"
+            )
+        matrix = np.frombuffer(self.data, "<f4", rows * columns, self.place).reshape(rows, columns)
+        self.place += matrix.nbytes
+        if not np.isfinite(matrix).all():
+            raise ValueError("it has vectors that are not finite")
+        return matrix
+
+
+def _read(data: bytes) -> MeanPooledText:
+    """Read a classifier from the bytes of a fastText .bin file."""
+    if int.from_bytes(data[:4], "little") != FASTTEXT_MAGIC:
+        raise ValueError("it does not start with fastText's magic number")
+    fields = _Fields(data)
+    _magic = fields.numbers("i")
+    options = _Options(*fields.numbers("13id"))
+    loss = _loss_of_model(options)
+    dictionary = _read_dictionary(fields)
+    maxn = options.maxn
+    if options.version == 11:  # classifiers of this version had no n-grams
+        maxn = 0
+    max_word_bytes = 32  # maximum length of an n-gram; a word has one for each position and length
+    if not 0 <= maxn <= max_word_bytes or (maxn > 0 and options.bucket < 1):
+        raise ValueError(f"it has impossible options: maxn={maxn}, bucket={options.bucket}")
+    height = len(dictionary.words) + max(options.bucket, 0)
+    embeddings = fields.matrix(height, None, dictionary.is_pruned)
+    output = fields.matrix(len(dictionary.labels), embeddings.shape[1], dictionary.is_pruned)
+    reader = FastTextReader(
+        rows={word: row for row, word in enumerate(dictionary.words)},
+        bucket=options.bucket,
+        minn=options.minn,
+        maxn=maxn,
+    )
+    names = [label.decode("utf-8", "replace") for label in dictionary.labels]
+    return MeanPooledText(
+        embeddings,
+        output.astype(np.float64),
+        np.zeros(len(output)),
+        reader,
+        tuple(name.removeprefix(LABEL) for name in names),
+        reader.vectors(END_OF_LINE),
+        loss=loss,
+    )
+
+
+def _loss_of_model(options: _Options) -> str:
+    """Return the loss by its name in `MeanPooledText`, or raise an error if the file is not a
+    classifier that can be explained.
+    """
     # The code of classifiers among fastText's model_name.
     supervised = 3
-    if kind != supervised:
+    if options.model != supervised:
         raise ValueError("it has word vectors; expected a classifier (train_supervised)")
-    if ngrams > 1:
+    if options.word_ngrams > 1:
         raise ValueError(
-            f"it has wordNgrams={ngrams}: pairs of neighbors have vectors, so it is not a pooled "
-            "game"
+            f"it has wordNgrams={options.word_ngrams}: pairs of neighbors have vectors, so it is "
+            "not a pooled game"
         )
     # fastText's loss_name.
     losses = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
-    loss = losses.get(loss_code, "unknown")
+    loss = losses.get(options.loss, "unknown")
     # The losses with one logit per class, and their names in `Model.loss`; "ova" is one against
     # all.
     loss_of_model = {"softmax": "softmax", "ova": "sigmoid"}
@@ -142,55 +243,17 @@ def _read(data: bytes) -> MeanPooledText:
         raise ValueError(
             f"it has loss {loss!r}: classes have no logits; train with loss 'softmax' or 'ova'"
         )
-    if version == 11:  # classifiers of this version had no n-grams
-        maxn = 0
-    # The sizes of the dictionary: entries, words, labels, tokens, and n-grams left by pruning.
-    _, words, labels, _, pruned = take("3i2q")
+    return loss_of_model[loss]
+
+
+def _read_dictionary(fields: _Fields) -> _Dictionary:
+    """Read the names of the words and of the labels."""
+    # Entries, words, labels, tokens, and n-grams left by pruning.
+    _, words, labels, _, pruned = fields.numbers("3i2q")
     names: list[bytes] = []
     for number in range(words + labels):
-        end = data.index(b"\0", place)
-        names.append(data[place:end])
-        place = end + 1
-        # An entry ends with its count and whether it is a label.
-        if take("qb")[1] != (number >= words):
+        names.append(fields.text())
+        _count, is_label = fields.numbers("qb")
+        if is_label != (number >= words):
             raise ValueError("its dictionary does not have all words before all labels")
-
-    def matrix(height: int, width: int | None) -> NDArray[np.float32]:
-        nonlocal place
-        # Only quantization prunes n-grams.
-        if take("b") or pruned > 0:
-            raise ValueError(
-                "it is quantized and does not store its vectors; explain the original .bin file"
-            )
-        m, n = take("2q")
-        if m != height or n != (width or n) or not 0 < n < 2**31 or m * n * 4 > len(data) - place:
-            raise ValueError(
-                f"it has a matrix of shape ({m}, {n}) for {height} rows, and {len(data) - place} "
-                "bytes remain"
-            )
-        numbers = np.frombuffer(data, "<f4", m * n, place).reshape(m, n)
-        place += numbers.nbytes
-        if not np.isfinite(numbers).all():
-            raise ValueError("it has vectors that are not finite")
-        return numbers
-
-    max_word_bytes = 32  # maximum length of an n-gram; a word has one for each position and length
-    if not 0 <= maxn <= max_word_bytes or (maxn > 0 and bucket < 1):
-        raise ValueError(f"it has impossible options: maxn={maxn}, bucket={bucket}")
-    embeddings = matrix(words + max(bucket, 0), None)
-    output = matrix(labels, embeddings.shape[1])
-    reader = FastTextReader(
-        rows={name: row for row, name in enumerate(names[:words])},
-        bucket=bucket,
-        minn=minn,
-        maxn=maxn,
-    )
-    return MeanPooledText(
-        embeddings,
-        output.astype(np.float64),
-        np.zeros(len(output)),
-        reader,
-        tuple(name.decode("utf-8", "replace").removeprefix(LABEL) for name in names[words:]),
-        reader.vectors(END_OF_LINE),
-        loss=loss_of_model[loss],
-    )
+    return _Dictionary(words=names[:words], labels=names[words:], is_pruned=pruned > 0)
