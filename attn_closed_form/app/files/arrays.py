@@ -49,17 +49,19 @@ STATE_SUFFIXES = (
 )
 # Types of safetensors and their NumPy codes; bfloat16 is read as integers and widened.
 DTYPES = {
-    **{
-        "F64": "<f8",
-        "F32": "<f4",
-        "F16": "<f2",
-        "BF16": "<u2",
-        "I64": "<i8",
-        "I32": "<i4",
-        "I16": "<i2",
-        "I8": "|i1",
-    },
-    **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"},
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "|i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "|u1",
+    "BOOL": "|b1",
 }
 # The types of safetensors by NumPy code, for writing.
 CODES = {dtype: name for name, dtype in DTYPES.items() if name != "BF16"}
@@ -389,8 +391,8 @@ class StateDict:
 def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
     """Read the state dict in a file or in a mapping of names to arrays or torch tensors.
 
-    Training scripts store it under a name (`NESTED`) next to optimizer state, and wrappers add a
-    prefix to all its names (`PREFIXES`), which is removed.
+    Training scripts store it under a name next to optimizer state, and wrappers add a prefix to
+    all its names; both are removed.
     """
     if not isinstance(source, str | os.PathLike | Mapping):
         raise TypeError(
@@ -410,30 +412,47 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
     options = _json_object(name, _texts(content.get("options")))
     with reading(name, "state dict"):
         labels = checked_labels(json.loads("".join(_texts(content.get("labels"))) or "[]"))
-    # Keys under which training scripts store the state dict, in the order in which they are tried.
-    nested = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
-    # Training scripts nest dicts, such as {"model": {"state_dict": {...}}}, at most this deep.
-    for _ in range(3):
-        content = next(
-            (content[key] for key in nested if isinstance(content.get(key), Mapping)), content
-        )
-    # Tensors are recognized by `detach`, so that PyTorch is not imported. Epochs and optimizer
-    # states are no arrays and are left out.
-    numeric = {
-        str(key): as_array(value)
-        for key, value in content.items()
-        if hasattr(value, "detach")
-        or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub")
-    }
-    if not numeric:
+    innermost = _state_in(content)
+    weights = _weights(innermost)
+    if not weights:
         raise ValueError(
             f"{name}: expected a state dict (names with weights), got "
-            f"{sorted(map(str, content))[:12]}"
+            f"{sorted(map(str, innermost))[:12]}"
         )
     with reading(name, "state dict"):
-        check_names(numeric)
-    # Entries that Lightning stores next to a network called `model`: loss weights and metric
-    # counters.
+        check_names(weights)
+    arrays = _without_prefixes(_of_the_network(weights))
+    return StateDict(arrays=arrays, source=name, outputs=outputs, options=options, labels=labels)
+
+
+def _state_in(content: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return the state dict that a training script has stored inside other dicts."""
+    # Keys under which training scripts store the state dict, in the order in which they are tried.
+    keys = ("model_state_dict", "state_dict", "model_state", "model", "net", "network", "weights")
+    # Training scripts nest dicts, such as {"model": {"state_dict": {...}}}, at most this deep.
+    most_levels = 3
+    for _ in range(most_levels):
+        inner = (content[key] for key in keys if isinstance(content.get(key), Mapping))
+        content = next(inner, content)
+    return content
+
+
+def _weights(content: Mapping[Any, Any]) -> Arrays:
+    """Return the arrays and tensors of a state dict. Epochs and optimizer states are left out."""
+    weights = {}
+    for key, value in content.items():
+        # Tensors are recognized by `detach`, so that PyTorch is not imported.
+        is_tensor = hasattr(value, "detach")
+        is_numbers = isinstance(value, np.ndarray) and value.dtype.kind in "fiub"
+        if is_tensor or is_numbers:
+            weights[str(key)] = as_array(value)
+    return weights
+
+
+def _of_the_network(weights: Arrays) -> Arrays:
+    """Leave out what only training needs, such as the metrics that Lightning stores next to a
+    network called `model`.
+    """
     training = (
         "criterion.",
         "loss",
@@ -445,10 +464,24 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
         "valid_",
         "test_",
     )
-    # What only training needs is left out, unless nothing else would remain.
-    arrays = {key: value for key, value in numeric.items() if not key.startswith(training)}
-    # Prefixes that wrappers add to every name: DataParallel, Lightning, torch.compile, Hugging
-    # Face.
+    rest = {key: value for key, value in weights.items() if not key.startswith(training)}
+    # Only a common prefix of a wrapper shows that the other entries are those of the training.
+    # Without one, a layer called `metric...` may be part of the network.
+    if rest and _common_prefix(rest) is not None:
+        return rest
+    return weights
+
+
+def _without_prefixes(arrays: Arrays) -> Arrays:
+    """Remove the prefixes of wrappers, which can be nested, as in `module.model.`."""
+    while (prefix := _common_prefix(arrays)) is not None:
+        arrays = {key.removeprefix(prefix): value for key, value in arrays.items()}
+    return arrays
+
+
+def _common_prefix(arrays: Arrays) -> str | None:
+    """Return the prefix that a wrapper has added to all names, if there is one."""
+    # DataParallel, Lightning, torch.compile, Hugging Face, and training scripts.
     prefixes = (
         "module.",
         "model.",
@@ -460,14 +493,10 @@ def read_state(source: str | os.PathLike[str] | Mapping[str, Any]) -> StateDict:
         "mil.",
         "mil_model.",
     )
-    # Only a common prefix of a wrapper shows that the other entries are those of the training.
-    # Without one, a layer called `metric...` may be part of the network.
-    if not arrays or not any(all(key.startswith(prefix) for key in arrays) for prefix in prefixes):
-        arrays = numeric
-    # Wrappers can be nested, as in `module.model.`.
-    while prefix := next((p for p in prefixes if all(key.startswith(p) for key in arrays)), None):
-        arrays = {key.removeprefix(prefix): value for key, value in arrays.items()}
-    return StateDict(arrays=arrays, source=name, outputs=outputs, options=options, labels=labels)
+    for prefix in prefixes:
+        if all(key.startswith(prefix) for key in arrays):
+            return prefix
+    return None
 
 
 def checked_labels(labels: Any) -> tuple[Label, ...]:

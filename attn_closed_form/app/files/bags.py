@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,25 +32,30 @@ ARRAY_SUFFIXES = (".pt", ".pth", ".npy", ".npz", ".safetensors")
 SUFFIXES = (*H5_SUFFIXES, *ARRAY_SUFFIXES)
 # Attributes of HDF5 files that describe the patches.
 ATTRIBUTES = (
-    *(
-        "name",
-        "patch_size",
-        "patch_size_level0",
-        "patch_level",
-        "downsample",
-        "overlap",
-        "unit",
-        "extractor",
-    ),
-    *(
-        "tile_size_um",
-        "tile_size_px",
-        "level0_width",
-        "level0_height",
-        "level0_magnification",
-        "target_magnification",
-    ),
+    "name",
+    "patch_size",
+    "patch_size_level0",
+    "patch_level",
+    "downsample",
+    "overlap",
+    "unit",
+    "extractor",
+    "tile_size_um",
+    "tile_size_px",
+    "level0_width",
+    "level0_height",
+    "level0_magnification",
+    "target_magnification",
 )
+# Names of the features in files of CLAM, TRIDENT, STAMP and others, in the order in which they are
+# tried.
+FEATURES = ("features", "feats", "feature", "embeddings", "x", "X")
+# Names of the coordinates.
+COORDINATES = ("coords", "coordinates", "locations")
+# Names of the regions.
+REGIONS = ("regions", "region")
+# Names of the array with the names of the instances.
+IDS = ("ids", "names")
 
 
 def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
@@ -87,62 +93,20 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     path = regular_file(path)
     expected = f"a bag in a file ending in {', '.join(SUFFIXES)}"
     check(str(path), path.suffix.lower() in SUFFIXES, expected, repr(path.suffix))
-    attrs: dict[str, Any] = {}
-    # Names of the features in files of CLAM, TRIDENT, STAMP and others; the first that is there is
-    # used.
-    feature_names = ("features", "feats", "feature", "embeddings", "x", "X")
-    # Names of the coordinates.
-    coordinate_names = ("coords", "coordinates", "locations")
-    # Names of the regions.
-    region_names = ("regions", "region")
-    # How the array with the names of the instances is called.
-    id_names = ("ids", "names")
-    if path.suffix.lower() in H5_SUFFIXES:
-        wanted = (
-            *feature_names,
-            *coordinate_names,
-            *region_names,
-            *id_names,
-            features or "features",
-        )
-        content, attrs = read_hdf5(path, wanted, ATTRIBUTES)
-    else:
-        content = read_arrays(path, ARRAY_SUFFIXES)
-    # A PyTorch file may have one tensor without a name.
-    named = content
-    if not isinstance(content, Mapping):
-        named = {"features": content}
-    # None stands for an array that was not asked for; an error lists its name.
-    arrays = {
-        str(name): value
-        for name, value in named.items()
-        if value is None or isinstance(value, np.ndarray)
-    }
-    names_of_features: tuple[str, ...] = feature_names
-    if features is not None:
-        names_of_features = (features,)
-    numbers = _named(arrays, names_of_features)
-    # Coordinates are a matrix, too, and must not be taken for the features.
-    others = [
-        array for key, array in arrays.items() if array is not None and key not in coordinate_names
-    ]
-    matrices = [array for array in others if array.ndim in (2, 3)]
-    if numbers is None and features is None and len(matrices) == 1:
-        numbers = matrices[0]
+    arrays, attrs = _read(path, features)
+    numbers = _features_in(arrays, features)
     if numbers is None:
-        expected = f"called {' or '.join(feature_names[:2])}"
+        expected = f"called {' or '.join(FEATURES[:2])}"
         if features is not None:
             expected = repr(features)
         raise ValueError(
             f"{path}: features: expected an array {expected}, got only {sorted(arrays)[:12]}"
         )
-    ids = _named(arrays, id_names)
+    ids = _named(arrays, IDS)
     if ids is not None:
-        ids = tuple(
-            i.decode("utf-8", "replace") if isinstance(i, bytes) else str(i) for i in np.ravel(ids)
-        )
-    coords = _named(arrays, coordinate_names)
-    regions = _named(arrays, region_names)
+        ids = tuple(_text_of(name) for name in np.ravel(ids))
+    coords = _named(arrays, COORDINATES)
+    regions = _named(arrays, REGIONS)
     with reading(path, "bag"):
         return Bag(
             features=numbers,
@@ -151,6 +115,51 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
             attrs={"name": path.stem, **attrs},
             regions=regions,
         )
+
+
+def _read(path: Path, features: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arrays of a file by name, and its attributes. None stands for an array that was
+    not read, because its name says nothing; an error lists its name.
+    """
+    attrs: dict[str, Any] = {}
+    if path.suffix.lower() in H5_SUFFIXES:
+        wanted = (*FEATURES, *COORDINATES, *REGIONS, *IDS, features or "features")
+        content, attrs = read_hdf5(path, wanted, ATTRIBUTES)
+    else:
+        content = read_arrays(path, ARRAY_SUFFIXES)
+    # A PyTorch file may have one tensor without a name.
+    if not isinstance(content, Mapping):
+        content = {"features": content}
+    arrays = {
+        str(name): value
+        for name, value in content.items()
+        if value is None or isinstance(value, np.ndarray)
+    }
+    return arrays, attrs
+
+
+def _features_in(arrays: Mapping[str, Any], features: str | None) -> Any:
+    """Return the features: the array of the given name, of a known name, or the only matrix."""
+    if features is not None:
+        return _named(arrays, (features,))
+    known = _named(arrays, FEATURES)
+    if known is not None:
+        return known
+    matrices = []
+    for name, array in arrays.items():
+        # Coordinates are a matrix, too, and must not be taken for the features.
+        if array is not None and name not in COORDINATES and array.ndim in (2, 3):
+            matrices.append(array)
+    if len(matrices) == 1:
+        return matrices[0]
+    return None
+
+
+def _text_of(name: Any) -> str:
+    """Return the name of an instance as a text; HDF5 files have bytes."""
+    if isinstance(name, bytes):
+        return name.decode("utf-8", "replace")
+    return str(name)
 
 
 def _named(arrays: Mapping[str, Any], names: tuple[str, ...]) -> Any:
