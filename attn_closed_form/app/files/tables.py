@@ -49,15 +49,17 @@ from .atomic import check_size, reading, regular_file
 
 # Formats by the suffix of a file.
 FORMATS = {
-    **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet"},
-    **{
-        ".xlsx": "xlsx",
-        ".jsonl": "jsonl",
-        ".ndjson": "jsonl",
-        ".json": "jsonl",
-        ".ft": "fasttext",
-        ".fasttext": "fasttext",
-    },
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".xlsx": "xlsx",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".ft": "fasttext",
+    ".fasttext": "fasttext",
 }
 # What an error about the format of a table expects.
 EXPECTED = (
@@ -424,33 +426,13 @@ def read_labelled(
     texts = []
     raw = []
     left_out = 0
-
-    def absent(value: Any) -> bool:
-        return (
-            value is None
-            or (isinstance(value, float) and math.isnan(value))
-            or not str(value).strip()
-        )
-
     for file in files:
-        try:
-            for row in _gathered(file, (text_column, label_column)):
-                text = row[text_column]
-                label = row[label_column]
-                if isinstance(text, (list, tuple, dict, bytes)):
-                    raise ValueError(
-                        f"{file}: column {text_column!r}: expected texts, got a "
-                        f"{type(text).__name__}"
-                    )
-                if absent(text) or absent(label):
-                    left_out += 1
-                else:
-                    texts.append(str(text))
-                    raw.append(label)
-        except MissingColumn as error:
-            raise MissingColumn(
-                f"{error}; use --text-column and --label-column to select others"
-            ) from None
+        for text, label in _texts_and_labels(file, text_column, label_column):
+            if _is_absent(text) or _is_absent(label):
+                left_out += 1
+            else:
+                texts.append(str(text))
+                raw.append(label)
     if left_out:
         shown = (
             f"{source}: omitted {left_out:,} of {left_out + len(texts):,} rows without a text or a "
@@ -460,23 +442,7 @@ def read_labelled(
     check(str(source), len(texts) > 0, "rows with a text and a label", "none")
     names = class_names(raw, f"{source}: column {label_column!r}")
     if classes is None:
-        distinct = set(names)
-        if len(distinct) == 1:
-            raise ValueError(
-                f"{source}: expected at least two classes, got only {names[0]!r} in {len(names):,} "
-                "rows"
-            )
-        # Two classes are allowed in a table of any length.
-        if len(distinct) > max(2, len(names) / 2):
-            raise ValueError(
-                f"{source}: expected labels that repeat, got {len(distinct):,} distinct ones in "
-                f"{len(names):,} rows; is this the column of the labels?"
-            )
-        whole = all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in distinct)
-        classes = sorted(distinct)
-        # Grades from 1 to 10 are in the order of the numbers; "02" follows "2".
-        if whole:
-            classes = sorted(distinct, key=lambda name: (int(name), name))
+        classes = _classes_among(names, source)
     index = {name: i for i, name in enumerate(classes)}
     unknown = Counter(name for name in names if name not in index)
     if unknown:
@@ -490,6 +456,52 @@ def read_labelled(
         labels=np.array([index[name] for name in names], dtype=np.int64),
         classes=tuple(classes),
     )
+
+
+def _texts_and_labels(file: Path, text_column: str, label_column: str) -> Iterator[tuple[Any, Any]]:
+    """Read the two columns of a table row by row."""
+    try:
+        for row in _gathered(file, (text_column, label_column)):
+            text = row[text_column]
+            if isinstance(text, (list, tuple, dict, bytes)):
+                raise ValueError(
+                    f"{file}: column {text_column!r}: expected texts, got a {type(text).__name__}"
+                )
+            yield text, row[label_column]
+    except MissingColumn as error:
+        raise MissingColumn(
+            f"{error}; use --text-column and --label-column to select others"
+        ) from None
+
+
+def _is_absent(value: Any) -> bool:
+    """Return whether a cell is empty, a NaN or white space."""
+    if value is None:
+        return True
+    if isinstance(value, float) and math.isnan(value):
+        return True
+    return not str(value).strip()
+
+
+def _classes_among(names: Sequence[str], source: str) -> list[str]:
+    """Return the classes in the order of their names or numbers, or raise an error if the column
+    does not look like labels.
+    """
+    distinct = set(names)
+    if len(distinct) == 1:
+        raise ValueError(
+            f"{source}: expected at least two classes, got only {names[0]!r} in {len(names):,} rows"
+        )
+    # Two classes are allowed in a table of any length.
+    if len(distinct) > max(2, len(names) / 2):
+        raise ValueError(
+            f"{source}: expected labels that repeat, got {len(distinct):,} distinct ones in "
+            f"{len(names):,} rows; is this the column of the labels?"
+        )
+    # Grades from 1 to 10 are in the order of the numbers; "02" follows "2".
+    if all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in distinct):
+        return sorted(distinct, key=lambda name: (int(name), name))
+    return sorted(distinct)
 
 
 def class_names(labels: Sequence[Any], source: str = "labels") -> list[str]:

@@ -213,50 +213,59 @@ def _scan(file: io.BytesIO, most: int) -> None:
         if "GET" in name:
             stack.append(memo[int(argument)])
         elif "PUT" in name or name == "MEMOIZE":
-            if name == "MEMOIZE":
-                place = len(memo)
-            else:
+            place = len(memo)
+            if name != "MEMOIZE":
                 place = int(argument)
             # The unpickler allocates all smaller indices.
             if place > count or stack[-1].kind == "mark":
                 raise ValueError("it has a pickle with an impossible memo")
             memo[place] = stack[-1]
         else:
-            before = [kind.name for kind in opcode.stack_before]
-            items = []  # the values above a mark, the last one first
-            while "mark" in before and (item := stack.pop()).kind != "mark":
-                items.append(item)
-            values = [
-                stack.pop() for _ in before[: before.index("mark") if "mark" in before else None]
-            ]
-            # Values are popped from the top, so each key follows its value.
-            keys = {
-                "SETITEM": values[1:2],
-                "SETITEMS": items[1::2],
-                "DICT": items[1::2],
-                "ADDITEMS": items,
-            }
-            kinds = {key.kind for key in keys.get(name, ())}
-            if any(value.kind == "mark" for value in values) or not kinds <= KEYS:
-                raise ValueError(
-                    "it has a dict or a set with keys that are neither texts nor numbers"
-                )
-            if name in CALLS:
-                spent += values[0].cost
-            if type(argument) in (str, bytes):
-                length = len(argument)
-            else:
-                length = 0
-            results = [Value(kind.name, length) for kind in opcode.stack_after]
-            if name in CHANGES:
-                # The container is the deepest of the values, and it stays on the stack.
-                results = [values.pop()]
-            if name in CHANGES or name in COLLECTIONS:
-                results[0].add([*items, *values])
-            # A duplicate is the same value, so that items that are added to it count for both.
-            stack += values * 2 if name == "DUP" else results
-    if spent > 1000 + 4 * (file.tell() - start):  # a text in the memo may be used a million times
+            spent += _execute(opcode, argument, stack)
+    # A text in the memo may be used a million times.
+    read = file.tell() - start
+    if spent > 1000 + 4 * read:
         raise ValueError("it has a pickle that repeats its parts too often")
+
+
+def _execute(opcode: pickletools.OpcodeInfo, argument: Any, stack: list[Value]) -> int:
+    """Do to the stack what an instruction does, and return the cost of the call that it makes."""
+    name = opcode.name
+    before = [kind.name for kind in opcode.stack_before]
+    items = []  # the values above a mark, the last one first
+    below_mark = before
+    if "mark" in before:
+        below_mark = before[: before.index("mark")]
+        while (item := stack.pop()).kind != "mark":
+            items.append(item)
+    values = [stack.pop() for _ in below_mark]
+    # Values are popped from the top, so each key follows its value.
+    keys = {
+        "SETITEM": values[1:2],
+        "SETITEMS": items[1::2],
+        "DICT": items[1::2],
+        "ADDITEMS": items,
+    }
+    kinds = {key.kind for key in keys.get(name, ())}
+    if any(value.kind == "mark" for value in values) or not kinds <= KEYS:
+        raise ValueError("it has a dict or a set with keys that are neither texts nor numbers")
+    cost = 0
+    if name in CALLS:
+        cost = values[0].cost
+    length = 0
+    if type(argument) in (str, bytes):
+        length = len(argument)
+    results = [Value(kind.name, length) for kind in opcode.stack_after]
+    if name in CHANGES:
+        # The container is the deepest of the values, and it stays on the stack.
+        results = [values.pop()]
+    if name in CHANGES or name in COLLECTIONS:
+        results[0].add([*items, *values])
+    if name == "DUP":
+        # A duplicate is the same value, so that items that are added to it count for both.
+        results = values * 2
+    stack += results
+    return cost
 
 
 class Kind(str):
@@ -404,19 +413,16 @@ def _ordered(items: Any = (), *_: Any) -> Plain:
 
 # Types of storages by the name of their class in torch.
 STORAGES = {
-    **{
-        "DoubleStorage": Kind("f8"),
-        "FloatStorage": Kind("f4"),
-        "HalfStorage": Kind("f2"),
-        "LongStorage": Kind("i8"),
-    },
-    **{
-        "IntStorage": Kind("i4"),
-        "ShortStorage": Kind("i2"),
-        "CharStorage": Kind("i1"),
-        "ByteStorage": Kind("u1"),
-    },
-    **{"BoolStorage": Kind("b1"), "BFloat16Storage": Kind("u2")},
+    "DoubleStorage": Kind("f8"),
+    "FloatStorage": Kind("f4"),
+    "HalfStorage": Kind("f2"),
+    "LongStorage": Kind("i8"),
+    "IntStorage": Kind("i4"),
+    "ShortStorage": Kind("i2"),
+    "CharStorage": Kind("i1"),
+    "ByteStorage": Kind("u1"),
+    "BoolStorage": Kind("b1"),
+    "BFloat16Storage": Kind("u2"),
 }
 # Functions that a pickle may call, and what is called instead. Nothing of torch or of the file
 # runs.
