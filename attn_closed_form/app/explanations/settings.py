@@ -92,8 +92,7 @@ class Settings:
 
     def has_exact_values(self, model: Model) -> bool:
         """Return whether the default scale, or the one that was asked for, has exact values for
-        every
-        input of a model.
+        every input of a model.
         """
         if model.surrogate is not None:
             return False

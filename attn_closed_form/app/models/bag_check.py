@@ -87,11 +87,7 @@ def compare(
     seed: int,
 ) -> BagCheck:
     """Compare a model with the logits of a network; see `BagClassifier.check`."""
-    is_single = isinstance(bags, Bag | str | os.PathLike) or getattr(bags, "ndim", 0) == 2
-    given = bags
-    if is_single:
-        given = [bags]
-    several = [as_bag(raw) for raw in given]
+    several = _bags_of(bags)
     # The scores of an instance may depend on its place, which it would lose in a sub-bag.
     has_places = model.network.has_places
     if callable(logits):
@@ -99,17 +95,7 @@ def compare(
             several += _sub_bags(several, np.random.default_rng(seed))
         # Copies that the network may change, since the features of a bag are read-only.
         logits = logits([bag.features.copy() for bag in several])
-    sizes = [len(bag) for bag in several]
-    different = len(set(sizes))
-    if has_places:
-        different = len(sizes)
-    check(
-        "bags",
-        min(sizes) >= 2 and different >= 2,
-        "at least two bags of different size, of two instances or more: one instance reveals "
-        "nothing about attention, and one size nothing about sub-bags",
-        sizes,
-    )
+    _check_sizes([len(bag) for bag in several], has_places)
     yours = finite("logits", logits)
     # One logit per bag may be given as a vector.
     if yours.size % len(several) == 0:
@@ -152,6 +138,28 @@ def compare(
         yours=yours,
         mended=mended.model,
         options=mended.options,
+    )
+
+
+def _bags_of(bags: Any) -> list[Bag]:
+    """Return a list of bags, also if one bag was given alone."""
+    is_single = isinstance(bags, Bag | str | os.PathLike) or getattr(bags, "ndim", 0) == 2
+    if is_single:
+        return [as_bag(bags)]
+    return [as_bag(raw) for raw in bags]
+
+
+def _check_sizes(sizes: list[int], has_places: bool) -> None:
+    """Raise an error if bags of these sizes would agree with many networks."""
+    different = len(set(sizes))
+    if has_places:
+        different = len(sizes)
+    check(
+        "bags",
+        min(sizes) >= 2 and different >= 2,
+        "at least two bags of different size, of two instances or more: one instance reveals "
+        "nothing about attention, and one size nothing about sub-bags",
+        sizes,
     )
 
 

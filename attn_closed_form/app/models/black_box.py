@@ -32,8 +32,8 @@ COALITIONS_AT_ONCE = 256
 # What is offered for a function that is not a pooled game.
 SAMPLER = (
     "Shapley values of any function of sub-bags, with standard errors, are estimated by "
-    "shapley_sample, and those of a "
-    "pooled network with layers after its pooling by TailGame, or exactly by hidden_layer_game"
+    "shapley_sample, and those of a pooled network with layers after its pooling by TailGame, or "
+    "exactly by hidden_layer_game"
 )
 
 
@@ -106,11 +106,9 @@ def game_from_black_box(
         if link is None:
             raise ValueError(f"{error}. {SAMPLER}") from None
         raise ValueError(
-            f"f: expected the logits of a model that pools with one softmax, got one that is "
-            f"pooled, with a nonlinear "
-            f"tail: {link} of pooled logits. Return the logits before it; the game of the "
-            f"probability is then "
-            f"game.through('sigmoid'). {SAMPLER}"
+            "f: expected the logits of a model that pools with one softmax, got one that is "
+            f"pooled, with a nonlinear tail: {link} of pooled logits. Return the logits before it; "
+            f"the game of the probability is then game.through('sigmoid'). {SAMPLER}"
         ) from None
     plain = PooledGame.from_scores(s, v[:, output], empty_value=empty_value, labels=labels)
     parts = {field.name: getattr(plain, field.name) for field in fields(plain)}

@@ -139,8 +139,7 @@ class ModelGame:
     @property
     def max_error(self) -> float | None:
         """The largest standard error that is wanted; None for a transformer, whose calls are
-        limited
-        instead, or for 0.5% of the largest value.
+        limited instead, or for 0.5% of the largest value.
         """
         if self.target.max_error is not None:
             return self.target.max_error

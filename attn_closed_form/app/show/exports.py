@@ -440,21 +440,13 @@ def to_lime(explanation: Explanation) -> Any:
     # One character each, so that spans stay valid.
     raw = "".join(visible(character) for character in explanation.text)
 
-    def markless(text: str) -> str:
-        """Replace possible markup by |, because lime's page inserts the text as HTML."""
-        return text.translate(str.maketrans("<>&", "|||"))
-
     class SpanMapper(lime.DomainMapper):  # type: ignore[name-defined,misc]
         """Link between feature ids and the text, with known spans instead of lime's splitting."""
 
         def map_exp_ids(
             self, exp: Any, positions: bool = False, **_: Any
         ) -> list[tuple[str, float]]:
-            names = [visible(label) for label in explanation.labels]
-            if positions:
-                starts = ("-".join(str(start) for start, _ in spans) for spans in explanation.spans)
-                names = [f"{name}_{places}" for name, places in zip(names, starts, strict=True)]
-            return [(names[j], weight) for j, weight in exp]
+            return _named_for_lime(explanation, exp, positions)
 
         def visualize_instance_html(
             self,
@@ -467,21 +459,10 @@ def to_lime(explanation: Explanation) -> Any:
         ) -> str:
             if not text:
                 return ""
-            weight = dict(exp)
-            # JavaScript counts an emoji as two.
-            places = [
-                (
-                    markless(raw[start:end]),
-                    len(raw[:start].encode("utf-16-le")) // 2,
-                    weight[player],
-                )
-                for start, end, player in explanation.occurrences
-                if player in weight
-            ]
             arguments = (
-                json.dumps(places),
+                json.dumps(_places_for_lime(explanation, raw, dict(exp))),
                 str(label),
-                json.dumps(markless(raw)),
+                json.dumps(_without_markup(raw)),
                 div_name,
                 json.dumps(opacity),
             )
@@ -493,21 +474,47 @@ def to_lime(explanation: Explanation) -> Any:
     # lime lists its features by their weight.
     order = np.argsort(-np.abs(scores), kind="stable").tolist()
     made.local_exp = {
-        label: [(j, sign * float(scores[j])) for j in order]
-        for label, sign in ((1, 1.0), (0, -1.0))
+        1: [(j, float(scores[j])) for j in order],
+        0: [(j, -float(scores[j])) for j in order],
     }
     made.intercept = {1: base, 0: -base}
     made.local_pred = np.array([base + float(scores.sum())])
     made.predicted_value = explanation.prediction
-    ends = (
-        base + scores[scores < 0].sum(),
-        base + scores[scores > 0].sum(),
-        explanation.prediction,
-    )
+    lowest = base + float(scores[scores < 0].sum())
+    highest = base + float(scores[scores > 0].sum())
     # lime draws its bar between these two numbers.
-    made.min_value = float(min(ends))
-    made.max_value = float(max(ends))
+    made.min_value = float(min(lowest, highest, explanation.prediction))
+    made.max_value = float(max(lowest, highest, explanation.prediction))
     return made
+
+
+def _named_for_lime(
+    explanation: Explanation, weights: list[tuple[int, float]], positions: bool
+) -> list[tuple[str, float]]:
+    """Return the names of players with their weights, with their places in the text if asked."""
+    names = [visible(label) for label in explanation.labels]
+    if positions:
+        starts = ["-".join(str(start) for start, _ in spans) for spans in explanation.spans]
+        names = [f"{name}_{places}" for name, places in zip(names, starts, strict=True)]
+    return [(names[j], weight) for j, weight in weights]
+
+
+def _places_for_lime(
+    explanation: Explanation, raw: str, weights: dict[int, float]
+) -> list[tuple[str, int, float]]:
+    """Return the words of the weighted players, where they start, and their weights."""
+    places = []
+    for start, end, player in explanation.occurrences:
+        if player in weights:
+            # JavaScript counts an emoji as two.
+            units_before = len(raw[:start].encode("utf-16-le")) // 2
+            places.append((_without_markup(raw[start:end]), units_before, weights[player]))
+    return places
+
+
+def _without_markup(text: str) -> str:
+    """Replace possible markup by |, because lime's page inserts the text as HTML."""
+    return text.translate(str.maketrans("<>&", "|||"))
 
 
 def to_shapiq(explanation: Explanation, order: int = 1, index: str | None = None) -> Any:

@@ -116,9 +116,8 @@ def sampling(e: Explanation) -> str:
 
 
 def saturation(explanations: Explanations) -> str:
-    """State that a probability is so close to 0 or 1 that many removals hardly change it; "" if it
-    is
-    not.
+    """State that a probability is so close to 0 or 1 that many removals hardly change it; ""
+    if it is not.
     """
     # Tuning: a probability this close to 0 or 1 hardly changes when a single player is removed.
     saturated = 1e-3
@@ -128,8 +127,7 @@ def saturation(explanations: Explanations) -> str:
     things = explanations.evidence.target.players
     return (
         f"The probability is saturated at {percent(chance)}: many removals hardly change it, so "
-        f"that similar values "
-        f"do not mean equal evidence. The logit (scale='logit') tells the {things} apart."
+        "that similar values do not mean equal evidence. The logit (scale='logit') tells the {things} apart."
     )
 
 
