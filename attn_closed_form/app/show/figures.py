@@ -127,7 +127,8 @@ def saturation(explanations: Explanations) -> str:
     things = explanations.evidence.target.players
     return (
         f"The probability is saturated at {percent(chance)}: many removals hardly change it, so "
-        "that similar values do not mean equal evidence. The logit (scale='logit') tells the {things} apart."
+        "that similar values do not mean equal evidence. The logit (scale='logit') tells the "
+        f"{things} apart."
     )
 
 
