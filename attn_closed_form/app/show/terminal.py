@@ -436,6 +436,25 @@ def baseline_line(model: TextClassifier) -> str:
 
 def model_card(model: TextClassifier, source: str, columns: int = 240) -> str:
     """Format the card of a model that was read from `source`."""
+    card = model.card or {}
+    parts = [_facts(model, source)]
+    # What the trainer stored; parts of an unexpected form are omitted.
+    if isinstance(card.get("data"), str):
+        parts.append(f"trained on   {elide(visible(card['data']), 80)}")
+    for name, title in (("held_out", "held-out"), ("test", "test")):
+        try:
+            parts.append(_measured(card, name, title))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            continue
+    for name in ("settings", "versions"):
+        entries = card.get(name)
+        if isinstance(entries, dict) and entries:
+            parts.append(f"\n{name:<11}  {_pairs(entries)}")
+    return fitted_lines("\n".join(parts), columns)
+
+
+def _facts(model: TextClassifier, source: str) -> str:
+    """Return the lines about the model itself."""
     # What the tokenizer of the package reads.
     words_read = (
         "lower-case words with their accents, ratings such as 8/10, ! and ?, emoji, single "
@@ -445,57 +464,53 @@ def model_card(model: TextClassifier, source: str, columns: int = 240) -> str:
     other_tokens = (
         "the words between spaces, or those of the tokenizer that the model was trained with"
     )
-    w = model.weights
-    card = model.card or {}
-    parameters = sum(array.size for array in w.arrays().values())
-    shown = ", ".join(elide(visible(name), NAME_COLUMNS) for name in model.outputs[:MOST_LISTED])
-    if len(model.outputs) > MOST_LISTED:
-        more = f" and {len(model.outputs) - MOST_LISTED:,} more"
+    if model.tokenizer is tokenize:
+        tokens = words_read
     else:
-        more = ""
+        tokens = other_tokens
+    weights = model.weights
+    parameters = sum(array.size for array in weights.arrays().values())
+    classes = ", ".join(elide(visible(name), NAME_COLUMNS) for name in model.outputs[:MOST_LISTED])
+    if len(model.outputs) > MOST_LISTED:
+        classes += f" and {len(model.outputs) - MOST_LISTED:,} more"
     # Special tokens are not words of a text, so the first words on the card leave them out.
-    words = [word for i, word in enumerate(model.vocabulary) if i not in (w.cls, w.unk)]
+    special = (weights.cls, weights.unk)
+    words = [word for i, word in enumerate(model.vocabulary) if i not in special]
     lines = [
         f"model        {visible(source)}",
-        f"classes      {shown}{more}",
+        f"classes      {classes}",
         f"temperature  {model.temperature:.4g} (divides the logits in probabilities)",
-        *(
-            f"{name:<11}  {size:<9,} {MODEL_SIZES[name]}"
-            for name in MODEL_SIZES
-            if (size := getattr(w, name)) is not None
-        ),
-        *(
-            ["length       any       number of words: the model has no positions"]
-            if w.T_max is None
-            else []
-        ),
-        f"parameters   {parameters:,}",
-        f"tokens       {words_read if model.tokenizer is tokenize else other_tokens}",
-        f"first words  {' '.join(elide(visible(word), NAME_COLUMNS) for word in words[:12])} …",
     ]
-    lines.append(f"baseline     {baseline_line(model)}")
-    # The facts that the trainer stored, part by part; parts of an unexpected form are omitted.
-    if isinstance(card.get("data"), str):
-        lines.append(f"trained on   {elide(visible(card['data']), 80)}")
-    for part, title in (("held_out", "held-out"), ("test", "test")):
-        try:
-            scores = card[part]
-            refit = ""
-            # The stored model was trained again on all texts.
-            if part == "held_out" and "refit" in card:
-                texts = int(card["refit"]["texts"])
-                epochs = int(card["refit"]["epochs"])
-                refit = f", before training once more on all {texts:,} texts for {epochs} epochs"
-            lines.append(
-                f"\nOn {int(scores['texts']):,} {title} texts{refit}:\n{scores_table(scores)}"
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            continue
-    for part in ("settings", "versions"):
-        if isinstance(card.get(part), dict) and card[part]:
-            pairs = (
-                " ".join(elide(visible(str(item)), 32) for item in pair)
-                for pair in card[part].items()
-            )
-            lines.append(f"\n{part:<11}  {elide(', '.join(pairs), 1000)}")
-    return fitted_lines("\n".join(lines), columns)
+    for name, meaning in MODEL_SIZES.items():
+        size = getattr(weights, name)
+        if size is not None:
+            lines.append(f"{name:<11}  {size:<9,} {meaning}")
+    if weights.T_max is None:
+        lines.append("length       any       number of words: the model has no positions")
+    lines += [
+        f"parameters   {parameters:,}",
+        f"tokens       {tokens}",
+        f"first words  {' '.join(elide(visible(word), NAME_COLUMNS) for word in words[:12])} …",
+        f"baseline     {baseline_line(model)}",
+    ]
+    return "\n".join(lines)
+
+
+def _measured(card: Mapping[str, Any], name: str, title: str) -> str:
+    """Return the table of scores on some texts. A card of an unexpected form raises an error."""
+    scores = card[name]
+    refit = ""
+    # The stored model was trained again on all texts.
+    if name == "held_out" and "refit" in card:
+        texts = int(card["refit"]["texts"])
+        epochs = int(card["refit"]["epochs"])
+        refit = f", before training once more on all {texts:,} texts for {epochs} epochs"
+    return f"\nOn {int(scores['texts']):,} {title} texts{refit}:\n{scores_table(scores)}"
+
+
+def _pairs(entries: Mapping[str, Any]) -> str:
+    """Return names with their values, separated by commas."""
+    shown = []
+    for name, value in entries.items():
+        shown.append(f"{elide(visible(str(name)), 32)} {elide(visible(str(value)), 32)}")
+    return elide(", ".join(shown), 1000)
