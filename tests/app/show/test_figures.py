@@ -22,6 +22,7 @@ from attn_closed_form.app.show.figures import (
     method_rows,
     names,
     notice,
+    saturation,
     strongest_players,
 )
 from attn_closed_form.app.show.html import report
@@ -348,3 +349,22 @@ def test_no_bar_of_many_words_leaves_the_track(seed, size):
                 of_sign = [sign * s for s in others if sign * s >= (0 if sign == 1 else 1e-300)]
                 assert f"{len(of_sign):,} {verb}" in bar.note
                 assert f"by {100 * sum(of_sign):.1f} points" in bar.note
+
+
+@pytest.mark.parametrize("loud", [False, True])
+def test_a_saturated_probability_is_named_and_the_logit_offered(loud):
+    """At 99.99% each of three words may be removed without much of a change, and views say so."""
+    model = load_demo_model()
+    sharpness = 8 if loud else 1
+    model = dataclasses.replace(model, temperature=model.temperature / sharpness)
+    explanations = model.explain("a wonderful and moving film", ["shapley"])
+    assert (explanations.prediction > 0.999) == loud
+    sentence = saturation(explanations)
+    if loud:
+        assert "The probability is saturated at 1" in sentence
+        assert sentence.endswith("The logit (scale='logit') tells the words apart.")
+        assert sentence in answer(explanations, 10_000)
+        assert "tells the words apart" in report(explanations)
+    else:
+        assert sentence == ""
+        assert "saturated" not in answer(explanations, 10_000)
