@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# uv installs the same packages as pip in a sixth of the time. Where there is no uv for the platform, or it does not reach
+# the package index (it does not read the settings of pip), pip installs them.
+UV     := $(BIN)/python -m uv pip install --quiet --python $(BIN)/python
+INSTALL = $(PIP) uv && $(UV) -e '.[$(EXTRAS)]' || $(PIP) -e '.[$(EXTRAS)]'
 
 .PHONY: demo test test-all coverage attack check workflows docs report outputs test-oldest proofs mutants mutants-sample mutants-proof bench-device reproduce reproduce-full format clean
 
@@ -103,26 +107,31 @@ $(VENV)/.core: pyproject.toml | $(BIN)/python
 	$(PIP) -e .
 	@touch $@
 
+$(VENV)/.dev: EXTRAS = dev
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) -e '.[dev]'
+	$(INSTALL)
 	@touch $@ $(VENV)/.core
 
-# torch is installed first and pinned, so that it stays a CPU build.
+# torch is installed first and pinned, so that it stays a CPU build; what is imported is compiled when it is.
+$(VENV)/.all: EXTRAS = dev,transformers
 $(VENV)/.all: pyproject.toml | $(BIN)/python
-	$(PIP) torch==2.13.0
-	$(PIP) -e '.[dev,transformers]'
+	$(PIP) --no-compile torch==2.13.0
+	$(INSTALL)
 	@touch $@ $(VENV)/.dev $(VENV)/.core
 
+$(VENV)/.mutants: EXTRAS = dev,mutants
 $(VENV)/.mutants: pyproject.toml | $(BIN)/python
-	$(PIP) -e '.[dev,mutants]'
+	$(INSTALL)
 	@touch $@ $(VENV)/.dev $(VENV)/.core
 
+$(VENV)/.workflows: EXTRAS = workflows
 $(VENV)/.workflows: pyproject.toml | $(BIN)/python
-	$(PIP) -e '.[workflows]'
+	$(INSTALL)
 	@touch $@
 
+$(VENV)/.docs: EXTRAS = docs
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
-	$(PIP) -e '.[docs]'
+	$(INSTALL)
 	@touch $@
 
 $(BIN)/python:
