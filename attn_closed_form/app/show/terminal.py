@@ -315,22 +315,26 @@ def numbers(explanations: Explanations, top: int, columns: int = 80) -> str:
 
     If the methods do not fit side by side in `columns`, they are split into several blocks.
     """
-    # Tuning: the columns of one method in a table of numbers.
-    number_columns = 22
     order = figures.strongest_players(explanations, top)
     names = figures.names(explanations.evidence)
-    labels = [elide(names[j], BAR_LABEL_COLUMNS) for j in order]
-    # At least one method per block, however narrow the terminal is.
-    fitting = max(1, (columns - max(map(width, labels))) // (number_columns + 2))
-    rows = list(explanations.values())
-    blocks = []
-    # A table that is wider than the terminal would be broken in the middle of numbers.
-    for start in range(0, len(rows), fitting):
-        part = rows[start : start + fitting]
-        scores = [[e.scale.digits(e.scores[j], "+.6g") for e in part] for j in order]
-        lines = ([label, *cells] for label, cells in zip(labels, scores, strict=True))
-        blocks.append(aligned([["", *(e.scale.titled(e.method) for e in part)], *lines]))
-    return "\n\n".join(blocks)
+    labels = ["", *(elide(names[j], BAR_LABEL_COLUMNS) for j in order)]
+    # Each block is a list of table columns, of which the labels are the first.
+    blocks = [[labels]]
+    used = max(map(width, labels))
+    for explanation in explanations.values():
+        scale = explanation.scale
+        cells = [scale.digits(explanation.scores[j], "+.6g") for j in order]
+        column = [scale.titled(explanation.method), *cells]
+        needed = 2 + max(map(width, column))
+        # A table that is wider than the terminal would be broken in the middle of numbers. There
+        # is at least one method per block, however narrow the terminal is.
+        if len(blocks[-1]) > 1 and used + needed > columns:
+            blocks.append([labels])
+            used = max(map(width, labels))
+        blocks[-1].append(column)
+        used += needed
+    tables = [aligned(list(zip(*block, strict=True))) for block in blocks]
+    return "\n\n".join(tables)
 
 
 def reasons_text(explanations: Explanations, columns: int = 80) -> str:

@@ -65,6 +65,12 @@ def test_everything_fits_forty_columns(color):
         assert max(map(width, ANSI.sub("", shown).splitlines())) <= 40
 
 
+@pytest.mark.parametrize("columns", range(40, 200, 7))
+def test_numbers_fit_the_terminal(columns):
+    found = found_for(REVIEW)
+    assert max(map(width, numbers(found, 5, columns).splitlines())) <= columns
+
+
 def test_the_answer_says_what_adds_up_to_the_prediction():
     found = found_for(REVIEW, "shapley")
     top, words, bars, *reasons = answer(found, 100).split("\n\n")
