@@ -44,6 +44,7 @@ from .engine.kernels import products_of_others, sum_in_pairs
 from .engine.laws import UNIFORM
 from .engine.rounding import OWEN_PER_GROUP, PRECISE
 from .engine.terms import Terms, terms_of
+from .game_sum import GameSum
 
 # Minimum of |Q|, so small that no digit of a value changes, and R / Q does not overflow. A term
 # changes by at most this times its weight, so anything up to 1e-20 would do, too: harmless by
@@ -52,7 +53,9 @@ LEAST_Q = 1e-150
 
 
 @usual_float_errors
-def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1e-10) -> Array:
+def owen(
+    game: Game | GameSum, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1e-10
+) -> Array:
     """Compute the (d,) Owen values of a partition of the players, with |error| <= tol * max|f|
     guaranteed.
 
@@ -80,6 +83,14 @@ def owen(game: Game, groups: Sequence[Sequence[int]] | ArrayLike, tol: float = 1
     array([ 0.699368, -0.742397])
     """
     members = as_groups(groups, game.d)
+    if isinstance(game, GameSum):
+        # Every value is a mean of differences of two values of the game.
+        return game.combine(
+            lambda part, part_tol: owen(part, members, part_tol),
+            of_constant=np.zeros(game.d),
+            growth=2.0,
+            tol=tol,
+        )
     M = len(members)
     # The product over groups adds rounding to that of the engine.
     amplification = 1 + OWEN_PER_GROUP * M / PRECISE

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from attn_closed_form import ToleranceError, banzhaf, shapley
+from attn_closed_form import ToleranceError, banzhaf, owen, shapley
 from attn_closed_form.game.hidden_layer import LINKED_ACTIVATIONS, HiddenLayer, hidden_layer_game
 from attn_closed_form.game.links import (
     EVEN_PARTS,
@@ -21,6 +21,7 @@ from attn_closed_form.game.links import (
 )
 from attn_closed_form.game.scores import PooledScores
 from attn_closed_form.game.tails import TailGame
+from tests import enumeration
 from tests.oracles import checks
 
 EXACT = [name for name, activation in LINKED_ACTIVATIONS.items() if activation.link is not None]
@@ -86,6 +87,16 @@ def test_values_keep_their_tolerance(
         summed = hidden_layer_game(game, output)
         assert np.abs(shapley(summed, tol) - exact).max() <= tol * largest
         assert np.abs(banzhaf(summed, tol) - exact_banzhaf).max() <= tol * largest
+
+
+@pytest.mark.parametrize("activation", ["tanh", "gelu"])
+@pytest.mark.parametrize("groups", [[[0, 3], [1, 2, 6, 7], [4, 5]], [list(range(D))]])
+def test_owen_values_keep_their_tolerance(activation: str, groups: list[list[int]]) -> None:
+    game = random_network(5, activation)
+    summed = hidden_layer_game(game, 1)
+    exact = enumeration.owen(summed, groups)
+    _, _, largest = values_by_enumeration(game, 1)
+    assert np.abs(owen(summed, groups, 1e-8) - exact).max() <= 1e-8 * largest
 
 
 @pytest.mark.parametrize("activation", [*EXACT, "identity"])
