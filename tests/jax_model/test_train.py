@@ -307,8 +307,9 @@ def test_checkpoints_that_do_not_fit(tmp_path):
     path = tmp_path / "run.checkpoint"
     split = split_by_film(tiny_reviews())
     save_checkpoint(path, {"a": np.ones(3)}, {})
-    with pytest.raises(ValueError, match="a checkpoint of another model"):
-        load_checkpoint(path, {"a": np.ones(4)})
+    for other in (np.ones(2), np.ones(4), np.ones(3, dtype=np.float32)):
+        with pytest.raises(ValueError, match="a checkpoint of another model"):
+            load_checkpoint(path, {"a": other})
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match="not a readable checkpoint"):
         load_checkpoint(path, {"a": np.ones(3)})

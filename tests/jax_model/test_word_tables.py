@@ -312,6 +312,9 @@ def test_folds():
     assert large.held_out.size == 1000
     (given,) = choose_folds(texts_of(100), 80, TableOptions())
     assert given.held_out.tolist() == list(range(80, 100))
+    # Two texts of each class are enough.
+    pairs = choose_folds(texts_of(4), 4, TableOptions())
+    assert sorted(np.concatenate([fold.held_out for fold in pairs])) == list(range(4))
 
 
 def test_a_class_that_is_never_recognized_is_named():

@@ -351,7 +351,7 @@ def test_classes_with_importances_of_their_own(kind):
     assert max(max(errors(one, truth)) for one, truth in zip(found, truths, strict=True)) < EXACT
     shared = fit_slalom(box, np.arange(5), kind, 300)
     assert shared.mse > 1e-3
-    with pytest.raises(ValueError, match="f"):
+    with pytest.raises(ValueError, match="f: expected outputs of several classes"):
         fit_slalom_classes(toy(0, 3).predict_many, toy(0, 3).ids, kind=kind)
 
 

@@ -388,6 +388,9 @@ def test_a_network_with_names_of_its_own(folder, tmp_path, capsys):
     roles = str(tmp_path / "roles.json")
     given = f"--logits={logits[0]!r},{logits[1]!r}".replace("np.float64(", "").replace(")", "")
     assert main(["roles", str(tmp_path / "mine.pt"), slide_file, given, "--out", roles]) == 0
+    for wrong in ("--logits=0.5", f"{given},0.5"):
+        assert main(["roles", str(tmp_path / "mine.pt"), slide_file, wrong]) == 1
+        assert "whose sizes match the layers" in capsys.readouterr().err
     named = json.loads((tmp_path / "roles.json").read_text(encoding="utf-8"))
     assert {role: named[role] for role in ("V", "U", "w")} == {
         "V": "look",

@@ -122,8 +122,16 @@ def test_a_class_that_is_not_predicted_is_compared_with_the_predicted_one():
 
 
 def test_a_margin_is_taken_as_it_is():
-    found = explain(several_classes(), "slow start", "shapley", output="margin:crops,trade")
+    model = several_classes()
+    found = explain(model, "slow start", "shapley", output="margin:crops,trade")
     assert found.reasons().sufficient.prediction == pytest.approx(found.prediction)
+    # Over the last class, although the second one comes closer.
+    order = np.argsort(-found.evidence.logits)
+    ends = f"{model.outputs[order[0]]},{model.outputs[order[-1]]}"
+    widest = explain(model, "slow start", "shapley", output=f"margin:{ends}")
+    why = widest.reasons()
+    assert why.rivals == ()
+    assert why.sufficient.prediction == pytest.approx(widest.prediction)
 
 
 def test_the_other_class_of_one_logit_has_its_own_side():

@@ -125,6 +125,17 @@ def test_records_of_another_shape_are_refused(tmp_path: Path) -> None:
             load_torch(path)
 
 
+def test_an_ordered_dict_that_was_stored_with_its_pairs(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    pairs = b"((lp0\n(S'a'\nI1\nlp1\na(S'b'\nI2\ntp2\natR."
+    path.write_bytes(zipped(b"ccollections\nOrderedDict\n" + pairs))
+    assert load_torch(path) == {"a": 1, "b": 2}
+    for not_a_pair in (b"(S'a'\nI1\nI2\ntp1\n", b"(S'a'\ntp1\n", b"(NI1\ntp1\n"):
+        path.write_bytes(zipped(b"ccollections\nOrderedDict\n((lp0\n" + not_a_pair + b"atR."))
+        with pytest.raises(ValueError, match="keys that are neither texts nor numbers"):
+            load_torch(path)
+
+
 def test_nothing_is_imported(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     path.write_bytes(zipped(b"cantigravity\nfly\n(tR."))
