@@ -4,12 +4,15 @@
 Modules are those with a test of the same name, such as `attn_closed_form/game/owen.py` with
 `tests/game/test_owen.py`.
 
-`python .ci/mutants.py --sample 300 --seed 0 --out FILE` draws 300 places in the folders of FOLDERS,
-or in the part of them that `--under` names, makes one random cosmic-ray change at each, and runs
-the tests of the module, the closest ones first. Every result is appended to FILE as a line of JSON.
-Places that are already in FILE are skipped, so an interrupted run resumes. `--part 1/2` tries only
-the changes to every second module, so that two copies can share a sample. The files themselves are
-changed: run it in a copy of the repository (`make mutants-sample`).
+`python .ci/mutants.py --sample 300 --seed 0 --out FILE` draws 300 places in all that the wheel
+contains, or in the part of it that `--under` names, makes one random cosmic-ray change at each, and
+runs tests, the closest ones first. Every result is appended to FILE as a line of JSON. Places that
+are already in FILE are skipped, so an interrupted run resumes. `--part 1/2` tries only the changes
+to every second module, so that two copies can share a sample. The files themselves are changed: run
+it in a copy of the repository (`make mutants-sample`).
+
+`python .ci/mutants.py --map PATH...` runs tests once and stores which lines each of them executes.
+A sample then begins with the tests that execute the changed line, the quickest ones first.
 
 `python .ci/mutants.py --page FILE...` stores the results in benchmarks/results/mutants.jsonl and
 writes benchmarks/MUTANTS.md. Every change that no test noticed needs a verdict in
@@ -19,11 +22,13 @@ writes benchmarks/MUTANTS.md. Every change that no test noticed needs a verdict 
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import datetime
 import difflib
 import importlib
 import json
+import math
 import os
 import random
 import re
@@ -44,20 +49,18 @@ PAGE = ROOT / "benchmarks" / "MUTANTS.md"
 INTRODUCTION = """\
 # Random changes to the code
 
-`make mutants-sample ARGS="--seed 1"` drew places in the folders around the mathematics, made one random change at each
-with [cosmic-ray](https://cosmic-ray.readthedocs.io) (an operator, a number, a condition, a loop), and ran the tests of
+`make mutants-sample` drew places in everything that the wheel contains, made one random change at each with [cosmic-ray](https://cosmic-ray.readthedocs.io) (an operator, a number, a condition, a loop), and ran the tests of
 the changed module, except the slow ones. A test that fails must pass without the change. The limit on the time of the
 tests counts processor time, so a busy machine does not cause a time-out. `python .ci/mutants.py --page` writes this
 page from [the results](results/mutants.jsonl) and [the verdicts](../.ci/mutants_verdicts.json).
 """
-MATHEMATICS = [
-    f"attn_closed_form/{name}" for name in ("attention", "game", "lime", "reasons", "slalom")
-]
-PRODUCT = [
-    f"attn_closed_form/app/{name}"
-    for name in ("explanations", "show", "models", "files", "run", "cli", "web")
-]
-FOLDERS = [*MATHEMATICS, *PRODUCT, "jax_model/training"]
+# What the wheel contains. The code that checks the papers (proofs_check) is not part of it.
+PACKAGES = ["attn_closed_form", "jax_model"]
+# Where the lines that each test executes are stored, one pair of files per call of `--map`.
+LINES = ROOT / "build" / "lines"
+# A first stage with tests that execute the changed line takes about so long; tuning: most changes
+# are noticed within a few seconds, and the tests of the folder follow anyway.
+SECONDS_OF_LINES = 30
 # Operators in type annotations have no effect at run time. A removed decorator mostly breaks the
 # import.
 EXCLUDED = re.compile("core/(ReplaceBinaryOperator_BitOr_|RemoveDecorator)")
@@ -94,11 +97,18 @@ LARGE = [
 ]
 
 
-def modules(folders: list[str]) -> list[Path]:
+def modules() -> list[Path]:
     """Paths from the root, sorted."""
     return sorted(
-        path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("*.py")
+        path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py")
     )
+
+
+def folder_of(module: str) -> str:
+    """The folder under which a change is counted."""
+    parts = Path(module).parent.parts
+    depth = 3 if parts[1:2] == ("app",) else 2
+    return "/".join(parts[:depth])
 
 
 def same_name(module: Path) -> Path:
@@ -107,16 +117,12 @@ def same_name(module: Path) -> Path:
         folder = Path("tests/jax_model")
     else:
         folder = Path("tests", *module.parts[1:-1])
-    return folder / f"test_{module.name}"
+    return folder / f"test_{module.name.removeprefix('_')}"
 
 
 def of_the_day(day: int) -> str:
     """A module, its docstring examples and the tests of its folder."""
-    tested = [
-        module
-        for module in modules(["attn_closed_form", "jax_model"])
-        if (ROOT / same_name(module)).is_file()
-    ]
+    tested = [module for module in modules() if (ROOT / same_name(module)).is_file()]
     module = tested[day % len(tested)]
     return f"{module.as_posix()} {module.as_posix()} {same_name(module).parent.as_posix()}"
 
@@ -134,20 +140,130 @@ def tests_of(module: Path) -> list[list[str]]:
         if module.parts[0] != "jax_model" and ROOT / "tests" / "jax_model" in test.parents:
             continue  # programs of the twin are compiled for minutes, and the core has tests of its own
         own_folder = (
-            ROOT / same_name(module).parent in test.parents and module.parts[0] != "jax_model"
+            ROOT / same_name(module).parent in test.parents
+            and module.parts[0] != "jax_model"
+            and len(module.parts) > 2  # all tests are below the folder of the tests of the root
         )
         if own_folder or imports.search(test.read_text(encoding="utf-8")):
             others.append(test.relative_to(ROOT))
     first = [test for test in others if test == same_name(module)]
     rest = [test for test in others if test not in first]
-    # The module comes last: examples import it a second time, under the name that the tests have
-    # already given it.
+    # The module comes last, as above.
     return [[path.as_posix() for path in stage] for stage in ([*first, module], rest) if stage]
 
 
-def run_tests(tests: list[str], keep_bytecode: bool = False, slow: bool = False) -> tuple[str, str]:
+class Timer:
+    """A plugin of pytest that keeps the seconds that each test takes."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Add up setup, call and teardown."""
+        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
+
+
+class Only:
+    """A plugin of pytest that runs the named tests in their order, and no others."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.rank = {name: k for k, name in enumerate(names)}
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Drop the others, and sort."""
+        named = [item for item in items if item.nodeid in self.rank]
+        items[:] = sorted(named, key=lambda item: self.rank[item.nodeid])
+
+
+def store_lines(paths: list[str]) -> int:
+    """Run the tests of some paths, and store their seconds and the lines that they execute."""
+    import pytest
+
+    LINES.mkdir(parents=True, exist_ok=True)
+    name = f"{paths[0].replace('/', '-')}-and-{len(paths) - 1}"
+    os.environ["COVERAGE_FILE"] = str(LINES / f"{name}.coverage")
+    timer = Timer()
+    options = ["-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    options += ["--cov", "--cov-context=test", "--cov-report="]
+    status = int(pytest.main([*options, *paths], plugins=[timer]))
+    (LINES / f"{name}.json").write_text(json.dumps(timer.seconds), encoding="utf-8")
+    return status
+
+
+@cache
+def seconds_of_tests() -> dict[str, float]:
+    """The seconds of each test that was run by `--map`."""
+    found: dict[str, float] = {}
+    for path in LINES.glob("*.json"):
+        found.update(json.loads(path.read_text(encoding="utf-8")))
+    return found
+
+
+def statement_at(source: str, line: int) -> range:
+    """The lines of the statement that a line belongs to, without the body of a compound one."""
+    smallest = range(line, line + 1)
+    size = math.inf
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.stmt) or not node.lineno <= line <= (node.end_lineno or 0):
+            continue
+        body = getattr(node, "body", None)
+        last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+        lines = range(node.lineno, max(last, node.lineno) + 1)
+        if line in lines and len(lines) < size:
+            smallest = lines
+            size = len(lines)
+    return smallest
+
+
+def tests_of_line(module: Path, line: int) -> list[str]:
+    """The tests that execute a line, those of the test of the same name first, then the quickest
+    ones, as many as take SECONDS_OF_LINES.
+    """
+    from coverage import CoverageData
+
+    lines = statement_at((ROOT / module).read_text(encoding="utf-8"), line)
+    names: set[str] = set()
+    for path in LINES.glob("*.coverage"):
+        data = CoverageData(str(path))
+        data.read()
+        for file in data.measured_files():  # absolute paths, perhaps of another copy
+            if not Path(file).as_posix().endswith(f"/{module.as_posix()}"):
+                continue
+            contexts = data.contexts_by_lineno(file)
+            for number in lines:
+                names.update(context.rpartition("|")[0] for context in contexts.get(number, []))
+    seconds = seconds_of_tests()
+    closest = same_name(module).as_posix()
+    known = sorted(names & seconds.keys(), key=lambda name: (seconds[name], name))
+    chosen = []
+    total = 0.0
+    for name in known:
+        total += seconds[name]
+        if total > SECONDS_OF_LINES:
+            break
+        chosen.append(name)
+    # Tests of one file stay together, so that they share their fixtures. Docstring examples come
+    # last: they import their module a second time, under the name that the tests have given it.
+    files = {name.partition("::")[0] for name in chosen}
+    of_file = {file: [name for name in chosen if name.startswith(f"{file}::")] for file in files}
+    cost = {file: sum(seconds[name] for name in of_file[file]) for file in files}
+    order = sorted(
+        files,
+        key=lambda file: (not file.startswith("tests/"), file != closest, cost[file], file),
+    )
+    return [name for file in order for name in of_file[file]]
+
+
+def run_tests(
+    tests: list[str],
+    keep_bytecode: bool = False,
+    slow: bool = False,
+    only: list[str] | None = None,
+) -> tuple[str, str]:
     """Outcome and output of pytest in a copy of this process, which has imported the large packages
     already.
+
+    `only` names the tests that are run of those that are collected from `tests`.
     """
     import pytest  # the module of the day is chosen without it
 
@@ -168,7 +284,8 @@ def run_tests(tests: list[str], keep_bytecode: bool = False, slow: bool = False)
             else:
                 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
             options = OPTIONS if slow else [*OPTIONS, "-m", "not slow"]
-            status = int(pytest.main([*options, *tests]))
+            plugins = [] if only is None else [Only(only)]
+            status = int(pytest.main([*options, *tests], plugins=plugins))
             sys.stdout.flush()
             os._exit(status)
         end = time.monotonic() + SECONDS
@@ -212,7 +329,7 @@ def sample(count: int, seed: int, part: tuple[int, int], out: Path, under: str =
     os.environ["PYTHONPATH"] = str(ROOT)
     places: dict[tuple[str, int, int], list[object]] = {}
     with use_db(":memory:", WorkDB.Mode.create) as database:
-        paths = [path for path in modules(FOLDERS) if path.as_posix().startswith(under)]
+        paths = [path for path in modules() if path.as_posix().startswith(under)]
         commands.init(paths, database, {})
         for item in database.work_items:
             (mutation,) = item.mutations
@@ -236,13 +353,18 @@ def sample(count: int, seed: int, part: tuple[int, int], out: Path, under: str =
         if list(place) in done:
             continue
         noticed_by: list[str] = []
-        for tests in tests_of(Path(place[0])):
+        start = time.monotonic()
+        of_line = tests_of_line(Path(place[0]), place[1])
+        files = list(dict.fromkeys(name.partition("::")[0] for name in of_line))
+        stages: list[tuple[list[str], list[str] | None]] = [(files, of_line)] if of_line else []
+        stages += [(tests, None) for tests in tests_of(Path(place[0]))]
+        for tests, only in stages:
             operator = plugins.get_operator(mutation.operator_name)(**mutation.operator_args)
             with mutating.use_mutation(mutation.module_path, operator, mutation.occurrence) as (
                 before,
                 after,
             ):
-                outcome, output = run_tests(tests)
+                outcome, output = run_tests(tests, only=only)
             if outcome != "survived":
                 noticed_by = re.findall(r"^(?:FAILED|ERROR) ([^\s[]+)", output, re.MULTILINE)
                 if not pass_unchanged(tuple(noticed_by or tests)):
@@ -260,7 +382,8 @@ def sample(count: int, seed: int, part: tuple[int, int], out: Path, under: str =
         }
         with out.open("a", encoding="utf-8") as file:
             print(json.dumps(row), file=file)
-        print(outcome, *place, mutation.operator_name, flush=True)
+        seconds = time.monotonic() - start
+        print(f"{outcome}, {seconds:.0f} s:", *place, mutation.operator_name, flush=True)
         if outcome == "survived":
             print(diff, flush=True)
 
@@ -273,8 +396,7 @@ def page(rows: list[dict[str, Any]], verdicts: dict[str, dict[str, str]]) -> str
     unnoticed: dict[str, list[str]] = {}
     for row in sorted(rows, key=lambda row: row["place"]):
         module, line, column = row["place"]
-        folder = next(folder for folder in FOLDERS if module.startswith(f"{folder}/"))
-        folders.setdefault(folder, Counter())[row["outcome"]] += 1
+        folders.setdefault(folder_of(module), Counter())[row["outcome"]] += 1
         if row["outcome"] not in ("killed", "timeout"):
             verdict = verdicts[f"{module}:{line}:{column}"]
             change = row["operator"].removeprefix("core/")
@@ -333,9 +455,12 @@ def main() -> None:
     parser.add_argument("--under", default="", help="only files whose paths begin like this")
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
     parser.add_argument("--page", type=Path, nargs="*")
+    parser.add_argument("--map", nargs="+", help="tests whose lines are stored")
     options = parser.parse_args()
     if options.page is not None:
         write_page(options.page)
+    elif options.map:
+        sys.exit(store_lines(options.map))
     elif options.sample:
         part, parts = map(int, options.part.split("/"))
         sample(options.sample, options.seed, (part, parts), options.out, options.under)
