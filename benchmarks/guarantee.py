@@ -10,8 +10,8 @@ attacks and a search:
 - small games (`guarantee_games.py`), up to eight players of any kind, against an enumeration of all
   coalitions (`guarantee_oracle.py`);
 - `--links`, the same with one head and a link;
-- `--types`, games of 10 to 5,000 players of few types (`guarantee_type_games.py`), with and without
-  a link, against an enumeration of how many players of each type are present
+- `--types`, games of 10 to 5,000 players of few types (`guarantee_type_games.py`), plain, through a
+  link or a hidden layer, against an enumeration of how many players of each type are present
   (`guarantee_types.py`);
 - `--search`, which changes games of few types step by step to make their errors larger
   (`guarantee_search.py`).
@@ -20,7 +20,7 @@ Run with `python -m benchmarks.guarantee [--types | --links | --search] [--games
 [--processes 2] [--only "lime, odd settings"]`. Numbers go to `guarantee.json`,
 `guarantee_links.json`, `guarantee_types.json` and `guarantee_search.json`. With `--search --only
 lime --seconds 300` the search of one function ends at the first result that is outside, and nothing
-is written.
+is written. With `--search --keep FILE` an interrupted search goes on.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ import numpy as np
 from attn_closed_form import ToleranceError
 from attn_closed_form._errors import CostError
 from attn_closed_form._types import Array
+from attn_closed_form.game.links import Link
 
 from . import guarantee_search, guarantee_types
 from .guarantee_functions import SHARES, answer, random_settings
@@ -78,24 +80,26 @@ def ratio_by_coalitions(what: str, trial: Trial, ours: Array, settings: tuple[An
     """Return the ratio from all 2^d coalitions, or 0 if it is safely below a quarter."""
     game = trial.game
     kind = what.split(",")[0]
-    if trial.link is None:
-        values, doubt = extended_values(game)
-    else:
+    if isinstance(trial.link, Link):
         link = (trial.link.name, trial.link.scale)
         values, doubt = linked_extended_values(game, *link)
+    else:
+        values, doubt = extended_values(game)
     largest = float(np.abs(values).max()) - doubt
     if screen(kind, values, doubt, ours, 0.25 * trial.tol * largest, settings):
         return 0.0
-    balls = ball_values(game) if trial.link is None else linked_ball_values(game, *link)
+    if isinstance(trial.link, Link):
+        balls = linked_ball_values(game, *link)
+    else:
+        balls = ball_values(game)
     return largest_ratio(kind, balls, ours, trial.tol, settings)
 
 
 def ratio_by_types(what: str, trial: Trial, ours: Array, settings: tuple[Any, ...]) -> float:
     """Return the ratio from the counts of each type of players."""
-    link = None
-    if trial.link is not None:
-        link = guarantee_types.Link(trial.link.name, trial.link.scale)
-    return guarantee_types.largest_ratio(what, trial.game, link, ours, trial.tol, settings)
+    return guarantee_types.largest_ratio(
+        what, trial.game, trial.link_of_oracle, ours, trial.tol, settings
+    )
 
 
 # --- questions ------------------------------------------------------------------------------------
@@ -106,7 +110,7 @@ def _small_question(rng: np.random.Generator, only: str | None, links: bool) -> 
     what = only or what
     draw = random_linked_trial if links else random_trial
     trial = draw(rng, 6 if what.startswith("lime") else 8)
-    return what, trial, random_settings(rng, what, trial.game.d)
+    return what, trial, random_settings(rng, what, trial.game.s.shape[1])
 
 
 def _plain_question(rng: np.random.Generator, only: str | None) -> Question:
@@ -218,14 +222,19 @@ def main(argv: list[str] | None = None) -> int:
         help="with --search and --only: stop at the first result that is outside, or after so many "
         "processor seconds",
     )
+    parser.add_argument(
+        "--keep", type=Path, help="with --search: a file of finished climbs, which goes on"
+    )
     args = parser.parse_args(argv)
+    if args.keep is not None and not args.search:
+        parser.error("--keep: expected --search")
     if args.seconds is not None:
         if not args.search or args.only is None:
             parser.error("--seconds: expected --search and --only")
         return _first_outside(args.only, args.seed, args.seconds)
     if args.search:
         games = args.games or 20_000
-        return guarantee_search.run(games, args.seed, args.processes, args.only)
+        return guarantee_search.run(games, args.seed, args.processes, args.only, args.keep)
     attack = "types" if args.types else "links" if args.links else "games"
     shares = ATTACKS[attack].shares
     if args.only is not None and args.only not in shares:

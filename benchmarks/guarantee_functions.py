@@ -20,7 +20,7 @@ from attn_closed_form import (
     shapley,
 )
 from attn_closed_form._types import Array
-from attn_closed_form.game import beta_shapley, weighted_banzhaf
+from attn_closed_form.game import GameSum, beta_shapley, weighted_banzhaf
 from attn_closed_form.game.links import LinkedGame
 
 # How the games are shared out, in percent.
@@ -72,9 +72,12 @@ def random_settings(rng: np.random.Generator, what: str, d: int) -> tuple[Any, .
 
 
 def answer(
-    what: str, game: PooledGame | LinkedGame, tol: float, settings: tuple[Any, ...]
+    what: str, game: PooledGame | LinkedGame | GameSum, tol: float, settings: tuple[Any, ...]
 ) -> Array:
     """The numbers of one function that the guarantee speaks of."""
+    if isinstance(game, GameSum):
+        of_sums: dict[str, Callable[..., Array]] = {"shapley": shapley, "banzhaf": banzhaf}
+        return of_sums[what.split(",")[0]](game, tol=tol)
     if what.startswith("lime"):
         width, ridge, n, features = settings
         found = lime_limit(

@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_closed_form import PooledGame
+from attn_closed_form.game.game_sum import GameSum
+from attn_closed_form.game.hidden_layer import HiddenLayer, hidden_layer_game
 from attn_closed_form.game.links import Link, LinkedGame
+from attn_closed_form.game.scores import PooledScores
+from attn_closed_form.game.tails import TailGame
+
+from . import guarantee_types
+from .guarantee_types import Layer
 
 FAMILIES = (
     "plain",
@@ -33,16 +40,38 @@ class Trial(NamedTuple):
     """A game, its family, and the accuracy that is asked for."""
 
     family: str
-    game: PooledGame
+    game: PooledGame | PooledScores  # scores if there is a hidden layer
     tol: float
-    link: Link | None = None
+    link: Link | Layer | None = None
 
     @property
-    def asked(self) -> PooledGame | LinkedGame:
+    def asked(self) -> PooledGame | LinkedGame | GameSum:
         """The game that the functions are asked about."""
+        if isinstance(self.game, PooledScores):
+            assert isinstance(self.link, Layer)
+            return hidden_layer_game(TailGame(self.game, _tail(self.link)))
         if self.link is None:
             return self.game
+        assert isinstance(self.link, Link)
         return LinkedGame(self.game, self.link)
+
+    @property
+    def link_of_oracle(self) -> guarantee_types.Link | Layer | None:
+        """The link or the layer as the oracle by types takes it."""
+        if isinstance(self.link, Link):
+            return guarantee_types.Link(self.link.name, self.link.scale)
+        return self.link
+
+
+def _tail(layer: Layer) -> HiddenLayer:
+    """Return a layer with one output."""
+    return HiddenLayer(
+        weight=np.array(layer.weight),
+        bias=np.array(layer.bias),
+        activation=layer.activation,
+        output=np.array([layer.output]),
+        output_bias=np.array([layer.output_bias]),
+    )
 
 
 def random_trial(rng: np.random.Generator, most_players: int = 8) -> Trial:

@@ -10,6 +10,7 @@ goes on with the smallest possible one, where every part of the error budget is 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import sys
@@ -17,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,13 +32,14 @@ from .guarantee_type_games import (
     LONGEST,
     LONGEST_OTHERS,
     MOST_COUNTS,
+    MOST_COUNTS_OF_LAYERS,
     SHARES,
     WIDTHS,
     Recipe,
     random_options,
     random_recipe,
 )
-from .guarantee_types import Link, decided_ratio, estimated_ratio, question_of
+from .guarantee_types import ACTIVATIONS, decided_ratio, estimated_ratio, question_of
 from .harness import Bar, report
 
 # Random recipes of which the best one is climbed from, and the number of changes of a climb.
@@ -57,7 +60,7 @@ MOST_PLAYERS = 400
 
 
 class Climb(NamedTuple):
-    """The end of a climb, or of all climbs of a function."""
+    """The end of a climb."""
 
     recipe: Recipe
     ratio: float
@@ -96,7 +99,7 @@ def score_of(recipe: Recipe, again: bool = True) -> Score:
         return Score(recipe, -1.0, f"{type(error).__name__}: {error}")
     if not np.isfinite(ours).all():
         return Score(recipe, -1.0, "not a number")
-    link = None if trial.link is None else Link(trial.link.name, trial.link.scale)
+    link = trial.link_of_oracle
     question = question_of(what, trial.game, settings)
     estimate = estimated_ratio(question, trial.game, link, ours, trial.tol)
     if estimate.doubt <= RELIABLE * estimate.ratio and estimate.ratio < 0.5:
@@ -121,6 +124,8 @@ def changed(rng: np.random.Generator, recipe: Recipe) -> Recipe:
     ]
     if recipe.link is not None:
         changes.append(_other_scale)
+    if recipe.layer is not None:
+        changes += [_other_layer, _other_layer, _other_layer]
     if recipe.what != "lime":
         changes += [_other_tol, _other_options]
     for _ in range(int(rng.integers(1, 3))):
@@ -138,7 +143,8 @@ def _other_counts(rng: np.random.Generator, recipe: Recipe) -> Recipe:
         u = int(rng.integers(len(counts)))
         counts[u] = max(1, counts[u] - step)
     longest = min(MOST_PLAYERS, LONGEST.get(recipe.what, LONGEST_OTHERS)[recipe.link is not None])
-    too_many = math.prod(n + 1 for n in counts) > MOST_COUNTS
+    most_counts = MOST_COUNTS if recipe.layer is None else MOST_COUNTS_OF_LAYERS
+    too_many = math.prod(n + 1 for n in counts) > most_counts
     if too_many or not 3 <= sum(counts) <= max(longest, recipe.d):
         return recipe
     return recipe._replace(counts=tuple(counts))
@@ -200,6 +206,29 @@ def _other_constants(rng: np.random.Generator, recipe: Recipe) -> Recipe:
 
 def _other_scale(rng: np.random.Generator, recipe: Recipe) -> Recipe:
     return recipe._replace(scale=recipe.scale * float(np.exp(rng.normal() / 3)))
+
+
+def _other_layer(rng: np.random.Generator, recipe: Recipe) -> Recipe:
+    """Change the activation, or one number of a hidden layer."""
+    layer = recipe.layer
+    assert layer is not None
+    which = int(rng.integers(5))
+    if which == 0:
+        names = list(ACTIVATIONS)
+        layer = layer._replace(activation=names[rng.integers(len(names))])
+    elif which == 1:
+        weight = _moved(rng, np.array(layer.weight))
+        layer = layer._replace(weight=tuple(map(tuple, weight.tolist())))
+    elif which == 2:
+        bias = _moved(rng, np.array([layer.bias]))
+        layer = layer._replace(bias=tuple(bias[0].tolist()))
+    elif which == 3:
+        output = _moved(rng, np.array([layer.output]))
+        layer = layer._replace(output=tuple(output[0].tolist()))
+    else:
+        constants = (0.0, layer.output_bias + float(rng.normal()))
+        layer = layer._replace(output_bias=float(rng.choice(constants)))
+    return recipe._replace(layer=layer)
 
 
 def _other_tol(rng: np.random.Generator, recipe: Recipe) -> Recipe:
@@ -305,9 +334,14 @@ def call_of(recipe: Recipe) -> str:
 # --- a run ----------------------------------------------------------------------------------------
 
 
-def run(games: int, seed: int, processes: int, only: str | None = None) -> int:
+def run(
+    games: int, seed: int, processes: int, only: str | None = None, keep: Path | None = None
+) -> int:
     """Climb until this many games were evaluated, shared out like the random ones; report the
     largest ratios.
+
+    Finished climbs are added to the file `keep`, one line of JSON each, and those that are in it
+    are not repeated, so an interrupted search goes on.
     """
     shares = SHARES if only is None else {only: 100}
     tasks = []
@@ -315,33 +349,31 @@ def run(games: int, seed: int, processes: int, only: str | None = None) -> int:
         tasks += [what] * max(1, round(games * share / 100 / (STARTS + STEPS)))
     # Functions take turns, so that a run that is stopped early has seen all of them.
     tasks = np.random.default_rng(seed).permutation(tasks).tolist()
-    best: dict[str, Climb] = {}
-    start = time.perf_counter()
     n = len(tasks)
+    climbs = _kept(keep, tasks)
+    known = {row["climb"] for row in climbs}
+    missing = [k for k in range(n) if k not in known]
+    start = time.perf_counter()
     with ProcessPoolExecutor(processes) as pool:
-        climbs = pool.map(climb_part, [seed] * n, range(n), tasks, [STARTS + STEPS] * n)
-        for k, (what, found) in enumerate(zip(tasks, climbs, strict=True)):
+        asked = [tasks[k] for k in missing]
+        m = len(missing)
+        found = pool.map(climb_part, [seed] * m, missing, asked, [STARTS + STEPS] * m)
+        for k, what, climb in zip(missing, asked, found, strict=True):
+            row = _row(k, what, climb)
+            climbs.append(row)
+            if keep is not None:
+                with keep.open("a", encoding="utf-8") as file:
+                    print(json.dumps(row), file=file)
             seconds = time.perf_counter() - start
-            best[what] = _joined(best.get(what), found)
-            if found.ratio > 1 or found.defects:
-                print(f"  {what}, climb {k}, {seconds:.0f} s: ratio {found.ratio:.3g}", flush=True)
-                print("   ", call_of(found.recipe), *found.defects, sep="\n    ", flush=True)
-            if k % 10 == 9:
-                print(f"  {k + 1} of {n} climbs, {seconds:.0f} s", file=sys.stderr)
-    rows: list[dict[str, Any]] = [
-        {
-            "function": what,
-            "games": best[what].evaluations,
-            "largest ratio": best[what].ratio,
-            "defects": len(best[what].defects),
-            "family": best[what].recipe.family,
-            "game": call_of(best[what].recipe),
-        }
-        for what in shares
-    ]
+            if climb.ratio > 1 or climb.defects:
+                print(f"  {what}, climb {k}, {seconds:.0f} s: ratio {climb.ratio:.3g}", flush=True)
+                print("   ", row["game"], *climb.defects, sep="\n    ", flush=True)
+            if len(climbs) % 10 == 0:
+                print(f"  {len(climbs)} of {n} climbs, {seconds:.0f} s", file=sys.stderr)
+    rows = [_summary([row for row in climbs if row["function"] == what]) for what in shares]
     if only:
         print(rows[0])
-        return int(best[only].ratio > 1 or bool(best[only].defects))
+        return int(rows[0]["largest ratio"] > 1 or rows[0]["defects"] > 0)
     bars = [
         Bar(f"largest ratio of {row['function']}", row["largest ratio"], "<=", 1.0) for row in rows
     ]
@@ -350,12 +382,39 @@ def run(games: int, seed: int, processes: int, only: str | None = None) -> int:
     return 0 if report("guarantee_search", rows, seed=seed, settings=settings, bars=bars) else 1
 
 
-def _joined(before: Climb | None, found: Climb) -> Climb:
-    """Keep the larger ratio, and add up evaluations and defects."""
-    if before is None:
-        return found
-    better = found if found.ratio > before.ratio else before
-    return better._replace(
-        evaluations=before.evaluations + found.evaluations,
-        defects=before.defects + found.defects,
-    )
+def _row(k: int, what: str, climb: Climb) -> dict[str, Any]:
+    """Return a climb as it is kept."""
+    return {
+        "climb": k,
+        "function": what,
+        "games": climb.evaluations,
+        "ratio": climb.ratio,
+        "family": climb.recipe.family,
+        "game": call_of(climb.recipe),
+        "defects": list(climb.defects),
+    }
+
+
+def _kept(keep: Path | None, tasks: list[str]) -> list[dict[str, Any]]:
+    """Return the climbs in a file, which must be those of this search."""
+    if keep is None or not keep.exists():
+        return []
+    rows = [json.loads(line) for line in keep.read_text(encoding="utf-8").splitlines()]
+    for row in rows:
+        k = row["climb"]
+        if k >= len(tasks) or tasks[k] != row["function"]:
+            raise ValueError(f"{keep}: expected climbs of this search, got those of another one")
+    return rows
+
+
+def _summary(climbs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the stored row of a function: the largest ratio of its climbs, and their sums."""
+    best = max(climbs, key=lambda row: row["ratio"])
+    return {
+        "function": best["function"],
+        "games": sum(row["games"] for row in climbs),
+        "largest ratio": best["ratio"],
+        "defects": sum(len(row["defects"]) for row in climbs),
+        "family": best["family"],
+        "game": best["game"],
+    }

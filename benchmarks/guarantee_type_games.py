@@ -14,14 +14,16 @@ import numpy as np
 from attn_closed_form import PooledGame
 from attn_closed_form._types import Array, Ids
 from attn_closed_form.game.links import Link
+from attn_closed_form.game.scores import PooledScores
 
 from .guarantee_functions import BETAS, INDICES, LIME, PROBABILITIES
 from .guarantee_games import Trial
+from .guarantee_types import ACTIVATIONS, Layer
 
 # How the games are shared out, in percent: LIME has the longest chain of rules, and its defaults
 # are what people use.
 SHARES = {
-    "lime": 34,
+    "lime": 28,
     "lime, odd settings": 20,
     "shapley": 8,
     "banzhaf": 4,
@@ -32,6 +34,8 @@ SHARES = {
     "interactions": 4,
     "index": 4,
     "owen": 6,
+    "shapley, hidden layer": 3,
+    "banzhaf, hidden layer": 3,
 }
 FAMILIES = (
     "plain",
@@ -61,13 +65,17 @@ LONGEST = {
     "interactions": (120, 60),
     "index": (120, 60),
     "owen": (400, 200),
+    "shapley, hidden layer": (200, 200),
+    "banzhaf, hidden layer": (200, 200),
 }
 LONGEST_OTHERS = (5000, 1000)
 # From this length on, LIME's default tolerance leaves only its slow route for some games, which
 # takes up to a minute.
 LONGEST_OF_LIME_BY_DEFAULT = 1000
-# Most counts of all types that the oracle goes through.
+# Most counts of all types that the oracle goes through, and of a game with a hidden layer, whose
+# units are as many games.
 MOST_COUNTS = 30_000
+MOST_COUNTS_OF_LAYERS = 2_000
 DEFAULT_TOL = 1e-10
 # Links: the even parts of activations that hidden layers use, and the largest arguments of each
 # link.
@@ -97,6 +105,7 @@ class Recipe(NamedTuple):
     scale: float
     tol: float
     options: tuple[Any, ...]  # settings, with types in the place of players
+    layer: Layer | None = None  # with one head, and one row of values for each of its C inputs
 
     @property
     def d(self) -> int:
@@ -106,6 +115,8 @@ class Recipe(NamedTuple):
     def question(self) -> tuple[str, Trial, tuple[Any, ...]]:
         """Return the function, the game with its tolerance, and the settings."""
         of_type = np.repeat(np.arange(len(self.counts)), self.counts)
+        if self.layer is not None:
+            return self.what, self._trial_of_layer(of_type), ()
         game = PooledGame.from_scores(
             self.s[:, of_type],
             self.v[:, of_type],
@@ -118,6 +129,18 @@ class Recipe(NamedTuple):
         )
         link = None if self.link is None else Link(self.link, self.scale)
         return self.what, Trial(self.family, game, self.tol, link), self._settings(of_type)
+
+    def _trial_of_layer(self, of_type: Ids) -> Trial:
+        scores = PooledScores(
+            s=self.s[:, of_type],
+            v=self.v[:, of_type],
+            bias=np.zeros(len(self.v)),
+            s_absent=self.s_absent[:, of_type],
+            v_absent=self.v_absent[:, of_type],
+            s_background=self.s_background,
+            v_background=self.v_background,
+        )
+        return Trial(self.family, scores, self.tol, self.layer)
 
     def _settings(self, of_type: Ids) -> tuple[Any, ...]:
         if self.what.startswith("lime"):
@@ -137,6 +160,8 @@ def random_recipe(
     """Draw a question about a random function, or about this one, and at most `longest` players."""
     if what is None:
         what = str(rng.choice(list(SHARES), p=np.array(list(SHARES.values())) / 100))
+    if what.endswith("hidden layer"):
+        return _recipe_of_layer(rng, what, longest)
     family = str(rng.choice(FAMILIES))
     H = 1
     if family == "cancelling heads":
@@ -148,7 +173,7 @@ def random_recipe(
     most_players = linked_longest if linked else plain_longest
     if longest is not None:
         most_players = min(most_players, longest)
-    counts = _counts(rng, family, most_players)
+    counts = _counts(rng, family, most_players, MOST_COUNTS)
     recipe = _numbers(rng, what, family, counts, H)
     if linked:
         recipe = _linked(rng, recipe)
@@ -160,7 +185,9 @@ def random_recipe(
     return recipe._replace(tol=tol, options=random_options(rng, what, len(counts)))
 
 
-def _counts(rng: np.random.Generator, family: str, longest: int) -> tuple[int, ...]:
+def _counts(
+    rng: np.random.Generator, family: str, longest: int, most_counts: int
+) -> tuple[int, ...]:
     """Draw the players of each type: up to two single ones, and up to three groups of equal
     ones.
     """
@@ -174,7 +201,7 @@ def _counts(rng: np.random.Generator, family: str, longest: int) -> tuple[int, .
         ends = np.sort(rng.choice(np.arange(1, d - singles), groups - 1, replace=False))
         sizes = np.diff(np.concatenate([[0], ends, [d - singles]])).astype(int)
         counts = (*[1] * singles, *sizes.tolist())
-        if math.prod(n + 1 for n in counts) <= MOST_COUNTS:
+        if math.prod(n + 1 for n in counts) <= most_counts:
             return counts
 
 
@@ -272,6 +299,47 @@ def _linked(rng: np.random.Generator, recipe: Recipe) -> Recipe:
     if rng.random() < 0.3 and largest < 20:
         scale = 0.5 if link == "exp" else 1.0
     return recipe._replace(link=link, scale=scale)
+
+
+# The sizes of an argument that a random layer may reach: small ones are almost a line, and beyond 30
+# most units are saturated.
+REACHES_OF_LAYERS = (0.1, 1.0, 4.0, 12.0, 30.0)
+
+
+def _recipe_of_layer(rng: np.random.Generator, what: str, longest: int | None) -> Recipe:
+    """Draw a network with one head, up to three pooled numbers and up to four units."""
+    families = [name for name in FAMILIES if name not in ("cancelling heads", "huge empty value")]
+    family = str(rng.choice(families))
+    most_players = LONGEST[what][0]
+    if longest is not None:
+        most_players = min(most_players, longest)
+    counts = _counts(rng, family, most_players, MOST_COUNTS_OF_LAYERS)
+    C = int(rng.integers(1, 4))
+    recipe = _numbers(rng, what, family, counts, C)
+    # One head has the masses of all rows of values.
+    recipe = recipe._replace(
+        s=recipe.s[:1],
+        s_absent=recipe.s_absent[:1],
+        s_background=recipe.s_background[:1],
+        bias=0.0,
+        empty_value=0.0,
+    )
+    arrays = (recipe.v, recipe.v_absent, recipe.v_background)
+    largest = max(float(np.abs(x).max()) for x in arrays)
+    K = int(rng.integers(1, 5))
+    reach = float(rng.choice(REACHES_OF_LAYERS))
+    weight = rng.normal(size=(K, C)) * reach / largest
+    layer = Layer(
+        activation=str(rng.choice(list(ACTIVATIONS))),
+        weight=tuple(map(tuple, weight.tolist())),
+        bias=tuple((rng.normal(size=K) * float(rng.choice([0.0, 1.0, 10.0]))).tolist()),
+        output=tuple((rng.normal(size=K) * 10 ** rng.uniform(-3, 3, K)).tolist()),
+        output_bias=float(rng.choice([0.0, rng.normal(), 100.0])),
+    )
+    tol = DEFAULT_TOL
+    if rng.random() < 0.8:
+        tol = float(10 ** rng.uniform(-11, -2))
+    return recipe._replace(layer=layer, tol=tol)
 
 
 def random_options(rng: np.random.Generator, what: str, T: int) -> tuple[Any, ...]:

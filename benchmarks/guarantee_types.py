@@ -72,6 +72,18 @@ class Link(NamedTuple):
     scale: float
 
 
+class Layer(NamedTuple):
+    """One hidden layer of K units behind the C means of one head: f = output_bias + sum_k output_k
+    activation(weight_k . means + bias_k).
+    """
+
+    activation: str
+    weight: tuple[tuple[float, ...], ...]  # (K, C)
+    bias: tuple[float, ...]  # (K,)
+    output: tuple[float, ...]  # (K,)
+    output_bias: float
+
+
 class Values(NamedTuple):
     """f, or g(f), of all counts, and a bound of the absolute error of each (0 for balls)."""
 
@@ -113,7 +125,9 @@ def numbers_of(x: ArrayLike, bits: int | None) -> Numbers:
     return balls
 
 
-def values_by_counts(game: Any, types: Types, link: Link | None, bits: int | None = None) -> Values:
+def values_by_counts(
+    game: Any, types: Types, link: Link | Layer | None, bits: int | None = None
+) -> Values:
     """Compute f of all counts, in balls of this precision or, by default, in long double with a
     bound of its error.
 
@@ -124,6 +138,9 @@ def values_by_counts(game: Any, types: Types, link: Link | None, bits: int | Non
         from flint import ctx
 
         ctx.prec = bits
+    if isinstance(link, Layer):
+        total, error = _through_layer(game, types, link, bits)
+        return _values(total, error, bits)
     total = numbers_of(game.bias, bits) + np.zeros(types.shape, dtype=int)
     size = abs(float(game.bias))
     error = 0.0
@@ -138,6 +155,11 @@ def values_by_counts(game: Any, types: Types, link: Link | None, bits: int | Non
         size += abs(float(game.empty_value))
     if link is not None:
         total, error = _through(total, link, error + LONG_EPS * size, bits)
+    return _values(total, error, bits)
+
+
+def _values(total: Numbers, error: float, bits: int | None) -> Values:
+    """Find the largest value."""
     if bits is not None:
         return Values(
             total, 0.0, reduce(lambda x, y: x.max(abs(y)), total.flat, abs(total.flat[0]))
@@ -145,14 +167,19 @@ def values_by_counts(game: Any, types: Types, link: Link | None, bits: int | Non
     return Values(total, error, float(np.abs(total).max()))
 
 
-def _head(game: Any, h: int, types: Types, bits: int | None) -> tuple[Numbers, float, float]:
-    """Return the mean of one head for all counts, its largest value, and the roundings of the
-    mean.
+def _head(
+    game: Any, h: int, types: Types, bits: int | None, row: int | None = None
+) -> tuple[Numbers, float, float]:
+    """Return the mean of one head for all counts, its largest value, and the roundings of the mean.
+
+    `row` is the row of the values, where it is not that of the head.
     """
+    if row is None:
+        row = h
     state = {
-        "present": (game.s[h, types.first], game.v[h, types.first]),
-        "absent": (game.s_absent[h, types.first], game.v_absent[h, types.first]),
-        "background": (game.s_background[h : h + 1], game.v_background[h : h + 1]),
+        "present": (game.s[h, types.first], game.v[row, types.first]),
+        "absent": (game.s_absent[h, types.first], game.v_absent[row, types.first]),
+        "background": (game.s_background[h : h + 1], game.v_background[row : row + 1]),
     }
     all_scores = np.concatenate([s for s, _ in state.values()])
     all_values = np.concatenate([v for _, v in state.values()])
@@ -260,6 +287,57 @@ LINKS: dict[str, Callable[[Numbers], Numbers]] = {
     "log cosh": _log_cosh,
     "x erf": _x_erf,
     "x tanh cubic": _x_tanh_cubic,
+}
+
+
+# --- a hidden layer -------------------------------------------------------------------------------
+
+
+def _through_layer(
+    game: Any, types: Types, layer: Layer, bits: int | None
+) -> tuple[Numbers, float]:
+    """Compute the means of the only head for all counts, and send them through a hidden layer.
+
+    An argument is a sum of C products with the errors of the means and C + 2 roundings, and an
+    activation has a slope of at most 1.13 and 32 roundings, as a link has.
+    """
+    # GELU has the largest slope of all of them, 1.1290 at x = sqrt(2).
+    steepest = 1.13
+    without_mass = np.isneginf(game.s_absent).all() and np.isneginf(game.s_background).all()
+    means = []
+    for c in range(len(game.v)):
+        mean, largest, roundings = _head(game, 0, types, bits, row=c)
+        if without_mass:
+            mean[(0,) * len(types.counts)] = numbers_of(0.0, bits)[()]
+        means.append((mean, largest, roundings * LONG_EPS * largest))
+    total = numbers_of(layer.output_bias, bits) + np.zeros(types.shape, dtype=int)
+    error = 0.0
+    largest_sum = abs(layer.output_bias)
+    for weights, bias, factor in zip(layer.weight, layer.bias, layer.output, strict=True):
+        x = numbers_of(bias, bits) + np.zeros(types.shape, dtype=int)
+        size = abs(bias)
+        error_of_x = 0.0
+        for weight, (mean, largest, error_of_mean) in zip(weights, means, strict=True):
+            x = x + numbers_of(weight, bits) * mean
+            size += abs(weight) * largest
+            error_of_x += abs(weight) * error_of_mean
+        error_of_x += (len(weights) + 2) * LONG_EPS * size
+        unit = ACTIVATIONS[layer.activation](x)
+        total = total + numbers_of(factor, bits) * unit
+        error += abs(factor) * (steepest * error_of_x + 32 * LONG_EPS * (1 + size))
+        largest_sum += abs(factor) * (1 + steepest * size)
+    error += (len(layer.output) + 1) * LONG_EPS * largest_sum
+    return total, error
+
+
+# By their definitions; in long double the logistic function does not overflow up to 1e4.
+ACTIVATIONS: dict[str, Callable[[Numbers], Numbers]] = {
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "silu": lambda x: x * _sigmoid(x),
+    "softplus": lambda x: np.log(1 + np.exp(x)),
+    "gelu": lambda x: x / 2 + _x_erf(x),
+    "gelu-tanh": lambda x: x / 2 + _x_tanh_cubic(x),
 }
 
 
@@ -402,7 +480,7 @@ def question_of(what: str, game: Any, settings: tuple[Any, ...]) -> Question:
 def largest_ratio(
     what: str,
     game: Any,
-    link: Link | None,
+    link: Link | Layer | None,
     ours: NDArray[Any],
     tol: float,
     settings: tuple[Any, ...],
@@ -433,7 +511,7 @@ class Estimate(NamedTuple):
 
 
 def estimated_ratio(
-    question: Question, game: Any, link: Link | None, ours: NDArray[Any], tol: float
+    question: Question, game: Any, link: Link | Layer | None, ours: NDArray[Any], tol: float
 ) -> Estimate:
     """Return the ratio in long double; the bound of its error is infinite if they do not have the
     digits.
@@ -462,7 +540,7 @@ def estimated_ratio(
 
 
 def decided_ratio(
-    question: Question, game: Any, link: Link | None, ours: NDArray[Any], tol: float
+    question: Question, game: Any, link: Link | Layer | None, ours: NDArray[Any], tol: float
 ) -> float:
     """Return an upper bound of the ratio from balls, with as many bits as it needs."""
     from flint import arb
@@ -488,7 +566,11 @@ def decided_ratio(
 
 
 def exact_answers(
-    what: str, game: Any, link: Link | None, settings: tuple[Any, ...], bits: int = BITS[0]
+    what: str,
+    game: Any,
+    link: Link | Layer | None,
+    settings: tuple[Any, ...],
+    bits: int = BITS[0],
 ) -> list[Any]:
     """Return all numbers of an answer, in the order of `guarantee_functions.answer`, as balls."""
     question = question_of(what, game, settings)

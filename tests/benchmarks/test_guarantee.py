@@ -2,6 +2,8 @@
 itself.
 """
 
+import json
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ pytest.importorskip("flint")
 from benchmarks import guarantee, guarantee_search
 from benchmarks.guarantee_functions import answer
 from benchmarks.guarantee_type_games import random_recipe
+from benchmarks.guarantee_types import ACTIVATIONS, Layer, question_of, values_by_counts
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +31,7 @@ def test_a_climb_repeats_itself_and_does_not_fall():
     assert first.ratio >= starts.ratio > 0
 
 
-@pytest.mark.parametrize("what", ["lime", "shapley", "owen"])
+@pytest.mark.parametrize("what", ["lime", "shapley", "owen", "shapley, hidden layer"])
 def test_an_error_of_twice_the_tolerance_is_found(what, monkeypatch):
     """It is planted in some games only: those whose first number has an odd last bit."""
 
@@ -64,15 +67,52 @@ def test_a_crash_is_reported_with_its_game(monkeypatch):
     assert "Recipe(what='lime'" in found.defects[0]
 
 
-def test_the_text_of_a_recipe_asks_the_same_question():
-    recipe = random_recipe(np.random.default_rng(8), "lime, odd settings", 40)
-    names = {"Recipe": type(recipe), "array": np.array, "inf": np.inf}
+@pytest.mark.parametrize("what", ["lime, odd settings", "shapley, hidden layer"])
+def test_the_text_of_a_recipe_asks_the_same_question(what):
+    recipe = random_recipe(np.random.default_rng(8), what, 40)
+    names = {"Recipe": type(recipe), "Layer": Layer, "array": np.array, "inf": np.inf}
     again = eval(guarantee_search.call_of(recipe), names)
+    assert again.layer == recipe.layer
     what, trial, settings = recipe.question()
     what_again, trial_again, settings_again = again.question()
     assert (what_again, settings_again, trial_again.tol) == (what, settings, trial.tol)
     for name in ("s", "v", "s_absent", "v_absent", "s_background", "v_background"):
         np.testing.assert_array_equal(getattr(trial_again.game, name), getattr(trial.game, name))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_long_doubles_and_balls_agree_behind_a_hidden_layer(activation):
+    recipe = random_recipe(np.random.default_rng(2), "banzhaf, hidden layer", 40)
+    layer = recipe.layer._replace(activation=activation)
+    what, trial, _ = recipe._replace(layer=layer).question()
+    types = question_of(what, trial.game, ()).types
+    plain = values_by_counts(trial.game, types, layer)
+    balls = values_by_counts(trial.game, types, layer, 200)
+    masks = np.zeros((2, trial.game.s.shape[1]), dtype=bool)
+    masks[1] = True
+    ours = trial.asked.value(masks)
+    for k, value in ((0, ours[0]), (-1, ours[1])):
+        assert value == pytest.approx(float(balls.f.reshape(-1)[k]), rel=1e-12)
+    if activation != "gelu":  # long doubles have no error function
+        errors = [abs(float(y - float(x))) for x, y in zip(plain.f.flat, balls.f.flat, strict=True)]
+        assert max(errors) <= plain.error + 2.0**-53 * plain.largest
+
+
+def test_an_interrupted_search_goes_on(tmp_path):
+    keep = tmp_path / "climbs.jsonl"
+    tasks = ["banzhaf", "shapley"]
+    assert guarantee_search._kept(keep, tasks) == []
+    rows = []
+    for k, what in enumerate(tasks):
+        rows.append(guarantee_search._row(k, what, guarantee_search.climb_part(0, k, what, 3)))
+    keep.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert guarantee_search._kept(keep, tasks) == rows
+    with pytest.raises(ValueError, match="another one"):
+        guarantee_search._kept(keep, tasks[::-1])
+    worst = {**rows[0], "ratio": 2.0, "defects": ["a crash"], "game": "this one"}
+    summary = guarantee_search._summary([rows[0], worst])
+    assert (summary["games"], summary["defects"]) == (6, 1)
+    assert (summary["largest ratio"], summary["game"]) == (2.0, "this one")
 
 
 @pytest.mark.parametrize("attack", list(guarantee.ATTACKS))
