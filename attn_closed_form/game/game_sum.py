@@ -12,8 +12,10 @@ other half.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +23,7 @@ from numpy.typing import ArrayLike
 from .._arrays import usual_float_errors
 from .._types import Array
 from .engine.budget import ToleranceError, finite, least_exponent, smallest_text
+from .engine.poles import PoleSum
 from .engine.rounding import (
     GAME_SUM_FIXED_ULPS,
     GAME_SUM_PER_PLAYER,
@@ -111,7 +114,7 @@ class GameSum:
 
     def combine(
         self,
-        function: Callable[[Part, float], Array],
+        function: Callable[[Part | UnitSum, float], Array],
         of_constant: Array,
         growth: float,
         tol: float,
@@ -151,7 +154,7 @@ class GameSum:
 
     def _combine(
         self,
-        function: Callable[[Part, float], Array],
+        function: Callable[[Part | UnitSum, float], Array],
         of_constant: Array,
         growth: float,
         tol: float,
@@ -159,18 +162,80 @@ class GameSum:
         """Return the sum over the parts, or raise a ToleranceError that names a tol for the sum."""
         share = tol * self.scale / (2 * len(self.parts))
         total = of_constant * self.constant
+        units: list[Unit] = []
         for (factor, game), bound in zip(self.parts, self.bounds.tolist(), strict=True):
             # A saturated or a dead unit, whose values are smaller than the error that it may have,
             # is left out: too few of their digits are known.
             if growth * bound <= share:
                 continue
-            try:
-                values = function(game, share / bound)
-            except ToleranceError as error:
-                of_sum = error.smallest * bound * 2 * len(self.parts) / self.scale
-                raise ToleranceError(str(error), of_sum) from error
-            total = total + factor * values
+            if isinstance(game, LinkedGame):
+                units.append(Unit(factor, game, bound))
+                continue
+            with self._errors_of_sum(bound):
+                total = total + factor * function(game, share / bound)
+        if units:
+            together = UnitSum(units)
+            with self._errors_of_sum(together.scale):
+                total = total + function(together, len(units) * share / together.scale)
         return total
+
+    @contextmanager
+    def _errors_of_sum(self, bound: float) -> Iterator[None]:
+        """Turn the tol that an error of a part names, relative to its bound, into one for the
+        sum.
+        """
+        try:
+            yield
+        except ToleranceError as error:
+            of_sum = error.smallest * bound * 2 * len(self.parts) / self.scale
+            raise ToleranceError(str(error), of_sum) from error
+
+
+class Unit(NamedTuple):
+    """A linked game with its factor, and a bound on the modulus of both."""
+
+    factor: float
+    game: LinkedGame
+    bound: float
+
+
+class UnitSum:
+    """Some linked games with the same masses, such as hidden units, as one game of the engine.
+
+    They share chunks of terms and one budget, which saves most of the calls that each would need
+    alone (`PoleSum`). `scale`, which a tol is relative to, is the sum of their bounds.
+    """
+
+    exponent: ClassVar[int] = 0
+
+    def __init__(self, units: list[Unit]) -> None:
+        self.units = units
+        self.scale = sum(unit.bound for unit in units)
+
+    @property
+    def d(self) -> int:
+        """Number of players."""
+        return self.units[0].game.d
+
+    def value(self, present: ArrayLike) -> Array:
+        """Compute the values (...) of coalitions, masks (..., d)."""
+        return np.asarray(sum(unit.factor * unit.game.value(present) for unit in self.units))
+
+    def leave_one_out(self) -> Array:
+        """Compute the changes by leaving out one player each, (d,)."""
+        return np.asarray(sum(unit.factor * unit.game.leave_one_out() for unit in self.units))
+
+    def engine_game(self, tol: float) -> PoleSum:
+        """Return the sum of games of poles, all of which together differ by a small share of tol
+        times `scale`.
+        """
+        share = tol * self.scale / len(self.units)
+        parts = []
+        for factor, game, _ in self.units:
+            # A game whose values are all tiny is approximated relative to one.
+            size = abs(factor) * (game.scale or 1.0)
+            parts.append((factor, game.engine_game(share / size)))
+        return PoleSum(parts=parts, scale=self.scale, for_tol=self.engine_game)
 
 
 def _largest(game: Part) -> float:

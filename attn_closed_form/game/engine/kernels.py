@@ -26,6 +26,21 @@ MATRIX_PLAYERS = 1024
 _memory = threading.local()
 
 
+def _keep_freed_memory() -> None:
+    """Let the C library keep memory that is freed, up to some 32 MB.
+
+    glibc returns freed arrays of more than 128 KB to the system, which clears every page when the
+    memory is needed again. For the terms of linked games that took several times as long as the
+    arithmetic on them. An array of 16 MB that is freed once, and never written to, raises the limit
+    to its size (mallopt(3), "Dynamic mmap threshold"). Other C libraries do not mind.
+    """
+    elements = 1 << 21
+    np.empty(elements)
+
+
+_keep_freed_memory()
+
+
 def workspace(shape: tuple[int, ...]) -> tuple[Array, Array]:
     """Return two uninitialized arrays, which the next call in the same thread returns again if they
     are small.
@@ -112,6 +127,25 @@ def complex_product(Y: Array, spare: Array) -> Array:
     rows = Y.reshape(r * m, d)
     np.copyto(across, rows.T)
     return np.multiply.reduce(across, axis=0).reshape(r, m)
+
+
+def complex_exponential(x: Array) -> Array:
+    """Compute e^x of complex numbers, through t = tan(Im x / 2).
+
+    cos and sin are (1 - t^2) / (1 + t^2) and 2 t / (1 + t^2), so one real exponential and one
+    tangent take the place of NumPy's complex exponential, which is 10 to 20 times as slow. The
+    modulus of the error is at most 11.1 ulps: an angle with the 4 of the tangent, a modulus with 7
+    (4 of the exponential, 3 of 1 + t^2 and the quotient), and 3 of the two products.
+    """
+    t = np.tan(x.imag / 2)
+    square = t * t
+    size = np.exp(x.real)
+    size /= 1 + square
+    out = np.empty_like(x)
+    np.multiply(1 - square, size, out=out.real)
+    t *= 2
+    np.multiply(t, size, out=out.imag)
+    return out
 
 
 def _product_by_halves(Y: Array) -> Array:

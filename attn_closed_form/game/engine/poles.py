@@ -19,7 +19,8 @@ docs/what-tol-guarantees.md has the proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -33,6 +34,7 @@ from .budget import POLE_SHARE
 from .exponential_sums import sector_segments
 from .kernels import (
     add_complex_nodes,
+    complex_exponential,
     complex_product,
     points_of,
     products_of_others,
@@ -63,6 +65,9 @@ MOST_COMPLEX_TERMS = 512
 # Tuning: elements of one working array, of which several are alive at once for complex terms
 # (benchmarks/probability).
 COMPLEX_ELEMENTS = 1 << 16
+# Tuning: elements (terms times players) of one array of a chunk, of which a dozen are made together
+# (benchmarks/tails, benchmarks/probability).
+COMPLEX_CHUNK_ELEMENTS = 1 << 16
 
 
 class Poles(NamedTuple):
@@ -216,41 +221,26 @@ class PoleGame:
         """Yield for every tier of the inner game its poles as pieces; weights carry residue and
         turn of the pole.
         """
-        inner = self.linked.game
-        if not self.poles.z.size:
-            return
-        segments: list[tuple[float, list[_Segment]]] = []
-        for scale in scales_of(inner, ranges_of(inner, inner.head_masses)):
-            segments += self._segments(scale, eps).items()
-        total = sum(segment.lam.size for _, parts in segments for segment in parts)
-        for unit, parts in segments:
-            piece_of = [np.full(segment.lam.size, segment.pole) for segment in parts]
-            yield Pieces(
-                masses=self._masses(unit),
-                lam=np.concatenate([segment.lam for segment in parts]),
-                w=np.concatenate([segment.w for segment in parts]),
-                piece_of=np.concatenate(piece_of),
-                total=total,
-            )
+        return pole_pieces([(1.0, self)], eps)
 
-    def _segments(self, scale: Scale, eps: float) -> dict[float, list[_Segment]]:
-        """Return the nodes and weights of all poles for one tier, by their unit of mass."""
+    def segments(self, scale: Scale, eps: float) -> Iterator[_Segment]:
+        """Yield the nodes and weights of all poles for one tier."""
         factors = self.poles.residue * self.sectors.turn
         stretch = np.log(self.sectors.most / self.sectors.least)
-        segments: dict[float, list[_Segment]] = {}
         for pole in range(self.poles.z.size):
             least = scale.least * (1 - RANGE_ROOM) * float(self.sectors.least[pole])
             length = scale.log_range + LOG_ROOM + float(stretch[pole])
             angle = float(self.sectors.half_angle[pole])
             for shift, lam, w in sector_segments(length, eps, angle):
                 factor = shift_rounding(scale.unit, shift) / least
-                of_unit = segments.setdefault(scale.unit + shift, [])
-                of_unit.append(
-                    _Segment(pole=pole, lam=lam * factor, w=w * (factor * factors[pole]))
+                yield _Segment(
+                    unit=scale.unit + shift,
+                    pole=pole,
+                    lam=lam * factor,
+                    w=w * (factor * factors[pole]),
                 )
-        return segments
 
-    def _masses(self, unit: float) -> PoleMasses:
+    def masses(self, unit: float) -> PoleMasses:
         """Return the masses of all poles, with those of the inner game in units of e^unit."""
         inner = self.linked.game
         turn = self.sectors.turn[:, None]
@@ -278,12 +268,161 @@ class PoleGame:
         )
 
 
-class _Segment(NamedTuple):
-    """Nodes and complex weights (L,) of one pole."""
+@dataclass(frozen=True, eq=False)
+class PoleSum:
+    """A sum of linked games with their poles, c_0 + sum_k c_k g_k(f_k), as the engine computes with
+    it.
 
+    The games have the same masses and different values, as the units of a hidden layer have
+    (`game_sum.py`). Every pole of every game is a head, and they share tiers, chunks of terms and
+    one budget.
+
+    `scale` is an upper bound of max|f|: what `tol` is relative to here.
+    """
+
+    parts: list[tuple[float, PoleGame]]
+    scale: float
+    for_tol: Callable[[float], PoleSum]
+
+    exponent: ClassVar[int] = 0
+    positive: ClassVar[bool] = False
+    engine_share: ClassVar[float] = PoleGame.engine_share
+
+    @property
+    def d(self) -> int:
+        """Number of players."""
+        return self.parts[0][1].d
+
+    @property
+    def can_be_empty(self) -> bool:
+        """Whether the empty coalition has no mass."""
+        return self.parts[0][1].can_be_empty
+
+    @cached_property
+    def base(self) -> float:
+        """The sum of the constants next to the poles, rounded once."""
+        return math.fsum(factor * game.base for factor, game in self.parts)
+
+    @cached_property
+    def empty_excess(self) -> float:
+        """What is missing for an empty coalition without mass."""
+        return math.fsum(factor * game.empty_excess for factor, game in self.parts)
+
+    @cached_property
+    def grand_means(self) -> Array:
+        """The values of the heads with all players present, one for each game."""
+        return np.concatenate([factor * game.grand_means for factor, game in self.parts])
+
+    @cached_property
+    def half_range(self) -> Array:
+        """The largest moduli of all heads."""
+        return np.concatenate([abs(factor) * game.half_range for factor, game in self.parts])
+
+    def least_tol(self, amplification: float) -> float:
+        """Return the smallest tol whose share is at least the error of all poles."""
+        error = sum(abs(factor) * game.poles.error for factor, game in self.parts)
+        return amplification * error / (POLE_SHARE * self.scale)
+
+    def engine_game(self, tol: float) -> PoleSum:
+        """Return the sum with the poles for another tol."""
+        return self.for_tol(tol)
+
+    @cached_property
+    def extra_ulps(self) -> float:
+        """The rounding of every game in ulps of its spread, in ulps of the spread of the sum."""
+        spread = float(self.half_range.sum())
+        if spread == 0:
+            return 0.0
+        rounding = 0.0
+        for factor, game in self.parts:
+            rounding += abs(factor) * float(game.half_range.sum()) * game.extra_ulps
+        return rounding / spread
+
+    def pieces(self, eps: float) -> Iterator[Pieces]:
+        """Yield the poles of all games as pieces."""
+        return pole_pieces(self.parts, eps)
+
+
+def pole_pieces(parts: list[tuple[float, PoleGame]], eps: float) -> Iterator[Pieces]:
+    """Yield the poles of games with the same masses as pieces, with the factors of the games in
+    their weights.
+    """
+    with_poles = [part for part in parts if part[1].poles.z.size]
+    if not with_poles:
+        return
+    inner = with_poles[0][1].linked.game
+    scales = scales_of(inner, ranges_of(inner, inner.head_masses))
+    groups: list[tuple[float, list[PoleGame], list[_Segment]]] = []
+    for group in _groups_of_games(with_poles):
+        games = [game for _, game in group]
+        for scale in scales:
+            for unit, segments in _segments_by_unit(group, scale, eps).items():
+                groups.append((unit, games, segments))
+    total = sum(segment.lam.size for _, _, segments in groups for segment in segments)
+    for unit, games, segments in groups:
+        piece_of = [np.full(segment.lam.size, segment.pole) for segment in segments]
+        yield Pieces(
+            masses=joined_masses([game.masses(unit) for game in games]),
+            lam=np.concatenate([segment.lam for segment in segments]),
+            w=np.concatenate([segment.w for segment in segments]),
+            piece_of=np.concatenate(piece_of),
+            total=total,
+        )
+
+
+def _groups_of_games(parts: list[tuple[float, PoleGame]]) -> list[list[tuple[float, PoleGame]]]:
+    """Return the games in groups whose arrays of masses are not too large, or of one game each."""
+    # Tuning: elements (poles times players) of one array of masses, 16 MB.
+    mass_elements = 1 << 20
+    groups: list[list[tuple[float, PoleGame]]] = []
+    elements = math.inf
+    for factor, game in parts:
+        of_game = game.poles.z.size * game.d
+        if elements + of_game > mass_elements:
+            groups.append([])
+            elements = 0
+        groups[-1].append((factor, game))
+        elements += of_game
+    return groups
+
+
+def _segments_by_unit(
+    group: list[tuple[float, PoleGame]], scale: Scale, eps: float
+) -> dict[float, list[_Segment]]:
+    """Return the segments of one tier by their unit of mass; poles are numbered game after game."""
+    by_unit: dict[float, list[_Segment]] = {}
+    first = 0
+    for factor, game in group:
+        for segment in game.segments(scale, eps):
+            numbered = segment._replace(pole=first + segment.pole, w=factor * segment.w)
+            by_unit.setdefault(segment.unit, []).append(numbered)
+        first += game.poles.z.size
+    return by_unit
+
+
+class _Segment(NamedTuple):
+    """Nodes and complex weights (L,) of one pole, with masses in units of e^unit."""
+
+    unit: float
     pole: int
     lam: Array
     w: Complex
+
+
+def joined_masses(parts: list[PoleMasses]) -> PoleMasses:
+    """Return the pieces of several games with the same masses as one array."""
+    if len(parts) == 1:
+        return parts[0]
+    gap = np.concatenate([part.gap for part in parts])
+    states = parts[0].V[0]
+    return PoleMasses(
+        gap=gap,
+        lighter=np.concatenate([part.lighter for part in parts]),
+        V=np.broadcast_to(states, (len(gap), *states.shape)),
+        D_0=np.concatenate([part.D_0 for part in parts]),
+        n_0=np.concatenate([part.n_0 for part in parts]),
+        half_range=np.concatenate([part.half_range for part in parts]),
+    )
 
 
 class PoleMasses(Masses):
@@ -294,6 +433,7 @@ class PoleMasses(Masses):
     """
 
     most_terms: ClassVar[int] = MOST_COMPLEX_TERMS
+    chunk_elements: ClassVar[int] = COMPLEX_CHUNK_ELEMENTS
 
     def terms(
         self, lam: Array, w: Array, piece_of: Ids, share: float, precise: bool
@@ -305,7 +445,7 @@ class PoleMasses(Masses):
         n_0 = self.n_0[piece_of]
         exponent = self.gap[piece_of]
         exponent *= -lam[:, None]
-        heavier = np.exp(exponent)
+        heavier = complex_exponential(exponent)
         factor = np.where(self.lighter[piece_of], 1.0, heavier[:, None])
         V = self.V[piece_of]
         T = V * factor

@@ -162,10 +162,12 @@ OWEN_PER_GROUP = 8.0
 # Test: tests/game/engine/test_rounding.py::test_a_constant_is_its_count_of_operations
 # and tests/game/engine/test_rounding_errors.py::test_the_exponent_of_a_pole.
 POLE_EXPONENT = 12.0
-# A complex factor has 9 ulps of its exponential, 3 of its mixture, 2.3 of a complex product and 2.9
-# of the sum in the numerator, together less than 18, of which FACTOR has 10.
-# Test: tests/game/engine/test_rounding.py::test_a_complex_factor_is_a_real_one_and_more.
-POLE_FACTOR = 8.0
+# A complex factor has 11.1 ulps of its exponential (`complex_exponential`), 3 of its mixture, 2.3
+# of a complex product and 2.9 of the sum in the numerator, together less than 20, of which FACTOR
+# has 10.
+# Test: tests/game/engine/test_rounding.py::test_a_complex_factor_is_a_real_one_and_more
+# and tests/game/engine/test_rounding_errors.py::test_a_complex_exponential.
+POLE_FACTOR = 10.0
 # Everything else: the 397 of PRECISE, which here are relative to sums of moduli, with 300 instead
 # of 15 for the term of a player whose factor nearly cancels, 15 / LEAST_FACTOR: 682, rounded up.
 # Test: tests/game/engine/test_rounding.py::test_a_constant_is_its_count_of_operations.

@@ -78,6 +78,8 @@ class Masses:
 
     # Terms of a chunk at most: their sum loses as many ulps.
     most_terms: ClassVar[int] = MOST_TERMS
+    # Elements (terms times players) of one array of a chunk.
+    chunk_elements: ClassVar[int] = CHUNK_ELEMENTS
 
     def of_players(self, which: Ids | slice) -> Masses:
         """Return the same arrays for a subset of the players."""
@@ -266,13 +268,14 @@ class Terms:
         return AtProbability(P=P.T, num=num.T, sigma=sigma.transpose(1, 0, 2))
 
 
-def terms_of(game: EngineGame, goal: Budget, elements: int = CHUNK_ELEMENTS) -> Iterator[Terms]:
+def terms_of(game: EngineGame, goal: Budget, elements: int | None = None) -> Iterator[Terms]:
     """Yield all terms of a game, in chunks whose arrays (terms times players) have about `elements`
-    elements.
+    elements, by default `chunk_elements` of the masses.
     """
     for pieces in game.pieces(goal.eps):
         masses = pieces.masses
-        step = max(1, min(masses.most_terms, elements // game.d))
+        of_chunk = elements or masses.chunk_elements
+        step = max(1, min(masses.most_terms, of_chunk // game.d))
         for start in range(0, pieces.lam.size, step):
             part = slice(start, start + step)
             lam = pieces.lam[part]

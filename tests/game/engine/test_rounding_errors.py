@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import PooledGame, banzhaf
-from attn_closed_form.game.engine.kernels import mix, product
+from attn_closed_form.game.engine.kernels import complex_exponential, mix, product
 from attn_closed_form.game.engine.pieces import exp_difference
 from attn_closed_form.game.engine.rounding import (
     FACTOR,
@@ -208,3 +208,29 @@ def test_the_last_additions():
         error = abs(Fraction(float(banzhaf(game)[0])) - exact)
         worst = max(worst, float(error) / largest / ULP)
     assert OUTPUT / 6 < worst <= OUTPUT
+
+
+def test_a_complex_exponential():
+    """Relative to its modulus, also next to multiples of pi and for angles of thousands."""
+    rng = np.random.default_rng(0)
+    angles = np.concatenate(
+        [
+            rng.uniform(-4, 4, size=400),
+            np.pi * np.arange(-40, 41),
+            np.pi * np.arange(-40, 41) / 2 + 1e-9,
+            rng.uniform(-3000, 3000, size=200),
+            [0.0, 1e-300, -1e-12],
+        ]
+    )
+    x = rng.uniform(-30, 0, size=angles.size) + 1j * angles
+    found = complex_exponential(x)
+    worst = 0.0
+    for point, value in zip(x.tolist(), found.tolist(), strict=True):
+        exact = flint.acb(point.real, point.imag).exp()
+        error = abs(flint.acb(value.real, value.imag) - exact) / abs(exact)
+        worst = max(worst, float(error.mid()))
+    assert 1.0 * ULP < worst <= 11.1 * ULP
+
+
+def test_a_complex_exponential_that_underflows_is_zero():
+    assert complex_exponential(np.array([-1e300 + 1e299j, -800 - 3j])).tolist() == [0, 0]
