@@ -6,8 +6,8 @@ more digits than a double (macOS on arm64, Windows): NumPy's is replaced before 
 imported. The package itself needs none.
 """
 
+import gc
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,9 @@ import numpy as np
 if os.environ.get("LONGDOUBLE") == "float64":
     np.longdouble = np.float64
 
-# numba, which shap and shapiq use, keeps compiled functions there.
-if not os.access(Path.home(), os.W_OK):
-    os.environ.setdefault("NUMBA_CACHE_DIR", tempfile.gettempdir())
+# shap and shapiq compile functions with numba, which takes longer than running them on a test's few
+# players.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
 import jax
 import pytest
@@ -75,7 +75,7 @@ SLOW_EXAMPLES = (
 
 def pytest_collection_modifyitems(items):
     """Mark what needs a browser by its fixture; that, what needs a cluster and long examples are
-    slow.
+    slow. Files with slow tests come first, so that no worker waits for another one at the end.
     """
     for item in items:
         if isinstance(item, pytest.DoctestItem) and item.name.startswith(SLOW_EXAMPLES):
@@ -84,6 +84,14 @@ def pytest_collection_modifyitems(items):
             item.add_marker("browser")
         if any(item.get_closest_marker(name) for name in ("browser", "cluster")):
             item.add_marker("slow")
+    long_files = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long_files)
+
+
+def pytest_collection_finish():
+    """Leave the modules and the tests, which stay, out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_itemcollected(item):
