@@ -15,13 +15,16 @@ demo: $(VENV)/.core                ## explain a sentence with the embedded model
 
 # HYPOTHESIS_PROFILE=ci draws 100 new examples of every property in each run, and nightly 1,000. The default, dev, uses
 # the same 30 examples (tests/conftest.py).
+#
+# A file is run by one worker: its models are trained, its JAX programs compiled and its packages imported once.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.dev                 ## the tests that are not slow and need no torch, and every docstring example
-	$(BIN)/python -m pytest -q -n 2 -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -q $(WORKERS) -m "not slow" $(ARGS)
 
-# The page and runs are soaked for five minutes in all (an hour each in the nightly job).
-test-all: export SOAK_SECONDS ?= 90
+# The page and runs are soaked for a minute in all (an hour each in the nightly job).
+test-all: export SOAK_SECONDS ?= 20
 test-all: $(VENV)/.all             ## every test: browser, cluster, kills, soak, all entries of the tables, torch
-	$(BIN)/python -m pytest -q -n 2 --durations=25 --durations-min=3 $(ARGS)
+	$(BIN)/python -m pytest -q $(WORKERS) --durations=25 --durations-min=3 $(ARGS)
 
 coverage: $(VENV)/.dev             ## the same as test, and which lines of the library were run
 	$(MAKE) test ARGS="--cov --cov-report=term:skip-covered $(ARGS)"
@@ -57,7 +60,7 @@ test-oldest:                       ## the tests with the oldest packages that ar
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python .ci/oldest.py > $(OLDEST)/constraints.txt
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(OLDEST)/constraints.txt -e '.[all,test]'
-	$(OLDEST)/bin/python -m pytest -q -n 2 -W ignore::DeprecationWarning -W ignore::FutureWarning $(ARGS)
+	$(OLDEST)/bin/python -m pytest -q $(WORKERS) -W ignore::DeprecationWarning -W ignore::FutureWarning $(ARGS)
 
 proofs: $(VENV)/.dev               ## check the statements of both papers
 	$(BIN)/python -m proofs_check

@@ -1,8 +1,8 @@
 """Runs that are killed, stopped and starved of disk space for a while: no row is lost, doubled or
 changed.
 
-SOAK_SECONDS sets the length of each test: about half a minute by default, an hour in the nightly
-job.
+SOAK_SECONDS sets the length of each test: about half a minute by default, twenty seconds in `make
+test-all`, an hour in the nightly job.
 """
 
 import gc

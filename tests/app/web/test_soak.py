@@ -1,8 +1,8 @@
 """The page under a mix of requests for a while: right answers, and no growth of memory, threads or
 files.
 
-SOAK_SECONDS sets the length: about half a minute by default, five minutes for all soak tests in
-`make test-all`, an hour in the nightly job.
+SOAK_SECONDS sets the length: about half a minute by default, twenty seconds in `make test-all`, an
+hour in the nightly job, which alone judges the growth of memory.
 """
 
 import contextlib
