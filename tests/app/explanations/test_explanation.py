@@ -343,9 +343,12 @@ def test_hostile_texts_are_explained_by_every_method(name):
         assert again["methods"][method]["scores"] == e.scores.tolist()
 
 
+FINE_FILM_BAD = model_for("fine film bad")
+
+
 @given(st.text(max_size=60))
 def test_any_text_is_explained_or_has_no_words(text):
-    model = model_for("fine film bad")
+    model = FINE_FILM_BAD
     if not tokenize(text):
         with pytest.raises(ValueError, match=r"^text: "):
             explain(model, text)
