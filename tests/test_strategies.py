@@ -63,6 +63,7 @@ def drawn(strategy, number):
 
 
 @pytest.mark.parametrize("min_size", [0, 1])
+@pytest.mark.slow  # hundreds of problems
 def test_most_problems_are_ordinary_and_every_edge_case_is_drawn(min_size, record_property):
     tests = [
         [cases(problem) for problem in drawn(problems(min_size=min_size), number)]
@@ -120,6 +121,7 @@ def kinds(question):
     [("identity", tuple(SHAPES)), ("sigmoid", ONE_HEAD)],
     ids=["f", "probability"],
 )
+@pytest.mark.slow  # hundreds of problems
 def test_the_histogram_of_games(link, shapes, record_property):
     games = []
     for number in range(TESTS):

@@ -89,6 +89,7 @@ def test_the_literal_training_has_the_settings_of_appendix_f():
     assert rates == {(np.float32(1e-4), np.float32(0.01), np.float32(0.0))}
 
 
+@pytest.mark.slow  # compiles the training once more
 def test_a_literal_training_learns_without_an_average():
     """The weights that are kept are those of an epoch; a model that learns tells the words apart."""
     split = split_by_film(tiny_reviews(), 0.25)

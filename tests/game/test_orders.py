@@ -111,6 +111,7 @@ def test_the_standard_errors_have_the_stated_size(heads: int) -> None:
     assert abs(z.mean()) < 0.2
 
 
+@pytest.mark.slow  # two million orders
 def test_adaptive_samples_agree_with_a_long_run_without_controls() -> None:
     """Orders that are added until the error is small enough, against plain orders."""
     scaled = []

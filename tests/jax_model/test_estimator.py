@@ -21,6 +21,7 @@ from sklearn.utils import estimator_checks, get_tags
 from attn_closed_form import load_model
 from attn_closed_form.app.models.text import Token
 from jax_model import AttentionTextClassifier
+from tests.profiles import mostly_slow
 
 WORDS = [["goal", "match"], ["tariff", "export"], ["wheat", "corn"]]
 
@@ -148,14 +149,14 @@ def test_a_tokenizer_for_words_that_are_split_already():
 
 LABELS = {
     "integers": [5, 2],
+    "digits in a text": ["1", "0"],
     "booleans": [True, False],
     "numbers": [3.0, 1.0],
-    "digits in a text": ["1", "0"],
     "texts": ["crops", "sport"],
 }
 
 
-@pytest.mark.parametrize("name", LABELS)
+@pytest.mark.parametrize("name", mostly_slow(LABELS, 2))
 def test_labels_keep_their_type_in_a_file(name, tmp_path):
     """A file that turns 0 into "0", or "0" into 0, makes every prediction wrong without a word."""
     texts, numbers = topics(40, classes=2)

@@ -66,6 +66,12 @@ FORMS = {
     "integrated gradients": (integrated_gradients, comparisons.check_integrated_gradients, True),
     "lrp": (classifier_lrp, comparisons.check_relevance, True),
 }
+# Four of them are sums over the same gradient, so `make test` draws examples for the gradient, and
+# tries these on the kept ones.
+REDUCTIONS = {
+    name: [pytest.mark.slow]
+    for name in ("gradient mean", "gradient l1", "gradient l2", "gradient times input")
+}
 # Closed forms of a game: function, and whether it has a tolerance.
 GAMES = {
     "values": (lambda game: game.value(coalitions.coalitions(game.d)), False),
@@ -224,7 +230,7 @@ def test_kept_games(name, case, players, absent):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=checks(function, by="the twin"))
+        pytest.param(name, marks=[checks(function, by="the twin"), *REDUCTIONS.get(name, [])])
         for name, (function, _, _) in FORMS.items()
         if name != "integrated gradients"
     ],

@@ -116,7 +116,7 @@ def test_numpy_and_twin_agree_on_the_shipped_model_and_on_one_with_six_heads(
         assert expected[1] > 0 > expected[2]
 
 
-@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("heads", mostly_slow([2, 1], 1))
 def test_a_start_from_tables_computes_the_tables(heads):
     """A text's outputs are those of the tables with the masses and values relative to [CLS]."""
     config = Config(K=heads, d_e=11, d_att=3, d_out=5)
@@ -128,7 +128,8 @@ def test_a_start_from_tables_computes_the_tables(heads):
     ids = np.array([[0, 4, 9, 4, 16]])
     empty = np.array([[0]])
     params = Params(**fixed, **trained)
-    found = collapsed_forward(params, jnp.array(ids)) - collapsed_forward(params, jnp.array(empty))
+    compiled = jax.jit(collapsed_forward)
+    found = compiled(params, jnp.array(ids)) - compiled(params, jnp.array(empty))
     mass = np.exp(masses[ids[0, 1:]])
     expected = mass @ values[ids[0, 1:]] / (1 + mass.sum())
     np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)

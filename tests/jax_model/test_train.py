@@ -494,8 +494,8 @@ def test_a_slice_of_imdb():
     assert result.metrics["best"]["validation_accuracy"] > 0.75
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("positions", ["none", "sinusoidal"])
+@pytest.mark.parametrize("seed", mostly_slow([0, 1], 1))
+@pytest.mark.parametrize("positions", mostly_slow(["none", "sinusoidal"], 1))
 def test_the_baseline_of_the_attention_model_is_the_class_prior(positions, seed):
     split = split_stratified(three_topics(), 0.2)
     changes = {"positions": positions, "seed": seed, "epochs": 2, "K": 2, "refit": "none"}

@@ -178,6 +178,7 @@ def test_words_lose_their_mass_as_long_as_it_costs_little(monkeypatch):
     assert chosen().sparse_from is None
 
 
+@pytest.mark.slow  # seven trainings
 def test_further_trials_are_the_same_each_time_and_never_worse():
     data = topics(90)
     plain = train_tables(data, TableOptions())

@@ -98,6 +98,7 @@ def test_masked_positions():
 
 
 @checks(lime_limit, by="another package")
+@pytest.mark.slow  # forty runs of the package
 def test_bag_of_words_on_a_model_without_positions():
     """The package deletes words; without positions, padding fills their place, so they turn to
     [UNK].
@@ -112,6 +113,7 @@ def test_bag_of_words_on_a_model_without_positions():
     )
 
 
+@pytest.mark.slow  # forty runs of the package
 def test_another_kernel_width():
     weights, tokens, classifier_fn = make(positions=True)
     game = pooled_game(weights, tokens)

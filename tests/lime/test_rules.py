@@ -74,7 +74,7 @@ def test_moments_in_exact_arithmetic(d, kernel_width):
 
 
 @pytest.mark.parametrize("kernel_width", [25.0, 5.0])
-@pytest.mark.parametrize(("d", "longest"), [(12, 3), (20, 2), (60, 8), (700, 8)])
+@pytest.mark.parametrize(("d", "longest"), mostly_slow([(12, 3), (20, 2), (60, 8), (700, 8)], 3))
 def test_what_is_left_bounds_the_moments_beyond(d, longest, kernel_width):
     """|nu_n| <= |r| |Q_n| for all degrees that are not looked at, and the sums over them that the
     error is made of.

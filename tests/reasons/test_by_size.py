@@ -9,6 +9,7 @@ from attn_closed_form.reasons.by_size import HeadsBySize, exchange_error
 from tests import enumeration
 from tests.oracles import checks
 from tests.problems import games, random_game
+from tests.profiles import mostly_slow
 
 KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
 # Share of the largest value that a bound may lie outside of the exact one: margins of rounding
@@ -34,7 +35,7 @@ def check(game, found):
 
 
 @checks(bounds_by_size, by="enumeration")
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", mostly_slow(range(6), 2))
 def test_300_random_games_by_enumeration(part):
     for seed in range(50 * part, 50 * part + 50):
         rng = np.random.default_rng(seed)

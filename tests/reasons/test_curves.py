@@ -13,6 +13,7 @@ from attn_closed_form.reasons.curves import flip_order, removal_curves
 from tests import enumeration
 from tests.oracles import checks
 from tests.problems import random_game
+from tests.profiles import mostly_slow
 
 KINDS = ["deleted", "deleted+background", "replaced", "replaced+background"]
 
@@ -89,7 +90,7 @@ def test_scores_are_checked(scores):
         removal_curves(random_game(0, 4, 1, "deleted", 1.0), scores)
 
 
-@pytest.mark.parametrize("H", [1, 2])
+@pytest.mark.parametrize("H", mostly_slow([2, 1], 1))
 def test_flip_order_keeps_its_first_crossing(H):
     """Searching for a lower threshold never needs one player more to change the call."""
     for seed in range(30):

@@ -19,6 +19,7 @@ from attn_closed_form.reasons.joint import Covering
 from attn_closed_form.reasons.search import SufficientSearch
 from tests import enumeration
 from tests.oracles import checks
+from tests.profiles import mostly_slow
 from tests.reasons.brute_reasons import Truth
 
 
@@ -61,7 +62,7 @@ def deletions_that_keep(players, d, rng, n=200):
     return present.astype(float)
 
 
-@pytest.mark.parametrize("H", [1, 3])
+@pytest.mark.parametrize("H", mostly_slow([3, 1], 1))
 def test_no_deletion_that_keeps_the_set_changes_the_class(H):
     """The defect that this guards against: a set that is certified against the strongest other
     class alone.

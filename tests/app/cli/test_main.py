@@ -258,6 +258,7 @@ def test_a_mistyped_name_gets_the_nearest_one(capsys, words, meant):
     assert status in (1, 2) and f"did you mean {meant}?" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # a shell
 def test_the_completion_script_completes_commands_and_options():
     script = shell("--completion")
     assert script.returncode == 0
@@ -331,6 +332,7 @@ def test_hostile_texts_are_printed_without_control_characters(capsys, name):
     ]
 
 
+@pytest.mark.slow  # a new process
 def test_ten_thousand_words_are_no_trouble(tmp_path):
     run = shell("explain", "-", "--method", "shapley", stdin=long_text(10_000))
     assert run.returncode == 0 and run.stderr == b"" and b"not read" not in run.stdout
@@ -351,6 +353,7 @@ def test_a_reader_that_goes_away_is_no_traceback(arguments):
     assert process.wait() == 141
 
 
+@pytest.mark.slow  # a new process
 def test_an_ascii_terminal_gets_question_marks():
     run = shell("explain", "A naïve film", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert run.returncode == 0 and b"na?ve" in run.stdout
@@ -453,6 +456,7 @@ def test_no_input_and_no_model_is_overwritten(capsys, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="this system has no /dev/fd")
+@pytest.mark.slow  # a new process
 def test_a_pipe_is_read_like_a_file():
     run = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m attn_closed_form explain <(echo 'a fine film') --json --method loo"],

@@ -13,6 +13,7 @@ from attn_closed_form.app.explanations.settings import Settings
 from attn_closed_form.app.models.text import Token, Vocabulary, tokenize
 from attn_closed_form.app.models.text_classifier import numbered_in_runs
 from attn_closed_form.attention import random_weights
+from tests.profiles import mostly_slow
 
 COMMON = [
     "the",
@@ -84,7 +85,9 @@ MODELS = {
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize(
-    "settings", [Settings(), Settings(players="positions"), Settings(absent="unk")], ids=str
+    "settings",
+    mostly_slow([Settings(), Settings(players="positions"), Settings(absent="unk")], 1),
+    ids=str,
 )
 def test_many_texts_are_read_and_scored_as_one_by_one(model, settings):
     raws = [*texts(200), None]

@@ -28,6 +28,7 @@ from attn_closed_form.app.run.plan import MANIFEST, planned  # noqa: E402
 from attn_closed_form.app.run.runner import explain_part, run  # noqa: E402
 from attn_closed_form.app.run.task import RunError, Task  # noqa: E402
 from tests.app.run.corpora import part_bytes, parts_of, read, run_all, texts, write  # noqa: E402
+from tests.profiles import mostly_slow  # noqa: E402
 from tests.texts import six_heads  # noqa: E402
 
 
@@ -141,9 +142,19 @@ def as_json(rows):
 
 
 @pytest.mark.parametrize(
-    ("name", "make"), [("a.csv", as_csv), ("a.tsv", as_tsv), ("a.jsonl", as_json)]
+    ("name", "make", "compressed"),
+    mostly_slow(
+        [
+            ("a.csv", as_csv, False),
+            ("a.jsonl", as_json, True),
+            ("a.tsv", as_tsv, True),
+            ("a.csv", as_csv, True),
+            ("a.tsv", as_tsv, False),
+            ("a.jsonl", as_json, False),
+        ],
+        3,
+    ),
 )
-@pytest.mark.parametrize("compressed", [False, True])
 def test_other_formats_give_the_rows_of_parquet(tmp_path, monkeypatch, name, make, compressed):
     # Several batches, so that parts begin in the middle of one.
     monkeypatch.setattr(inputs, "COPIED_ROWS", 8)

@@ -21,6 +21,7 @@ from attn_closed_form.app.show.html import report
 from attn_closed_form.app.show.page import stylesheet
 from attn_closed_form.app.show.sanitize import visible
 from attn_closed_form.app.show.waterfall import waterfall
+from tests.profiles import mostly_slow
 from tests.texts import HOSTILE, REVIEW, long_text, model_for, typed
 
 VOID = {"meta", "br", "input"}
@@ -127,7 +128,7 @@ def test_the_page_needs_no_network():
     assert not re.search(r"https?:|//[a-z]|@import|url\(|<link|<img|fetch|XMLHttp", html)
 
 
-@pytest.mark.parametrize("players", ["words", "positions"])
+@pytest.mark.parametrize("players", mostly_slow(["words", "positions"], 1))
 def test_a_page_for_256_tokens_is_light(players):
     text = long_text(255)
     model = model_for(text, T_max=256, K=6)

@@ -21,6 +21,7 @@ from attn_closed_form.app.show.text_figures import (  # noqa: E402
     text_width,
 )
 from attn_closed_form.app.show.waterfall import waterfall  # noqa: E402
+from tests.profiles import mostly_slow  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +120,7 @@ def test_a_waterfall_needs_the_method_that_adds_up():
 
 
 @pytest.mark.parametrize("figure", ["text", "waterfall", "sentences", "removal", "table"])
-@pytest.mark.parametrize("suffix", [".svg", ".pdf"])
+@pytest.mark.parametrize("suffix", mostly_slow([".pdf", ".svg"], 1))
 def test_figures_for_papers_are_vectors_without_a_legend(tmp_path, found, figure, suffix):
     path = tmp_path / f"figure{suffix}"
     drawn = found.plot(path, figure)

@@ -136,7 +136,7 @@ def test_lambda_rule_refuses_bad_range(log_range):
 
 ANGLES, SECTOR_RANGES, SECTORS = short_sector_sums()
 # The profile of hypothesis (tests/conftest.py) of the nightly job also proves every bound.
-EVERY = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 48
+EVERY = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 96
 
 
 def slow(*arguments):
@@ -145,13 +145,13 @@ def slow(*arguments):
 
 
 @pytest.mark.parametrize(
-    ("angle", "every"), [*((a, EVERY) for a in ANGLES), *(slow(a, 12) for a in ANGLES)]
+    ("angle", "every"), [*((a, EVERY) for a in ANGLES), *(slow(a, 24) for a in ANGLES)]
 )
 def test_every_bound_of_a_sector_is_proved(angle, every):
     """And the sums of moduli, which rounding is relative to, are at most a tenth above those of the
     integral.
 
-    All bounds take minutes, every night; every forty-eighth one, another one for each angle,
+    All bounds take minutes, every night; every ninety-sixth one, another one for each angle,
     takes a second.
     """
     entries = [(L, *entry) for L in SECTOR_RANGES for entry in SECTORS.get((angle, L), ())]

@@ -11,9 +11,10 @@ from attn_closed_form.game.engine import exponential_sums
 pytest.importorskip("flint")
 
 from proofs_check import trapezoid
+from tests.profiles import mostly_slow
 
 
-@pytest.mark.parametrize("k", [8, 33, 62, 87, 110])
+@pytest.mark.parametrize("k", mostly_slow([33, 110, 8, 62, 87], 2))
 def test_the_error_is_proved(k):
     """Nine tenths of eps; the rest is for the rounding of nodes.
 
