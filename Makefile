@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV     := $(BIN)/python -m uv pip install --quiet --python $(BIN)/python
 INSTALL = $(PIP) uv && $(UV) -e '.[$(EXTRAS)]' || $(PIP) -e '.[$(EXTRAS)]'
 
-.PHONY: demo test test-all coverage attack check workflows docs report outputs test-oldest proofs mutants mutants-sample mutants-proof bench-device reproduce reproduce-full format clean
+.PHONY: demo test test-all coverage attack check package workflows docs report outputs test-oldest proofs mutants mutants-sample mutants-proof bench-device reproduce reproduce-full format clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model
 	$(BIN)/python -m attn_closed_form
@@ -36,6 +36,9 @@ check: $(VENV)/.dev                ## lint, format, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+package: $(VENV)/.dev              ## the sdist and the wheel, which is used in an empty environment as a newcomer would
+	$(BIN)/python .ci/install.py
 
 workflows: $(VENV)/.workflows      ## errors and security holes in .github/workflows (actionlint, zizmor)
 	$(BIN)/actionlint
