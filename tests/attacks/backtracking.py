@@ -3,7 +3,7 @@
 `python -m tests.attacks.backtracking` tries them all.
 A pattern whose time is quadratic takes minutes for one of these texts, and an exponential one never
 ends; a linear one takes milliseconds. The test that starts this program ends it after a limit
-(`tests/patience.py`).
+(`tests/patience.py`). With a pattern as argument, it prints "ready" and tries this one.
 """
 
 import importlib
@@ -72,7 +72,9 @@ def try_out(pattern: re.Pattern[str], anchored: bool = False) -> None:
 def main() -> None:
     """Try the pattern that is named, or all patterns and the functions that combine several."""
     if len(sys.argv) > 1:
-        try_out(re.compile(sys.argv[1]))
+        pattern = re.compile(sys.argv[1])
+        print("ready", flush=True)
+        try_out(pattern)
         return
     for name, pattern in patterns().items():
         print(name, flush=True)

@@ -8,6 +8,8 @@ import pytest
 from tests.attacks.backtracking import patterns
 from tests.patience import PATIENCE
 
+# Seconds after the start. A pattern that backtracks takes minutes, and another one milliseconds.
+BACKTRACKING = 3.0
 PROGRAM = [sys.executable, "-m", "tests.attacks.backtracking"]
 
 
@@ -31,5 +33,13 @@ def test_no_pattern_backtracks():
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", [r"(a+)+\x01", r"\s*<br>"], ids=["exponential", "quadratic"])
 def test_a_pattern_that_backtracks_is_found(pattern):
-    with pytest.raises(subprocess.TimeoutExpired):
-        subprocess.run([*PROGRAM, pattern], timeout=10, capture_output=True, check=True)
+    with subprocess.Popen([*PROGRAM, pattern], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=BACKTRACKING)
+        process.kill()
+
+
+def test_a_pattern_that_does_not_backtrack_ends():
+    done = subprocess.run([*PROGRAM, "ab"], timeout=PATIENCE, capture_output=True, check=True)
+    assert done.stdout == b"ready\n"
