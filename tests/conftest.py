@@ -4,6 +4,10 @@ tries.
 With LONGDOUBLE=float64 in the environment the tests run as on platforms whose long double has no
 more digits than a double (macOS on arm64, Windows): NumPy's is replaced before anything else is
 imported. The package itself needs none.
+
+With NUMPY_ERRORS=raise every floating-point error of NumPy raises, as in a program that called
+np.seterr(all="raise"). With FLUSH_SUBNORMALS=1 the processor rounds subnormal numbers to zero, as
+after torch.set_flush_denormal(True).
 """
 
 import gc
@@ -14,6 +18,12 @@ import numpy as np
 
 if os.environ.get("LONGDOUBLE") == "float64":
     np.longdouble = np.float64
+if os.environ.get("NUMPY_ERRORS") == "raise":
+    np.seterr(all="raise")
+if os.environ.get("FLUSH_SUBNORMALS") == "1":
+    import torch
+
+    assert torch.set_flush_denormal(True), "this processor cannot round subnormal numbers to zero"
 
 # shap and shapiq compile functions with numba, which takes longer than running them on a test's few
 # players.
