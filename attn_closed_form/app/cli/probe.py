@@ -91,7 +91,9 @@ probe_command = Command(
                 "an option that the file does not contain, such as attention_temperature=5",
             ),
         },
-        **settings_options("tokens (default), words or turns", "deleted"),
+        **settings_options(
+            "tokens (default up to 20,000 of them), words, turns or sentences", "deleted"
+        ),
         # Tuning: the accuracy of probes, whose texts are long: six digits, and half the time of
         # ten.
         "--tol X": (float, 1e-6, "relative accuracy to guarantee"),

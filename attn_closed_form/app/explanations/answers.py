@@ -24,6 +24,7 @@ from ..._arrays import plain
 from ..._types import Array, Ids, Span
 from ...game.owen import owen
 from ...game.pooled_game import PooledGame
+from ...game.values import shapley
 from ...reasons.bounds import Bounds, bounds
 from ...reasons.by_size import bounds_by_size
 from ...reasons.curves import RemovalCurves, removal_curves
@@ -40,8 +41,11 @@ from ..models.protocol import NOT_POOLED, NotPooledError
 from ..models.scale import LOGIT, PLAIN, ExplainedScale
 from ..models.sentences import sentence_numbers
 from ..models.target import Target
-from .evidence import Evidence
+from .evidence import PASSAGES, Evidence
 
+# Tuning: players up to which members of groups have scores of their own; Owen values of 2,000
+# players in 120 groups take about a second (benchmarks/probes).
+MOST_MEMBERS = 2000
 # The fields of bounds and reasons that are logits, which `to_dict` converts to the explained scale.
 LOGITS = {"attained_min", "attained_max", "proved_min", "proved_max", "worst", "after"}
 # The names of the two sides of a threshold: below it and above it.
@@ -417,7 +421,8 @@ class GroupScores:
     labels : the names of the groups; the text of a sentence
     scores : (M,) score of each group: its Shapley value in the game of groups
     numbers : (n,) the group of each unit
-    unit_scores : (n,) Owen values of the units
+    unit_scores : (n,) Owen values of the units; None for an input of thousands of units, whose
+        groups alone have scores
     baseline : the prediction with every unit absent
     error : guaranteed bound on the error of each unit score
     scale : the scale of the scores, "probability" or "logit"
@@ -427,7 +432,7 @@ class GroupScores:
     labels: tuple[str, ...]
     scores: Array
     numbers: Ids
-    unit_scores: Array
+    unit_scores: Array | None
     baseline: float
     error: float
     spans: tuple[Span, ...] | None = None
@@ -467,10 +472,11 @@ class Grouping(NamedTuple):
 def grouping_of(evidence: Evidence, name: str) -> Grouping:
     """Return a grouping of the input by name: one of the model's, or "sentences"; cached."""
     units = evidence.units
-    if name in units.groups:
-        return Grouping(*units.players(name))
+    # Sentences of a text have spans, also where they are a grouping of the model.
     if name == "sentences" and units.text is not None and units.spans is not None:
         return units.cached("sentences", lambda: _sentences(units.text or "", units.spans or ()))
+    if name in units.groups:
+        return Grouping(*units.players(name))
     names = list(units.groups)
     if units.text is not None:
         names.append("sentences")
@@ -487,7 +493,9 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
     """Compute Owen values of units in groups: the "sentences" of a text, or a grouping of the model
     such as "regions".
 
-    As many players as possible are used; all units of a player must be in one group.
+    As many players as possible are used; all units of a player must be in one group. Of an input of
+    thousands of players only the groups have scores: Owen values of the members take as long as the
+    number of groups times the number of terms.
     """
     if not evidence.is_pooled:
         raise NotPooledError(
@@ -507,12 +515,22 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
         raise ValueError(
             "grouping: a player has units in several groups; expected every player inside one group"
         )
-    members, error = evidence.guaranteed(
-        lambda game, tol: owen(game, group_of_player, tol), grouping
-    )
-    # Units that share a player share its score equally.
-    unit_scores = (members / np.bincount(player_of))[player_of]
-    scores = np.bincount(groups.numbers, weights=unit_scores, minlength=len(groups.labels))
+    unit_scores: Array | None = None
+    if evidence.d > MOST_MEMBERS:
+        order = np.argsort(group_of_player, kind="stable")
+        ends = np.cumsum(np.bincount(group_of_player))
+        players_of_groups = [group.tolist() for group in np.split(order, ends[:-1])]
+        scores, error = evidence.guaranteed(
+            lambda game, tol: shapley(game.merge(players_of_groups), tol), grouping
+        )
+    else:
+        members, error = evidence.guaranteed(
+            lambda game, tol: owen(game, group_of_player, tol), grouping
+        )
+        # Units that share a player share its score equally.
+        unit_scores = (members / np.bincount(player_of))[player_of]
+        of_units = np.bincount(groups.numbers, weights=unit_scores, minlength=len(groups.labels))
+        scores = of_units.astype(np.float64)
     base = evidence.baseline
     scale = evidence.scale
     # Without exact values on the explained scale, Owen values are those of the (fitted) logit.
@@ -521,13 +539,42 @@ def group_scores(evidence: Evidence, grouping: str = "sentences") -> GroupScores
         scale = LOGIT
     return GroupScores(
         labels=groups.labels,
-        scores=scores.astype(np.float64),
+        scores=scores,
         numbers=groups.numbers,
         unit_scores=unit_scores,
         baseline=base,
         error=error,
         spans=groups.spans,
         scale=scale.name,
+    )
+
+
+class StrongestUnits(NamedTuple):
+    """The units with the largest values of the logit, strongest first, and how many units there
+    are.
+    """
+
+    units: Ids
+    scores: Array
+    error: float
+    of: int
+
+
+def strongest_units(evidence: Evidence) -> StrongestUnits | None:
+    """Compute the exact values of the logit for each unit of an input whose players are passages;
+    None for other players, and for a logit without exact values.
+    """
+    if evidence.target.players not in PASSAGES or not evidence.has_reasons:
+        return None
+    logit = evidence.target.logit or evidence.target
+    finest = _with_finest_players(evidence.on(logit))
+    scores, error = finest.guaranteed(lambda game, tol: shapley(game, tol), "strongest units")
+    # Tuning: as many units as a reader looks through.
+    shown_units = 20
+    players = np.argsort(-np.abs(scores), kind="stable")[:shown_units]
+    first_unit = np.unique(finest.player_of, return_index=True)[1]
+    return StrongestUnits(
+        units=first_unit[players], scores=scores[players], error=error, of=finest.d
     )
 
 

@@ -30,6 +30,8 @@ from ..models.target import ModelGame, Target
 from ..models.units import Remembers, Units
 
 Result = TypeVar("Result")
+# Groupings whose players are passages of the text, each shown as one piece.
+PASSAGES = ("sentences", "turns")
 
 
 class ToleranceWarning(UserWarning):
@@ -206,6 +208,9 @@ class Evidence(Remembers):
         continues = self.units.continues
         if continues is None:
             continues = np.zeros(len(self.units.labels), dtype=bool)
+        if self.target.players in PASSAGES:
+            # The units of a passage are shown as one piece of text.
+            continues = np.diff(self.player_of, prepend=-1) == 0
         players = self.player_of.tolist()
         for span, j, is_continued in zip(self.units.shown_spans, players, continues, strict=True):
             # Pieces of one word are shown together, unless the last piece is after this one.

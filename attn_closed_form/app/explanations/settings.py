@@ -127,7 +127,7 @@ class Settings:
         With `exact`, the methods need exact values, so that a probability without them is not the
         default.
         """
-        target = self._logit_target(model, logits)
+        target = self._logit_target(model, logits, units)
         if units is not None and target.exact and not model.has_exact_logit(units, target):
             target = replace(target, exact=False)
         if units is None or self.scale == "logit":
@@ -141,8 +141,11 @@ class Settings:
             )
         return self._probability_target(target, model, units, exact)
 
-    def _logit_target(self, model: Model, logits: Array) -> Target:
+    def _logit_target(self, model: Model, logits: Array, units: Units | None) -> Target:
         """Return the target on the logit scale."""
+        players = self.players
+        if players is None and units is not None:
+            players = model.default_players(units)
         # The predicted class depends on the logits; everything else on the model alone.
         output, coefficients = choose_output(model.outputs, logits, self.output)
         prefix = _prefix(self.output, model.outputs)
@@ -155,7 +158,7 @@ class Settings:
                 "against several classes are not a pooled game"
             )
         return Target(
-            players=_among("players", self.players, model.groupings),
+            players=_among("players", players, model.groupings),
             absent=_among("absent", self.absent, model.absences),
             output=output,
             coefficients=coefficients,

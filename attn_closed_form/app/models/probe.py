@@ -28,7 +28,7 @@ from ...game.tails import Tail
 from .bag import Bag
 from .bag_classifier import BagClassifier, BagUnits
 from .protocol import Model
-from .sentences import trimmed
+from .sentences import sentence_numbers, trimmed
 from .target import Target
 from .units import Units
 
@@ -36,6 +36,12 @@ from .units import Units
 DETECTED = ("no", "yes")
 # The role at the beginning of a turn, up to the end of its line or of its header.
 ROLE = re.compile(r"\s*([A-Za-z_]{1,20})\s*(?:\n|<\|)")
+# Tuning: tokens from which on sentences are explained by default. A report of as many tokens takes
+# about as long as a reader waits, and nobody reads one of more (benchmarks/probes).
+MANY_TOKENS = 20_000
+# Tuning: a longer sentence, such as a table or a program without a full stop, is cut into parts of
+# so many tokens, which are about a paragraph.
+LONGEST_SENTENCE = 128
 # A piece of WordPiece that continues a word.
 CONTINUES_MARK = "##"
 
@@ -174,6 +180,25 @@ class Activations:
         return f"Activations(n={n}, D={D}, {self.features.dtype})"
 
 
+def _passages(text: str, spans: Sequence[tuple[int, int]]) -> tuple[Ids, tuple[str, ...]]:
+    """Return the sentence of each token, numbered in order, and the texts of the sentences.
+
+    A sentence of very many tokens is cut.
+    """
+    sentences, _ = sentence_numbers(text, spans)
+    first = np.flatnonzero(np.diff(sentences, prepend=-1))
+    place_in_sentence = np.arange(len(spans)) - first[sentences]
+    begins = place_in_sentence % LONGEST_SENTENCE == 0
+    numbers = (np.cumsum(begins) - 1).astype(np.intp)
+    starts = np.flatnonzero(begins)
+    lasts = np.append(starts[1:], len(spans)) - 1
+    texts = tuple(
+        _visible(text[spans[i][0] : spans[j][1]])
+        for i, j in zip(starts.tolist(), lasts.tolist(), strict=True)
+    )
+    return numbers, texts
+
+
 def _visible(token: str) -> str:
     """Return the name of a token, in which spaces and line breaks alone are written out."""
     if token and not token.isspace():
@@ -248,7 +273,7 @@ class ProbeClassifier(Model):
     temperature: float = field(init=False)
     loss: str = field(init=False)
 
-    groupings = ("tokens", "words", "turns")
+    groupings = ("tokens", "words", "turns", "sentences")
     absences = ("deleted",)
     input_name = "list of activations"
 
@@ -297,6 +322,7 @@ class ProbeClassifier(Model):
         turns = raw.turn_numbers
         if turns is not None:
             groups["turns"], names["turns"] = turns
+        groups["sentences"], names["sentences"] = _passages(text, spans)
         return BagUnits(
             labels=tuple(_visible(text[start:end]) for start, end in spans),
             groups=groups,
@@ -305,6 +331,12 @@ class ProbeClassifier(Model):
             places=np.array(spans, dtype=np.intp).reshape(-1, 2),
             group_labels=names,
         )
+
+    def default_players(self, units: Units) -> str:
+        """Return the tokens of a short text, and the sentences of a long one."""
+        if len(units.labels) > MANY_TOKENS:
+            return "sentences"
+        return "tokens"
 
     @property
     def tail(self) -> Tail | None:

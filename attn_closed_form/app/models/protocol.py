@@ -93,6 +93,10 @@ class Model:
     doubts: str = ""
     samples: int = 5000  # the default of the lime package
 
+    def default_players(self, units: Units) -> str:
+        """Return the kind of players that an input is explained with by default."""
+        return self.groupings[0]
+
     def read(self, raw: Any) -> Units:
         """Read one input, or raise a ValueError that describes what is wrong with it."""
         raise NotImplementedError

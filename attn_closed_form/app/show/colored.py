@@ -14,6 +14,7 @@ import numpy as np
 
 from ..._types import Array
 from ..explanations.answers import GroupScores, grouping_of
+from ..explanations.evidence import PASSAGES
 from ..explanations.explanation import Explanation, Explanations
 from ..models.scale import ExplainedScale
 from . import figures
@@ -23,10 +24,15 @@ from .sanitize import elide, escape, output_name, prose, script_json
 
 # Tuning: longer words are shortened in the middle, so that no text can bloat the page.
 LONGEST_WORD = 60
+# Tuning: the same for a sentence or a turn that is one piece of the text.
+LONGEST_PASSAGE = 4000
 # Tuning: the same for what is between words.
 LONGEST_GAP = 48
 # Tuning: a text of more words is colored by sentence first, and is not repeated for every method.
 MANY_WORDS = 60
+# Tuning: a text of more units scrolls in a box, so that what follows it is found. It would be more
+# than twenty screens long.
+MANY_UNITS = 10_000
 # Line breaks of HTML, which data sets of reviews contain, are shown as line breaks.
 LINE_BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)
 # A line break as it is shown in a text.
@@ -74,6 +80,8 @@ def text_of(e: Explanation, in_notebook: bool, number: int | None = None) -> str
     if number is not None:
         live = f' data-text="{number}"'
     kind = "text live" if number is not None else "text"
+    if len(e.evidence.units.labels) > MANY_UNITS:
+        kind += " box"
     return f'<div class="{kind}"{live} dir="auto">{colored(e, in_notebook)}</div>'
 
 
@@ -89,7 +97,11 @@ def colored(
     in `marked` are outlined.
     """
     text = figures.colored_text(e, largest)
-    pieces = e.evidence.of_input("escaped pieces", lambda: _escaped(text.pieces))
+    # A sentence is shown whole, because it is a piece of text and not a word.
+    longest = LONGEST_WORD
+    if e.evidence.target.players in PASSAGES:
+        longest = LONGEST_PASSAGE
+    pieces = e.evidence.of_input("escaped pieces", lambda: _escaped(text.pieces, longest))
     # A word that occurs several times has one player, so its tag is made once.
     tags = []
     for j, (level, unknown) in enumerate(zip(text.levels, text.unknown, strict=True)):
@@ -116,12 +128,14 @@ def _end_of_text(text: figures.ColoredText) -> str:
     return escape(text.tail, LONGEST_GAP)
 
 
-def _escaped(pieces: Sequence[TextPiece]) -> list[tuple[str, int | None]]:
+def _escaped(
+    pieces: Sequence[TextPiece], longest: int = LONGEST_WORD
+) -> list[tuple[str, int | None]]:
     """Return pieces of a text, escaped, with their players; gaps have none."""
     escaped: list[tuple[str, int | None]] = []
     for piece in pieces:
         if piece.player is not None:
-            escaped.append((escape(piece.text, LONGEST_WORD), piece.player))
+            escaped.append((escape(piece.text, longest), piece.player))
             continue
         lines = LINE_BREAK.split(piece.text)
         shown = [escape(line, LONGEST_GAP) for line in lines]
@@ -170,6 +184,9 @@ def sentence_scores(explanations: Explanations) -> GroupScores | None:
     exact values.
     """
     evidence = explanations.evidence
+    # Sentences of sentences or of turns would say nothing new.
+    if evidence.target.players in PASSAGES:
+        return None
     # Owen values of sentences need an exact game of the model itself.
     if evidence.units.text is None or not evidence.exact or not evidence.is_pooled:
         return None
@@ -188,7 +205,7 @@ def sentence_table(explanations: Explanations) -> str:
     if scores is None:
         return ""
     texts = [_without_breaks(label) for label in scores.labels]
-    return f'<ul class="sentences">{_sentence_rows(scores, explanations.scale, texts)}</ul>'
+    return f'<ul class="sentences">{scored_rows(scores.scores, explanations.scale, texts)}</ul>'
 
 
 def _text_by_sentence(e: Explanation, scores: GroupScores, number: int) -> str:
@@ -206,7 +223,7 @@ def _text_by_sentence(e: Explanation, scores: GroupScores, number: int) -> str:
         # Every sentence has a row, so a line break after it would only add an empty line.
         texts.append(shown.removesuffix(SHOWN_BREAK))
     texts[-1] += _end_of_text(text)
-    rows = _sentence_rows(scores, e.scale, texts)
+    rows = scored_rows(scores.scores, e.scale, texts)
     return f'<ul class="sentences live" data-text="{number}">{rows}</ul>'
 
 
@@ -232,13 +249,15 @@ def pieces_of_sentences(pieces: Sequence[TextPiece], scores: GroupScores) -> lis
     return divided
 
 
-def _sentence_rows(scores: GroupScores, scale: ExplainedScale, texts: Sequence[str]) -> str:
-    """Return one row per sentence: its score, its bar and its text."""
+def scored_rows(scores: Array, scale: ExplainedScale, texts: Sequence[str]) -> str:
+    """Return one row per sentence or other part of a text: its score, its bar and its text, which
+    is HTML.
+    """
     # All scores may be zero.
-    largest = float(abs(scores.scores).max()) or 1.0
+    largest = float(np.abs(scores).max()) or 1.0
     rows = ""
-    levels = figures.levels(scores.scores / largest).tolist()
-    for score, level, text in zip(scores.scores.tolist(), levels, texts, strict=True):
+    levels = figures.levels(scores / largest).tolist()
+    for score, level, text in zip(scores.tolist(), levels, texts, strict=True):
         kind = "for" if score >= 0 else "against"
         # Zero is in the middle of the track, and the longest bar ends at one of its ends.
         left, right = sorted((0.5, 0.5 + 0.5 * score / largest))

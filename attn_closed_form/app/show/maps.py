@@ -191,9 +191,10 @@ def columns(explanations: Explanations) -> dict[str, Any]:
             corners, evidence.player_of, np.asarray(evidence.units.coords, dtype=np.float64)
         )
         table |= {"x": whole(corners[:, 0]), "y": whole(corners[:, 1])}
-    # An instance is one tile, so only regions have a number of them.
+    # An instance is one tile or one token, so only groups have a number of them.
     if evidence.target.players != evidence.model.groupings[0]:
-        table["tiles"] = np.bincount(evidence.player_of, minlength=evidence.d)
+        units = "tiles" if evidence.units.text is None else "tokens"
+        table[units] = np.bincount(evidence.player_of, minlength=evidence.d)
     weight = player_attention(explanations)
     if weight is not None:
         table["attention"] = weight

@@ -211,13 +211,17 @@ def _words(e: Explanation, color: bool, largest: float | None = None) -> list[Pr
     word_columns = 40
     text = figures.colored_text(e, largest)
     words = []
-    for piece in text.pieces:
-        if piece.player is None:
-            continue
+    # Tuning: words of a text that fit into about three screens.
+    most_words = 1000
+    shown = [piece for piece in text.pieces if piece.player is not None]
+    for piece in shown[:most_words]:
+        assert piece.player is not None  # the others are left out above
         word = elide(visible(piece.text), word_columns)
         if text.unknown[piece.player]:
             word += "[UNK]"
         words.append(printed_word(word, text.levels[piece.player], text.signed, color))
+    if len(shown) > most_words:
+        words += _plain(f"… {len(shown) - most_words:,} more are in the report")
     if text.unseen:
         words += _plain(f"… {text.unseen} more not read")
     return words

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from ..explanations.answers import strongest_units
 from ..explanations.explain import against_runner_up, for_output, is_mirrored, runner_up_of
 from ..explanations.explanation import Explanations
 from ..models.scale import percent
 from . import figures
-from .colored import is_long, sentence_table, text_block, text_of
+from .colored import is_long, scored_rows, sentence_table, text_block, text_of
 from .figures import MOST_CLASSES
 from .page import LONGEST_LABEL, bullets, details, note, section, waterfall_of
 from .report_parts import both_scales, classes_of, headline_of
@@ -37,11 +38,12 @@ def text_answer(explanations: Explanations, in_notebook: bool = False) -> str:
     if subject is not explanations:
         parts.append(f"<h2>{escape(_title_of_pair(explanations))}</h2>")
     parts.append(note(subject.explained))
+    parts.append(note(_about_passages(subject)))
     parts.append(note(figures.saturation(subject), strong=True))
     parts.append(text_block(subject, 0, in_notebook))
     if e.method == explanations.evidence.headline:
         body = partial(_sum_and_reasons, of=explanations)
-        parts += [both_scales(subject, body), _other_classes(explanations)]
+        parts += [both_scales(subject, body), _strongest(subject), _other_classes(explanations)]
     if subject is not explanations:
         # The class alone comes after the pair, because its values are sampled or on another scale.
         parts.append(_logit_part(explanations, in_notebook))
@@ -103,6 +105,51 @@ def _sum_and_reasons(subject: Explanations, of: Explanations) -> str:
     # runner-up.
     reasons = _reasons(subject if against_runner_up(of) is of else of)
     return f'<div class="two">{bars}{reasons}</div>{sentences}'
+
+
+def _about_passages(explanations: Explanations) -> str:
+    """Say what a long text is divided into; "" if its players were chosen, or if it is short."""
+    evidence = explanations.evidence
+    units = evidence.units
+    players = evidence.target.players
+    kinds = evidence.model.groupings
+    if players == kinds[0] or evidence.model.default_players(units) != players:
+        return ""
+    return (
+        f"The text has {len(units.labels):,} {kinds[0]}, so its {evidence.d:,} {players} are "
+        f"explained and colored. It scrolls, and on paper only its beginning is shown. The "
+        f"strongest {kinds[0]} follow below it. The option --players {kinds[0]} explains every "
+        f"one of them, which takes minutes."
+    )
+
+
+def _strongest(explanations: Explanations) -> str:
+    """Return the strongest tokens of a text that is explained by its sentences, each in its
+    context.
+    """
+    evidence = explanations.evidence
+    strongest = strongest_units(evidence)
+    if strongest is None:
+        return ""
+    units = evidence.units
+    text = units.shown_text
+    # Tuning: characters of the text on both sides of a token.
+    context = 60
+    texts = []
+    for unit in strongest.units.tolist():
+        start, end = units.shown_spans[unit]
+        before = escape(text[max(0, start - context) : start])
+        after = escape(text[end : end + context])
+        texts.append(f"… {before}<b>{escape(text[start:end], LONGEST_LABEL)}</b>{after} …")
+    what = evidence.model.groupings[0]
+    logit = (evidence.target.logit or evidence.target).scale
+    meaning = (
+        f"The {len(texts)} of {strongest.of:,} {what} with the largest exact Shapley values of "
+        f"the {logit.name} of {explanations.output}, each with a guaranteed error of at most "
+        f"{strongest.error:.0e}."
+    )
+    rows = scored_rows(strongest.scores, logit, texts)
+    return section(f"The strongest {what}", meaning, f'<ul class="sentences">{rows}</ul>', "h2")
 
 
 def _reasons(explanations: Explanations) -> str:

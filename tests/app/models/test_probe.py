@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_closed_form import Activations, ProbeClassifier
-from attn_closed_form.app.models.probe import DETECTED
+from attn_closed_form import Activations, ProbeClassifier, shapley
+from attn_closed_form.app.explanations import answers
+from attn_closed_form.app.models import probe as probe_module
+from attn_closed_form.app.models.probe import DETECTED, LONGEST_SENTENCE
 
 D = 5
 TOKENS = ["<|im_start|>", "user", "\n", "Is", " it", " safe", "?", "<|im_end|>", "\n"]
@@ -115,6 +117,70 @@ def test_turns_words_and_sentences_add_up() -> None:
     assert players.labels[:2] == ("<|im_start|>user", "\\n")
     page = found.report()
     assert "How it adds up" in page and "Certified reasons" in page and "Sentences" in page
+
+
+def long_text(sentences: int, rng: np.random.Generator) -> Activations:
+    """Sentences of five tokens each, about one topic after the other."""
+    tokens = []
+    for number in range(sentences):
+        tokens += [f" Sentence{number}", " is", " about", " this", "."]
+    return Activations(rng.normal(size=(len(tokens), D)), tokens)
+
+
+def test_a_long_text_is_explained_by_sentences_and_shows_its_strongest_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probe_module, "MANY_TOKENS", 50)
+    rng = np.random.default_rng(4)
+    probe = ProbeClassifier.from_state_dict(attn_lite(rng))
+    given = long_text(12, rng)
+    found = probe.explain(given, "shapley")
+    by_token = probe.explain(given, "shapley", players="tokens")
+    assert len(found.labels) == 12 and len(by_token.labels) == 60
+    assert found.labels[3] == "Sentence3 is about this."
+    # Sentences as players have the values of the game of sentences, whose members enter as blocks.
+    np.testing.assert_allclose(
+        found["shapley"].scores, by_token.sentences().scores, rtol=0, atol=1e-9
+    )
+    page = found.report()
+    assert "The text has 60 tokens, so its 12 sentences are explained" in page
+    assert "The strongest tokens" in page
+    strongest = answers.strongest_units(found.evidence)
+    assert strongest is not None
+    logits = probe.explain(given, "shapley", players="tokens", scale="logit")["shapley"].scores
+    assert strongest.units.tolist() == np.argsort(-np.abs(logits), kind="stable")[:20].tolist()
+    np.testing.assert_allclose(strongest.scores, logits[strongest.units], rtol=0, atol=1e-9)
+    short = by_token.report()
+    assert "The strongest tokens" not in short and "are explained and colored" not in short
+
+
+def test_a_text_without_a_full_stop_has_passages() -> None:
+    rng = np.random.default_rng(5)
+    probe = ProbeClassifier.from_state_dict(attn_lite(rng))
+    n = 2 * LONGEST_SENTENCE + 10
+    given = Activations(rng.normal(size=(n, D)), [" word"] * n)
+    found = probe.explain(given, "shapley", players="sentences", tol=1e-6)
+    sizes = np.bincount(found.evidence.player_of).tolist()
+    assert sizes == [LONGEST_SENTENCE, LONGEST_SENTENCE, 10]
+    assert found.report().count("word") >= n
+
+
+def test_groups_of_thousands_of_units_have_the_values_of_the_merged_game(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(6)
+    probe = ProbeClassifier.from_state_dict(attn_lite(rng))
+    given = long_text(9, rng)
+    owen_values = probe.explain(given, "shapley").sentences()
+    monkeypatch.setattr(answers, "MOST_MEMBERS", 10)
+    found = probe.explain(given, "shapley")
+    sentences = found.sentences()
+    assert sentences.unit_scores is None and owen_values.unit_scores is not None
+    np.testing.assert_allclose(sentences.scores, owen_values.scores, rtol=0, atol=1e-9)
+    of_tokens = [range(5 * k, 5 * k + 5) for k in range(9)]
+    merged = found.evidence.game.merge(of_tokens)
+    np.testing.assert_allclose(sentences.scores, shapley(merged), rtol=0, atol=1e-9)
+    assert sentences.to_dict()["unit_scores"] is None
 
 
 def test_a_pair_is_read_and_other_inputs_are_refused() -> None:
