@@ -86,7 +86,8 @@ def command_seconds(state: dict[str, Array], given: Activations) -> float:
     """Seconds of the command `probe` with a report, from files."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        np.savez(place / "probe.npz", **state)
+        arrays: Any = state
+        np.savez(place / "probe.npz", **arrays)
         np.save(place / "layer.npy", given.features)
         (place / "tokens.json").write_text(json.dumps(given.tokens), encoding="utf-8")
         command = [sys.executable, "-m", "attn_closed_form", "probe"]
