@@ -318,6 +318,21 @@ def test_folds():
     assert sorted(np.concatenate([fold.held_out for fold in pairs])) == list(range(4))
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_the_final_fit_counts_words_as_was_chosen(once):
+    documents = [["good", "good", "film"], ["dull", "film"], ["good"], ["dull", "dull", "the"]]
+    labels = np.array([1, 0, 1, 0])
+    settings = table_fit.TableSettings(once=once, strength=1.0, background=0.5)
+    nothing = np.zeros(0)
+    selection = table_selection.Selection(settings, nothing, nothing.astype(int), 1.0, nothing)
+
+    def values(texts):
+        return table_selection.fit_tables(texts, labels, 2, selection, 100).tables.v
+
+    of_sets = values([list(dict.fromkeys(document)) for document in documents])
+    assert np.allclose(values(documents), of_sets) == once
+
+
 def test_a_class_that_is_never_recognized_is_named():
     texts = ["the news of today"] * 120
     labels = np.array([0] * 114 + [1] * 6)

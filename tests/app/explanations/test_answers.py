@@ -139,6 +139,15 @@ def test_the_other_class_of_one_logit_has_its_own_side():
     assert found.reasons().sides == ("positive", "negative")
 
 
+@pytest.mark.parametrize(("after", "written"), [(-0.001, "49.9%"), (-0.603, "35.4%")])
+def test_the_probability_after_a_removal_is_on_its_side_of_the_threshold(after, written):
+    """49.98% would be rounded to the threshold; all others are rounded as usual."""
+    model = ScoreTable(outputs=("no", "yes"))
+    scores = {"s": [0.0, 0.0], "v_no": [0.0, 0.0], "v_yes": [5.0, after]}
+    _, flip = explain(model, scores, "shapley").reasons().sentences()
+    assert flip == f"Removing “0” changes the prediction to no (probability of yes: {written})."
+
+
 def test_nothing_to_say_on_the_threshold():
     found = explain(ScoreTable(), {"s": [0.0, 0.0], "v": [1.0, -1.0]}, "shapley")
     why = found.reasons()

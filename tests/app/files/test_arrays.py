@@ -13,7 +13,7 @@ import pytest
 
 from attn_closed_form import load_bag
 from attn_closed_form.app.files import atomic
-from attn_closed_form.app.files.arrays import read_arrays, write_arrays
+from attn_closed_form.app.files.arrays import check_names, read_arrays, write_arrays
 
 KINDS = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?")
 ARRAYS = {
@@ -144,6 +144,13 @@ def test_damaged(header: bytes, message: str, tmp_path: Path) -> None:
     path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
     with pytest.raises(ValueError, match=message):
         read_arrays(path)
+
+
+def test_names_that_are_long_or_not_printable_are_refused() -> None:
+    check_names(["a" * 500, "a b"])
+    for name in ("a" * 501, "a\n", "\x1b[31m"):
+        with pytest.raises(ValueError, match="too long or not printable"):
+            check_names(["weight", name])
 
 
 def test_every_array_of_a_safetensors_file_is_aligned(tmp_path: Path) -> None:

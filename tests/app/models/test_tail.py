@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attn_closed_form.app.explanations.explain import explain_logit
 from attn_closed_form.app.models.bag import Bag
 from attn_closed_form.app.models.bag_classifier import BagClassifier
 from attn_closed_form.app.models.bag_network import Attention, BagNetwork
@@ -95,6 +96,16 @@ def test_logits_are_those_of_the_layers(kind: str, heads: int) -> None:
         np.testing.assert_allclose(
             model.predict_logits([x])[0], by_hand(network, tail, x), atol=1e-12
         )
+
+
+def test_the_logit_is_explained_by_the_method_that_was_asked_for() -> None:
+    """Only the method that views show first may be another one for the logit."""
+    rng = np.random.default_rng(5)
+    model = BagClassifier(pooling(rng).then(steps(rng)["tanh"]))
+    found = model.explain(Bag(rng.normal(size=(3, D))), ["leave-one-out"])
+    logit = explain_logit(found, "leave-one-out")
+    assert logit is not None
+    assert list(logit) == ["leave-one-out"]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "linear"])

@@ -9,6 +9,7 @@ import pytest
 
 from attn_closed_form import PooledGame, shapley
 from attn_closed_form.game.engine.kernels import (
+    BATCH_ELEMENTS,
     MATRIX_PLAYERS,
     add_complex_nodes,
     add_nodes,
@@ -19,6 +20,7 @@ from attn_closed_form.game.engine.kernels import (
     product,
     products_of_others,
     sum_in_pairs,
+    workspace,
 )
 from attn_closed_form.game.engine.rounding import ULP
 
@@ -33,6 +35,18 @@ def arrays(d, r=3, m=4):
     factor[:, 0, heavy] = np.exp(-RNG.exponential(1 / d, (r, heavy.sum())))
     factor[:, 1, ~heavy] = np.exp(-RNG.exponential(1 / d, (r, (~heavy).sum())))
     return np.stack([p, 1 - p], axis=2), factor
+
+
+def test_the_workspace_grows_and_is_used_again():
+    small, _ = workspace((3, 5))
+    large, other = workspace((BATCH_ELEMENTS + 1,))
+    assert small.shape == (3, 5)
+    assert large.shape == other.shape == (BATCH_ELEMENTS + 1,)
+    assert not np.shares_memory(large, other)
+    again, _ = workspace((7,))
+    assert np.shares_memory(again, large)
+    huge, _ = workspace((2 * BATCH_ELEMENTS + 1,))
+    assert not np.shares_memory(huge, large)
 
 
 @pytest.mark.parametrize("d", LENGTHS)
