@@ -215,9 +215,9 @@ def statement_at(source: str, line: int) -> range:
     return smallest
 
 
-def tests_of_line(module: Path, line: int) -> list[str]:
+def tests_of_line(module: Path, line: int) -> tuple[list[str], bool]:
     """The tests that execute a line, those of the test of the same name first, then the quickest
-    ones, as many as take SECONDS_OF_LINES.
+    ones, as many as take SECONDS_OF_LINES; and whether they are all that `--map` knows.
     """
     from coverage import CoverageData
 
@@ -251,7 +251,8 @@ def tests_of_line(module: Path, line: int) -> list[str]:
         files,
         key=lambda file: (not file.startswith("tests/"), file != closest, cost[file], file),
     )
-    return [name for file in order for name in of_file[file]]
+    in_order = [name for file in order for name in of_file[file]]
+    return in_order, bool(known) and len(chosen) == len(known)
 
 
 def run_tests(
@@ -354,10 +355,15 @@ def sample(count: int, seed: int, part: tuple[int, int], out: Path, under: str =
             continue
         noticed_by: list[str] = []
         start = time.monotonic()
-        of_line = tests_of_line(Path(place[0]), place[1])
+        of_line, are_all = tests_of_line(Path(place[0]), place[1])
         files = list(dict.fromkeys(name.partition("::")[0] for name in of_line))
         stages: list[tuple[list[str], list[str] | None]] = [(files, of_line)] if of_line else []
-        stages += [(tests, None) for tests in tests_of(Path(place[0]))]
+        # Tests that do not execute the line notice it only through a cache or another process, so
+        # those of the folder are spared if all that do were run.
+        closest, *folder = tests_of(Path(place[0]))
+        stages.append((closest, None))
+        if not are_all:
+            stages += [(tests, None) for tests in folder]
         for tests, only in stages:
             operator = plugins.get_operator(mutation.operator_name)(**mutation.operator_args)
             with mutating.use_mutation(mutation.module_path, operator, mutation.occurrence) as (
