@@ -316,11 +316,19 @@ def pass_unchanged(tests: tuple[str, ...]) -> bool:
     return run_tests(list(tests), keep_bytecode=True)[0] == "survived"
 
 
-def sample(count: int, seed: int, part: tuple[int, int], out: Path, under: str = "") -> None:
+def sample(
+    count: int,
+    seed: int,
+    part: tuple[int, int],
+    out: Path,
+    under: str = "",
+    seconds: float = math.inf,
+) -> None:
     """Try `count` random changes, one per place in the code, or those of a part of the modules.
 
-    `under` is the beginning of the paths that are considered.
+    `under` is the beginning of the paths that are considered. No change is begun after `seconds`.
     """
+    end = time.monotonic() + seconds
     from cosmic_ray import commands, mutating, plugins
     from cosmic_ray.work_db import WorkDB, use_db
 
@@ -353,6 +361,8 @@ def sample(count: int, seed: int, part: tuple[int, int], out: Path, under: str =
     for place, mutation in chosen:
         if list(place) in done:
             continue
+        if time.monotonic() > end:
+            raise SystemExit("the time is over; call again for the rest")
         noticed_by: list[str] = []
         start = time.monotonic()
         of_line, are_all = tests_of_line(Path(place[0]), place[1])
@@ -388,8 +398,8 @@ def sample(count: int, seed: int, part: tuple[int, int], out: Path, under: str =
         }
         with out.open("a", encoding="utf-8") as file:
             print(json.dumps(row), file=file)
-        seconds = time.monotonic() - start
-        print(f"{outcome}, {seconds:.0f} s:", *place, mutation.operator_name, flush=True)
+        taken = time.monotonic() - start
+        print(f"{outcome}, {taken:.0f} s:", *place, mutation.operator_name, flush=True)
         if outcome == "survived":
             print(diff, flush=True)
 
@@ -459,6 +469,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--under", default="", help="only files whose paths begin like this")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="end after so many")
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
     parser.add_argument("--page", type=Path, nargs="*")
     parser.add_argument("--map", nargs="+", help="tests whose lines are stored")
@@ -469,7 +480,8 @@ def main() -> None:
         sys.exit(store_lines(options.map))
     elif options.sample:
         part, parts = map(int, options.part.split("/"))
-        sample(options.sample, options.seed, (part, parts), options.out, options.under)
+        places = (part, parts)
+        sample(options.sample, options.seed, places, options.out, options.under, options.seconds)
     else:
         print(of_the_day(options.day))
 
