@@ -54,7 +54,12 @@ WITHOUT_A_ROW = {
 # Where the session keeps the tests that it has collected (tests/conftest.py).
 COLLECTED = pytest.StashKey[list[Any]]()
 # Methods that compute, in addition to the functions.
-METHODS = ("game.PooledGame.value", "game.TailGame.value", "slalom.Slalom.predict")
+METHODS = (
+    "game.PooledGame.value",
+    "game.TailGame.value",
+    "game.GameSum.value",
+    "slalom.Slalom.predict",
+)
 INTRODUCTION = """\
 ---
 hide: [navigation]

@@ -40,6 +40,7 @@ from .engine.exponential_sums import read_table
 from .engine.poles import Complex, PoleGame, Poles
 from .engine.rounding import (
     LINK_ARGUMENT,
+    LINK_POINT,
     LINK_RANGE_ROOM,
     LINK_VALUE,
     ULP,
@@ -449,24 +450,62 @@ class LinkedGame:
         """
         values = self.value(self.game.extreme_coalitions())
         largest = float(np.abs(values).max())
-        half_range_in_units = float(self.game.half_range.sum())
-        half_range = math.ldexp(half_range_in_units, self.game.exponent)
-        spread = abs(self.link.scale) * half_range
-        f_rounding = VALUE_PER_PLAYER * ULP * (self.d + VALUE_FIXED_PLAYERS) * spread
-        rounding = self.largest_slope * (self.arguments.rounding + f_rounding)
+        rounding = self.largest_slope * self._argument_error + self._empty_error
         return max(0.0, largest * (1 - LINK_VALUE * ULP) - rounding)
 
     def engine_game(self, tol: float) -> PoleGame:
         """Return the game of poles that approximates this game within `tol` times max|g|."""
-        empty = 0.0
+        poles = self._poles(tol)
+        empty_excess = 0.0
         if self.can_be_empty:
             empty = float(self.link(self.game.empty_value))
-        if not math.isfinite(empty):
-            raise ToleranceError("the value of the empty coalition overflows float64")
-        poles = self._poles(tol)
-        if self.can_be_empty:
-            return PoleGame(linked=self, poles=poles, empty_excess=empty - poles.constant)
-        return PoleGame(linked=self, poles=poles, empty_excess=0.0)
+            if not math.isfinite(empty):
+                raise ToleranceError("the value of the empty coalition overflows float64")
+            empty_excess = empty - poles.constant
+        known_error = self._empty_error
+        if not poles.z.size:  # the constant is a value of g
+            argument = float(self.arguments.values[0])
+            known_error += self._error_at(argument, self.arguments.rounding)
+        return PoleGame(
+            linked=self, poles=poles, empty_excess=empty_excess, known_error=known_error
+        )
+
+    @cached_property
+    def grand_error(self) -> float:
+        """A bound on the error of the value of the grand coalition."""
+        grand = float(self.game.value(np.ones(self.d, dtype=bool)))
+        return self._error_at(self.link.scale * grand, self._argument_error)
+
+    @property
+    def _argument_error(self) -> float:
+        """A bound on the error of the argument of g for any coalition with some mass."""
+        half_range_in_units = float(self.game.half_range.sum())
+        half_range = math.ldexp(half_range_in_units, self.game.exponent)
+        spread = abs(self.link.scale) * half_range
+        of_mean = VALUE_PER_PLAYER * ULP * (self.d + VALUE_FIXED_PLAYERS) * spread
+        return self.arguments.rounding + of_mean
+
+    @cached_property
+    def _empty_error(self) -> float:
+        """A bound on the error of the value of the empty coalition, 0 if it has some mass."""
+        if not self.can_be_empty:
+            return 0.0
+        argument = self.link.scale * self.game.empty_value
+        return self._error_at(argument, ULP * abs(argument))
+
+    def _error_at(self, argument: float, rounding: float) -> float:
+        """Return a bound on the error of one value of g whose argument is known up to
+        `rounding`.
+        """
+        # Every link is monotone, or even and growing in |x|, so it moves most to one of both ends.
+        # The logistic function rounds the logarithm of a small value, which is its argument again.
+        reach = rounding + ULP * abs(argument)
+        below, value, above = self.link.function.function(
+            np.array([argument - reach, argument, argument + reach])
+        ).tolist()
+        moved = max(abs(below - value), abs(above - value))
+        largest = max(abs(below), abs(value), abs(above))
+        return moved + LINK_POINT * ULP * largest
 
     def _poles(self, tol: float) -> Poles:
         """Return the poles of g on the range, none if f is constant."""

@@ -111,7 +111,9 @@ class PooledGame:
     labels: tuple[str, ...]
 
     # The engine computes with the game itself (`EngineGame`): it adds no rounding and no error of
-    # an approximation, and its factors are positive.
+    # an approximation, its constants are correct to their last digit, and its factors are positive.
+    known_error: ClassVar[float] = 0.0
+    grand_error: ClassVar[float] = 0.0
     extra_ulps: ClassVar[float] = 0.0
     engine_share: ClassVar[float] = 1.0
     positive: ClassVar[bool] = True

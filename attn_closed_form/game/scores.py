@@ -133,6 +133,8 @@ class PooledScores:
         """
         weight = np.asarray(coefficients, dtype=np.float64)[self.output]
         rows = np.flatnonzero(weight)
+        if not rows.size:  # an output that is constant, such as a pruned unit of a hidden layer
+            rows = np.zeros(1, dtype=np.intp)
         head_of = self.head[rows]
         heads = np.flatnonzero(np.bincount(head_of))
         belongs = head_of == heads[:, None]

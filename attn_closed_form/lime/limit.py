@@ -114,10 +114,10 @@ def lime_limit(
         # A regression through two values of f. In units of the other row's weight the document has
         # the weight q_0 and rho = ridge q_0; for n to infinity q_0 is 0. f(all) and f(none) are
         # correct to a few ulps of max|f| and of the heads' spread, and the regression adds a few
-        # more; `budget` bounds both.
+        # more; `budget` bounds both, for a difference of two values.
         weights = weights_of(1, settings)
         engine = game.engine_game(2 * tol)
-        budget(engine, tol, 0.5, constants=4 * engine.scale)
+        budget(engine, tol, constants=4 * engine.scale)
         present, absent = game.value([[True], [False]]).tolist()
         change = present - absent
         coef[0] = change / (1 + settings.ridge + weights.penalty)

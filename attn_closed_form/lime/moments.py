@@ -283,11 +283,14 @@ def budget_of_fit(
     of f.
     """
     excess = in_units(abs(game.empty_excess), game.exponent)
+    empty_weight = fit.nobody_factor()
+    of_grand = fit.grand_factor(at_all) * game.grand_error
     return find_budget(
         game,
         tol,
         amplification=factor / 2,
         plain=plain,
         extra_ulps=fit.extra_ulps(factor, at_all),
-        constants=LIME_EMPTY * fit.nobody_factor() * excess,
+        constants=LIME_EMPTY * empty_weight * excess,
+        known_error=(1 + empty_weight) * game.known_error + of_grand,
     )

@@ -130,14 +130,20 @@ class Regression(NamedTuple):
         `factor` is what `budget` multiplies errors of values by, and `at_all` the weight of f(all)
         that is in the sums over f and has to be taken off.
         """
-        slope = abs(self.absent_share * at_all - self.balance) / self.shared_denominator
-        # f(all) is in the intercept itself, too.
-        mean = self.total + at_all + self.level
-        of_grand = self._propagated(mean, slope)
+        of_grand = self.grand_factor(at_all)
         mean_offset = self.offset * self.level / self.total
         slope_of_size = mean_offset / self.shared_denominator
         of_mean_size = self._propagated(0.0, slope_of_size)
         return LIME_SUMS + (LIME_GRAND * of_grand + LIME_MEAN_SIZE * of_mean_size) / factor
+
+    def grand_factor(self, at_all: float) -> float:
+        """Return the largest factor from an error of f(all) to one of a coefficient or the
+        intercept.
+        """
+        slope = abs(self.absent_share * at_all - self.balance) / self.shared_denominator
+        # f(all) is in the intercept itself, too.
+        mean = self.total + at_all + self.level
+        return self._propagated(mean, slope)
 
     def nobody_factor(self) -> float:
         """Return the largest factor from a change of f(empty) to one of a coefficient or the

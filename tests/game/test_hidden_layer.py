@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from attn_closed_form import ToleranceError, banzhaf, owen, shapley
+from attn_closed_form.game.game_sum import GameSum
 from attn_closed_form.game.hidden_layer import LINKED_ACTIVATIONS, HiddenLayer, hidden_layer_game
 from attn_closed_form.game.links import (
     EVEN_PARTS,
@@ -99,6 +100,7 @@ def test_owen_values_keep_their_tolerance(activation: str, groups: list[list[int
     assert np.abs(owen(summed, groups, 1e-8) - exact).max() <= 1e-8 * largest
 
 
+@checks(GameSum.value, by="enumeration", through=TailGame.value)
 @pytest.mark.parametrize("activation", [*EXACT, "identity"])
 def test_the_sum_of_games_has_the_values_of_the_network(activation: str) -> None:
     game = random_network(3, activation, background=False)
@@ -147,6 +149,20 @@ def test_an_output_that_reads_no_unit_is_constant() -> None:
     for constant in (0.0, 3.0):
         layer = HiddenLayer(np.eye(2, C), [0.0, 1.0], "tanh", [[0.0, 0.0]], [constant])
         assert shapley(hidden_layer_game(TailGame(scores, layer))).tolist() == [0.0] * D
+
+
+@pytest.mark.parametrize("activation", EXACT)
+@pytest.mark.parametrize("background", [True, False])
+def test_a_unit_that_reads_nothing_is_constant(activation: str, background: bool) -> None:
+    """Pruning sets all weights of a unit to zero."""
+    scores = random_network(2, activation, background=background).scores
+    for weight in (np.zeros((2, C)), np.eye(2, C) * [[0.0], [1.0]]):
+        layer = HiddenLayer(weight, [0.7, -0.3], activation, [[2.0, -1.0]], [0.1])
+        game = TailGame(scores, layer)
+        exact, exact_banzhaf, largest = values_by_enumeration(game, 0)
+        summed = hidden_layer_game(game)
+        assert np.abs(shapley(summed, 1e-8) - exact).max() <= 1e-8 * largest
+        assert np.abs(banzhaf(summed, 1e-8) - exact_banzhaf).max() <= 1e-8 * largest
 
 
 @pytest.mark.parametrize("activation", EXACT)
@@ -262,7 +278,7 @@ def numbers(x: np.ndarray) -> list:
     return [mpmath.mpf(float(y)) for y in np.ravel(x)]
 
 
-@checks(hidden_layer_game, by="more digits")
+@checks(hidden_layer_game, GameSum.value, by="more digits")
 @pytest.mark.parametrize("activation", EXACT)
 def test_values_in_fifty_digits(activation: str) -> None:
     """Pooled vector, hidden layer and Shapley values from the definitions."""
@@ -302,6 +318,9 @@ def test_values_in_fifty_digits(activation: str) -> None:
                     changes.append(weight / mpmath.factorial(d) * (values[with_j] - value))
             exact.append(float(mpmath.fsum(changes)))
         largest = float(max(abs(value) for value in values.values()))
-    found = shapley(hidden_layer_game(game, 0), 1e-8)
+    summed = hidden_layer_game(game, 0)
+    ours = summed.value(np.array(list(values), dtype=bool))
+    np.testing.assert_allclose(ours, [float(value) for value in values.values()], rtol=1e-12)
+    found = shapley(summed, 1e-8)
     assert np.abs(found - exact).max() <= 1e-8 * largest
     assert np.abs(exact).max() > 1e-3

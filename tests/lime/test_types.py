@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_closed_form import PooledGame, lime_limit
+from attn_closed_form.game.engine.poles import PoleGame
+from attn_closed_form.game.links import Link
 from tests.profiles import at_least
 
 pytest.importorskip("flint")
@@ -19,6 +21,7 @@ pytest.importorskip("flint")
 from benchmarks import guarantee_types
 from benchmarks.guarantee import GOOD, judge
 from benchmarks.guarantee_functions import DEFAULTS, answer
+from benchmarks.guarantee_games import Trial
 from benchmarks.guarantee_type_games import random_recipe
 
 
@@ -98,6 +101,52 @@ def test_games_that_were_outside(name):
     game, link, tol, settings = OUTSIDE_IN_0_3[name]
     for factor in (1.0, 0.5, 0.7, 1.4, 2.0):
         assert ratio(game, link, factor * tol, settings) <= 1
+
+
+# Constant games, and those with a distant empty coalition, whose values of g are computed once: until
+# 0.4 only 8 ulps of them were counted.
+OUTSIDE_UNTIL_0_4 = {
+    "a constant small probability": (
+        game_of_types(
+            [98], [0.0], [-2.0566404847807895], bias=0.273985578206463, empty_value=-2.5945
+        ),
+        Link("sigmoid", 5.819885178653635),
+        ["lime", "by size"],
+    ),
+    "one player and a large risk of nobody": (
+        game_of_types([1], [0.0], [4.198], empty_value=52.5),
+        Link("exp", 5.9134164014875825),
+        ["shapley", "by size", "owen"],
+    ),
+    "two players and a large risk of nobody": (
+        game_of_types([1, 1], [0.0, 1.0], [1.0, 1.1], empty_value=47.3),
+        Link("exp", 3.7),
+        ["lime", "shapley", "by size", "owen"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE_UNTIL_0_4)
+def test_known_values_are_counted_at_the_smallest_tol(name):
+    game, link, functions = OUTSIDE_UNTIL_0_4[name]
+    for what in functions:
+        settings = {"lime": DEFAULTS, "owen": tuple(range(game.d))}.get(what, ())
+        verdict, _ = judge(what, Trial(name, game, 1e-17, link), settings, attack="types")
+        assert verdict == "refused"  # and the tolerance that is named works
+
+
+def test_the_value_of_the_grand_coalition_is_counted(monkeypatch):
+    """It may be off by its whole bound, also where the spread of the values is tiny."""
+
+    def grand_means(self):
+        grand = float(self.linked.value(np.ones(self.d, dtype=bool)))
+        return np.array([grand + self.grand_error - self.base])
+
+    monkeypatch.setattr(PoleGame, "grand_means", property(grand_means))
+    game = game_of_types([1, 1, 9], [0.0, 1.0, 0.5], [0.01, 0.01 + 1e-12, 0.01], empty_value=0.01)
+    trial = Trial("", game, 1e-17, Link("exp"))
+    verdict, _ = judge("lime, odd settings", trial, (1.5, 0.01, 5000, ()), attack="types")
+    assert verdict == "refused"
 
 
 def test_every_tolerance_of_a_game_that_was_outside():

@@ -182,8 +182,13 @@ def find_budget(
     plain: bool = False,
     extra_ulps: float = 0.0,
     constants: float = 0.0,
+    known_error: float | None = None,
 ) -> Budget | ToleranceError:
-    """Return the result of `budget`, or its error as a value, for callers that have another way."""
+    """Return the result of `budget`, or its error as a value, for callers that have another way.
+
+    `known_error` is what the errors of the values that the engine does not compute can change in a
+    result, in units of 2^exponent. By default they are `base` and the value of the empty coalition.
+    """
     # The plain test is for speed: `positive` costs as much as the rest of a small budget.
     if not (type(tol) is float and 0 < tol < math.inf):
         tol = positive("tol", tol)
@@ -194,7 +199,11 @@ def find_budget(
     least_tol = game.least_tol(amplification)
     if not least_tol > tol:
         least_tol = 0.0
-    output = _relative_output(scale, game.exponent, constants)
+    if known_error is None:
+        # `base` is in a result at most once, and in the difference of the empty coalition from it,
+        # which counts at most as much as an error of every value.
+        known_error = (1 + 2 * amplification) * game.known_error
+    output = _relative_output(scale, game.exponent, constants, known_error)
     if spread == 0 and tol * share > output and tol >= least_tol:
         return Budget(
             eps=EPS_LOOSE,
@@ -220,7 +229,13 @@ def find_budget(
             named_game = game.engine_game(smallest / amplification)
             if named_game is not game:
                 parts = find_budget(
-                    named_game, smallest, amplification, plain, extra_ulps, constants
+                    named_game,
+                    smallest,
+                    amplification,
+                    plain,
+                    extra_ulps,
+                    constants,
+                    known_error,
                 )
                 if isinstance(parts, ToleranceError):
                     smallest = parts.smallest
@@ -244,15 +259,15 @@ def find_budget(
     )
 
 
-def _relative_output(scale: float, exponent: int, constants: float) -> float:
+def _relative_output(scale: float, exponent: int, constants: float, known_error: float) -> float:
     """Return the rounding of the last additions relative to max|f|, with their loss among the
-    smallest numbers.
+    smallest numbers and the error of the values that are added.
     """
     lost_to_underflow = SUBNORMAL * math.ldexp(1.0, least_exponent() - exponent)
-    lost = lost_to_underflow + CONSTANTS * ULP * constants
+    lost = lost_to_underflow + CONSTANTS * ULP * constants + known_error
     if scale:
         return OUTPUT * ULP + lost / scale
-    return OUTPUT * ULP + (math.inf if constants else 0.0)
+    return OUTPUT * ULP + (math.inf if constants or known_error else 0.0)
 
 
 def least_exponent() -> int:

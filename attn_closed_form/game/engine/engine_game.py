@@ -101,6 +101,20 @@ class EngineGame(Protocol):
         ...
 
     @property
+    def known_error(self) -> float:
+        """A bound on the errors of `base` and of `empty_excess` together, in units of 2^exponent; 0
+        if both are correct to their last digit.
+        """
+        ...
+
+    @property
+    def grand_error(self) -> float:
+        """A bound on the error of the sum of `grand_means`, in units of 2^exponent, in addition to
+        what is relative to the spread (LIME_GRAND).
+        """
+        ...
+
+    @property
     def extra_ulps(self) -> float:
         """Rounding in addition to that of a pooled game, in ulps of the spread."""
         ...

@@ -129,6 +129,7 @@ class PoleGame:
     linked: LinkedGame
     poles: Poles
     empty_excess: float
+    known_error: float
 
     # Poles and their residues fit into float64 as they are.
     exponent: ClassVar[int] = 0
@@ -162,6 +163,11 @@ class PoleGame:
         """The value of g for the grand coalition minus the constant, (1,)."""
         grand = float(self.linked.value(np.ones(self.d, dtype=bool)))
         return np.array([grand - self.base])
+
+    @property
+    def grand_error(self) -> float:
+        """A bound on the error of the value of g for the grand coalition."""
+        return self.linked.grand_error
 
     @cached_property
     def half_range(self) -> Array:

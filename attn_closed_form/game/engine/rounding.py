@@ -199,6 +199,11 @@ LINK_ARGUMENT = 4
 # tests/game/engine/test_rounding_errors.py::test_a_value_of_a_link and
 # tests/game/engine/test_rounding_errors.py::test_a_small_probability_has_the_rounding_of_its_logarithm. # noqa: E501
 LINK_VALUE = 16
+# A value of g at one argument, of the empty coalition or of a constant game: LINK_VALUE for itself,
+# and for the two values between which its argument may move it.
+# Test: tests/game/engine/test_rounding.py::test_a_constant_is_its_count_of_operations
+# and tests/game/engine/test_rounding_errors.py::test_known_values_of_a_link.
+LINK_POINT = 3 * LINK_VALUE
 # The range of f is widened by this share of the values' spread: its rounding is 4 (d + 8) ulps,
 # 4.4e-10 for d = 10^6. Generous by a factor of 2.25.
 # Test: tests/game/engine/test_rounding.py::test_a_generous_constant_has_the_factor_that_it_states.

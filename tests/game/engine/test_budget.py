@@ -20,6 +20,8 @@ class Size:
     positive = True
     engine_share = 1.0
     extra_ulps = 0.0
+    known_error = 0.0
+    grand_error = 0.0
 
     def __init__(self, d, scale, spread):
         self.d = d

@@ -79,6 +79,8 @@ COUNTS = {
     "LINK_ARGUMENT": 4 * OPERATION,
     # An exponential and a logarithm, and the argument of each.
     "LINK_VALUE": 4 * FUNCTION,
+    # Three values of the function.
+    "LINK_POINT": 3 * 4 * FUNCTION,
     # The function, c_k times it, and its share of the constant.
     "GAME_SUM_FIXED_ULPS": 4 * FUNCTION + 2 * OPERATION,
     # Masses, sums in pairs, products, additions of the background and the division.

@@ -26,7 +26,7 @@ from attn_closed_form.game.engine.rounding import (
     ULP,
 )
 from attn_closed_form.game.engine.series import count_powers
-from attn_closed_form.game.links import LINKS, Link
+from attn_closed_form.game.links import LINKS, Link, LinkedGame
 
 flint = pytest.importorskip("flint")
 arb = flint.arb
@@ -116,16 +116,18 @@ def test_q_of_a_series_is_rounded_up():
     assert all(Fraction(float(q * SERIES_ROOM)) >= e for q, e in pairs)
 
 
+LINKS_OF_BALLS = {
+    "sigmoid": lambda t: 1 / (1 + (-t).exp()),
+    "exp": lambda t: t.exp(),
+    "x tanh": lambda t: t * (t / 2).tanh() / 2,
+    "log cosh": lambda t: abs(t) / 2 + (1 + (-abs(t)).exp()).log(),
+    "x erf": lambda t: t * (t / arb(2).sqrt()).erf() / 2,
+}
+
+
 def link_values(x):
     """Every link at floats x, as balls."""
-    balls = [arb(float(t)) for t in x]
-    return {
-        "sigmoid": [1 / (1 + (-t).exp()) for t in balls],
-        "exp": [t.exp() for t in balls],
-        "x tanh": [t * (t / 2).tanh() / 2 for t in balls],
-        "log cosh": [abs(t) / 2 + (1 + (-abs(t)).exp()).log() for t in balls],
-        "x erf": [t * (t / arb(2).sqrt()).erf() / 2 for t in balls],
-    }
+    return {name: [g(arb(float(t))) for t in x] for name, g in LINKS_OF_BALLS.items()}
 
 
 def test_a_value_of_a_link():
@@ -145,6 +147,29 @@ def test_a_small_probability_has_the_rounding_of_its_logarithm():
     assert ulps.max() > LINK_VALUE
     argument = LINK_ARGUMENT * np.abs(x) * LINKS["sigmoid"].slope(-40.0, -3.0)
     assert (ulps * computed <= LINK_VALUE * computed + argument).all()
+
+
+@pytest.mark.parametrize("name", LINKS_OF_BALLS)
+def test_known_values_of_a_link(name):
+    """The value of a constant game and that of the empty coalition, whose arguments are rounded; a
+    sixtieth of the bound is reached.
+    """
+    g = LINKS_OF_BALLS[name]
+    worst = 0.0
+    for _ in range(60):
+        scale, v, bias, empty = RNG.uniform(-4, 4, 4).tolist()
+        game = PooledGame.from_scores([0.5], [v], bias=bias, empty_value=empty)
+        engine = LinkedGame(game, Link(name, scale)).engine_game(1e-10)
+        of_all = g(arb(scale) * (arb(v) + arb(bias)))
+        of_nobody = g(arb(scale) * arb(empty))
+        error = abs(float(of_all - arb(engine.base)))
+        error_of_excess = abs(float(of_nobody - of_all - arb(engine.empty_excess)))
+        # The difference is rounded, which is among the last additions of the budget.
+        allowed = engine.known_error + ULP * abs(engine.empty_excess)
+        assert error <= engine.known_error
+        assert error_of_excess <= allowed
+        worst = max(worst, error / engine.known_error, error_of_excess / allowed)
+    assert worst > 1 / 60
 
 
 def test_the_argument_of_a_link():
