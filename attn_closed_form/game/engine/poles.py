@@ -320,6 +320,16 @@ class PoleSum:
         return np.concatenate([factor * game.grand_means for factor, game in self.parts])
 
     @cached_property
+    def known_error(self) -> float:
+        """A bound on the errors of `base` and of `empty_excess` together."""
+        return sum(abs(factor) * game.known_error for factor, game in self.parts)
+
+    @cached_property
+    def grand_error(self) -> float:
+        """A bound on the error of the sum of `grand_means`."""
+        return sum(abs(factor) * game.grand_error for factor, game in self.parts)
+
+    @cached_property
     def half_range(self) -> Array:
         """The largest moduli of all heads."""
         return np.concatenate([abs(factor) * game.half_range for factor, game in self.parts])
