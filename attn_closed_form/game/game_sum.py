@@ -22,7 +22,13 @@ from numpy.typing import ArrayLike
 
 from .._arrays import usual_float_errors
 from .._types import Array
-from .engine.budget import ToleranceError, finite, least_exponent, smallest_text
+from .engine.budget import (
+    ToleranceError,
+    find_budget,
+    finite,
+    least_exponent,
+    smallest_text,
+)
 from .engine.poles import PoleSum
 from .engine.rounding import (
     GAME_SUM_FIXED_ULPS,
@@ -35,6 +41,9 @@ from .links import LINKS, LinkedGame
 from .pooled_game import PooledGame
 
 Part = PooledGame | LinkedGame
+# The rounding of a sum takes half of tol, and a second difference of values has four times their
+# rounding.
+ROUNDING_SHARE = 8.0
 
 
 class GameSum:
@@ -127,10 +136,7 @@ class GameSum:
         """
         smallest = math.inf
         if self.scale > 0:
-            # The rounding of a sum takes half of tol, and a second difference of values has four
-            # times their rounding.
-            rounding_share = 8.0
-            smallest = rounding_share * self.rounding / self.scale
+            smallest = ROUNDING_SHARE * self.rounding / self.scale
         elif self.is_zero:
             smallest = 0.0
         if tol >= smallest:
@@ -162,15 +168,8 @@ class GameSum:
         """Return the sum over the parts, or raise a ToleranceError that names a tol for the sum."""
         share = tol * self.scale / (2 * len(self.parts))
         total = of_constant * self.constant
-        units: list[Unit] = []
-        for (factor, game), bound in zip(self.parts, self.bounds.tolist(), strict=True):
-            # A saturated or a dead unit, whose values are smaller than the error that it may have,
-            # is left out: too few of their digits are known.
-            if growth * bound <= share:
-                continue
-            if isinstance(game, LinkedGame):
-                units.append(Unit(factor, game, bound))
-                continue
+        plain, units = self._that_count(share / growth)
+        for factor, game, bound in plain:
             with self._errors_of_sum(bound):
                 total = total + factor * function(game, share / bound)
         if units:
@@ -178,6 +177,44 @@ class GameSum:
             with self._errors_of_sum(together.scale):
                 total = total + function(together, len(units) * share / together.scale)
         return total
+
+    def _that_count(self, least: float) -> tuple[list[tuple[float, PooledGame, float]], list[Unit]]:
+        """Return the plain parts and the units whose bound is above `least`, with their factors and
+        bounds.
+
+        A saturated or a dead unit, whose values are smaller than the error that it may have, is
+        left out: too few of its digits are known.
+        """
+        plain = []
+        units = []
+        for (factor, game), bound in zip(self.parts, self.bounds.tolist(), strict=True):
+            if bound <= least:
+                continue
+            if isinstance(game, LinkedGame):
+                units.append(Unit(factor, game, bound))
+            else:
+                plain.append((factor, game, bound))
+        return plain, units
+
+    def can_keep(self, tol: float) -> bool:
+        """Whether Shapley values can be guaranteed to this accuracy: `shapley` raises no error."""
+        if self.is_zero:
+            return True
+        if not self.in_reach or not tol * self.scale >= ROUNDING_SHARE * self.rounding:
+            return False
+        share = tol * self.scale / (2 * len(self.parts))
+        # A first difference has two values.
+        growth = 2.0
+        plain, units = self._that_count(share / growth)
+        games: list[tuple[PooledGame | UnitSum, float]] = []
+        games += [(game, share / bound) for _, game, bound in plain]
+        if units:
+            together = UnitSum(units)
+            games.append((together, len(units) * share / together.scale))
+        return not any(
+            isinstance(find_budget(game.engine_game(part_tol), part_tol), ToleranceError)
+            for game, part_tol in games
+        )
 
     @contextmanager
     def _errors_of_sum(self, bound: float) -> Iterator[None]:

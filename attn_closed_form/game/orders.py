@@ -4,6 +4,10 @@ The Shapley value of a player is its mean change of f over all orders in which t
 enter. Every order is drawn with its reverse, because a player that enters early in one enters late
 in the other, and the mean of the two changes varies less.
 
+**Places.** The first players to enter change f most. Coalitions of none and of one player are
+computed exactly, and the other places of an order are divided into levels, whose orders are cut
+into short windows (`_Level`). Orders are added to the level that reduces the largest error most.
+
 **Controls.** A game c whose Shapley values are known exactly and whose changes resemble those of f
 does not have to be sampled: the values of f are those of f - c, which vary less, plus the exact
 values of c. Here c is a weighted sum of functions of single directions of the pooled vector:
@@ -23,6 +27,7 @@ are added until the largest standard error is small enough, which depends on the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -30,15 +35,20 @@ from typing import NamedTuple
 import numpy as np
 
 from .._types import Array, Ids
-from .engine.budget import ToleranceError
+from .game_sum import GameSum
 from .hidden_layer import HiddenLayer, hidden_layer_game
-from .links import Link
+from .links import Link, LinkedGame
 from .tails import TailGame
 from .values import shapley
 
 # Without `max_error`, the largest standard error is at most this share of the largest value.
 RELATIVE_ERROR = 0.005
-# A logistic unit of a larger argument is not used as a control; the table of `links.py` ends at 64.
+# Accuracy of the values of lines relative to the largest, far below any standard error.
+LINE_TOL = 1e-8
+# Accuracy of the values of units relative to the largest value of their sum, which is about 1 for a
+# probability: far below the default standard error of 5e-4.
+UNIT_TOL = 5e-7
+# The largest argument of a logistic unit; the table of `links.py` ends at 64.
 LARGEST_ARGUMENT = 60.0
 # Singular values of the fits below this share of the largest one count as zero.
 FIT_CUTOFF = 1e-8
@@ -106,29 +116,36 @@ class Controls:
         """Compute the Shapley values (Q, d) of the weighted sums, and the accuracy (Q,) that those
         of the units are guaranteed to have.
         """
-        # Accuracy of the lines relative to their largest value, far below any standard error.
-        line_tol = 1e-8
-        # Accuracy of the units relative to the largest value of their sum, which is about 1 for a
-        # probability: far below the default standard error of 5e-4.
-        unit_tol = 1e-7
         of_lines, of_units = np.split(coefficients, [len(self.lines)], axis=1)
         values = np.zeros((len(coefficients), game.d))
         accuracy = np.zeros(len(coefficients))
         for q in range(len(coefficients)):
             if len(self.lines):
-                values[q] += shapley(game.direction(of_lines[q] @ self.lines), line_tol)
+                values[q] += shapley(game.direction(of_lines[q] @ self.lines), LINE_TOL)
             if of_units[q].any():
-                layer = HiddenLayer(
-                    self.weight, self.bias, "sigmoid", of_units[q : q + 1], np.zeros(1)
-                )
-                network = hidden_layer_game(TailGame(game.scores, layer))
-                values[q] += shapley(network, unit_tol)
+                network = self._network(game, of_units[q])
+                values[q] += shapley(network, UNIT_TOL)
                 # The errors may add up over the players, and `missing` shares out their sum.
-                accuracy[q] = 2 * unit_tol * network.scale
+                accuracy[q] = 2 * UNIT_TOL * network.scale
         ends = self.weighted(game.pooled([[False] * game.d, [True] * game.d]), coefficients)
         # The values add up to the change from nobody to everybody, whatever their accuracy.
         missing = ends[1] - ends[0] - values.sum(axis=1)
         return values + missing[:, None] / game.d, accuracy
+
+    def have_exact_values(self, game: TailGame, coefficients: Array) -> bool:
+        """Whether the values of the units, weighted with coefficients (Q, L + K), can be computed
+        with the accuracy that is wanted.
+        """
+        of_units = coefficients[:, len(self.lines) :]
+        networks = [self._network(game, row) for row in of_units if row.any()]
+        return all(network.can_keep(UNIT_TOL) for network in networks)
+
+    def _network(self, game: TailGame, coefficients: Array) -> GameSum:
+        """Return a weighted sum of the units, with coefficients (K,), as a game with exact
+        values.
+        """
+        layer = HiddenLayer(self.weight, self.bias, "sigmoid", coefficients[None], np.zeros(1))
+        return hidden_layer_game(TailGame(game.scores, layer))
 
     def _units(self, vectors: Array) -> Array:
         # Tuning: rows of one product, small enough that OpenBLAS computes it on one core; starting
@@ -180,24 +197,22 @@ class ClassProbability:
         against_rivals = np.delete(lines[self.output] - lines, self.output, axis=0)
         weight = against_rivals / self.temperature
         bias = np.zeros(len(weight))
-        # Tuning: with more players, most of the error is made while few have entered, where the
-        # logits vary too much for tangents: in random games of 200 and of 1,000 players they did
-        # not reduce the error.
-        most_players = 128
+        # Tuning: on documents of R8 with up to 262 words, tangents reduce the error; with a thousand
+        # players their exact values take longer than the orders that they save (benchmarks/tails).
+        most_players = 512
         if game.d <= most_players:
             of_tangents, bias_of_tangents = self._tangents(game, rng)
             weight = np.concatenate([weight, of_tangents])
             bias = np.concatenate([bias, bias_of_tangents])
-        fits = _largest_argument(game, weight, bias) < LARGEST_ARGUMENT
-        return Controls(lines, weight[fits], bias[fits])
+        return Controls(lines, *_in_reach(game, weight, bias))
 
     def _tangents(self, game: TailGame, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draw directions (K, C) and constants (K,) of logistic units from tangents of the
         log-sum-exp.
         """
-        # Tuning: about the least time to a standard error of 0.05 points, on documents of eight
-        # classes and 17 to 72 words; 24 to 48 units take about as long.
-        units = 32
+        # Tuning: about the least time to a standard error of 0.05 points on documents of R8; 8 to 48
+        # units take about as long (benchmarks/tails).
+        units = 16
         # Tuning: coalitions along random orders from which the tangents are drawn.
         coalitions = 1024
         orders = _random_orders(rng, coalitions // game.d, game.d)
@@ -259,18 +274,17 @@ def default_controls(game: TailGame, rng: np.random.Generator) -> Controls:
     return Controls.of_lines(np.stack(directions))
 
 
-def _largest_argument(game: TailGame, weight: Array, bias: Array) -> Array:
-    """Return the largest modulus (K,) of the arguments weight @ h + bias over the states of all
-    players.
+def _in_reach(game: TailGame, weight: Array, bias: Array) -> tuple[Array, Array]:
+    """Return logistic units with exact values, (K, C) and (K,): where an argument weight @ h + bias
+    of some coalition is beyond the table of poles, it is scaled down.
     """
-    scores = game.scores
-    of_rows = weight[:, scores.output]
-    constant = bias + weight @ scores.bias
-    states = [scores.v, scores.v_background[:, None], np.zeros((len(scores.v), 1))]
-    if scores.v_absent is not None:
-        states.append(scores.v_absent)
-    arguments = np.concatenate([of_rows @ state for state in states], axis=1)
-    return np.asarray(np.abs(arguments + constant[:, None]).max(axis=1))
+    ones = np.ones((1, len(bias)))
+    layer = HiddenLayer(weight, bias, "sigmoid", ones, np.zeros(1))
+    network = hidden_layer_game(TailGame(game.scores, layer))
+    units = [unit for _, unit in network.parts if isinstance(unit, LinkedGame)]
+    largest = np.array([max(map(abs, unit.range)) for unit in units])
+    factor = np.minimum(1.0, LARGEST_ARGUMENT / largest)
+    return factor[:, None] * weight, factor * bias
 
 
 def sample_orders(
@@ -298,50 +312,235 @@ def sample_orders(
     if controls is None:
         controls = Controls.of_lines(np.zeros((0, game.scores.bias.size)))
     # Tuning: orders (each with its reverse) to which the coefficients are fitted.
-    least_pilot_orders = 48
+    least_pilot_orders = 12
     orders_per_control = 4
     # Tuning: values of the game along pilot orders beyond which there are no more than the least.
     pilot_values = 20_000
     wanted_orders = min(orders_per_control * controls.count, pilot_values // (d + 1))
     pilot_orders = max(least_pilot_orders, wanted_orders)
+    known = _known_sizes(game)
     pilot = _random_orders(rng, pilot_orders, d)
-    fit = _fitted(game, controls, pilot)
+    fit = _fitted(game, controls, pilot, _weights_of_places(d, known))
     left_of_tail = _Remainder(game, fit)
-    # The changes are averaged relative to those of the pilot orders, so that their squares keep
-    # their digits.
-    center = _changes(game, left_of_tail, pilot).mean(axis=0)
-    shape = center.shape
-    numbers_per_order = (d + 1) * max(1, len(game.scores.v) + len(fit.controls.bias))
-    # Tuning: elements (orders times players times pooled numbers) of one batch, which about fits
-    # into a core's cache.
-    order_elements = 1 << 18
-    batch = max(1, order_elements // numbers_per_order)
-    total = np.zeros(shape)
-    squares = np.zeros(shape)
-    count = 0
-    # Tuning: from fewer orders, a standard error would itself be off by more than 10%.
-    least_orders = 96
+    # What is left for the sampled sizes, shared out equally; the samples are of its differences.
+    ends = left_of_tail(game.pooled([[False] * d, [True] * d]))
+    equal_shares = (ends[1] - ends[0])[:, None] / d
+    of_known = _centered(_values_of_known_sizes(game, left_of_tail, known))
+    levels = [
+        _Level(first, length, rows_of_order=2 * math.ceil(d / length) * (length + 1))
+        for first, length in _places(d, known)
+    ]
+    numbers_per_row = max(1, len(game.scores.v) + len(fit.controls.bias))
+    # Tuning: elements (rows times pooled numbers) of one batch, which about fits into a core's
+    # cache.
+    batch_elements = 1 << 18
+    # Tuning: orders of each level from which its variance is known roughly.
+    least_of_level = 8
+    # Tuning: with fewer degrees of freedom, a standard error would itself be off by more than 11%.
+    least_freedom = 40
+    calls = 2 * pilot_orders * (d + 1) + _rows_of_known_sizes(d, known)
+    values = fit.exact + equal_shares + of_known
+    if not levels:
+        error = np.broadcast_to(fit.accuracy[:, None], values.shape)
+        return OrderSample(values=values, standard_error=error, calls=calls)
+    level = levels[0]
     while True:
-        orders = _random_orders(rng, batch, d)
-        left = _changes(game, left_of_tail, orders) - center
-        total += left.sum(axis=0)
-        squares += (left**2).sum(axis=0)
-        count += len(orders)
-        if count < least_orders:
+        batch = max(1, batch_elements // (numbers_per_row * level.rows_of_order // 2))
+        if level.count < least_of_level:
+            batch = least_of_level
+        level.add(_centered(level.changes(game, left_of_tail, _random_orders(rng, batch, d))))
+        calls += batch * level.rows_of_order
+        unfinished = [each for each in levels if each.count < least_of_level]
+        if unfinished:
+            level = unfinished[0]
             continue
-        mean = total / count
-        # Rounding can push the difference below zero if all orders agree.
-        variance_of_sample = np.maximum(squares / count - mean**2, 0.0)
-        variance = variance_of_sample * count / (count - 1)
-        error = np.sqrt(variance / count) + fit.accuracy[:, None]
-        values = fit.exact + center + mean
+        variances = [each.variance / each.count for each in levels]
+        error = np.sqrt(sum(variances)) + fit.accuracy[:, None]
+        estimate = values + sum(each.mean for each in levels)
         if max_error is None:
-            limit = relative_error * float(np.abs(values).max())
+            limit = relative_error * float(np.abs(estimate).max())
         else:
             limit = max_error
-        calls = 2 * (count + pilot_orders) * (d + 1)
+        level, freedom = _least_known(levels)
+        if freedom < least_freedom:
+            continue
         if float(error.max()) <= limit or calls >= most_values:
-            return OrderSample(values=values, standard_error=error, calls=calls)
+            return OrderSample(values=estimate, standard_error=error, calls=calls)
+        # The level in which the next order takes most from the largest error, per value of the
+        # game.
+        worst = np.unravel_index(int(error.argmax()), error.shape)
+        gains = [
+            float(variance[worst]) / (each.count * each.rows_of_order)
+            for variance, each in zip(variances, levels, strict=True)
+        ]
+        level = levels[int(np.argmax(gains))]
+
+
+def _least_known(levels: list[_Level]) -> tuple[_Level, float]:
+    """Return the level whose variance has the largest error, and the degrees of freedom of the sum
+    of all variances, each the mean over the players (Welch-Satterthwaite).
+    """
+    parts = np.array([float(level.variance.mean()) / level.count for level in levels])
+    errors = parts**2 / np.array([level.count - 1 for level in levels])
+    if not errors.any():
+        return levels[0], math.inf
+    return levels[int(np.argmax(errors))], float(parts.sum() ** 2 / errors.sum())
+
+
+# --- places in an order ---------------------------------------------------------------------------
+
+
+class _Level:
+    """The changes of a game for players that enter at the places from `first` to `length` - 1 of an
+    order, as a running mean and variance.
+
+    Most of the variance is made by the first players to enter, whose masses are a large part of
+    the sum. An order of d players is therefore divided into windows of `length`, each of which is
+    the beginning of an order of its own, so that every player is among the first once. The last
+    window is filled up with the first players of the order. Summed over the W windows, the change
+    of a player has the mean W / d times the sum over the places of its mean change there, so the
+    part of its Shapley value is 1 / W of that.
+    """
+
+    def __init__(self, first: int, length: int, rows_of_order: int) -> None:
+        self.first = first
+        self.length = length
+        self.rows_of_order = rows_of_order
+        self.count = 0
+        self.mean: Array = np.zeros(())
+        self._squares: Array = np.zeros(())
+
+    @property
+    def variance(self) -> Array:
+        """The variance (Q, d) of the changes along one order."""
+        return self._squares / (self.count - 1)
+
+    def add(self, sample: Array) -> None:
+        """Add changes (n, Q, d) to the mean and to the sum of squares about it (Chan et al.
+        1983).
+        """
+        n = len(sample)
+        mean = sample.mean(axis=0)
+        squares = ((sample - mean) ** 2).sum(axis=0)
+        total = self.count + n
+        difference = mean - self.mean
+        self._squares = self._squares + squares + difference**2 * (self.count * n / total)
+        self.mean = self.mean + difference * (n / total)
+        self.count = total
+
+    def changes(self, game: TailGame, function: Callable[[Array], Array], orders: Ids) -> Array:
+        """Return the parts (n, Q, d) of the values that are made at these places, along orders (n,
+        d); each window is followed forwards and backwards.
+        """
+        n, d = orders.shape
+        windows = math.ceil(d / self.length)
+        filled = np.concatenate([orders, orders[:, : windows * self.length - d]], axis=1)
+        beginnings = filled.reshape(n * windows, self.length)
+        parts: Array | float = 0.0
+        for direction in (beginnings, beginnings[:, ::-1]):
+            changes = _changes_at_places(game, function, direction)
+            changes[:, : self.first] = 0.0
+            if direction is not beginnings:
+                changes = changes[:, ::-1]
+            parts = parts + changes
+        by_place = np.asarray(parts).reshape(n, windows * self.length, -1)
+        out = _by_player(by_place[:, :d], orders)
+        again = filled[:, d:]
+        rows = np.arange(n)[:, None]
+        # The players of the last window that are also in the first one, each once in both.
+        out[rows, :, again] += by_place[:, d:]
+        return out / (2 * windows)
+
+
+def _known_sizes(game: TailGame) -> int:
+    """Return for how many sizes of coalitions, 0 and 1, the changes of all players are computed
+    exactly: all pairs of players if they are few.
+    """
+    d = game.d
+    # Tuning: elements (pairs times pooled numbers) up to which all pairs take less time than the
+    # orders that they save.
+    pair_elements = 1 << 20
+    pairs = d * (d - 1) // 2
+    if d < 3:
+        return 1
+    return 2 if pairs * len(game.scores.v) <= pair_elements else 1
+
+
+def _rows_of_known_sizes(d: int, known: int) -> int:
+    """Return the values of the game for the sizes that are computed exactly."""
+    return d + 1 if known == 1 else 3 * d * (d - 1) // 2
+
+
+def _values_of_known_sizes(game: TailGame, function: Callable[[Array], Array], known: int) -> Array:
+    """Return the parts (Q, d) of the values that are made when the first `known` players enter."""
+    d = game.d
+    singles = np.arange(d)[:, None]
+    first = _changes_at_places(game, function, singles)[:, 0]
+    parts = first / d
+    if known == 2:
+        i, j = np.triu_indices(d, 1)
+        nobody_and_one = function(game.pooled_along(singles).reshape(2 * d, -1))
+        alone = nobody_and_one.reshape(d, 2, -1)[:, 1]
+        # Tuning: pairs of one batch, whose arrays about fit into a core's cache.
+        pairs_at_once = 1 << 13
+        second = np.zeros_like(first)
+        for start in range(0, i.size, pairs_at_once):
+            part = slice(start, start + pairs_at_once)
+            both = np.stack([i[part], j[part]], axis=1)
+            vectors = game.pooled_along(both)[:, 2]
+            together = function(vectors)
+            np.add.at(second, j[part], together - alone[i[part]])
+            np.add.at(second, i[part], together - alone[j[part]])
+        parts = parts + second / (d * (d - 1))
+    return np.asarray(parts.T)
+
+
+def _places(d: int, known: int) -> list[tuple[int, int]]:
+    """Return the first place and the length of the windows of each level, which together have every
+    place that is not known once.
+    """
+    # Tuning: the lengths of windows grow by this factor, and the longest ones are half an order or
+    # less (benchmarks/tails).
+    growth = 6
+    levels = []
+    first = known
+    length = 2 * growth
+    while 2 * length <= d:
+        levels.append((first, length))
+        first = length
+        length *= growth
+    if first < d:
+        levels.append((first, d))
+    return levels
+
+
+def _weights_of_places(d: int, known: int) -> Array:
+    """Return the weights (d,) of changes at each place in the fit of the controls.
+
+    The windows of a level of length b divide the variance of one order by d / b, so that changes at
+    its places count sqrt(b / d) times as much as those of a whole order.
+    """
+    weights = np.zeros(d)
+    for first, length in _places(d, known):
+        weights[first:length] = math.sqrt(length / d)
+    return weights
+
+
+def _centered(parts: Array) -> Array:
+    """Subtract the mean over the players: what all values add up to is known."""
+    return parts - parts.mean(axis=-1, keepdims=True)
+
+
+def _changes_at_places(
+    game: TailGame, function: Callable[[Array], Array], beginnings: Ids
+) -> Array:
+    """Return the changes (n, m, k) of a function of pooled vectors along the first m players of n
+    orders.
+    """
+    n, m = beginnings.shape
+    vectors = game.pooled_along(beginnings)
+    values = function(vectors.reshape(n * (m + 1), -1)).reshape(n, m + 1, -1)
+    return np.diff(values, axis=1)
 
 
 def fitted_direction(game: TailGame, output: int, rng: np.random.Generator) -> Array:
@@ -396,17 +595,17 @@ class _Remainder:
         return predictions - self.fit.controls.weighted(vectors, self.fit.coefficients)
 
 
-def _changes(game: TailGame, function: Callable[[Array], Array], orders: Ids) -> Array:
+def _changes(
+    game: TailGame, function: Callable[[Array], Array], orders: Ids, weights: Array
+) -> Array:
     """Return the mean changes (n, k, d) of a function of pooled vectors, (rows, C) -> (rows, k),
-    over each order and its reverse.
+    over each order and its reverse, with weights (d,) of the places.
     """
-    n, d = orders.shape
     sums: Array | float = 0.0
     for direction in (orders, orders[:, ::-1]):
-        vectors = game.pooled_along(direction)
-        rows = vectors.reshape(n * (d + 1), -1)
-        values = function(rows).reshape(n, d + 1, -1)
-        sums = sums + _by_player(np.diff(values, axis=1), direction)
+        changes = _changes_at_places(game, function, direction)
+        changes *= weights[:, None]
+        sums = sums + _by_player(changes, direction)
     return np.asarray(sums) / 2
 
 
@@ -420,7 +619,7 @@ def _by_player(changes: Array, orders: Ids) -> Array:
     return out.transpose(0, 2, 1)
 
 
-def _fitted(game: TailGame, controls: Controls, pilot: Ids) -> _Fit:
+def _fitted(game: TailGame, controls: Controls, pilot: Ids, weights: Array) -> _Fit:
     """Fit the coefficients of the controls to the changes along pilot orders, without the units
     where their values cannot be computed with the accuracy that is wanted.
     """
@@ -429,16 +628,13 @@ def _fitted(game: TailGame, controls: Controls, pilot: Ids) -> _Fit:
         predictions = np.asarray(game.tail(vectors)).reshape(len(vectors), -1)
         return np.concatenate([predictions, controls(vectors)], axis=1)
 
-    changes = _changes(game, tail_and_controls, pilot)
+    changes = _changes(game, tail_and_controls, pilot, weights)
     Q = changes.shape[1] - controls.count
     cutoff = UNIT_CUTOFF if len(controls.bias) else FIT_CUTOFF
     coefficients = _fitted_coefficients(changes[:, :Q], changes[:, Q:], cutoff)
-    try:
-        exact, accuracy = controls.exact_values(game, coefficients)
-    except ToleranceError:
-        if not len(controls.bias):
-            raise
-        return _fitted(game, Controls.of_lines(controls.lines), pilot)
+    if not controls.have_exact_values(game, coefficients):
+        return _fitted(game, Controls.of_lines(controls.lines), pilot, weights)
+    exact, accuracy = controls.exact_values(game, coefficients)
     return _Fit(controls, coefficients, exact, accuracy)
 
 

@@ -153,7 +153,7 @@ def shapley_sample(
     max_error : the largest standard error that is wanted. The number of coalitions is doubled until
         it is reached. For a TailGame it is 0.5% of the largest value by default
     most_calls : the number of values after which the estimate is returned with the error that it
-        has: by default 64 times `num_calls` for coalitions, and 4,000,000 values for orders
+        has: by default 64 times `num_calls` for coalitions, and 24,000,000 values for orders
 
     Returns
     -------
@@ -242,8 +242,8 @@ def _sample_of_tail(
         sample = ShapleySample(values=exact, standard_error=np.zeros_like(exact), calls=2**d)
     else:
         if most_calls is None:
-            # Default limit of the refinement: values along orders, some seconds of work.
-            most_order_values = 4_000_000
+            # Default limit of the refinement: values along orders, some ten seconds of work.
+            most_order_values = 24_000_000
             most_calls = most_order_values
         controls = default_controls(game, rng)
         of_orders = sample_orders(game, controls, max_error, most_values=most_calls, seed=rng)

@@ -98,8 +98,8 @@ class TailGame:
         return np.asarray(self.tail(self.pooled(present)))
 
     def pooled_along(self, orders: Ids) -> Array:
-        """Compute the pooled vectors (n, d + 1, C) while the players of each order (n, d) enter one
-        after the other.
+        """Compute the pooled vectors (n, m + 1, C) while the first m players of each order (n, m)
+        enter one after the other.
         """
         return self._vectors(self.means.along(orders))
 
@@ -169,22 +169,31 @@ class PooledMeans:
         return _ratio(sums, total[:, self.head])
 
     def along(self, orders: Ids) -> Array:
-        """Compute the means (n, d + 1, R) along orders (n, d); 0 where nothing has any mass."""
+        """Compute the means (n, m + 1, R) while the first m players of each order (n, m) enter; 0
+        where nothing has any mass.
+        """
         mass, mass_absent, background = self._masses
         total = _entering(mass, orders) + background
         sums = _entering(mass[self.head] * self.v, orders)
         sums += background[self.head] * self.v_background
         if mass_absent.any():
             backwards = orders[:, ::-1]
+            of_values = mass_absent[self.head] * self.v_absent
             total += _entering(mass_absent, backwards)[:, ::-1]
-            sums += _entering(mass_absent[self.head] * self.v_absent, backwards)[:, ::-1]
+            sums += _entering(of_values, backwards)[:, ::-1]
+            # Players that do not enter at all are absent all the time.
+            never = np.ones((len(orders), self.s.shape[1]))
+            np.put_along_axis(never, orders, 0.0, axis=1)
+            if never.any():
+                total += (never @ mass_absent.T)[:, None]
+                sums += (never @ of_values.T)[:, None]
         return _ratio(sums, total[:, :, self.head])
 
 
 def _entering(parts: Array, orders: Ids) -> Array:
-    """Sum the parts (k, d) of the players that have entered, along orders (n, d): (n, d + 1, k)."""
-    n, d = orders.shape
-    sums = np.zeros((n, d + 1, len(parts)))
+    """Sum the parts (k, d) of the players that have entered, along orders (n, m): (n, m + 1, k)."""
+    n, m = orders.shape
+    sums = np.zeros((n, m + 1, len(parts)))
     np.cumsum(parts.T[orders], axis=1, out=sums[:, 1:])
     return sums
 

@@ -126,6 +126,22 @@ def test_a_tolerance_that_is_named_works(activation: str) -> None:
     assert np.abs(shapley(summed, smallest) - exact).max() <= smallest * largest
 
 
+@pytest.mark.parametrize("activation", ["gelu", "tanh", "identity"])
+def test_whether_a_tolerance_can_be_kept_is_known_beforehand(activation: str) -> None:
+    answers = set()
+    for seed in range(4):
+        summed = hidden_layer_game(random_network(seed, activation))
+        for tol in (1e-4, 1e-9, 1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-16):
+            possible = summed.can_keep(tol)
+            answers.add(possible)
+            if possible:
+                assert np.isfinite(shapley(summed, tol)).all()
+            else:
+                with pytest.raises(ToleranceError):
+                    shapley(summed, tol)
+    assert answers == {True, False}
+
+
 @pytest.mark.parametrize("activation", EXACT)
 @pytest.mark.parametrize("shift", [-6.0, -10.0, -15.0, -20.0, 20.0])
 @pytest.mark.parametrize("size", [1.0, 1e-9])
