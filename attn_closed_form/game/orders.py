@@ -197,8 +197,9 @@ class ClassProbability:
         against_rivals = np.delete(lines[self.output] - lines, self.output, axis=0)
         weight = against_rivals / self.temperature
         bias = np.zeros(len(weight))
-        # Tuning: on documents of R8 with up to 262 words, tangents reduce the error; with a thousand
-        # players their exact values take longer than the orders that they save (benchmarks/tails).
+        # Tuning: on documents of R8 with up to 262 words, tangents reduce the error; with a
+        # thousand players their exact values take longer than the orders that they save
+        # (benchmarks/tails).
         most_players = 512
         if game.d <= most_players:
             of_tangents, bias_of_tangents = self._tangents(game, rng)
@@ -210,8 +211,8 @@ class ClassProbability:
         """Draw directions (K, C) and constants (K,) of logistic units from tangents of the
         log-sum-exp.
         """
-        # Tuning: about the least time to a standard error of 0.05 points on documents of R8; 8 to 48
-        # units take about as long (benchmarks/tails).
+        # Tuning: about the least time to a standard error of 0.05 points on documents of R8; 8 to
+        # 48 units take about as long (benchmarks/tails).
         units = 16
         # Tuning: coalitions along random orders from which the tangents are drawn.
         coalitions = 1024
