@@ -318,6 +318,21 @@ def test_folds():
     assert sorted(np.concatenate([fold.held_out for fold in pairs])) == list(range(4))
 
 
+def test_the_progress_never_exceeds_the_number_of_trials():
+    """Texts that are easy to tell apart try every strength."""
+    documents = [text.split() for text in topics(n=24, classes=2).texts]
+    labels = np.arange(24) % 2
+    folds = table_selection.cross_validation(labels, 2, 2, seed=0)
+    calls = []
+    table_selection.select(
+        documents, labels, 2, folds, 100, trials=1, progress=lambda *call: calls.append(call)
+    )
+    done, totals = map(list, zip(*calls, strict=True))
+    assert len(set(totals)) == 1
+    assert done[:-1] == list(range(1, len(done)))
+    assert done[-2] <= done[-1] == totals[0]
+
+
 @pytest.mark.parametrize("once", [False, True])
 def test_the_final_fit_counts_words_as_was_chosen(once):
     documents = [["good", "good", "film"], ["dull", "film"], ["good"], ["dull", "dull", "the"]]
