@@ -72,6 +72,11 @@ def folders_of(change: dict[str, Any]) -> list[str]:
     return [folder]
 
 
+def place_of(change: dict[str, Any]) -> str:
+    """The file and the description of a change, by which results name it."""
+    return f"{change['file']}: {change['what']}"
+
+
 @contextlib.contextmanager
 def made(change: dict[str, Any]) -> Iterator[None]:
     """Make a change, and take it back."""
@@ -96,9 +101,11 @@ def outcome_of(change: dict[str, Any], tests: list[str], slow: bool) -> tuple[bo
     return outcome != "survived", failed[0] if failed else outcome
 
 
-def search(changes: list[dict[str, Any]]) -> None:
-    """Search for results outside of the guarantee with each change that names a function."""
-    searched = [change for change in changes if "searched" in change]
+def search(changes: list[dict[str, Any]], only: str) -> None:
+    """Search for results outside of the guarantee with each change that names a function, and whose
+    place has this text.
+    """
+    searched = [change for change in changes if "searched" in change and only in place_of(change)]
     found = 0
     for change in searched:
         command = [sys.executable, "-m", "benchmarks.guarantee", "--search", "--only"]
@@ -126,18 +133,19 @@ def main() -> int:
     sys.path.insert(0, str(ROOT))
     os.environ["PYTHONPATH"] = str(ROOT)
     if options.search:
-        search(table(options.table))
+        search(table(options.table), options.only)
         return 0
-    done = set[str]()
+    done = set[tuple[str, str]]()
     if options.out is not None and options.out.exists():
         lines = options.out.read_text(encoding="utf-8").splitlines()
-        done = {json.loads(line)["after"] for line in lines}
+        rows = [json.loads(line) for line in lines]
+        done = {(row["what"], row["after"]) for row in rows}
     noticed = 0
     harmless = 0
     bad: list[str] = []
     for change in table(options.table):
-        place = f"{change['file']}: {change['what']}"
-        if options.only not in place + change["before"] or change["after"] in done:
+        place = place_of(change)
+        if options.only not in place + change["before"] or (place, change["after"]) in done:
             continue
         if "harmless" in change and not options.folders:
             harmless += 1
@@ -153,7 +161,7 @@ def main() -> int:
             bad.append(place)
         print("noticed" if failed else "NOT NOTICED", place, first, sep="; ", flush=True)
         if options.out is not None:
-            row = {"after": change["after"], "what": place, "noticed": failed, "by": first}
+            row = {"what": place, "after": change["after"], "noticed": failed, "by": first}
             with options.out.open("a", encoding="utf-8") as file:
                 print(json.dumps(row), file=file)
     print(f"{noticed} noticed, {harmless} harmless, {len(bad)} not noticed")
