@@ -40,7 +40,7 @@ import time
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.jsonl"
@@ -316,6 +316,41 @@ def pass_unchanged(tests: tuple[str, ...]) -> bool:
     return run_tests(list(tests), keep_bytecode=True)[0] == "survived"
 
 
+class Change(NamedTuple):
+    """One change of cosmic-ray: the operator, and which of the places in the module it changes."""
+
+    module: str
+    line: int
+    column: int
+    operator: str
+    arguments: dict[str, Any]
+    occurrence: int
+
+
+def drawn(count: int, seed: int, under: str) -> list[Change]:
+    """Draw places in the code, and for each of them one of the changes that cosmic-ray knows."""
+    from cosmic_ray import commands
+    from cosmic_ray.work_db import WorkDB, use_db
+
+    places: dict[tuple[str, int, int], list[Change]] = {}
+    with use_db(":memory:", WorkDB.Mode.create) as database:
+        paths = [path for path in modules() if path.as_posix().startswith(under)]
+        commands.init(paths, database, {})
+        for item in database.work_items:
+            (mutation,) = item.mutations
+            change = Change(
+                mutation.module_path.as_posix(),
+                *mutation.start_pos,
+                mutation.operator_name,
+                dict(mutation.operator_args),
+                mutation.occurrence,
+            )
+            if not EXCLUDED.match(change.operator):
+                places.setdefault(change[:3], []).append(change)
+    draw = random.Random(seed)
+    return [draw.choice(places[place]) for place in draw.sample(sorted(places), count)]
+
+
 def sample(
     count: int,
     seed: int,
@@ -329,36 +364,26 @@ def sample(
     `under` is the beginning of the paths that are considered. No change is begun after `seconds`.
     """
     end = time.monotonic() + seconds
-    from cosmic_ray import commands, mutating, plugins
-    from cosmic_ray.work_db import WorkDB, use_db
+    from cosmic_ray import mutating, plugins
 
     for name in LARGE:
         importlib.import_module(name)
     sys.path.insert(0, str(ROOT))
     os.environ["PYTHONPATH"] = str(ROOT)
-    places: dict[tuple[str, int, int], list[object]] = {}
-    with use_db(":memory:", WorkDB.Mode.create) as database:
-        paths = [path for path in modules() if path.as_posix().startswith(under)]
-        commands.init(paths, database, {})
-        for item in database.work_items:
-            (mutation,) = item.mutations
-            name = mutation.module_path.as_posix()
-            (line, column) = mutation.start_pos
-            if not EXCLUDED.match(mutation.operator_name):
-                places.setdefault((name, line, column), []).append(mutation)
-    draw = random.Random(seed)
-    chosen = [(place, draw.choice(places[place])) for place in draw.sample(sorted(places), count)]
-    names = sorted({name for (name, _, _), _ in chosen})
-    chosen = [
-        (place, mutation)
-        for place, mutation in chosen
-        if names.index(place[0]) % part[1] == part[0] - 1
-    ]
+    kept = Path(f"{out}.drawn")  # finding all places takes more than a minute
+    if kept.exists():
+        chosen = [Change(*fields) for fields in json.loads(kept.read_text(encoding="utf-8"))]
+    else:
+        chosen = drawn(count, seed, under)
+        kept.write_text(json.dumps(chosen), encoding="utf-8")
+    names = sorted({change.module for change in chosen})
+    chosen = [change for change in chosen if names.index(change.module) % part[1] == part[0] - 1]
     if out.exists():
         done = [json.loads(line)["place"] for line in out.read_text(encoding="utf-8").splitlines()]
     else:
         done = []
-    for place, mutation in chosen:
+    for change in chosen:
+        place = (change.module, change.line, change.column)
         if list(place) in done:
             continue
         if time.monotonic() > end:
@@ -375,11 +400,9 @@ def sample(
         if not are_all:
             stages += [(tests, None) for tests in folder]
         for tests, only in stages:
-            operator = plugins.get_operator(mutation.operator_name)(**mutation.operator_args)
-            with mutating.use_mutation(mutation.module_path, operator, mutation.occurrence) as (
-                before,
-                after,
-            ):
+            operator = plugins.get_operator(change.operator)(**change.arguments)
+            path = Path(change.module)
+            with mutating.use_mutation(path, operator, change.occurrence) as (before, after):
                 outcome, output = run_tests(tests, only=only)
             if outcome != "survived":
                 noticed_by = re.findall(r"^(?:FAILED|ERROR) ([^\s[]+)", output, re.MULTILINE)
@@ -391,7 +414,7 @@ def sample(
         )
         row = {
             "place": place,
-            "operator": mutation.operator_name,
+            "operator": change.operator,
             "outcome": outcome,
             "by": noticed_by,
             "diff": diff,
@@ -399,7 +422,7 @@ def sample(
         with out.open("a", encoding="utf-8") as file:
             print(json.dumps(row), file=file)
         taken = time.monotonic() - start
-        print(f"{outcome}, {taken:.0f} s:", *place, mutation.operator_name, flush=True)
+        print(f"{outcome}, {taken:.0f} s:", *place, change.operator, flush=True)
         if outcome == "survived":
             print(diff, flush=True)
 
