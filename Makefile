@@ -78,9 +78,11 @@ mutants: $(VENV)/.mutants          ## do the tests notice changes to a module? A
 	&& cr-filter-pragma session.sqlite && cosmic-ray exec config.toml session.sqlite \
 	&& cr-report --surviving-only --show-diff session.sqlite
 
-# The same in several folders at once, at random places (.ci/mutants.py).
-mutants-sample: $(VENV)/.mutants   ## 300 random changes to the folders around the mathematics; about an hour
-	rm -rf build/mutants && mkdir -p build/mutants && git ls-files -z | tar -c --null -T - | tar -x -C build/mutants
+# The same at random places of all that the wheel contains (.ci/mutants.py). After `python .ci/mutants.py --map tests/game`
+# and other folders, a sample begins with the tests that execute the changed line.
+mutants-sample: $(VENV)/.mutants   ## 300 random changes; about an hour
+	rm -rf build/mutants && mkdir -p build/lines build/mutants/build && git ls-files -z | tar -c --null -T - | tar -x -C build/mutants
+	ln -s $(abspath build/lines) build/mutants/build/lines
 	cd build/mutants && PATH="$(abspath $(BIN)):$$PATH" PYTHONDONTWRITEBYTECODE=1 python .ci/mutants.py --sample 300 $(ARGS)
 
 # Changes by hand: every constant of the proof too small, and what no test of 0.3 noticed in the rest of the mathematics.
