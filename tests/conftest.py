@@ -98,6 +98,22 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path not in long_files)
 
 
+# Folders of inner functions, which the public ones call with the usual handling of floating-point
+# errors (`usual_float_errors`), and of oracles, whose masses underflow as well.
+INNER = ("tests/game/engine", "tests/proofs_check")
+
+if os.environ.get("NUMPY_ERRORS") == "raise":
+
+    @pytest.fixture(autouse=True)
+    def _usual_errors_of_inner_functions(request):
+        path = request.path.relative_to(ROOT).as_posix()
+        if path.startswith(INNER) or request.node.get_closest_marker("usual_errors"):
+            with np.errstate(all="warn", under="ignore"):
+                yield
+        else:
+            yield
+
+
 def pytest_collection_finish():
     """Leave the modules and the tests, which stay, out of every later search for garbage."""
     gc.collect()

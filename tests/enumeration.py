@@ -39,8 +39,8 @@ def values(game, masks=None):
         s = np.concatenate([s, np.full((len(s), 1), LD(game.s_background[h]))], axis=1)
         v = np.concatenate([v, np.full((len(v), 1), LD(game.v_background[h]))], axis=1)
         top = s.max(axis=1, keepdims=True)
-        mass = np.exp(s - np.where(np.isneginf(top), 0, top))
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", under="ignore"):
+            mass = np.exp(s - np.where(np.isneginf(top), 0, top))
             f += (mass * v).sum(axis=1) / mass.sum(axis=1)
     nothing = np.isneginf(game.s_background).all() and np.isneginf(game.s_absent).all()
     if nothing:

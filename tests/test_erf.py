@@ -10,6 +10,7 @@ from attn_closed_form._erf import ENDS, erf
 flint = pytest.importorskip("flint")
 
 
+@pytest.mark.usual_errors
 def test_within_four_ulps_of_the_exact_value() -> None:
     rng = np.random.default_rng(0)
     ends = np.array(ENDS)

@@ -538,6 +538,7 @@ class PooledGame:
         return np.maximum.reduce(self.states[0], axis=1)
 
     @cached_arrays
+    @usual_float_errors
     def relative_masses(self) -> Array:
         """The (H, 2d + 1) masses of all states over the largest of their head."""
         return exp_difference(self.states[0], self.unit[:, None])

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._arrays import check, run_lengths
+from .._arrays import check, run_lengths, usual_float_errors
 from .._shapes import axis_sizes
 from .._types import Array, Ids
 from .pooled_game import LARGEST_VALUE, PooledGame, merge_runs
@@ -151,6 +151,7 @@ class PooledScores:
             of_background = of_background[:, 0]
         return of_units, of_background
 
+    @usual_float_errors
     def _masses(self) -> _RelativeMasses:
         """Return all masses over the largest one of their head and input."""
         starts = self._first_units

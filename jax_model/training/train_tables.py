@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 
 from attn_closed_form import __version__
+from attn_closed_form._arrays import usual_float_errors
 from attn_closed_form._progress import stages
 from attn_closed_form.app.files.open_model import TOKENIZERS
 from attn_closed_form.app.files.tables import Labelled, TableWarning
@@ -105,6 +106,7 @@ class TableOptions(NamedTuple):
     trials: int = 0
 
 
+@usual_float_errors
 def train_tables(
     training: Labelled,
     options: TableOptions,

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 
 from attn_closed_form._arrays import softmax
@@ -52,6 +53,7 @@ def test_tables_have_the_stated_shapes():
     }
 
 
+@pytest.mark.usual_errors
 def test_softmax_of_huge_logits():
     assert np.array_equal(softmax(np.array([1e4, 0.0, -1e300])), [1.0, 0.0, 0.0])
     assert np.array_equal(softmax(np.array([-1e4, -1e4])), [0.5, 0.5])

@@ -59,6 +59,7 @@ def brute_force(game: PooledGame) -> tuple[np.ndarray, np.ndarray]:
 @checks(expected_value_by_size, by="enumeration", through=brute_force)
 @pytest.mark.parametrize("kind", ["unk", "deleted", "empty"])
 @pytest.mark.parametrize(("d", "H"), [(1, 2), (2, 1), (5, 3), (7, 2)])
+@pytest.mark.usual_errors
 def test_against_enumeration(kind: str, d: int, H: int) -> None:
     game = make_game(d, H, kind)
     mean, present = brute_force(game)
@@ -71,6 +72,7 @@ def test_against_enumeration(kind: str, d: int, H: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["unk", "deleted", "empty"])
+@pytest.mark.usual_errors
 def test_each_size_by_itself(kind: str) -> None:
     """With q a unit vector the moment is that of one size, so a shift of sizes by one cannot
     pass.
@@ -84,6 +86,7 @@ def test_each_size_by_itself(kind: str) -> None:
 
 
 @pytest.mark.parametrize("spread", [30.0, 400.0])
+@pytest.mark.usual_errors
 def test_huge_scores(spread: float) -> None:
     for kind in ("unk", "deleted"):
         game = make_game(6, 2, kind, spread=spread)

@@ -75,6 +75,7 @@ def test_the_relative_error_has_its_parts():
         assert relative_error(d) == pytest.approx(2 * count * ULP, rel=1e-12, abs=0)
 
 
+@pytest.mark.usual_errors
 def test_what_underflows_is_counted():
     """Each of d masses and products loses at most the smallest normal number; games have up to 10^9
     players.

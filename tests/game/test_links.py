@@ -85,6 +85,7 @@ def test_the_proof_of_the_table_can_fail():
     [("sigmoid", -3.0, 7.0), ("sigmoid", -29.0, 29.0), ("sigmoid", 5.0, 9.0),
      ("exp", -4.0, 3.0), ("exp", 2.0, 2.1)],
 )  # fmt: skip
+@pytest.mark.usual_errors
 def test_poles_keep_their_error(name, lo, hi, error):
     """On a fine grid, and the stated error is that of the poles, not less."""
     poles = LINKS[name].poles(lo, hi, error)
@@ -97,6 +98,7 @@ def test_poles_keep_their_error(name, lo, hi, error):
     assert poles.error <= error
 
 
+@pytest.mark.usual_errors
 def test_the_error_of_a_ring_is_used_up():
     """In fifty digits at 101 points: between a half and all of the stated error of eight pairs of
     poles.
@@ -116,6 +118,7 @@ def test_the_error_of_a_ring_is_used_up():
 
 @pytest.mark.parametrize("error", [1e-4, 1e-8, 1e-12])
 @pytest.mark.parametrize(("lo", "hi"), [(-0.1, 0.2), (-1.0, 1.0), (-3.0, 2.0)])
+@pytest.mark.usual_errors
 def test_both_parts_of_the_error_of_a_ring_are_counted(lo, hi, error):
     """The derivation in fifty digits, because a ring is chosen whose bound is small, so that a part
     that is missing only leads to another ring, whose error is below the wrong bound as well.
@@ -153,6 +156,7 @@ def test_a_range_beyond_the_table_is_refused_and_named():
 @pytest.mark.parametrize("eps", [1e-3, 1e-8, 1e-12, EPS_MIN])
 @pytest.mark.parametrize("log_range", [0.3, 4.0, 40.0, 300.0])
 @pytest.mark.parametrize("angle", [0.0, 0.4, 1.0, 1.4, 1.53])
+@pytest.mark.usual_errors
 def test_the_rule_for_a_sector_keeps_its_word(angle, log_range, eps):
     """On its boundary, where |w sum - 1| is largest by the maximum principle, and within the
     rounding of this sum.
@@ -182,6 +186,7 @@ def test_a_worse_rule_for_a_sector_is_seen(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usual_errors
 def test_complex_terms_stay_below_their_bound(kind):
     """|E_p| and |Delta_j| of every term on ellipses around two intervals."""
     game = random_game(5, 9, kind, reach=6.0, spread=2.0).through("sigmoid").engine_game(1e-8)
@@ -240,6 +245,7 @@ def test_players_whose_factors_cancel_are_not_divided_by(monkeypatch):
 @given(seed=st.integers(0, 2**20), k=st.integers(0, 2**20), what=st.sampled_from(
     ["shapley", "banzhaf", "by size", "interactions", "lime", "owen", "semivalue", "index", "beta shapley"]
 ))  # fmt: skip
+@pytest.mark.usual_errors
 def test_random_linked_games(seed, k, what):
     """Families of the attack, ranges up to 60, against balls: within, or refused with a tol that
     works.
@@ -288,6 +294,7 @@ def test_a_constant_game_and_a_single_player():
 
 @pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-300, 1e-160, 1e-12, 1e-9, 1e-8])
 @pytest.mark.parametrize("d", [1, 2, 7])
+@pytest.mark.usual_errors
 def test_exponentials_of_tiny_values(size, d):
     """Rings of poles around such values were so small that the distances to them underflowed."""
     rng = np.random.default_rng(d)
@@ -318,6 +325,7 @@ def test_large_linked_games_add_up():
     assert shapley(game, 1e-8).sum() == pytest.approx(change, abs=500 * 1e-9)
 
 
+@pytest.mark.usual_errors
 def test_a_looser_tol_takes_fewer_nodes():
     linked = random_game(4, 30, "deleted").through("sigmoid")
 

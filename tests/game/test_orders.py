@@ -234,6 +234,7 @@ def test_units_without_exact_values_are_left_out(monkeypatch: pytest.MonkeyPatch
     assert (np.abs(sample.values - alone.values) < 5 * error).all()
 
 
+@pytest.mark.usual_errors
 def test_units_of_large_logits_are_scaled_into_the_table_of_poles() -> None:
     """The table of poles ends at an argument of 64."""
     game = random_game(3, 12, 4, spread=200.0)

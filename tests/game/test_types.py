@@ -130,6 +130,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize(
     "what", [pytest.param(what, marks=checks(FUNCTIONS[what], by="more digits")) for what in VALUES]
 )
+@pytest.mark.usual_errors
 def test_one_wrong_number_is_seen(what):
     rng = np.random.default_rng(len(what))
     recipe = random_recipe(rng, what, longest=40)._replace(tol=1e-6)

@@ -24,6 +24,7 @@ def nodes_in_use(game, tol=1e-10):
 @pytest.mark.parametrize("kind", ["unk", "deleted", "empty"])
 @pytest.mark.parametrize("d", [20, 90, 400])
 @pytest.mark.parametrize("link", [None, "sigmoid"])
+@pytest.mark.usual_errors
 def test_the_predicted_steps_are_those_that_are_taken(d, kind, link):
     game = score_game(d, H=1, kind=kind)
     if link:

@@ -168,6 +168,7 @@ def test_one_player_without_samples():
 
 @pytest.mark.parametrize("kind", ["unk", "deleted", "empty"])
 @pytest.mark.parametrize("kernel_width", [25.0, 10.0, inf])
+@pytest.mark.usual_errors
 def test_two_routes_agree_with_three_hundred_players(kind, kernel_width):
     game = score_game(300, H=1, kind=kind, offset=2.0)
     settings = LimeSettings(kernel_width, 1.0, 5000)

@@ -22,6 +22,7 @@ from tests.profiles import mostly_slow
 
 @pytest.mark.parametrize("spread", [0.5, 3.0])
 @pytest.mark.parametrize("background", mostly_slow([2.0, None], 1))
+@pytest.mark.usual_errors
 def test_the_recursion_agrees_at_six_hundred_deleted_players(spread, background):
     rng = np.random.default_rng(0)
     d = 600

@@ -26,6 +26,8 @@ from attn_closed_form.lime.size_moments import (
 )
 from tests.lime_games import score_game
 
+pytestmark = pytest.mark.usual_errors
+
 
 def errors_of_degrees(d, width, rule, longest):
     """What the rule makes of every Legendre polynomial, minus what the kernel makes of it."""

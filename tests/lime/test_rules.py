@@ -44,6 +44,8 @@ from attn_closed_form.lime.size_moments import (
 from tests.lime_games import score_game
 from tests.profiles import mostly_slow
 
+pytestmark = pytest.mark.usual_errors
+
 
 def exact_moment(q, n):
     """nu_n from P_n(1 - 2p) = sum_k (-1)^k C(n,k) C(n+k,k) p^k and p^k -> (s)_k / (d)_k."""

@@ -98,6 +98,7 @@ def test_first_order_is_a_derivative():
         )
 
 
+@pytest.mark.usual_errors
 def test_integrals_are_those_of_a_quadrature():
     x, w = np.polynomial.legendre.leggauss(60)
     p = (x + 1) / 2

@@ -159,6 +159,7 @@ def test_one_game_is_the_single_case():
     assert joint.size == single.size and joint.minimal and joint.rival == 0
 
 
+@pytest.mark.usual_errors
 def test_the_covering_problem_agrees_with_the_proofs():
     """The sum over R of the gains exceeds the need if and only if the head's minimum is above the
     threshold.

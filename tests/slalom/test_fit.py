@@ -478,6 +478,7 @@ def test_the_start_alone_finds_an_exact_slalom():
     np.testing.assert_allclose(linear_start(problem), truth.s, atol=1e-9)
 
 
+@pytest.mark.usual_errors
 def test_samples_whose_masses_underflow():
     problem = Problem(
         np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]), np.zeros((2, 1)), np.full(2, 0.5)
