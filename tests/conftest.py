@@ -75,11 +75,15 @@ settings.register_profile("nightly", settings.get_profile("ci"), max_examples=10
 settings.load_profile(PROFILE)
 
 
-# Examples in docstrings that train a model or compile programs for seconds.
+# Examples in docstrings that train a model, compile programs or start the page for a second.
 SLOW_EXAMPLES = (
-    "jax_model.training.estimators",
-    "jax_model.training.train_tables",
+    "attn_closed_form.app.show.plots",
+    "attn_closed_form.app.web",
     "jax_model.device",
+    "jax_model.training.bags",
+    "jax_model.training.estimators",
+    "jax_model.training.loop",
+    "jax_model.training.train_tables",
 )
 
 

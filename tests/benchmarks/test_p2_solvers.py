@@ -53,6 +53,7 @@ def test_the_paper_s_solvers_come_near_but_not_to_the_optimum(fit, printed):
     assert paper.mse < 2 * variance
 
 
+@pytest.mark.slow  # several fits
 def test_the_paper_s_solvers_on_a_slalom():
     truth = toy(1, 5)
     rough = eff(truth.predict_many, truth.ids, solver=Sgd(steps=5000, learning_rate=1.0))

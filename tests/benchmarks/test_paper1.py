@@ -166,6 +166,7 @@ def document():
     return np.random.default_rng(1).integers(2, 60, size=45)
 
 
+@pytest.mark.slow  # four runs of LIME
 def test_the_mean_field_under_deletion_is_near_lime(model, document):
     """It follows words that move up, which the forms with [UNK] in place do not."""
     seeds = range(4)

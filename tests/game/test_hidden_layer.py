@@ -24,6 +24,7 @@ from attn_closed_form.game.scores import PooledScores
 from attn_closed_form.game.tails import TailGame
 from tests import enumeration
 from tests.oracles import checks
+from tests.profiles import mostly_slow
 
 EXACT = [name for name, activation in LINKED_ACTIVATIONS.items() if activation.link is not None]
 D = 8
@@ -78,7 +79,7 @@ def values_by_enumeration(game: TailGame, output: int) -> tuple[np.ndarray, np.n
 @checks(hidden_layer_game, by="enumeration", through=values_by_enumeration)
 @pytest.mark.parametrize("activation", EXACT)
 @pytest.mark.parametrize(("background", "replaced"), [(True, False), (False, False), (False, True)])
-@pytest.mark.parametrize("tol", [1e-4, 1e-8])
+@pytest.mark.parametrize("tol", mostly_slow([1e-8, 1e-4], 1))
 def test_values_keep_their_tolerance(
     activation: str, background: bool, replaced: bool, tol: float
 ) -> None:

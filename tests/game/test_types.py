@@ -23,7 +23,7 @@ from attn_closed_form import (
 from attn_closed_form.game import beta_shapley, weighted_banzhaf
 from attn_closed_form.game.links import Link, LinkedGame
 from tests.oracles import checks
-from tests.profiles import at_least
+from tests.profiles import at_least, mostly_slow
 
 pytest.importorskip("flint")
 
@@ -165,7 +165,7 @@ def test_links_are_those_of_the_library(name):
 
 
 @pytest.mark.parametrize("name", list(guarantee_types.LINKS))
-@pytest.mark.parametrize("what", ["shapley", "beta shapley", "owen", "lime"])
+@pytest.mark.parametrize("what", mostly_slow(["lime", "shapley", "beta shapley", "owen"], 2))
 def test_the_named_tol_works_with_its_own_poles(name, what):
     """Poles depend on the tolerance: those for a larger one are fewer, and may lose more digits."""
     rng = np.random.default_rng([len(name), len(what)])

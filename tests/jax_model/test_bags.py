@@ -157,6 +157,7 @@ def test_early_stopping_holds_out_every_class_and_keeps_the_best_epoch():
     np.testing.assert_allclose(model.training_.mean, np.concatenate(training).mean(axis=0))
 
 
+@pytest.mark.slow  # two trainings
 def test_balanced_weights_undo_an_imbalance():
     bags = some_bags(80)
     labels = (np.arange(80) % 8 == 0).astype(int)  # an eighth is positive, at random

@@ -99,6 +99,7 @@ def test_the_ridge_of_the_choice_is_a_hundredth(other):
 
 
 @checks(lime_features, by="another package")
+@pytest.mark.slow  # runs of the package
 def test_the_package_itself():
     """The constants are the package's: its own choice on the rows of an infinite sample."""
     lime_base = pytest.importorskip("lime.lime_base", reason="pip install lime")

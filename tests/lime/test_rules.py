@@ -182,6 +182,7 @@ def test_no_rule_beyond_the_moments():
     assert [rule.p.size for rule in ladder(5, 25.0).rules] == [2, 4, 6]
 
 
+@pytest.mark.slow  # a long recursion
 def test_a_game_that_needs_longer_rules_than_there_are_takes_the_recursion():
     """200 players have 127 moments, fewer than the 130 nodes of the next rule."""
     rng = np.random.default_rng(70)

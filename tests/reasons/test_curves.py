@@ -53,6 +53,7 @@ def test_some_sizes_give_the_points_of_all():
     assert (some.whole, some.empty, some.players) == (every.whole, every.empty, 40)
 
 
+@pytest.mark.slow  # all orders of six players
 def test_the_best_order_of_all_has_the_largest_share_and_flip_order_is_near_it():
     """All 720 orders of six players: none is above 1, and the largest mean fall is nearly that of
     flip_order.

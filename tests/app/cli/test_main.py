@@ -234,6 +234,7 @@ def test_nothing_to_read_from_a_terminal_is_wrong_usage(capsys, monkeypatch):
     assert stop.value.code == 2 and "expected a TEXT, a FILE or -" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # a new process
 def test_bytes_that_are_no_text_are_an_error():
     run = shell("explain", "-", stdin=b"fine \xff film")
     assert run.returncode == 1 and run.stdout == b""

@@ -56,6 +56,7 @@ def test_a_method_that_cannot_work_is_an_error_before_the_first_row() -> None:
     assert all(row["shapley_error"] is not None for row in exact)
 
 
+@pytest.mark.slow  # samples until the error is small
 def test_the_wanted_error_is_kept() -> None:
     rng = np.random.default_rng(0)
     model = BagClassifier.from_attention(2 * rng.normal(size=30), 3 * rng.normal(size=(30, 3)))

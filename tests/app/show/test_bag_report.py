@@ -128,6 +128,7 @@ def test_a_notebook_shows_the_maps_or_the_tables(found):
     assert "<table" in bare._repr_html_() and "<image" not in bare._repr_html_()
 
 
+@pytest.mark.slow  # a large bag
 def test_a_large_bag_makes_a_small_page():
     found = bag_model().explain(slide(60, 50), ["shapley"], output="tumor")
     assert len(report(found)) < 80_000

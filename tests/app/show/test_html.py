@@ -222,6 +222,7 @@ def test_a_single_sentence_costs_no_owen_values(monkeypatch):
         report(explain(model_for(REVIEW), "A fine film. A dull end.", "shapley"))
 
 
+@pytest.mark.slow  # the page for 256 tokens is the quick one
 def test_a_report_of_a_hundred_words_is_light():
     text = long_text(100)
     assert len(report(explain(model_for(text, T_max=128, K=6), text)).encode()) < 100_000

@@ -212,6 +212,7 @@ def test_any_text_comes_back_as_it_was(text):
     assert got.headers["content-type"] == "application/json"
 
 
+@pytest.mark.slow  # every answer of the shipped model
 def test_the_shipped_model_answers():
     got = post(
         {"text": "A wonderful film, but the ending is terrible."},
