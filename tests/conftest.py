@@ -14,6 +14,11 @@ import gc
 import os
 from pathlib import Path
 
+# Workers share the processors, so that none of them takes several for one product of matrices.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+
 import numpy as np
 
 if os.environ.get("LONGDOUBLE") == "float64":
