@@ -263,8 +263,12 @@ class LinkedDirection:
         return Controls.of_lines(self.direction[None])
 
 
-def default_controls(game: TailGame, rng: np.random.Generator) -> Controls:
-    """Return the controls that the tail names, or the best linear fit to each of its outputs."""
+def default_controls(game: TailGame, rng: np.random.Generator, with_units: bool = True) -> Controls:
+    """Return the controls that the tail names, or the best linear fit to each of its outputs;
+    `with_units=False` leaves logistic units out, whose exact values take time.
+    """
+    if isinstance(game.tail, ClassProbability) and not with_units:
+        return Controls.of_lines(np.eye(game.scores.bias.size))
     named = getattr(game.tail, "controls", None)
     if named is not None:
         return named(game, rng)
@@ -347,8 +351,8 @@ def sample_orders(
     level = levels[0]
     while True:
         batch = max(1, batch_elements // (numbers_per_row * level.rows_of_order // 2))
-        if level.count < least_of_level:
-            batch = least_of_level
+        # No more than twice as many orders at a time: a rough answer needs few.
+        batch = min(batch, max(least_of_level, level.count))
         level.add(_centered(level.changes(game, left_of_tail, _random_orders(rng, batch, d))))
         calls += batch * level.rows_of_order
         unfinished = [each for each in levels if each.count < least_of_level]
@@ -633,7 +637,7 @@ def _fitted(game: TailGame, controls: Controls, pilot: Ids, weights: Array) -> _
     Q = changes.shape[1] - controls.count
     cutoff = UNIT_CUTOFF if len(controls.bias) else FIT_CUTOFF
     coefficients = _fitted_coefficients(changes[:, :Q], changes[:, Q:], cutoff)
-    if not controls.have_exact_values(game, coefficients):
+    if len(controls.bias) and not controls.have_exact_values(game, coefficients):
         return _fitted(game, Controls.of_lines(controls.lines), pilot, weights)
     exact, accuracy = controls.exact_values(game, coefficients)
     return _Fit(controls, coefficients, exact, accuracy)

@@ -249,6 +249,22 @@ def test_units_of_large_logits_are_scaled_into_the_table_of_poles() -> None:
     assert np.isfinite(exact).all() and accuracy[0] < 1e-4
 
 
+def test_a_rough_answer_takes_no_exact_values_of_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its standard error is kept, and it is within a few of them from a finer one."""
+    game = random_game(10, 24, 5)
+    fine = shapley_sample(game, seed=1, max_error=2e-4)
+
+    def refuse(self: ClassProbability, game: TailGame, rng: np.random.Generator) -> Controls:
+        raise AssertionError("units are not wanted")
+
+    monkeypatch.setattr(ClassProbability, "controls", refuse)
+    rough = shapley_sample(game, seed=1, max_error=5e-3)
+    assert rough.standard_error.max() <= 5e-3
+    assert rough.calls < fine.calls
+    error = np.hypot(rough.standard_error, fine.standard_error)
+    assert (np.abs(rough.values - fine.values) < 5 * error).all()
+
+
 def test_orders_are_added_until_the_error_is_small_enough() -> None:
     game = random_game(5, 24, 5)
     loose = shapley_sample(game, seed=1, max_error=1e-3)

@@ -84,6 +84,10 @@ class Question(BaseModel):
         Settings.scale,
         description='"probability" or "logit"; default: the probability if its values are exact',
     )
+    max_error: float | None = Field(
+        Settings.max_error,
+        description="largest standard error of sampled values; default: 0.05 percentage points",
+    )
 
     @property
     def settings(self) -> Settings:
@@ -95,6 +99,7 @@ class Question(BaseModel):
             tol=self.tol,
             seed=self.seed,
             scale=self.scale,
+            max_error=self.max_error,
         )
 
     @property
@@ -102,7 +107,7 @@ class Question(BaseModel):
         """Whether a method that samples is requested."""
         return False
 
-    @field_validator("players", "absent", "output", "tol", "seed", "scale")
+    @field_validator("players", "absent", "output", "tol", "seed", "scale", "max_error")
     @classmethod
     def _check_setting(cls, value: Any, info: ValidationInfo) -> Any:
         """Check each setting by itself, so that an error has the name of its field."""

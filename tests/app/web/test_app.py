@@ -174,6 +174,7 @@ def test_the_documentation_lists_every_address_and_field():
         "tol": 1e-6,
         "seed": 1,
         "scale": "logit",
+        "max_error": 1e-3,
     }
     given |= {"methods": ["lime"], "removed": [0], "player": 0, "other": "dull"}
     for path in ("/api/compare", "/api/explain", "/api/interactions", "/api/report", "/api/why"):

@@ -48,6 +48,7 @@ REFUSED = [
     ({"text": "fine", "tol": 0}, 422, "tol"),
     ({"text": "fine", "tol": float("nan")}, 422, "tol"),
     ({"text": "fine", "seed": -1}, 422, "seed"),
+    ({"text": "fine", "max_error": 0.0}, 422, "max_error"),
     ({"text": "fine", "seed": "1"}, 422, "seed"),
     ({"text": "fine", "x" * 500: 1}, 422, "x" * 19 + "…" + "x" * 19),
     ({"text": "fine", "player": 0}, 422, "player"),
