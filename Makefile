@@ -8,6 +8,9 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV     := $(BIN)/python -m uv pip install --quiet --python $(BIN)/python
 INSTALL = $(PIP) uv && $(UV) -e '.[$(EXTRAS)]' || $(PIP) -e '.[$(EXTRAS)]'
 
+# Compiled modules are kept, whatever the environment says: without them, every process that tests start takes seconds.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: demo test test-all coverage attack check package workflows docs report outputs test-oldest proofs mutants mutants-sample mutants-proof bench-device reproduce reproduce-full format clean
 
 demo: $(VENV)/.core                ## explain a sentence with the embedded model

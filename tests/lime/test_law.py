@@ -26,6 +26,7 @@ def assignments(game, width, allowed):
 @pytest.mark.parametrize("width", [25.0, 10.0])
 @pytest.mark.parametrize("kind", ["unk", "deleted", "empty"])
 @pytest.mark.parametrize("d", [17, 81, 150])
+@pytest.mark.usual_errors
 def test_errors_are_those_of_the_rules_and_add_up_to_no_more_than_allowed(d, kind, width):
     allowed = 1e-7
     total = 0.0

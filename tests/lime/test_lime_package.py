@@ -10,11 +10,6 @@ from attn_closed_form import AttentionWeights, lime_limit
 from attn_closed_form.attention import pooled_game, predict_many, random_weights
 from tests.oracles import checks
 
-pytest.importorskip("lime", reason="pip install lime")
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    from lime.lime_text import LimeTextExplainer
-
 TEXT = (
     "The film is slow at first, but the last hour is a joy: the cast is warm and the film is never "
     "dull."
@@ -49,6 +44,11 @@ def make(positions: bool):
 
 def runs(bow, classifier_fn, d, **arguments):
     """(RUNS, d + 1) coefficients and intercepts, and the scores."""
+    pytest.importorskip("lime", reason="pip install lime")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from lime.lime_text import LimeTextExplainer
+
     rows = []
     scores = []
     for seed in range(RUNS):

@@ -77,6 +77,7 @@ def test_one_of_two_values_among_many_equal_players(d, kernel_width):
     assert np.ptp(expected) > 1e-6
 
 
+@pytest.mark.usual_errors
 def test_terms_that_are_kept_and_terms_that_are_computed_again_give_the_same_moments():
     d = 2000
     game = score_game(d, H=20, kind="unk")
