@@ -350,7 +350,7 @@ def run(
     # Functions take turns, so that a run that is stopped early has seen all of them.
     tasks = np.random.default_rng(seed).permutation(tasks).tolist()
     n = len(tasks)
-    climbs = _kept(keep, tasks)
+    climbs = kept_climbs(keep, tasks)
     known = {row["climb"] for row in climbs}
     missing = [k for k in range(n) if k not in known]
     start = time.perf_counter()
@@ -359,7 +359,7 @@ def run(
         m = len(missing)
         found = pool.map(climb_part, [seed] * m, missing, asked, [STARTS + STEPS] * m)
         for k, what, climb in zip(missing, asked, found, strict=True):
-            row = _row(k, what, climb)
+            row = climb_row(k, what, climb)
             climbs.append(row)
             if keep is not None:
                 with keep.open("a", encoding="utf-8") as file:
@@ -370,7 +370,7 @@ def run(
                 print("   ", row["game"], *climb.defects, sep="\n    ", flush=True)
             if len(climbs) % 10 == 0:
                 print(f"  {len(climbs)} of {n} climbs, {seconds:.0f} s", file=sys.stderr)
-    rows = [_summary([row for row in climbs if row["function"] == what]) for what in shares]
+    rows = [climbs_summary([row for row in climbs if row["function"] == what]) for what in shares]
     if only:
         print(rows[0])
         return int(rows[0]["largest ratio"] > 1 or rows[0]["defects"] > 0)
@@ -382,7 +382,7 @@ def run(
     return 0 if report("guarantee_search", rows, seed=seed, settings=settings, bars=bars) else 1
 
 
-def _row(k: int, what: str, climb: Climb) -> dict[str, Any]:
+def climb_row(k: int, what: str, climb: Climb) -> dict[str, Any]:
     """Return a climb as it is kept."""
     return {
         "climb": k,
@@ -395,7 +395,7 @@ def _row(k: int, what: str, climb: Climb) -> dict[str, Any]:
     }
 
 
-def _kept(keep: Path | None, tasks: list[str]) -> list[dict[str, Any]]:
+def kept_climbs(keep: Path | None, tasks: list[str]) -> list[dict[str, Any]]:
     """Return the climbs in a file, which must be those of this search."""
     if keep is None or not keep.exists():
         return []
@@ -407,7 +407,7 @@ def _kept(keep: Path | None, tasks: list[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def _summary(climbs: list[dict[str, Any]]) -> dict[str, Any]:
+def climbs_summary(climbs: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the stored row of a function: the largest ratio of its climbs, and their sums."""
     best = max(climbs, key=lambda row: row["ratio"])
     return {

@@ -326,14 +326,14 @@ def sample_orders(
     known = _known_sizes(game)
     pilot = _random_orders(rng, pilot_orders, d)
     fit = _fitted(game, controls, pilot, _weights_of_places(d, known))
-    left_of_tail = _Remainder(game, fit)
+    left_of_tail = Remainder(game, fit)
     # What is left for the sampled sizes, shared out equally; the samples are of its differences.
     ends = left_of_tail(game.pooled([[False] * d, [True] * d]))
     equal_shares = (ends[1] - ends[0])[:, None] / d
-    of_known = _centered(_values_of_known_sizes(game, left_of_tail, known))
+    of_known = _centered(values_of_known_sizes(game, left_of_tail, known))
     levels = [
         _Level(first, length, rows_of_order=2 * math.ceil(d / length) * (length + 1))
-        for first, length in _places(d, known)
+        for first, length in places_of_sizes(d, known)
     ]
     numbers_per_row = max(1, len(game.scores.v) + len(fit.controls.bias))
     # Tuning: elements (rows times pooled numbers) of one batch, which about fits into a core's
@@ -476,7 +476,7 @@ def _rows_of_known_sizes(d: int, known: int) -> int:
     return d + 1 if known == 1 else 3 * d * (d - 1) // 2
 
 
-def _values_of_known_sizes(game: TailGame, function: Callable[[Array], Array], known: int) -> Array:
+def values_of_known_sizes(game: TailGame, function: Callable[[Array], Array], known: int) -> Array:
     """Return the parts (Q, d) of the values that are made when the first `known` players enter."""
     d = game.d
     singles = np.arange(d)[:, None]
@@ -500,7 +500,7 @@ def _values_of_known_sizes(game: TailGame, function: Callable[[Array], Array], k
     return np.asarray(parts.T)
 
 
-def _places(d: int, known: int) -> list[tuple[int, int]]:
+def places_of_sizes(d: int, known: int) -> list[tuple[int, int]]:
     """Return the first place and the length of the windows of each level, which together have every
     place that is not known once.
     """
@@ -526,7 +526,7 @@ def _weights_of_places(d: int, known: int) -> Array:
     its places count sqrt(b / d) times as much as those of a whole order.
     """
     weights = np.zeros(d)
-    for first, length in _places(d, known):
+    for first, length in places_of_sizes(d, known):
         weights[first:length] = math.sqrt(length / d)
     return weights
 
@@ -577,7 +577,7 @@ def _random_orders(rng: np.random.Generator, count: int, d: int) -> Ids:
     return rng.permuted(in_order, axis=1)
 
 
-class _Fit(NamedTuple):
+class Fit(NamedTuple):
     """Controls with their coefficients (Q, k), the exact values (Q, d) of the weighted sums, and
     the accuracy (Q,) of these.
     """
@@ -589,13 +589,14 @@ class _Fit(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Remainder:
+class Remainder:
     """What a weighted sum of controls leaves of a tail, (n, Q)."""
 
     game: TailGame
-    fit: _Fit
+    fit: Fit
 
     def __call__(self, vectors: Array) -> Array:
+        """Compute the predictions of (n, m) pooled vectors without the fitted controls, (n, Q)."""
         predictions = np.asarray(self.game.tail(vectors)).reshape(len(vectors), -1)
         return predictions - self.fit.controls.weighted(vectors, self.fit.coefficients)
 
@@ -624,7 +625,7 @@ def _by_player(changes: Array, orders: Ids) -> Array:
     return out.transpose(0, 2, 1)
 
 
-def _fitted(game: TailGame, controls: Controls, pilot: Ids, weights: Array) -> _Fit:
+def _fitted(game: TailGame, controls: Controls, pilot: Ids, weights: Array) -> Fit:
     """Fit the coefficients of the controls to the changes along pilot orders, without the units
     where their values cannot be computed with the accuracy that is wanted.
     """
@@ -640,7 +641,7 @@ def _fitted(game: TailGame, controls: Controls, pilot: Ids, weights: Array) -> _
     if len(controls.bias) and not controls.have_exact_values(game, coefficients):
         return _fitted(game, Controls.of_lines(controls.lines), pilot, weights)
     exact, accuracy = controls.exact_values(game, coefficients)
-    return _Fit(controls, coefficients, exact, accuracy)
+    return Fit(controls, coefficients, exact, accuracy)
 
 
 def _fitted_coefficients(changes: Array, of_controls: Array, cutoff: float) -> Array:

@@ -101,16 +101,16 @@ def test_long_doubles_and_balls_agree_behind_a_hidden_layer(activation):
 def test_an_interrupted_search_goes_on(tmp_path):
     keep = tmp_path / "climbs.jsonl"
     tasks = ["banzhaf", "shapley"]
-    assert guarantee_search._kept(keep, tasks) == []
+    assert guarantee_search.kept_climbs(keep, tasks) == []
     rows = []
     for k, what in enumerate(tasks):
-        rows.append(guarantee_search._row(k, what, guarantee_search.climb_part(0, k, what, 3)))
+        rows.append(guarantee_search.climb_row(k, what, guarantee_search.climb_part(0, k, what, 3)))
     keep.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert guarantee_search._kept(keep, tasks) == rows
+    assert guarantee_search.kept_climbs(keep, tasks) == rows
     with pytest.raises(ValueError, match="another one"):
-        guarantee_search._kept(keep, tasks[::-1])
+        guarantee_search.kept_climbs(keep, tasks[::-1])
     worst = {**rows[0], "ratio": 2.0, "defects": ["a crash"], "game": "this one"}
-    summary = guarantee_search._summary([rows[0], worst])
+    summary = guarantee_search.climbs_summary([rows[0], worst])
     assert (summary["games"], summary["defects"]) == (6, 1)
     assert (summary["largest ratio"], summary["game"]) == (2.0, "this one")
 

@@ -130,17 +130,19 @@ def test_sizes_of_coalitions_that_are_computed_exactly() -> None:
             both = of_nobody.copy()
             both[0, [i, j]] = True
             second[j] += (float(game.value(both)[0]) - singles[i]) / (9 * 8)
-    tail = orders._Remainder(game, orders._Fit(NOTHING, np.zeros((1, 0)), np.zeros(9), np.zeros(1)))
-    one = orders._values_of_known_sizes(game, tail, 1)
+    tail = orders.Remainder(game, orders.Fit(NOTHING, np.zeros((1, 0)), np.zeros(9), np.zeros(1)))
+    one = orders.values_of_known_sizes(game, tail, 1)
     np.testing.assert_allclose(one[0], first, rtol=0, atol=1e-14)
-    two = orders._values_of_known_sizes(game, tail, 2)
+    two = orders.values_of_known_sizes(game, tail, 2)
     np.testing.assert_allclose(two[0], first + second, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("d", [17, 40, 200, 1000])
 @pytest.mark.parametrize("known", [1, 2])
 def test_levels_have_every_other_place_once(d: int, known: int) -> None:
-    places = [place for first, end in orders._places(d, known) for place in range(first, end)]
+    places = [
+        place for first, end in orders.places_of_sizes(d, known) for place in range(first, end)
+    ]
     assert places == list(range(known, d))
 
 
