@@ -21,7 +21,7 @@ from jax_model.training import loop
 from jax_model.training.config import P1, Config, automatic
 from jax_model.training.devices import device_mesh, join_cluster
 from jax_model.training.imdb import Reviews, load_imdb, review_numbers, split_by_film
-from jax_model.training.loop import load_checkpoint, save_checkpoint
+from jax_model.training.loop import Optimizer, load_checkpoint, save_checkpoint
 from jax_model.training.split import Split, split_stratified
 from jax_model.training.text_model import start_arrays
 from jax_model.training.train import Run, refit_checkpoint, train
@@ -301,6 +301,11 @@ def test_no_code_in_a_checkpoint_runs(tmp_path):
         with pytest.raises(ValueError, match="not a readable checkpoint"):
             load_checkpoint(path, {"a": np.ones(3)})
         assert not made.exists()
+
+
+def test_a_short_run_warms_up_for_half_of_its_steps():
+    optimizer = Optimizer(learning_rate=1.0, warmup_steps=100)
+    assert [float(optimizer.rates(step, 10)[0]) for step in (0, 4, 5)] == pytest.approx([0, 0.8, 1])
 
 
 def test_checkpoints_that_do_not_fit(tmp_path):
