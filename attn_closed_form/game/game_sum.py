@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -72,6 +72,17 @@ class GameSum:
         """Compute the values (...) of coalitions, masks (..., d)."""
         values = sum(factor * game.value(present) for factor, game in self.parts)
         return finite(np.asarray(values) + self.constant)
+
+    def leave_one_out(self) -> Array:
+        """Compute f(all) - f(all but j) for each player, (d,)."""
+        return finite(np.asarray(sum(factor * game.leave_one_out() for factor, game in self.parts)))
+
+    def engine_game(self, tol: float) -> NoReturn:
+        """Raise an error: the engine computes with the parts, each for a tol of its own."""
+        raise TypeError(
+            "game: expected a PooledGame or a LinkedGame, got a GameSum, which `shapley`, "
+            "`banzhaf`, `beta_shapley`, `owen` and `interactions` take"
+        )
 
     @cached_property
     def bounds(self) -> Array:

@@ -242,12 +242,12 @@ def single_changes(game: Game) -> Array:
 
 
 @usual_float_errors
-def leave_one_out(game: Game) -> Array:
+def leave_one_out(game: Game | GameSum) -> Array:
     """Compute f(all) - f(all but j) for each player, (d,), in O(d), to a few times d ulps.
 
     Parameters
     ----------
-    game : PooledGame or LinkedGame of d players
+    game : PooledGame, LinkedGame or GameSum of d players
 
     Returns
     -------

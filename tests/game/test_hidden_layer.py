@@ -10,7 +10,15 @@ import mpmath
 import numpy as np
 import pytest
 
-from attn_closed_form import ToleranceError, banzhaf, owen, shapley
+from attn_closed_form import (
+    ToleranceError,
+    banzhaf,
+    expected_value_by_size,
+    leave_one_out,
+    lime_limit,
+    owen,
+    shapley,
+)
 from attn_closed_form.game.game_sum import GameSum
 from attn_closed_form.game.hidden_layer import LINKED_ACTIVATIONS, HiddenLayer, hidden_layer_game
 from attn_closed_form.game.links import (
@@ -159,6 +167,20 @@ def test_saturated_and_dead_units_do_not_cost_accuracy(
     summed = hidden_layer_game(game)
     assert np.abs(shapley(summed, 1e-7) - exact).max() <= 1e-7 * largest
     assert np.abs(banzhaf(summed, 1e-7) - exact_banzhaf).max() <= 1e-7 * largest
+
+
+def test_functions_of_one_value_per_size_do_not_take_a_sum() -> None:
+    summed = hidden_layer_game(random_network(1, "tanh"))
+    for function in (lime_limit, expected_value_by_size):
+        with pytest.raises(TypeError, match="got a GameSum"):
+            function(summed)
+
+
+def test_leave_one_out_is_the_change_of_the_network() -> None:
+    game = random_network(1, "gelu")
+    everybody = np.ones((1, D), dtype=bool)
+    changes = game.value(everybody)[:, 0] - game.value(~np.eye(D, dtype=bool))[:, 0]
+    np.testing.assert_allclose(leave_one_out(hidden_layer_game(game)), changes, atol=1e-13)
 
 
 def test_an_output_that_reads_no_unit_is_constant() -> None:
