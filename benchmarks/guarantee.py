@@ -26,6 +26,7 @@ is written. With `--search --keep FILE` an interrupted search goes on.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 import time
@@ -219,8 +220,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--seconds",
         type=float,
-        help="with --search and --only: stop at the first result that is outside, or after so many "
-        "processor seconds",
+        help="with --search: stop after so many seconds; with --only, too, stop at the first result "
+        "that is outside, or after so many processor seconds",
     )
     parser.add_argument(
         "--keep", type=Path, help="with --search: a file of finished climbs, which goes on"
@@ -228,13 +229,14 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.keep is not None and not args.search:
         parser.error("--keep: expected --search")
-    if args.seconds is not None:
-        if not args.search or args.only is None:
-            parser.error("--seconds: expected --search and --only")
+    if args.seconds is not None and not args.search:
+        parser.error("--seconds: expected --search")
+    if args.seconds is not None and args.only is not None:
         return _first_outside(args.only, args.seed, args.seconds)
     if args.search:
         games = args.games or 20_000
-        return guarantee_search.run(games, args.seed, args.processes, args.only, args.keep)
+        seconds = math.inf if args.seconds is None else args.seconds
+        return guarantee_search.run(games, args.seed, args.processes, args.only, args.keep, seconds)
     attack = "types" if args.types else "links" if args.links else "games"
     shares = ATTACKS[attack].shares
     if args.only is not None and args.only not in shares:

@@ -53,7 +53,7 @@ def test_a_search_without_errors_ends_in_time(capsys):
     assert guarantee.main(options) == 0
     assert "nothing outside" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        guarantee.main(["--search", "--seconds", "1"])
+        guarantee.main(["--types", "--seconds", "1"])
 
 
 def test_a_crash_is_reported_with_its_game(monkeypatch):
