@@ -124,9 +124,12 @@ if os.environ.get("NUMPY_ERRORS") == "raise":
 
 
 def pytest_collection_finish():
-    """Leave the modules and the tests, which stay, out of every later search for garbage."""
+    """Leave the modules and the tests, which stay, out of every later search for garbage, and search
+    less often than after 700 new objects.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)
 
 
 def pytest_itemcollected(item):

@@ -28,7 +28,7 @@ PACKAGES = {
     "csv corpus": "pyarrow",
 }
 # Formats of `make test`; it leaves out the others.
-QUICK = ("npz text model", "csv", "json scores", "parquet corpus")
+QUICK = ("npz text model", "csv")
 SLOW = [name for name in SAMPLES if name not in QUICK]
 
 

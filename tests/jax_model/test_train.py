@@ -484,6 +484,7 @@ def test_two_hosts_give_what_one_gives(runs):
 
 
 @needs_imdb
+@pytest.mark.slow  # trains on 4,000 reviews
 def test_a_slice_of_imdb():
     """Slower: 5,000 real reviews are enough to pass 75 % on a thousand reviews of other films."""
     reviews = load_imdb(ARCHIVE, "train")

@@ -166,6 +166,7 @@ def test_a_game_that_can_be_empty():
 
 @checks(lime_mean_field, by="more digits")
 @pytest.mark.parametrize("width", [40.0])
+@pytest.mark.slow  # twenty digits
 def test_the_mean_field_with_a_kernel_in_twenty_digits(width):
     """Differences between players are weighed by k p (1 - p); their mean is the slope of f in the
     share present.

@@ -21,6 +21,7 @@ from attn_closed_form.app.files.open_model import DEMO_MODEL
 from attn_closed_form.app.show.figures import full_headline
 from attn_closed_form.app.show.terminal import comparison_text, reasons_text
 from tests import enumeration
+from tests.profiles import mostly_slow
 from tests.texts import HOSTILE, REVIEW, long_text, model_for, six_heads
 
 ROOT = Path(__file__).parents[3]
@@ -344,7 +345,7 @@ def test_ten_thousand_words_are_no_trouble(tmp_path):
     assert "… 9745 more not read" in " ".join(run.stdout.decode().split())
 
 
-@pytest.mark.parametrize("arguments", [[], ["explain", REVIEW, "--html", "-"]])
+@pytest.mark.parametrize("arguments", mostly_slow([["explain", REVIEW, "--html", "-"], []], 1))
 def test_a_reader_that_goes_away_is_no_traceback(arguments):
     command = [sys.executable, "-m", "attn_closed_form", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -9,6 +9,7 @@ import pytest
 
 from attn_closed_form import Bag, load_bag
 from attn_closed_form.app.files.hdf5 import FILTERS
+from tests.profiles import mostly_slow
 
 N = 7
 D = 5
@@ -213,18 +214,21 @@ def outside(h5py: Any, file: Any, folder: Path, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [
-        ("link", "'features' is a link to another place"),
-        ("soft link", "'features' is a link to another place"),
-        ("link of names", "'ids' is a link to another place"),
-        ("storage of names", "'ids' is stored in another file"),
-        ("storage of features", "'features' is stored in another file"),
-        ("virtual", "'features' is stored in another file"),
-        ("claim", "more than 100 times the file"),
-        ("chunk", "more than 100 times the file"),
-        ("references", "'features' contains references or lists"),
-        ("attribute", "attribute 'name' has more than 10000 bytes"),
-    ],
+    mostly_slow(
+        [
+            ("link", "'features' is a link to another place"),
+            ("storage of features", "'features' is stored in another file"),
+            ("claim", "more than 100 times the file"),
+            ("references", "'features' contains references or lists"),
+            ("attribute", "attribute 'name' has more than 10000 bytes"),
+            ("soft link", "'features' is a link to another place"),
+            ("link of names", "'ids' is a link to another place"),
+            ("storage of names", "'ids' is stored in another file"),
+            ("virtual", "'features' is stored in another file"),
+            ("chunk", "more than 100 times the file"),
+        ],
+        5,
+    ),
 )
 def test_hdf5_files_reach_nothing_outside_and_claim_nothing_large(
     kind: str, message: str, tmp_path: Path

@@ -137,6 +137,7 @@ def test_a_page_for_256_tokens_is_light(players):
     assert len(html.encode()) < 200_000
 
 
+@pytest.mark.slow  # ten thousand words
 def test_ten_thousand_words_stay_light_and_are_counted():
     text = long_text(10_000)
     model = model_for(text, T_max=256, K=6, d_e=8)

@@ -90,7 +90,7 @@ def test_the_table_is_orange_for_and_blue_against(model):
     assert labels(linked.yaxis) == ["Shapley", "Alpha-mean (logit)"]
 
 
-@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("figure", mostly_slow(FIGURES, 3))
 @pytest.mark.parametrize("suffix", mostly_slow([".png", ".svg"], 1))
 def test_every_figure_goes_to_a_file(tmp_path, model, figure, suffix):
     path = tmp_path / f"figure{suffix}"

@@ -73,6 +73,7 @@ def test_sums_over_players_and_over_nodes(d):
     )
 
 
+@pytest.mark.slow  # a million arrays
 def test_sums_in_pairs_lose_no_more_than_their_depth():
     """A running sum of a million numbers loses hundreds of ulps; in pairs it is log2 of their
     number at the most.
