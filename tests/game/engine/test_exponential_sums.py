@@ -145,7 +145,7 @@ def slow(*arguments):
 
 
 @pytest.mark.parametrize(
-    ("angle", "every"), [*((a, EVERY) for a in ANGLES), *(slow(a, 24) for a in ANGLES)]
+    ("angle", "every"), [*((a, EVERY) for a in ANGLES), *(slow(a, 48) for a in ANGLES)]
 )
 def test_every_bound_of_a_sector_is_proved(angle, every):
     """And the sums of moduli, which rounding is relative to, are at most a tenth above those of the
