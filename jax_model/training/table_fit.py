@@ -39,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 from .scores import Labels, log_probabilities
 from .word_tables import MASSLESS, Counts, Floats, WordTables, prior_logits
@@ -368,4 +369,7 @@ def _minimum(
     iterations = 60
     # Tuning: losses are sums over texts, so these ends are far below what a text adds.
     options = {"maxiter": iterations, "gtol": 1e-3, "ftol": 1e-7}
-    return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    # The vectors are too short for several threads of BLAS, which would wait for each other: on a
+    # machine that is busy, they make the fit of a few hundred texts take ten times as long.
+    with threadpool_limits(1, user_api="blas"):
+        return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
