@@ -51,6 +51,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     encoded = [vocabulary.encode(text) for text in reviews.texts]
     lengths = np.array([len(document) for document in encoded])
+    if model.distinct_words:
+        encoded = [np.array(list(dict.fromkeys(ids.tolist())), dtype=np.intp) for ids in encoded]
     # Cut here, so that 7,000 warnings need not be silenced.
     documents: list[Ids] = [
         document[: int(min(len(document), weights.room))] for document in encoded
