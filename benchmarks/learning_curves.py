@@ -283,9 +283,6 @@ def measure(
             needed = []
             if size is not None and size <= LARGEST_FOR_FASTTEXT:
                 needed = drawn[:1]
-        elif method == DENSE and size is None and corpus.by_film is not None:
-            # The attention model wins there, in which every word has a mass.
-            needed = []
         else:
             needed = drawn
         for seed, (training, test) in enumerate(needed):

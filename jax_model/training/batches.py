@@ -52,6 +52,12 @@ class Documents(NamedTuple):
         """The (n,) numbers of tokens of the documents."""
         return np.diff(self.starts)
 
+    def without(self, left_out: NDArray[np.bool_]) -> Documents:
+        """Return the documents without some of the D words, given as a mask (D,)."""
+        kept = ~left_out[self.ids]
+        kept_before = np.concatenate([[0], np.cumsum(kept)])
+        return Documents(self.ids[kept], kept_before[self.starts], self.labels)
+
     def checksum(self) -> int:
         """Return a checksum, to detect a checkpoint of other data."""
         checksum = 0

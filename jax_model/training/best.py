@@ -66,6 +66,7 @@ def train_best(
         split = Split(training.take(fold.training), training.take(fold.held_out))
     shared: dict[str, Any] = {"class_weight": options.class_weight, "seed": options.seed}
     shared |= {"start": "tables", "baseline": "prior", "refit": "all"}
+    shared["zeros"] = "tables" if options.sparse else "none"
     # Held-out texts that the user names stay out of the fit.
     if held_out is not None and not refit:
         shared["refit"] = "none"

@@ -78,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
     warn_about_copies(data.training)
     warn_about_classes(data.training)
     if wants_attention(args.model, changes):
-        for name, unused in (("tokenizer", "words"), ("dense", False), ("trials", 0)):
+        if args.dense:
+            changes["zeros"] = "none"
+        for name, unused in (("tokenizer", "words"), ("trials", 0)):
             if getattr(args, name) != unused:
                 raise ValueError(f"--{name}: only the table model has this option")
         result = train_attention(args, data, changes, checkpoint)
@@ -228,7 +230,8 @@ def train_attention(
     device_mesh(args.device)
     if data.by_film is not None:
         split = data.by_film
-        config = Config(**{"start": "tables", "baseline": "prior", **changes})
+        from_tables = {"start": "tables", "baseline": "prior", "zeros": "tables"}
+        config = Config(**{**from_tables, **changes})
     elif data.held_out is not None:
         split = Split(data.training, data.held_out)
         # Given held-out texts are not trained on unless requested.

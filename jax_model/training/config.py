@@ -55,6 +55,7 @@ CHOICES = {
     "refit": ("none", "all"),
     "start": ("random", "tables"),
     "baseline": ("free", "prior"),
+    "zeros": ("none", "tables"),
 }
 # Sizes of P1's model (appendix F) and settings of its training that differ from `Config()`. The
 # paper trains with a learning rate of 1e-4, batches of 16 and 10 epochs; these settings are ours.
@@ -93,6 +94,7 @@ AUTOMATIC: dict[str, Any] = {
     "refit": "all",
     "start": "tables",
     "baseline": "prior",
+    "zeros": "tables",
 }
 
 
@@ -203,7 +205,20 @@ class Config:
     baseline: str = _setting(
         "free", "prior: a text without words is predicted with the shares of the classes; or free"
     )
+    zeros: str = _setting(
+        "none",
+        "tables: words that lose their mass in the fitted tables have none, without positions; or "
+        "none",
+    )
     seed: int = _setting(0, "seed of everything random; the same seed gives the same model")
+
+    @property
+    def takes_masses(self) -> bool:
+        """Whether words may lose their mass: if fitted tables tell which, and no word has a
+        position that would shift.
+        """
+        from_tables = self.start == "tables" and self.zeros == "tables"
+        return from_tables and self.positions == "none"
 
     def __post_init__(self) -> None:
         check_settings(

@@ -244,9 +244,11 @@ class AttentionTextClassifier(_AttentionClassifier):
         """Train the model of Lopardo et al. with JAX."""
         from .train import train
 
-        for name, unused in (("tokenizer", None), ("sparse", True), ("trials", 0)):
+        for name, unused in (("tokenizer", None), ("trials", 0)):
             if getattr(self, name) != unused:
                 raise ValueError(f"{name}: only the table model takes it")
+        if not self.sparse:
+            settings = {**settings, "zeros": "none"}
         if held_out is None:
             split = split_stratified(data, self.validation, self.seed)
         else:

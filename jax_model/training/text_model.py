@@ -30,6 +30,7 @@ from .batches import Batches, Documents, pad_rows
 from .config import Config
 from .devices import cut_by_document
 from .loop import cross_entropy
+from .word_tables import MASSLESS
 
 Trained = dict[str, jax.Array]
 
@@ -103,15 +104,8 @@ def start_from_tables(
     """
     embeddings = trained["W_e"]
     cls_embedding = embeddings[cls]
-    with_place = cls_embedding
-    if fixed["W_p"] is not None:
-        with_place = cls_embedding + fixed["W_p"][0]
-    query = trained["W_q"] @ with_place
-    keys = np.einsum("kae,ka->ke", trained["W_k"], query) * trained["W_k"].shape[1] ** -0.5
-    directions = np.einsum("kco,koe->kce", trained["W_l"], trained["W_v"])
-    K, C, d_e = directions.shape
-    # What is read from an embedding: one number per head for the mass, and one per head and class.
-    readings = np.concatenate([keys, directions.reshape(K * C, d_e)])
+    K = trained["W_l"].shape[0]
+    readings = _readings(trained, fixed, cls)
     scores = np.concatenate([np.tile(masses[:, None], K), np.tile(values, K)], axis=1)
     present = embeddings @ readings.T
     missing = scores + readings @ cls_embedding - present
@@ -121,6 +115,43 @@ def start_from_tables(
         # [UNK] is also the padding, whose mass starts small (`unk_start`).
         added[unk] = 0.0
     embeddings += added.astype(np.float32)
+
+
+def _readings(trained: Trained, fixed: dict[str, Any], cls: int) -> NDArray[Any]:
+    """Return what is read from an embedding (K + K C, d_e): one number per head for the mass, and
+    one per head and class.
+    """
+    with_place = trained["W_e"][cls]
+    if fixed["W_p"] is not None:
+        with_place = with_place + fixed["W_p"][0]
+    query = trained["W_q"] @ with_place
+    keys = np.einsum("kae,ka->ke", trained["W_k"], query) * trained["W_k"].shape[1] ** -0.5
+    directions = np.einsum("kco,koe->kce", trained["W_l"], trained["W_v"])
+    K, C, d_e = directions.shape
+    return np.concatenate([keys, directions.reshape(K * C, d_e)])
+
+
+def take_masses(
+    trained: Trained, fixed: dict[str, Any], cls: int, massless: NDArray[np.bool_]
+) -> Trained:
+    """Return the arrays with other embeddings for the words (D,) that shall have no mass.
+
+    Their embedding has an attention logit below that of [CLS] by -MASSLESS in every head. Among
+    such embeddings it is the smallest one whose values are nearest to those of [CLS].
+    """
+    readings = _readings(trained, fixed, cls).astype(np.float64)
+    wanted = readings @ np.asarray(trained["W_e"][cls], dtype=np.float64)
+    K = trained["W_l"].shape[0]
+    keys = readings[:K]
+    values = readings[K:]
+    embedding = np.linalg.lstsq(keys, wanted[:K] + MASSLESS, rcond=None)[0]
+    # Directions in which the attention logits do not change.
+    free = np.linalg.svd(keys)[2][K:]
+    missing = wanted[K:] - values @ embedding
+    embedding += np.linalg.lstsq(values @ free.T, missing, rcond=None)[0] @ free
+    embeddings = np.array(trained["W_e"])
+    embeddings[massless] = embedding
+    return {**trained, "W_e": embeddings}
 
 
 class Baseline(NamedTuple):

@@ -58,9 +58,10 @@ from .text_model import (
     all_logits,
     start_arrays,
     start_from_tables,
+    take_masses,
     text_loss,
 )
-from .train_tables import Result, TableStart, integer_labels, table_start
+from .train_tables import SPECIAL_WORDS, Result, TableStart, integer_labels, table_start
 from .word_tables import FittedTables
 
 
@@ -133,7 +134,7 @@ def train(
         weights = second.params
     if test is not None:
         # Scored once, by the weights that are kept.
-        documents = encode_documents(run.vocabulary, test.texts, test.labels)
+        documents = run.documents(test)
         logits_of_test = run.calibrated(run.logits(weights, documents), temperature)
         card["test"] = report(logits_of_test, documents.labels, run.classes)
     model = run.model(weights, temperature, card)
@@ -157,6 +158,25 @@ def refit_checkpoint(checkpoint: PathLike) -> Path:
     return Path(f"{checkpoint}.all")
 
 
+class Massless(NamedTuple):
+    """The words (D,) that have no mass and are left out of the documents, and their share of the
+    tokens of the training texts.
+    """
+
+    words: NDArray[np.bool_]
+    share_of_tokens: float
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a card says about them, as about those of the table model."""
+        # [UNK] counts as a word of neither kind.
+        words = self.words[SPECIAL_WORDS:]
+        return {
+            "words": words.size,
+            "words_with_mass": int((~words).sum()),
+            "tokens_without_mass": self.share_of_tokens,
+        }
+
+
 class Run(NamedTuple):
     """The constants of a run: settings, devices, texts as ids, and the initial arrays."""
 
@@ -169,6 +189,7 @@ class Run(NamedTuple):
     fixed: dict[str, NDArray[Any]]
     start: Trained
     baseline: Baseline | None
+    massless: Massless | None
 
     @classmethod
     def of(
@@ -184,6 +205,13 @@ class Run(NamedTuple):
         unk = vocabulary.unk_id
         documents = encode_documents(vocabulary, training.texts, training.labels)
         held_out = encode_documents(vocabulary, split.held_out.texts, split.held_out.labels)
+        massless = None
+        if tables is not None and c.takes_masses:
+            every_token = documents.ids.size
+            without_mass = tables.massless(list(vocabulary))
+            documents = documents.without(without_mass)
+            held_out = held_out.without(without_mass)
+            massless = Massless(without_mass, 1 - documents.ids.size / max(every_token, 1))
         # An epoch has full batches only.
         if documents.size < c.batch_size:
             raise ValueError(
@@ -212,9 +240,21 @@ class Run(NamedTuple):
         # The start from tables changes the embeddings, and leaves the rest random.
         if tables is not None:
             masses, values = tables.scores_of(list(vocabulary))
+            if massless is not None:
+                # These embeddings are in no document, and get their place after the training.
+                masses[massless.words] = 0.0
             start_from_tables(start, fixed, cls=cls_id, unk=unk, masses=masses, values=values)
         classes = training.classes
-        return cls(c, mesh, vocabulary, classes, batches, held_out, fixed, start, baseline)
+        return cls(
+            c, mesh, vocabulary, classes, batches, held_out, fixed, start, baseline, massless
+        )
+
+    def documents(self, data: Labelled) -> Documents:
+        """Encode texts as the model reads them."""
+        documents = encode_documents(self.vocabulary, data.texts, data.labels)
+        if self.massless is None:
+            return documents
+        return documents.without(self.massless.words)
 
     def fit(
         self,
@@ -311,7 +351,11 @@ class Run(NamedTuple):
             "numpy": np.__version__,
         }
         # The twin's arrays become those of the core, which only needs NumPy.
-        params = Params(**self.fixed, **jax.tree.map(np.asarray, trained))
+        arrays = jax.tree.map(np.asarray, trained)
+        if self.massless is not None:
+            arrays = take_masses(arrays, self.fixed, self.batches.cls, self.massless.words)
+            card |= self.massless.summary()
+        params = Params(**self.fixed, **arrays)
         weights = weights_from_params(params, self.batches.cls, self.batches.unk)
         if self.baseline is not None:
             # Files store float32; the model that is returned has the same numbers as the file.

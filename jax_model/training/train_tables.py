@@ -203,10 +203,13 @@ def table_start(
     training = len(split.training.texts)
     fold = table_selection.Fold(rows[:training], rows[training:])
     if selection is None:
-        selection = table_selection.select(*texts[:3], [fold], *texts[3:])
-    # The attention model starts with a mass for every word.
-    every_word = selection.settings._replace(sparse_from=None)
-    selection = selection._replace(settings=every_word)
+        selection = table_selection.select(
+            *texts[:3], [fold], *texts[3:], sparse=config.takes_masses
+        )
+    if not config.takes_masses:
+        # The attention model starts with a mass for every word.
+        every_word = selection.settings._replace(sparse_from=None)
+        selection = selection._replace(settings=every_word)
     return TableStart(texts.fit(training, selection), texts.fit(len(rows), selection))
 
 

@@ -91,6 +91,12 @@ class FittedTables(NamedTuple):
         rows = np.array([row.get(word, 0) for word in words], dtype=np.intp)
         return self.tables.s[rows] - self.tables.s_background, self.tables.v[rows]
 
+    def massless(self, words: Sequence[str]) -> NDArray[np.bool_]:
+        """Return whether each of some words (W,) has no mass; the background always has one."""
+        masses, _ = self.scores_of(words)
+        names = np.array(words, dtype=object)
+        return (masses <= MASSLESS - self.tables.s_background) & (names != CLS)
+
 
 def choose_words(documents: Sequence[Words], size: int) -> tuple[str, ...]:
     """Return the `size` words that occur in the most texts, at least two; ties are broken

@@ -117,3 +117,12 @@ def test_without_positions_lost_words_are_gone():
     )
     ids, _ = batches.step_batch(0, 0, batches.order(0))
     assert (ids != 1).all() and 0.05 < (ids == -1).mean() < 0.95
+
+
+def test_words_are_left_out_of_documents():
+    vocabulary = Vocabulary(["[CLS]", "[UNK]", "a", "dull", "film"])
+    documents = encode_documents(vocabulary, ["a dull film", "a", "", "film a"], [0, 1, 0, 1])
+    without = documents.without(np.array([False, False, True, False, False]))
+    assert without.ids.tolist() == [3, 4, 4]
+    assert without.starts.tolist() == [0, 2, 2, 2, 3]
+    assert without.labels.tolist() == documents.labels.tolist()

@@ -7,10 +7,16 @@ import pytest
 
 from attn_closed_form import load_demo_model
 from attn_closed_form.attention import predict_many, random_weights
-from jax_model import Params, forward, forward_batch, params_from_weights
+from attn_closed_form.attention.predict import document_scores
+from jax_model import Params, forward, forward_batch, params_from_weights, weights_from_params
 from jax_model.training.batches import encode_documents, pad_rows
 from jax_model.training.config import Config
-from jax_model.training.text_model import collapsed_forward, start_arrays, start_from_tables
+from jax_model.training.text_model import (
+    collapsed_forward,
+    start_arrays,
+    start_from_tables,
+    take_masses,
+)
 from jax_model.witness.oracle import pad_ids
 from tests.profiles import mostly_slow
 from tests.texts import six_heads
@@ -133,3 +139,17 @@ def test_a_start_from_tables_computes_the_tables(heads):
     mass = np.exp(masses[ids[0, 1:]])
     expected = mass @ values[ids[0, 1:]] / (1 + mass.sum())
     np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("d_e", [5, 11])
+def test_words_without_mass_change_no_output(d_e):
+    """Two heads and three classes read eight numbers, which five columns cannot all have."""
+    config = Config(K=2, d_e=d_e, d_att=3, d_out=7)
+    fixed, trained = start_arrays(config, D=17, C=3, cls=0, unk=1)
+    massless = np.isin(np.arange(17), [4, 16])
+    changed = take_masses(trained, fixed, 0, massless)
+    weights = weights_from_params(Params(**fixed, **changed), 0, 1)
+    assert (np.exp(document_scores(weights, np.array([4, 16])).s) == 0).all()
+    with_them, without_them = predict_many(weights, [np.array([4, 9, 4, 16, 3]), np.array([9, 3])])
+    np.testing.assert_allclose(with_them, without_them, rtol=1e-13)
+    np.testing.assert_array_equal(changed["W_e"][~massless], trained["W_e"][~massless])

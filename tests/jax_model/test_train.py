@@ -522,6 +522,22 @@ def test_the_baseline_of_the_attention_model_is_the_class_prior(positions, seed)
         assert model.card["held_out"]["accuracy"] > 0.9
 
 
+@pytest.mark.parametrize("zeros", ["none", "tables"])
+def test_words_without_evidence_get_exactly_zero_from_the_attention_model(zeros):
+    split = split_stratified(three_topics(), 0.2)
+    config = automatic(
+        split.training.texts, positions="none", epochs=2, d_e=16, d_att=8, d_out=8, zeros=zeros
+    )
+    model = train(config, split, "cpu", log=lambda line: None).model
+    text = " ".join(["the", "news", *next(iter(TOPICS.values()))])
+    scores = dict(model.explain(text, "shapley", scale="logit")["shapley"].top(9))
+    assert (scores["the"] == 0) == (zeros == "tables")
+    assert all(scores[word] != 0 for word in next(iter(TOPICS.values())))
+    if zeros == "tables":
+        assert model.card["words_with_mass"] < model.card["words"]
+        assert 0.5 < model.card["tokens_without_mass"] < 1
+
+
 def test_the_bias_starts_at_the_shares_of_the_classes():
     """Otherwise the attention of a model without positions learns them first, from [CLS], and may
     stay there.
