@@ -19,7 +19,15 @@ from attn_closed_form.app.files.tables import Labelled
 from .config import Config, automatic
 from .split import Split
 from .table_selection import standard_error
-from .train_tables import Result, TableOptions, table_start, train_tables
+from .train_tables import (
+    Result,
+    TableOptions,
+    choose_tables,
+    fitted_tables,
+    table_start,
+    train_tables,
+)
+from .word_tables import Floats
 
 # Tuning: from this many training texts, the attention model is tried. It does not win for the 5,485
 # texts of R8.
@@ -50,9 +58,9 @@ def train_best(
     """
     if progress is False and log is None:
         log = _nothing
-    tables = train_tables(training, options, held_out, refit, test, progress)
     if not tries_attention(len(training.texts), options):
-        return tables
+        return train_tables(training, options, held_out, refit, test, progress)
+    tables = choose_tables(training, options, held_out, progress)
     # JAX is imported where it is needed: its start takes as long as the fit of small tables.
     from .train import train
 
@@ -75,9 +83,19 @@ def train_best(
     else:
         config = automatic(split.training.texts, D=options.vocabulary_size, **shared)
     # The settings of the tables need not be chosen again, for another number of words.
-    start = table_start(split, config, tables.selection)
+    start = table_start(split, config, tables)
     attention = train(config, split, device, log=log, test=test, start=start)
-    return better(tables, attention)
+    # The losses of the folds are one after the other; the attention model has those of the first
+    # one.
+    losses = tables.losses[: len(attention.losses)]
+    result = attention
+    if not is_better(attention.losses, losses):
+        result = fitted_tables(tables, options, refit, test)
+    both = {"tables": float(losses.mean()), "attention": float(attention.losses.mean())}
+    for record in (result.metrics, result.model.card):
+        if record is not None:
+            record["held_out_losses"] = both
+    return result
 
 
 def tries_attention(texts: int, options: TableOptions) -> bool:
@@ -87,25 +105,12 @@ def tries_attention(texts: int, options: TableOptions) -> bool:
     return texts >= MANY_TEXTS and importlib.util.find_spec("jax") is not None
 
 
-def better(tables: Result, attention: Result) -> Result:
-    """Return the attention model if its loss on the same held-out texts is clearly smaller, with
-    both losses on its card.
+def is_better(losses: Floats, others: Floats) -> bool:
+    """Return whether the losses of texts (m,) are smaller than others by more than one standard
+    error on average.
     """
-    # The losses of the folds are one after the other; the attention model has those of the first
-    # one.
-    losses_of_tables = tables.losses[: len(attention.losses)]
-    difference = losses_of_tables - attention.losses
-    chosen = tables
-    if float(difference.mean()) > standard_error(difference):
-        chosen = attention
-    losses = {
-        "tables": float(losses_of_tables.mean()),
-        "attention": float(attention.losses.mean()),
-    }
-    for record in (chosen.metrics, chosen.model.card):
-        if record is not None:
-            record["held_out_losses"] = losses
-    return chosen
+    difference = others - losses
+    return float(difference.mean()) > standard_error(difference)
 
 
 def _nothing(line: str) -> None:

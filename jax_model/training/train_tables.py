@@ -51,8 +51,6 @@ class Result(NamedTuple):
     model: TextClassifier
     metrics: dict[str, Any]
     losses: word_tables.Floats
-    folds: Sequence[table_selection.Fold] = ()
-    selection: table_selection.Selection | None = None
 
 
 class Texts(NamedTuple):
@@ -75,6 +73,13 @@ class Texts(NamedTuple):
         documents = [_words(text, options.tokenizer) for text in data.texts]
         return cls(documents, labels, classes, options.vocabulary_size - SPECIAL_WORDS, weights)
 
+    def take(self, rows: table_selection.Rows) -> Texts:
+        """Return some of the texts, in the order of their rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return self._replace(
+            documents=[self.documents[i] for i in rows], labels=self.labels[rows], weights=weights
+        )
+
     def fit(self, count: int, selection: table_selection.Selection) -> word_tables.FittedTables:
         """Fit the tables to the first texts."""
         return table_selection.fit_tables(
@@ -85,6 +90,24 @@ class Texts(NamedTuple):
             self.vocabulary_size,
             None if self.weights is None else self.weights[:count],
         )
+
+
+class Chosen(NamedTuple):
+    """Chosen settings of the tables, with the texts and the folds on which they were chosen; the
+    first `training_texts` of the texts are for training.
+    """
+
+    texts: Texts
+    training_texts: int
+    class_names: tuple[str, ...]
+    folds: Sequence[table_selection.Fold]
+    selection: table_selection.Selection
+
+    @property
+    def losses(self) -> word_tables.Floats:
+        """The (m,) cross-entropies of the texts of all folds that their fits did not use."""
+        labels = self.texts.labels[self.selection.rows]
+        return table_selection.text_losses(self.selection.logits, labels)
 
 
 class TableStart(NamedTuple):
@@ -134,11 +157,21 @@ def train_tables(
     >>> train_tables(data, TableOptions()).model.predict(["lovely", "dull"]).tolist()
     ['good', 'bad']
     """
+    chosen = choose_tables(training, options, held_out, progress)
+    return fitted_tables(chosen, options, refit, test)
+
+
+def choose_tables(
+    training: Labelled,
+    options: TableOptions,
+    held_out: Labelled | None = None,
+    progress: bool | None = None,
+) -> Chosen:
+    """Choose the settings of the tables; the parameters are those of `train_tables`."""
     data = training
     if held_out is not None:
         data = joined(training, held_out)
     texts = Texts.of(data, options)
-    labels = texts.labels
     folds = choose_folds(texts, len(training.texts), options)
     with stages("fits", progress) as stage:
         selection = table_selection.select(
@@ -150,15 +183,25 @@ def train_tables(
             seed=options.seed,
             progress=lambda done, total: stage("fits", done, total),
         )
-    # The settings are chosen; the tables of the model are fitted to all texts, or to those for
-    # training.
+    return Chosen(texts, len(training.texts), data.classes, folds, selection)
+
+
+def fitted_tables(
+    chosen: Chosen, options: TableOptions, refit: bool = True, test: Labelled | None = None
+) -> Result:
+    """Fit the tables of the model with chosen settings to all texts, or to those for training."""
+    texts = chosen.texts
+    labels = texts.labels
+    folds = chosen.folds
+    selection = chosen.selection
+    classes = chosen.class_names
     final_texts = len(labels)
-    if held_out is not None and not refit:
-        final_texts = len(training.texts)
+    if not refit:
+        final_texts = chosen.training_texts
     fitted = texts.fit(final_texts, selection)
 
     # Scores of texts that the fit of their fold has not seen.
-    scores = report(selection.logits, labels[selection.rows], data.classes)
+    scores = report(selection.logits, labels[selection.rows], classes)
     _warn_about_classes(scores, options)
     card: dict[str, Any] = {
         "training_texts": len(folds[0].training),
@@ -176,41 +219,40 @@ def train_tables(
     model = TextClassifier(
         word_tables.attention_weights(fitted.tables),
         word_tables.vocabulary_of(fitted.words),
-        data.classes,
+        classes,
         tokenizer=options.tokenizer,
         card=card,
         distinct_words=selection.settings.once,
-        labels=integer_labels(data.classes),
+        labels=integer_labels(classes),
     )
     if test is not None:
         # The model itself, as it is saved, in place of the tables.
         logits = model.predict_logits(test.texts)
-        card["test"] = report(logits, np.asarray(test.labels), data.classes)
-    metrics = {**card, "classes": list(data.classes), "vocabulary": len(fitted.words)}
-    losses = table_selection.text_losses(selection.logits, labels[selection.rows])
-    return Result(model, metrics, losses, folds, selection)
+        card["test"] = report(logits, np.asarray(test.labels), classes)
+    metrics = {**card, "classes": list(classes), "vocabulary": len(fitted.words)}
+    return Result(model, metrics, chosen.losses)
 
 
-def table_start(
-    split: Split, config: Config, selection: table_selection.Selection | None = None
-) -> TableStart:
+def table_start(split: Split, config: Config, chosen: Chosen | None = None) -> TableStart:
     """Fit tables with settings that are chosen on the held-out texts of a split, or were chosen
-    already.
+    already, with the same texts in the first fold.
     """
-    options = TableOptions(vocabulary_size=config.D, class_weight=config.class_weight)
-    texts = Texts.of(joined(split.training, split.held_out), options)
-    rows = np.arange(len(texts.labels))
-    training = len(split.training.texts)
-    fold = table_selection.Fold(rows[:training], rows[training:])
-    if selection is None:
-        selection = table_selection.select(
-            *texts[:3], [fold], *texts[3:], sparse=config.takes_masses
-        )
+    if chosen is None:
+        options = TableOptions(config.D, class_weight=config.class_weight)
+        options = options._replace(sparse=config.takes_masses)
+        chosen = choose_tables(split.training, options, split.held_out, progress=False)
+    fold = chosen.folds[0]
+    texts = chosen.texts.take(np.concatenate([fold.training, fold.held_out]))
+    texts = texts._replace(vocabulary_size=config.D - SPECIAL_WORDS)
+    selection = chosen.selection
     if not config.takes_masses:
         # The attention model starts with a mass for every word.
         every_word = selection.settings._replace(sparse_from=None)
         selection = selection._replace(settings=every_word)
-    return TableStart(texts.fit(training, selection), texts.fit(len(rows), selection))
+    return TableStart(
+        of_training=texts.fit(len(fold.training), selection),
+        of_all=texts.fit(len(texts.labels), selection),
+    )
 
 
 def joined(first: Labelled, second: Labelled) -> Labelled:

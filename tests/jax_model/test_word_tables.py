@@ -12,9 +12,8 @@ from attn_closed_form.app.files.tables import Labelled
 from attn_closed_form.app.models.text import split_at_spaces, tokenize
 from attn_closed_form.app.models.text_classifier import TextClassifier
 from jax_model.training import best, table_fit, table_selection, word_tables
-from jax_model.training.best import better, tries_attention
+from jax_model.training.best import is_better, tries_attention
 from jax_model.training.train_tables import (
-    Result,
     TableOptions,
     Texts,
     choose_folds,
@@ -218,20 +217,13 @@ def test_a_file_with_a_tokenizer_of_the_user_asks_for_it(tmp_path):
     )
 
 
-def test_the_attention_model_is_kept_if_it_is_clearly_better():
-    model = train_tables(topics(30), TableOptions()).model
+def test_a_model_is_better_if_its_losses_are_clearly_smaller():
     rng = np.random.default_rng(0)
     losses = rng.uniform(0.1, 0.9, 100)
-
-    def result(shift):
-        return Result(model, {}, losses + shift + 0.1 * rng.normal(size=100))
-
-    tables = result(0.0)
-    assert better(tables, worse := result(0.1)) is tables and worse.metrics == {}
-    assert better(tables, result(-0.001)) is tables
-    attention = result(-0.1)
-    assert better(tables, attention) is attention
-    assert attention.metrics["held_out_losses"]["attention"] == attention.losses.mean()
+    others = losses + 0.1 * rng.normal(size=100)
+    assert not is_better(others + 0.1, losses)
+    assert not is_better(others - others.mean() + losses.mean() - 0.001, losses)
+    assert is_better(others - 0.1, losses)
 
 
 def test_many_texts_are_worth_the_attention_model():
