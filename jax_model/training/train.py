@@ -62,7 +62,7 @@ from .text_model import (
     text_loss,
 )
 from .train_tables import SPECIAL_WORDS, Result, TableStart, integer_labels, table_start
-from .word_tables import FittedTables
+from .word_tables import MASSLESS, FittedTables
 
 
 def train(
@@ -240,9 +240,9 @@ class Run(NamedTuple):
         # The start from tables changes the embeddings, and leaves the rest random.
         if tables is not None:
             masses, values = tables.scores_of(list(vocabulary))
-            if massless is not None:
-                # These embeddings are in no document, and get their place after the training.
-                masses[massless.words] = 0.0
+            # Words that the tables do not know start with the mass of the background if [UNK] has
+            # none. Words without mass are in no document.
+            masses[masses < MASSLESS / 2] = 0.0
             start_from_tables(start, fixed, cls=cls_id, unk=unk, masses=masses, values=values)
         classes = training.classes
         return cls(

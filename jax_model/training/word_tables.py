@@ -92,10 +92,15 @@ class FittedTables(NamedTuple):
         return self.tables.s[rows] - self.tables.s_background, self.tables.v[rows]
 
     def massless(self, words: Sequence[str]) -> NDArray[np.bool_]:
-        """Return whether each of some words (W,) has no mass; the background always has one."""
-        masses, _ = self.scores_of(words)
-        names = np.array(words, dtype=object)
-        return (masses <= MASSLESS - self.tables.s_background) & (names != CLS)
+        """Return whether each of some words (W,) has no mass.
+
+        Words that the tables do not know may have one, even if [UNK] has none.
+        """
+        found = self.tables.s <= MASSLESS
+        names = {word for word, without in zip(self.words, found[1:], strict=True) if without}
+        if found[0]:
+            names.add(UNK)
+        return np.array([word in names for word in words])
 
 
 def choose_words(documents: Sequence[Words], size: int) -> tuple[str, ...]:
