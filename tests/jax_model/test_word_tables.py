@@ -232,6 +232,19 @@ def test_many_texts_are_worth_the_attention_model():
     assert not tries_attention(best.MANY_TEXTS, TableOptions(tokenizer=split_at_spaces))
 
 
+@pytest.mark.parametrize("of_unknown", [word_tables.MASSLESS, -1.0])
+def test_only_words_that_the_tables_know_have_no_mass(of_unknown):
+    tables = word_tables.WordTables(
+        s=np.array([of_unknown, word_tables.MASSLESS, 0.5]),
+        v=np.zeros((3, 1)),
+        s_background=2.0,
+        prior=np.zeros(1),
+    )
+    fitted = word_tables.FittedTables(("the", "film"), tables)
+    found = fitted.massless(["[CLS]", "[UNK]", "the", "film", "rare"])
+    assert found.tolist() == [False, of_unknown == word_tables.MASSLESS, True, False, False]
+
+
 def test_the_classifier_computes_what_the_tables_say():
     data = topics(40)
     documents = [text.split() for text in data.texts]
