@@ -22,7 +22,7 @@
   // --- Words ------------------------------------------------------------------------------------------------------
 
   // A tag, which is no word; a rating; a word with inner apostrophes; one of ! and ?.
-  var TOKEN = /<[a-zA-Z\/!][^<>]*>|\d{1,3}(?:\.\d)?\/\d{1,3}(?![\p{L}\p{N}_\/])|[\p{L}\p{N}\p{M}]+(?:['’ʼ][\p{L}\p{N}\p{M}]+)*|[!?]/gu;
+  var TOKEN = /<[a-zA-Z\/!][^<>]*>|\d{1,3}(?:\.\d)?\/\d{1,3}(?![\p{L}\p{N}_\/])|[\p{L}\p{N}\p{M}]+(?:['’ʼ][\p{L}\p{N}\p{M}]+)*|[!?！？]/gu;
 
   function tokens(text) {
     var found = [];

@@ -103,8 +103,10 @@ def any_token() -> re.Pattern[str]:
     picture = rf"{_PICTURE}(?:\u200d{_PICTURE})*"
     # Most words are in ASCII, even here; a letter or mark outside ASCII must not continue them.
     plain = rf"[a-zA-Z]{_ASCII_REST}(?!'?[^\x00-\x7f])"
+    # Chinese and Japanese texts have the wide forms of these marks, which NFKC makes narrow.
+    marks_of_sentences = "[!?！？]"
     return re.compile(
-        rf"({plain}|{_NO_TOKEN}|{_RATING}|{word}|[!?]|[{_SOLID}][{marks}]*|{flag}|{picture})"
+        rf"({plain}|{_NO_TOKEN}|{_RATING}|{word}|{marks_of_sentences}|[{_SOLID}][{marks}]*|{flag}|{picture})"
     )
 
 
