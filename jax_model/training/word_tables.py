@@ -35,8 +35,9 @@ Floats = NDArray[np.float64]
 Words = Sequence[str]
 
 # Log-mass of a word without mass: e to this power is zero in float64, in the numerator and the
-# denominator of f. It is finite, because files of weights contain finite numbers only.
-MASSLESS = -1e4
+# denominator of f. It is finite, because files of weights contain finite numbers only. The bound on
+# the rounding of e^s grows with |s|, so that a larger number would cost accuracy.
+MASSLESS = -1e3
 
 
 class Counts(NamedTuple):
