@@ -164,8 +164,8 @@ class Reasons:
 
         >>> from attn_closed_form import load_demo_model
         >>> load_demo_model().explain("A fine film", "shapley").reasons()  # doctest: +ELLIPSIS
-        “fine” alone is enough: whichever of the other 2 words are removed, the prediction stays positive (at least 68.0%).
-        Removing “fine” and “film” changes the prediction to negative ...
+        “fine” alone is enough: whichever of the other 2 words are removed, the prediction stays positive (at least 61.2%).
+        Removing “fine” changes the prediction to negative (probability of positive: 49.9%).
         """  # noqa: E501
         return "\n".join(self.sentences())
 
@@ -448,8 +448,8 @@ class GroupScores:
         >>> from attn_closed_form import load_demo_model
         >>> load_demo_model().explain("A slow start. A wonderful film!", "shapley").sentences()
         GroupScores(probability):
-          -17.1 points  A slow start.
-          +59.2 points  A wonderful film!
+          -18.3 points  A slow start.
+          +45.5 points  A wonderful film!
         """
         change = ExplainedScale(self.scale).change
         lines = (

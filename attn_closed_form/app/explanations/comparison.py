@@ -54,10 +54,10 @@ class Comparison:
     ...     model.explain("A fine film", "shapley"), model.explain("A dull film", "shapley")
     ... )
     >>> print(comparison)  # doctest: +ELLIPSIS
-    The probability of positive falls from 69.1% to 1.4% (-67.7 points)
+    The probability of positive falls from 61.3% to 5.6% (-55.7 points)
     ...
     >>> [(change.word, round(change.change, 2)) for change in comparison.changes[:2]]
-    [('dull', -0.48), ('fine', -0.19)]
+    [('dull', -0.44), ('fine', -0.11)]
     """
 
     first: Explanation
@@ -181,7 +181,7 @@ def compare(
     >>> from attn_closed_form import load_demo_model
     >>> model = load_demo_model()
     >>> compare(model.explain("A fine film"), model.explain("A dull film"))
-    Comparison(positive: -67.7 points, 4 words)
+    Comparison(positive: -55.7 points, 4 words)
     """
     pair = runner_up_of(first)
     output = first.output

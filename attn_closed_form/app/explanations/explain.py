@@ -52,7 +52,7 @@ def explain(
     >>> [(name, e.scores.shape) for name, e in explanations.items()]
     [('shapley', (3,)), ('alpha-mean', (3,))]
     >>> explanations.output, round(explanations.probabilities["positive"], 2)
-    ('positive', 0.69)
+    ('positive', 0.61)
     """
     output = settings.pop("output", None)
     if isinstance(model, Model):

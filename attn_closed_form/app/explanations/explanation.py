@@ -115,7 +115,7 @@ class Explanation(OfEvidence):
     >>> e.labels, e.spans[1]
     (('a', 'fine', 'film'), ((2, 6), (8, 12)))
     >>> e.scores.round(3), round(e.baseline, 3), round(e.prediction, 3)
-    (array([0.   , 0.319, 0.01 ]), 0.489, 0.818)
+    (array([0.   , 0.207, 0.   ]), 0.5, 0.707)
     """
 
     method: str
@@ -218,7 +218,7 @@ class Explanation(OfEvidence):
         >>> from attn_closed_form import load_demo_model
         >>> result = load_demo_model().explain("A slow start, but a wonderful film.", "shapley")
         >>> [(word, round(share, 3)) for word, share in result["shapley"].top(2)]
-        [('wonderful', 0.591), ('slow', -0.134)]
+        [('wonderful', 0.437), ('slow', -0.147)]
         """
         # Logarithms of weights are compared after scaling, because their sign has no meaning.
         order = np.argsort(-np.abs(self.strength), kind="stable")[:n]
@@ -233,7 +233,7 @@ class Explanation(OfEvidence):
         >>> result = load_demo_model().explain("A slow start, but a wonderful film.", "shapley")
         >>> pairs = result["shapley"].interactions()
         >>> print(result["shapley"].labels[1], result["shapley"].labels[5], pairs[1, 5].round(4))
-        slow film -0.0008
+        slow film 0.0
         """
         if not self.evidence.is_pooled:
             raise NotPooledError(f"interactions: {NOT_POOLED}")
@@ -252,7 +252,7 @@ class Explanation(OfEvidence):
         >>> result = load_demo_model().explain("A slow start, but a wonderful film.", "shapley")
         >>> curves = result["shapley"].removal_curves()
         >>> curves.deletion.round(3)
-        array([0.888, 0.208, 0.199, 0.199, 0.212, 0.265, 0.489])
+        array([0.741, 0.271, 0.271, 0.271, 0.271, 0.317, 0.5  ])
         >>> round(curves.deletion_share, 3)
         1.0
         """
@@ -430,7 +430,7 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         >>> result = load_demo_model().explain("A slow start. A wonderful end.", "shapley")
         >>> sentences = result.sentences()
         >>> list(zip(sentences.labels, sentences.scores.round(3).tolist()))
-        [('A slow start.', -0.177), ('A wonderful end.', 0.581)]
+        [('A slow start.', -0.189), ('A wonderful end.', 0.435)]
         """
         return self.grouped("sentences")
 
@@ -453,7 +453,7 @@ class Explanations(OfEvidence, dict[str, Explanation]):
         >>> second = model.explain("A fine film", "shapley")
         >>> comparison = first.compare(second)
         >>> round(comparison.second.prediction - comparison.first.prediction, 3)
-        -0.677
+        -0.557
         """
         from .comparison import compare
 

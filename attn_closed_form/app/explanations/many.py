@@ -46,9 +46,9 @@ class ManyExplanations(Sequence[Explanation]):
     >>> many
     ManyExplanations(2 inputs, Shapley: positive 2)
     >>> many.labels[1], [round(float(scores.sum()), 3) for scores in many.values]
-    (('dull',), [0.202, -0.475])
+    (('dull',), [0.113, -0.444])
     >>> [(effect.word, round(effect.mean, 2)) for effect in many.effects("positive", n=2)]
-    [('dull', -0.48), ('fine', 0.19)]
+    [('dull', -0.44), ('fine', 0.11)]
     """
 
     def __init__(self, method: str, explanations: Iterable[Explanation]) -> None:

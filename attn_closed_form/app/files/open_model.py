@@ -97,7 +97,7 @@ def load_demo_model() -> TextClassifier:
     --------
     >>> model = load_demo_model()
     >>> model.predict_proba(["A wonderful film."]).round(3)
-    array([[0.029, 0.971]])
+    array([[0.107, 0.893]])
     """
     return load_model(DEMO_MODEL)
 

@@ -303,8 +303,8 @@ class TextClassifier(TextModel):
         --------
         >>> from attn_closed_form import load_demo_model
         >>> load_demo_model().predict_logits(["A dull film", "A wonderful film"]).round(2)
-        array([[-3.53],
-               [ 2.92]])
+        array([[-2.83],
+               [ 2.12]])
         """
         documents = [self._ids(text) for text in self.several(inputs)]
         if self.distinct_words:

@@ -68,7 +68,7 @@ def explain_table(
     >>> results.select(["row", "word", "output"]).to_pylist()[1]
     {'row': 0, 'word': 'wonderful', 'output': 'positive'}
     >>> [round(value, 2) for value in results["shapley"].to_pylist()]
-    [0.0, 2.92, 0.04, 3.54]
+    [0.0, 2.12, 0.0, 2.83]
     """
     if out is not None:
         _check_target(out, model, table)

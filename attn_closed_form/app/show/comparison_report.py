@@ -34,7 +34,7 @@ def comparison_headline(comparison: Comparison) -> str:
     >>> from attn_closed_form import load_demo_model
     >>> model = load_demo_model()
     >>> comparison_headline(model.explain("A fine film").compare(model.explain("A dull film")))
-    'The probability of positive falls from 69.1% to 1.4% (-67.7 points)'
+    'The probability of positive falls from 61.3% to 5.6% (-55.7 points)'
     """
     scale = comparison.scale
     what = scale.of_output(visible(comparison.first.output)).removeprefix("the ")

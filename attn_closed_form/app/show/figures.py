@@ -155,7 +155,7 @@ def headline(explanations: Explanations, thing: str = "This text") -> str:
 
     >>> from attn_closed_form import load_demo_model
     >>> headline(load_demo_model().explain("A fine film", "loo"))
-    'This text is rated positive: 69%'
+    'This text is rated positive: 61%'
     """
     chances = explanations.probabilities
     if chances is None:
@@ -171,7 +171,7 @@ def full_headline(explanations: Explanations, thing: str = "This text") -> str:
 
     >>> from attn_closed_form import load_demo_model
     >>> full_headline(load_demo_model().explain("A fine film", "loo", scale="logit"))
-    'This text is rated positive: 69% (logit +0.6696)'
+    'This text is rated positive: 61% (logit +0.4581)'
     """
     text = headline(explanations, thing)
     explained = explained_number(explanations)

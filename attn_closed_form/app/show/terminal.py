@@ -64,18 +64,18 @@ def answer(explanations: Explanations, columns: int = 80, color: bool = False) -
     >>> from attn_closed_form import load_demo_model
     >>> explanations = load_demo_model().explain("A fine film", "shapley")
     >>> print("\n\n".join(answer(explanations, columns=60).split("\n\n")[:3]))
-    This text is rated positive: 69%
+    This text is rated positive: 61%
     Explained: the probability of positive, in percentage
     points.
     <BLANKLINE>
     A fine++++ film
     ++++ raises positive, ---- lowers it
     <BLANKLINE>
-    baseline        48.9%
-    fine      +19.0 points  ++++++++++++++++++++++++++++++++++
-    film       +1.2 points  ++
+    baseline         50.0%
+    fine      +11.3 points  ++++++++++++++++++++++++++++++++++
     a           0.0 points
-    positive        69.1%
+    film        0.0 points
+    positive         61.3%
     """
     # Begins bold text.
     bold = "\x1b[1m"

@@ -58,8 +58,8 @@ def waterfall(e: Explanation, top: int = 10) -> Waterfall:
     >>> from attn_closed_form import load_demo_model
     >>> e = load_demo_model().explain("A fine film", "shapley")["shapley"]
     >>> [(bar.label, bar.text) for bar in waterfall(e, top=1).bars]
-    [('baseline', '48.9%'), ('fine', '+19.0 points'), ('2 others raise it', '+1.2 points'),
-    ('positive', '69.1%')]
+    [('baseline', '50.0%'), ('fine', '+11.3 points'), ('2 others raise it', '0.0 points'),
+    ('positive', '61.3%')]
     """
     errors = np.zeros(len(e.scores))
     if e.standard_error is not None:

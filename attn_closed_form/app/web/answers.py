@@ -340,7 +340,7 @@ def compare_answer(
     >>> from attn_closed_form import load_demo_model
     >>> question = CompareQuestion(text="A dull film", other="A fine film")
     >>> compare_answer(load_demo_model(), question)["figures"]["headline"]
-    'The probability of positive falls from 69.1% to 1.4% (-67.7 points)'
+    'The probability of positive falls from 61.3% to 5.6% (-55.7 points)'
     """
     asked = question.model_dump()
     other = asked.pop("other")

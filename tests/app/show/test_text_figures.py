@@ -37,7 +37,7 @@ def test_every_word_is_drawn_in_order_with_its_color(found):
     (ax,) = found.plot(figure="text").axes
     written = "".join(drawn_texts(ax))
     assert written.replace(" ", "").endswith(SENTENCE.replace(" ", ""))
-    assert "Thistextisratedpositive:76%" in written.replace(" ", "")
+    assert "Thistextisratedpositive:66%" in written.replace(" ", "")
     boxes = {
         round(box.get_x(), 3): matplotlib.colors.to_hex(box.get_facecolor()) for box in ax.patches
     }

@@ -215,7 +215,7 @@ def test_any_text_comes_back_as_it_was(text):
 @pytest.mark.slow  # every answer of the shipped model
 def test_the_shipped_model_answers():
     got = post(
-        {"text": "A wonderful film, but the ending is terrible."},
+        {"text": "A wonderful film, but the ending is terrible.", "output": "positive"},
         app=make_app(load_demo_model(), "shipped"),
     )
     scores = dict(
