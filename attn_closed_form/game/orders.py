@@ -317,7 +317,7 @@ def sample_orders(
     if controls is None:
         controls = Controls.of_lines(np.zeros((0, game.scores.bias.size)))
     # Tuning: orders (each with its reverse) to which the coefficients are fitted.
-    least_pilot_orders = 12
+    least_pilot_orders = 8
     orders_per_control = 4
     # Tuning: values of the game along pilot orders beyond which there are no more than the least.
     pilot_values = 20_000
@@ -341,8 +341,8 @@ def sample_orders(
     batch_elements = 1 << 18
     # Tuning: orders of each level from which its variance is known roughly.
     least_of_level = 8
-    # Tuning: with fewer degrees of freedom, a standard error would itself be off by more than 11%.
-    least_freedom = 40
+    # Tuning: with fewer degrees of freedom, a standard error would itself be off by more than 13%.
+    least_freedom = 30
     calls = 2 * pilot_orders * (d + 1) + _rows_of_known_sizes(d, known)
     values = fit.exact + equal_shares + of_known
     if not levels:

@@ -28,7 +28,7 @@ from ...game.tails import Tail
 from .bag import Bag
 from .bag_classifier import BagClassifier, BagUnits
 from .protocol import Model
-from .sentences import sentence_numbers, trimmed
+from .sentences import sentence_numbers
 from .target import Target
 from .units import Units
 
@@ -96,19 +96,26 @@ class Activations:
             check("turns", given.shape == (count,), f"{count} turns, one per token", given.shape)
 
     @cached_property
+    def _joined(self) -> str:
+        """All tokens as they are written, in which a mark is found sooner than token by token."""
+        return "".join(self.tokens)
+
+    @cached_property
     def _pieces(self) -> tuple[str, list[int]]:
         """The text of all tokens, and the place where each begins, followed by the length."""
         # A space and a line break as these tokenizers write them; one of them is in every text.
         byte_marks = ("\u0120", "\u010a")
-        if any(mark in token for token in self.tokens for mark in byte_marks):
+        if any(mark in self._joined for mark in byte_marks):
             return _decoded(self.tokens)
         pieces = list(self.tokens)
         # The marker of a space before a token in SentencePiece, and of a piece that continues a
         # word in WordPiece.
         space_mark = "\u2581"
-        if any(space_mark in token for token in pieces):
+        if space_mark in self._joined:
             pieces = [token.replace(space_mark, " ") for token in pieces]
-        elif any(token.startswith(CONTINUES_MARK) for token in pieces):
+        elif CONTINUES_MARK in self._joined and any(
+            token.startswith(CONTINUES_MARK) for token in pieces
+        ):
             pieces = [_after_wordpiece(token) for token in pieces]
         elif not any(token[:1].isspace() or token[-1:].isspace() for token in pieces):
             # Tokens without any white space are words.
@@ -129,7 +136,9 @@ class Activations:
         text, starts = self._pieces
         spans = []
         for start, end in pairwise(starts):
-            first, last = trimmed(text, start, end)
+            piece = text[start:end]
+            first = end - len(piece.lstrip())
+            last = start + len(piece.rstrip())
             if first >= last:  # white space alone
                 first, last = start, end
             spans.append((first, last))
@@ -157,6 +166,8 @@ class Activations:
         # Tokens at which a turn begins in the chat templates of Qwen and others (ChatML), Llama 3
         # and 4, and Gemma.
         turn_starts = ("<|im_start|>", "<|start_header_id|>", "<|header_start|>", "<start_of_turn>")
+        if not any(mark in self._joined for mark in turn_starts):
+            return None
         begins = np.array([token.strip() in turn_starts for token in self.tokens])
         if not begins.any():
             return None

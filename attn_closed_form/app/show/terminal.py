@@ -211,17 +211,20 @@ def _words(e: Explanation, color: bool, largest: float | None = None) -> list[Pr
     word_columns = 40
     text = figures.colored_text(e, largest)
     words = []
-    # Tuning: words of a text that fit into about three screens.
-    most_words = 1000
+    # Tuning: characters of a text that fit into about three screens.
+    most_characters = 6000
     shown = [piece for piece in text.pieces if piece.player is not None]
-    for piece in shown[:most_words]:
+    used = 0
+    for number, piece in enumerate(shown):
         assert piece.player is not None  # the others are left out above
+        if used > most_characters:
+            words += _plain(f"… {len(shown) - number:,} more are in the report")
+            break
         word = elide(visible(piece.text), word_columns)
         if text.unknown[piece.player]:
             word += "[UNK]"
         words.append(printed_word(word, text.levels[piece.player], text.signed, color))
-    if len(shown) > most_words:
-        words += _plain(f"… {len(shown) - most_words:,} more are in the report")
+        used += width(word)
     if text.unseen:
         words += _plain(f"… {text.unseen} more not read")
     return words

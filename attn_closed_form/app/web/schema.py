@@ -82,7 +82,8 @@ class Question(BaseModel):
     seed: int = Field(Settings.seed, description="seed of the sampled methods")
     scale: str | None = Field(
         Settings.scale,
-        description='"probability" or "logit"; default: the probability if its values are exact',
+        description='"probability" or "logit"; default: the probability, which is sampled if it '
+        "has no exact values",
     )
     max_error: float | None = Field(
         Settings.max_error,
