@@ -454,6 +454,9 @@ def test_no_input_and_no_model_is_overwritten(capsys, tmp_path):
         with pytest.raises(SystemExit) as stop:
             main(["corpus", "run", source, str(tmp_path)])
         assert stop.value.code == 2 and "other than that of the inputs" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        main(["corpus", "run", table, str(tmp_path / "out"), "--workers", "0"])
+    assert stop.value.code == 2 and "--workers: expected" in capsys.readouterr().err
     assert {file: file.read_bytes() for file in tmp_path.rglob("*.*")} == before
 
 

@@ -98,6 +98,20 @@ def test_logits_are_those_of_the_layers(kind: str, heads: int) -> None:
         )
 
 
+def test_a_tail_is_described_by_its_steps() -> None:
+    rng = np.random.default_rng(0)
+    first = Layer(rng.normal(size=(K, D)))
+    last = Layer(rng.normal(size=(2, D)))
+    norm = Standardize(np.ones(D), np.zeros(D))
+    tail = LayeredTail(
+        [norm, Residual([first, "gelu", Layer(rng.normal(size=(D, K)))]), UnitLength(), last]
+    )
+    assert repr(tail) == (
+        "LayeredTail(LayerNorm, residual [Linear 5 -> 3, gelu, Linear 3 -> 5], L2 norm, "
+        "Linear 5 -> 2)"
+    )
+
+
 def test_the_logit_is_explained_by_the_method_that_was_asked_for() -> None:
     """Only the method that views show first may be another one for the logit."""
     rng = np.random.default_rng(5)

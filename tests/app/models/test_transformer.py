@@ -305,6 +305,14 @@ def test_a_slow_tokenizer_has_tokens_as_players():
     assert "##der" in found.report()
 
 
+def masked_words(padding_side):
+    """A model with logits for every token, and its tokenizer."""
+    transformers = pytest.importorskip("transformers")
+    tokenizer = bert()[1]
+    tokenizer.padding_side = padding_side
+    return transformers.BertForMaskedLM(bert()[0].config), tokenizer
+
+
 WRONG = {
     "no tokenizer": (
         lambda: (bert()[0], None),
@@ -318,7 +326,12 @@ WRONG = {
         "model: expected .*ForSequenceClassification",
     ),
     "a model of masked words": (
-        lambda: (__import__("transformers").BertForMaskedLM(bert()[0].config), bert()[1]),
+        lambda: masked_words("right"),
+        TypeError,
+        "model: expected one row of logits per text",
+    ),
+    "a model of masked words that pads at the beginning": (
+        lambda: masked_words("left"),
         TypeError,
         "model: expected one row of logits per text",
     ),
