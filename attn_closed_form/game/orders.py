@@ -6,7 +6,7 @@ in the other, and the mean of the two changes varies less.
 
 **Places.** The first players to enter change f most. Coalitions of none and of one player are
 computed exactly, and the other places of an order are divided into levels, whose orders are cut
-into short windows (`_Level`). Orders are added to the level that reduces the largest error most.
+into short windows (`Level`). Orders are added to the level that reduces the largest error most.
 
 **Controls.** A game c whose Shapley values are known exactly and whose changes resemble those of f
 does not have to be sampled: the values of f are those of f - c, which vary less, plus the exact
@@ -332,7 +332,7 @@ def sample_orders(
     equal_shares = (ends[1] - ends[0])[:, None] / d
     of_known = _centered(values_of_known_sizes(game, left_of_tail, known))
     levels = [
-        _Level(first, length, rows_of_order=2 * math.ceil(d / length) * (length + 1))
+        Level(first, length, rows_of_order=2 * math.ceil(d / length) * (length + 1))
         for first, length in places_of_sizes(d, known)
     ]
     numbers_per_row = max(1, len(game.scores.v) + len(fit.controls.bias))
@@ -381,7 +381,7 @@ def sample_orders(
         level = levels[int(np.argmax(gains))]
 
 
-def _least_known(levels: list[_Level]) -> tuple[_Level, float]:
+def _least_known(levels: list[Level]) -> tuple[Level, float]:
     """Return the level whose variance has the largest error, and the degrees of freedom of the sum
     of all variances, each the mean over the players (Welch-Satterthwaite).
     """
@@ -395,7 +395,7 @@ def _least_known(levels: list[_Level]) -> tuple[_Level, float]:
 # --- places in an order ---------------------------------------------------------------------------
 
 
-class _Level:
+class Level:
     """The changes of a game for players that enter at the places from `first` to `length` - 1 of an
     order, as a running mean and variance.
 

@@ -18,6 +18,7 @@ from attn_closed_form.game.game_sum import GameSum
 from attn_closed_form.game.orders import (
     ClassProbability,
     Controls,
+    Level,
     default_controls,
     sample_orders,
 )
@@ -330,3 +331,13 @@ def test_few_players_agree_with_shapiq() -> None:
     theirs = computer("SV", order=1)
     sample = shapley_sample(game, seed=0)
     np.testing.assert_allclose(sample.values, [theirs[(j,)] for j in range(6)], atol=1e-12)
+
+
+def test_batches_of_orders_add_up_to_the_mean_and_variance_of_all() -> None:
+    changes = np.random.default_rng(0).normal(size=(30, 2, 4)) + 100
+    level = Level(first=0, length=4, rows_of_order=10)
+    for batch in np.split(changes, [1, 8, 20]):
+        level.add(batch)
+    assert level.count == 30
+    np.testing.assert_allclose(level.mean, changes.mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(level.variance, changes.var(axis=0, ddof=1), rtol=1e-12)

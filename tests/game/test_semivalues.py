@@ -127,6 +127,7 @@ def test_values_alone_in_blocks(monkeypatch):
         (lambda game: beta_shapley(game, 0.5, 1), "^alpha: "),
         (lambda game: beta_shapley(game, 1, np.nan), "^beta: "),
         (lambda game: beta_shapley(game, 500, 500), "^alpha, beta: "),
+        (lambda game: beta_shapley(game, 257, 256), "^alpha, beta: .* at most 512"),
         (lambda game: weighted_banzhaf(game, 1.5), "^p: "),
         (lambda game: semivalue(game, [1.0]), "^weights: "),
     ],
