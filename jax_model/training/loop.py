@@ -205,12 +205,8 @@ def fit(
         "seconds": 0.0,
         "processor_seconds": 0.0,
     }
+    check_leftover(checkpoint, resume)
     if checkpoint is not None and Path(checkpoint).exists():
-        if not resume:
-            raise ValueError(
-                f"{checkpoint}: a checkpoint of an unfinished run; resume it (--resume), or delete "
-                "it to start again"
-            )
         state, saved = load_checkpoint(checkpoint, state)
         _check_same_run(checkpoint, saved.get("about", {}), settings)
         notes = saved
@@ -264,6 +260,15 @@ def fit(
                 progress.epoch(record)
             save()
     return Fit(state.best, history, notes["best"], notes["seconds"], notes["processor_seconds"])
+
+
+def check_leftover(checkpoint: PathLike | None, resume: bool) -> None:
+    """Raise if there is a checkpoint of an unfinished run that shall not be resumed."""
+    if checkpoint is not None and Path(checkpoint).exists() and not resume:
+        raise ValueError(
+            f"{checkpoint}: a checkpoint of an unfinished run; resume it (--resume), or delete "
+            "it to start again"
+        )
 
 
 def _check_same_run(path: PathLike, saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:

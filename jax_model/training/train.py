@@ -42,7 +42,7 @@ from ..witness.params import Params, weights_from_params
 from .batches import Batches, Documents, encode_documents
 from .config import Config
 from .devices import cut_by_document, device_mesh, on_every_device
-from .loop import Fit, Optimizer, PathLike, TrainingProgress, fit
+from .loop import Fit, Optimizer, PathLike, TrainingProgress, check_leftover, fit
 from .scores import (
     balanced_weights,
     fit_temperature,
@@ -91,6 +91,8 @@ def train(
     test : test texts, which are only scored once, with the final model
     start : fitted tables to start from, if `config.start` asks for them; None fits them
     """
+    # The tables from which the training starts take a while.
+    check_leftover(checkpoint, resume)
     mesh = device_mesh(device)
     # A batch is divided evenly.
     if config.batch_size % mesh.size:

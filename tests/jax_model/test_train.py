@@ -524,6 +524,15 @@ def test_the_baseline_of_the_attention_model_is_the_class_prior(positions, seed)
         assert model.card["held_out"]["accuracy"] > 0.9
 
 
+def test_a_leftover_checkpoint_is_reported_before_the_tables_are_fitted(tmp_path, monkeypatch):
+    leftover = tmp_path / "model.checkpoint"
+    leftover.write_bytes(b"")
+    monkeypatch.setattr("jax_model.training.train.table_start", None)
+    split = split_stratified(three_topics(), 0.2)
+    with pytest.raises(ValueError, match="checkpoint of an unfinished run"):
+        train(automatic(split.training.texts), split, "cpu", checkpoint=leftover)
+
+
 def test_words_without_mass_in_the_tables_get_exactly_zero_from_the_attention_model():
     split = split_stratified(three_topics(), 0.2)
     config = automatic(split.training.texts, positions="none", epochs=2, d_e=16, d_att=8, d_out=8)
