@@ -42,7 +42,7 @@ SHOWN_MEMBERS = {
         "from_scores from_weights d H baseline value merge through leave_one_out linear"
     ),
     "PooledScores": "head output attention logits game games",
-    "GameSum": "d labels value",
+    "GameSum": "d labels value can_keep",
     "HiddenLayer": "is_exact",
     "TailGame": "d labels value",
     "Optimum": "",
