@@ -638,5 +638,6 @@ def test_help_and_models_fit_into_the_terminal(capsys, monkeypatch, command, col
     with pytest.raises(SystemExit):
         main([*command.split(), "--help"])
     assert main(["model"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= columns
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= columns
+    assert "default: None" not in " ".join(shown.split())
