@@ -237,6 +237,11 @@ def test_the_agreement_is_that_of_all_coalitions():
     assert len(found.evidence.units.by_transformer.outputs) == before
 
 
+def test_a_single_word_agrees_with_itself():
+    model = TransformerClassifier(*bert(), samples=60)
+    assert model.explain("film", "shapley", scale="logit").fit.agreement == 1.0
+
+
 def report_of(error, spread=1.0, agreement=0.95):
     return FitReport("fitted SLALOM", error, spread, 0.1, 1.0, 0.0, 100, agreement=agreement)
 
