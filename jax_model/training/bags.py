@@ -118,10 +118,10 @@ def bag_logits(
     keys = None
     if key is not None:
         keys = jax.random.split(key, 4)
-        x = _drop(keys[0], x, dropout)
+        x = dropped(keys[0], x, dropout)
     h = jax.nn.relu(x @ params["L"].T + params["l"])
     if keys is not None:
-        h = _drop(keys[1], h, dropout)
+        h = dropped(keys[1], h, dropout)
     contents = jnp.tanh(h @ params["V"].T + params["v"])
     gates = jax.nn.sigmoid(h @ params["U"].T + params["u"])
     scores = ((contents * gates) @ params["w"].T)[:, 0]
@@ -139,7 +139,10 @@ def bag_logits(
     return pooled[:count] @ params["W"].T + params["b"]
 
 
-def _drop(key: jax.Array, x: jax.Array, rate: Any) -> jax.Array:
+def dropped(key: jax.Array, x: jax.Array, rate: Any) -> jax.Array:
+    """Return x with a share `rate` of its entries set to 0, and the others scaled to the same
+    mean.
+    """
     return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0.0)
 
 

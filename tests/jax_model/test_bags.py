@@ -12,6 +12,7 @@ from jax_model import AttentionBagClassifier
 from jax_model.training.bags import (
     BagConfig,
     bag_logits,
+    dropped,
     kept_instances,
     pack,
     standardization,
@@ -47,6 +48,14 @@ def forward_by_loops(state, bag):
         embedded.append(h)
     pooled = sum(m * h for m, h in zip(masses, embedded, strict=True)) / sum(masses)
     return state["classifiers.weight"] @ pooled + state["classifiers.bias"]
+
+
+def test_what_dropout_keeps_has_the_same_mean():
+    x = np.arange(1.0, 4001.0)
+    found = np.asarray(dropped(jax.random.key(0), x, 0.25))
+    kept = found > 0
+    assert abs(kept.mean() - 0.75) < 0.03  # four standard errors
+    np.testing.assert_allclose(found[kept], x[kept] / 0.75, rtol=1e-6)
 
 
 @pytest.mark.parametrize("classes", mostly_slow([3, 2], 1))
