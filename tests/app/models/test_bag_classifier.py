@@ -565,11 +565,3 @@ def test_what_is_neither_a_file_nor_a_state_dict_is_named():
         TypeError, match="state: expected a file, a state dict or a module, got object"
     ):
         BagClassifier.from_state_dict(object())
-
-
-def test_models_are_compared_as_objects() -> None:
-    """Arrays have no truth value, and no hash."""
-    first, second = (BagClassifier(network()) for _ in range(2))
-    assert first == first
-    assert first != second
-    assert len({first, second}) == 2
