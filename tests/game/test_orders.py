@@ -170,6 +170,7 @@ def test_windows_of_all_levels_add_up_to_the_value(d: int, absent: bool) -> None
     assert sample.standard_error.max() < 0.02 * np.abs(exact).max()
 
 
+@pytest.mark.slow  # two million orders
 def test_adaptive_samples_agree_with_a_long_run_without_controls() -> None:
     """Orders that are added until the error is small enough, against plain orders."""
     scaled = []
