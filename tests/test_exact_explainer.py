@@ -97,3 +97,14 @@ def test_the_page_shows_a_headline_and_colored_words(page):
     assert len(strengths) == 3 and max(strengths) == 1.0
     box.locator("textarea").fill(" ".join(load_demo_model().vocabulary[100:300]))
     assert "at most 120 different words" in box.locator(".answer").inner_text()
+
+
+def test_a_text_whose_log_odds_reach_too_far_is_refused(page, stored):
+    """One word that is repeated outweighs the background, up to its value of more than 64."""
+    word = stored["words"][int(np.argmax(np.abs(stored["values"])))]
+    assert max(map(abs, stored["values"])) > stored["largest"]
+    box = page.locator("#exact-explainer")
+    box.locator("textarea").fill(f"{word} " * 3)
+    assert box.locator(".headline").count() == 1
+    box.locator("textarea").fill(f"{word} " * 500)
+    assert "explains probabilities up to log-odds of 64.0" in box.locator(".answer").inner_text()

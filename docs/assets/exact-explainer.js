@@ -188,12 +188,34 @@
     return N / D;
   }
 
+  /* The largest modulus of the log-odds when words are removed. The mean is largest for the words with the largest
+   * values, as many as raise it. */
+  function largestLogOdds(players, background) {
+    var largest = 0;
+    [1, -1].forEach(function (sign) {
+      var N = background.mass * background.value;
+      var D = background.mass;
+      largest = Math.max(largest, sign * N / D);
+      players.slice().sort(function (one, other) { return sign * (other.value - one.value); }).forEach(function (player) {
+        N += player.mass * player.value;
+        D += player.mass;
+        largest = Math.max(largest, sign * N / D);
+      });
+    });
+    return largest;
+  }
+
   /* The prediction of a text, its words, and their exact Shapley values on both scales. */
   function explain(model, text) {
     var found = read(model, text);
     var players = found.players;
     if (players.length > MOST_WORDS) {
       throw new Error("This page explains at most " + MOST_WORDS + " different words; the library has no such limit.");
+    }
+    var largest = largestLogOdds(players, model.background);
+    if (largest > model.largest) {
+      throw new Error("The log-odds of this text reach " + largest.toFixed(1) + " when words are removed. This page " +
+        "explains probabilities up to log-odds of " + model.largest.toFixed(1) + "; the library explains the log-odds instead.");
     }
     // The integrand is a polynomial in p of degree d - 1: this rule has no error.
     var rule = gauss(Math.ceil((players.length + 1) / 2));

@@ -21,6 +21,9 @@ SCRIPT = "assets/demo-model.js"
 EXAMPLE = "A slow start and a silly plot, but the actors are wonderful and the ending is moving."
 #: Largest error of the simple fractions. The tests allow 1e-6 for the whole computation.
 POLE_ERROR = 1e-8
+#: Largest modulus of the log-odds: the last interval of the table of `game/links.py`. The page refuses texts
+#: with more, such as the most negative word fifty times.
+LARGEST_LOG_ODDS = 64.0
 
 
 def on_files(files: Files, config: Any, **others: Any) -> Files:
@@ -42,7 +45,8 @@ def demo_model() -> dict[str, Any]:
     # the log-odds.
     values = (game.v[0] + game.bias) / model.temperature
     background = (float(game.v_background[0]) + game.bias) / model.temperature
-    largest = float(max(np.abs(values).max(), abs(background)))
+    of_words = float(max(np.abs(values).max(), abs(background)))
+    largest = min(of_words, LARGEST_LOG_ODDS)
     poles = LINKS["sigmoid"].poles(-largest, largest, POLE_ERROR)
     return {
         "words": list(model.vocabulary),
@@ -65,6 +69,7 @@ def demo_model() -> dict[str, Any]:
                 poles.z.imag.tolist(), poles.residue.real.tolist(), strict=True
             )
         ],
+        "largest": largest,
         "example": EXAMPLE,
     }
 
