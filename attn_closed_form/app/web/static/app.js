@@ -8,7 +8,7 @@ const at = (id) => document.getElementById(id);
 const PATIENCE = 400; // ms until the page reports that it is waiting
 const GIVE_UP = 8000; // ms until a request is sent again
 const RETRY = 1500; // ms between tries when the server does not answer
-const ROUGH = 0.005; // standard error of a first answer that is sampled, half a percentage point
+const ROUGH = 0.01; // standard error of a first answer that is sampled, one percentage point
 const PAUSE = 700; // ms after which such an answer is refined
 const QUIET = 700; // ms until a screen reader hears the result
 const MANY_WORDS = 60; // as in the report, where a longer text opens with its sentences
