@@ -314,3 +314,14 @@ def test_a_file_belongs_to_one_part(tmp_path):
         (tmp_path / name).touch()
     names = [file.name for files in split_files(tmp_path).values() for file in files]
     assert sorted(names) == ["test.csv", "train.csv", "train_and_test.csv"]
+
+
+def test_a_warning_about_several_files_counts_the_others(tmp_path):
+    files = []
+    for name in ("a", "b", "c"):
+        path = tmp_path / f"{name}.csv"
+        path.write_text("text,label\nfine,x\ndull,y\nodd,\n", encoding="utf-8")
+        files.append(path)
+    for count in (2, 3):
+        with pytest.warns(TableWarning, match=rf"a\.csv and {count - 1} more: omitted {count} of"):
+            read_labelled(files[:count])

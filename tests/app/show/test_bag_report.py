@@ -59,6 +59,17 @@ def test_pictures_are_the_tiles(found):
     np.testing.assert_array_equal(warm, found["shapley"].scores.reshape(3, 4) > 0)
 
 
+def test_one_instance_opposes_and_several_oppose():
+    verbs = {}
+    for seed in range(6):
+        found = bag_model().explain(slide(2, 2, seed=seed), "shapley", output="tumor")
+        page = typed(report(found))
+        for count, verb in re.findall(r"most attention, (\d+) (opposes?) tumor", page):
+            verbs[count] = verb
+    assert verbs.pop("1") == "opposes"
+    assert set(verbs.values()) == {"oppose"}
+
+
 def test_the_numbers_are_the_scores(found):
     page = typed(report(found))
     scores = found["shapley"].scores
@@ -69,8 +80,11 @@ def test_the_numbers_are_the_scores(found):
     assert f"{percent(against)} of the attention" in page
     attended = np.argsort(-weight, kind="stable")[:TOP]
     opposed = int((scores[attended] < 0).sum())
-    assert opposed and f"Of the {len(attended)} with the most attention, {opposed} oppose" in page
+    verb = "opposes" if opposed == 1 else "oppose"
+    most = f"Of the {len(attended)} with the most attention, {opposed} {verb} "
+    assert opposed and most in page
     assert METHODS["flip-order"].label in page
+    assert "Orange supports tumor, blue opposes it, and gray does neither." in page
     up = scores[scores > 0]
     down = scores[scores < 0]
     assert f"{100 * up.sum():+.1f} points from the {up.size} instances that support it" in page
