@@ -565,3 +565,15 @@ def test_what_is_neither_a_file_nor_a_state_dict_is_named():
         TypeError, match="state: expected a file, a state dict or a module, got object"
     ):
         BagClassifier.from_state_dict(object())
+
+
+def test_a_file_without_its_embedding_is_not_recognized() -> None:
+    arrays = {"classifiers.weight": np.ones((2, E)), "classifiers.bias": np.ones(2)}
+    for name, rows, columns in (("a.0", K, E), ("b.0", K, E), ("c", 1, K)):
+        layer = f"attention_net.2.attention_{name}"
+        arrays[f"{layer}.weight"] = np.ones((rows, columns))
+        arrays[f"{layer}.bias"] = np.ones(rows)
+    with pytest.raises(ValueError, match="no layout of"):
+        BagClassifier.from_state_dict(arrays)
+    embedding = {"attention_net.0.weight": np.ones((E, D)), "attention_net.0.bias": np.ones(E)}
+    assert BagClassifier.from_state_dict({**embedding, **arrays}).network.D == D

@@ -59,6 +59,13 @@ def test_pictures_are_the_tiles(found):
     np.testing.assert_array_equal(warm, found["shapley"].scores.reshape(3, 4) > 0)
 
 
+def test_the_ends_of_an_axis_are_written_beside_it(found):
+    page = report(found)
+    left, top, high = map(int, re.findall(r'd="M(\d+) (\d+)v(\d+)h', page)[0])
+    labels = re.findall(rf'<text x="{left - 5}.0" y="([\d.]+)" text-anchor="end"', page)
+    assert {round(float(y) - 4) for y in labels} == {top, top + high}
+
+
 def test_one_instance_opposes_and_several_oppose():
     verbs = {}
     for seed in range(6):
