@@ -125,6 +125,11 @@ OUTSIDE_UNTIL_0_4 = {
         Link("exp", 5.9134164014875825),
         ["shapley", "by size", "owen"],
     ),
+    "two players and a larger risk of nobody": (
+        game_of_types([1, 1], [0.0, 1.0], [4.1, 4.198], empty_value=52.50020496350667),
+        Link("exp", 5.9134164014875825),
+        ["lime"],
+    ),
     "two players and a large risk of nobody": (
         game_of_types([1, 1], [0.0, 1.0], [1.0, 1.1], empty_value=47.3),
         Link("exp", 3.7),
