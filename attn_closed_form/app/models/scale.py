@@ -210,13 +210,21 @@ def class_name(output: str) -> str:
 
 
 def percent(share: float, decimals: int = 1) -> str:
-    """Format a share in percent, with more decimals if it would otherwise be rounded to 0 or
-    100.
+    """Format a share in percent, with more decimals if it would otherwise be rounded to 0 or 100.
+
+    A share that is closer to them than `MOST_DECIMALS` can tell is written as a bound.
+
+    >>> percent(0.5), percent(0.99996), percent(1 - 1e-12), percent(1e-12), percent(1.0)
+    ('50.0%', '99.996%', 'over 99.999999%', 'under 0.000001%', '100.0%')
     """
     text = f"{100 * share:.{decimals}f}"
     while 0 < share < 1 and decimals < MOST_DECIMALS and float(text) in (0.0, 100.0):
         decimals += 1
         text = f"{100 * share:.{decimals}f}"
+    if share < 1 and float(text) == 100:
+        return f"over {100 - 10**-MOST_DECIMALS:.{MOST_DECIMALS}f}%"
+    if share > 0 and float(text) == 0:
+        return f"under {10**-MOST_DECIMALS:.{MOST_DECIMALS}f}%"
     return f"{text}%"
 
 

@@ -126,7 +126,7 @@ def saturation(explanations: Explanations) -> str:
         return ""
     things = explanations.evidence.target.players
     return (
-        f"The probability is saturated at {percent(chance)}: many removals hardly change it, so "
+        f"The probability is saturated ({percent(chance)}): many removals hardly change it, so "
         "that similar values do not mean equal evidence. The logit (scale='logit') tells the "
         f"{things} apart."
     )
