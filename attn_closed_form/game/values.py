@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 from .._arrays import check, number, real, usual_float_errors
 from .._types import Array
 from .by_size import centered_moments, check_size_cost
-from .engine.budget import Computation, finite
+from .engine.budget import Computation, budget, finite
 from .engine.engine_game import Game
 from .engine.evaluate import FIRST, evaluate
 from .engine.laws import UNIFORM, Density, Point
@@ -127,7 +127,10 @@ def weighted_banzhaf(game: Game, p: float = 0.5, tol: float = 1e-10) -> Array:
         raise ValueError(f"p: expected a probability, got {p}")
     if 0 < p < 1:
         return evaluate(game, Point(float(p)), FIRST, tol)
-    Computation(game, tol, plain=True)  # raises an error: both ends are plain sums over d players
+    # Both ends are differences of two values, which are plain sums over d players, and are rounded
+    # by up to LINK_VALUE = 16 ulps of max|f| each in a linked game: 4 times CONSTANTS.
+    engine = game.engine_game(tol)
+    budget(engine, tol, plain=True, constants=4 * engine.scale)
     if p == 1:
         return leave_one_out(game)
     return single_changes(game)

@@ -157,6 +157,18 @@ def test_the_ends_of_weighted_banzhaf_values_keep_tol_or_say_so(p):
     weighted_banzhaf(game, p, 1.0)
 
 
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_the_ends_of_weighted_banzhaf_values_count_two_values_of_a_link(p):
+    """Values of an almost constant game are known up to the rounding of the link, 16 ulps each."""
+    game = PooledGame.from_scores(
+        [0.0, 0.3], [1.0, 1.0 + 1e-15], s_background=0.0, v_background=1.0
+    ).through("sigmoid")
+    with pytest.raises(ToleranceError, match=r"^tol: ") as caught:
+        weighted_banzhaf(game, p, 1e-16)
+    assert caught.value.smallest >= 32 * 2.0**-53
+    weighted_banzhaf(game, p, caught.value.smallest)
+
+
 def test_any_weights_by_size_reckon_with_plain_products():
     """The recursion has plain products, whose rounding grows with the number of players."""
     game = PooledGame.from_scores(np.zeros(300), np.eye(300)[0], s_background=0.0, v_background=0.0)
