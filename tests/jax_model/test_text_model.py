@@ -114,10 +114,11 @@ def test_numpy_and_twin_agree_on_the_shipped_model_and_on_one_with_six_heads(
     ids = jnp.array(pad_rows(encoded, np.arange(5), length, weights.cls, filler))
     # The witness knows nothing of rows that are filled up: it gets each document alone.
     witness = [jax.jit(forward)(params, pad_ids(d, weights.T_max)) for d in documents]
-    np.testing.assert_allclose(witness, expected, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(
-        jax.jit(collapsed_forward)(params, ids), expected, rtol=0, atol=tolerance
-    )
+    # Rounding is relative to the largest logit, which is 18 since the model starts from tables.
+    allowed = tolerance * max(1.0, float(np.abs(expected).max()))
+    np.testing.assert_allclose(witness, expected, rtol=0, atol=allowed)
+    collapsed = jax.jit(collapsed_forward)(params, ids)
+    np.testing.assert_allclose(collapsed, expected, rtol=0, atol=allowed)
     if make is load_demo_model:
         assert expected[1] > 0 > expected[2]
 
