@@ -58,7 +58,7 @@ def waterfall(e: Explanation, top: int = 10) -> Waterfall:
     >>> from attn_closed_form import load_demo_model
     >>> e = load_demo_model().explain("A fine film", "shapley")["shapley"]
     >>> [(bar.label, bar.text) for bar in waterfall(e, top=1).bars]
-    [('baseline', '50.0%'), ('fine', '+11.3 points'), ('2 others raise it', '0.0 points'),
+    [('baseline', '50.0%'), ('fine', '+11.3 points'), ('2 without effect', '0.0 points'),
     ('positive', '61.3%')]
     """
     errors = np.zeros(len(e.scores))
@@ -85,11 +85,11 @@ def waterfall(e: Explanation, top: int = 10) -> Waterfall:
 def waterfall_of_changes(changes: Changes, top: int = 10) -> Waterfall:
     """Return bars from the start of the changes to their end.
 
-    At most `top` changes have separate bars; ten fit on a phone. The others share two: those that
-    raise the prediction, and those that lower it. The strongest comes first, except that no
-    probability passes 0% or 100% on the way. Where the two bars of the others cannot avoid that in
-    any order, they become one with the sum of both, and if need be fewer changes have separate
-    bars.
+    At most `top` changes have separate bars; ten fit on a phone. The others share up to three:
+    those that raise the prediction, those that lower it, and those that do neither. The strongest
+    comes first, except that no probability passes 0% or 100% on the way. Where the bars of those
+    that raise and lower it cannot avoid that in any order, they become one with the sum of both,
+    and if need be fewer changes have separate bars.
     """
     steps = _fitting_steps(changes, top)
     ends = changes.start + np.cumsum([step.change for step in steps])
@@ -143,7 +143,7 @@ def _fitting_steps(changes: Changes, top: int) -> list[WaterfallStep]:
 
 def _steps(changes: Changes, top: int, net: bool = False) -> list[WaterfallStep]:
     """Return the `top` strongest changes, strongest first, and the others by sign, or their sum if
-    `net`.
+    `net`; those that change nothing come last.
     """
     values = changes.values
     order = np.argsort(-np.abs(values), kind="stable")
@@ -161,10 +161,15 @@ def _steps(changes: Changes, top: int, net: bool = False) -> list[WaterfallStep]
         for j in named
     ]
     # Summed by sign: a sum of both would hide how much is in it.
-    raising = others[values[others] >= 0]
+    raising = others[values[others] > 0]
     lowering = others[values[others] < 0]
+    # Words of mass zero have exactly no effect, and raise nothing.
+    idle = others.size - raising.size - lowering.size
+    without_effect = []
+    if idle:
+        without_effect = [WaterfallStep(label=f"{idle:,} without effect", change=0.0, members=idle)]
     if net and raising.size and lowering.size:
-        return [*steps, _net_step(changes, raising, lowering)]
+        return [*steps, _net_step(changes, raising, lowering), *without_effect]
     for players, verb in ((raising, "raise"), (lowering, "lower")):
         if players.size:
             label = f"{players.size:,} others {verb} it"
@@ -176,7 +181,7 @@ def _steps(changes: Changes, top: int, net: bool = False) -> list[WaterfallStep]
                     label=label, change=float(values[players].sum()), members=int(players.size)
                 )
             )
-    return steps
+    return [*steps, *without_effect]
 
 
 def _net_step(changes: Changes, raising: Ids, lowering: Ids) -> WaterfallStep:

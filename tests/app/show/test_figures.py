@@ -128,11 +128,13 @@ def test_others_are_counted_by_sign():
         (0.3, 0.01, -0.02): ["1 other raises it", "1 other lowers it"],
         (0.3, 0.01, 0.02): ["2 others raise it"],
         (0.3, -0.01, -0.02): ["2 others lower it"],
+        (0.3, 0.01, 0.0): ["1 other raises it", "1 without effect"],
+        (0.3, 0.0, 0.0): ["2 without effect"],
     }
     for scores, labels in of_signs.items():
         changed = dataclasses.replace(e, scores=np.array(scores))
         bars = waterfall(changed, 1).bars
-        assert [bar.label for bar in bars[1:-1] if bar.members and "other" in bar.label] == labels
+        assert [bar.label for bar in bars[2:-1]] == labels
 
 
 def test_the_waterfall_of_a_fit_ends_before_what_the_fit_misses(found, monkeypatch):
