@@ -96,7 +96,11 @@ def pytest_collection_modifyitems(items):
     """Mark what needs a browser by its fixture; that, what needs a cluster and long examples are
     slow. Files with slow tests come first, so that no worker waits for another one at the end.
     """
+    subnormals_are_flushed = os.environ.get("FLUSH_SUBNORMALS") == "1"
+    no_subnormals = pytest.mark.skip(reason="the processor rounds subnormal numbers to zero")
     for item in items:
+        if subnormals_are_flushed and item.get_closest_marker("subnormals"):
+            item.add_marker(no_subnormals)
         if isinstance(item, pytest.DoctestItem) and item.name.startswith(SLOW_EXAMPLES):
             item.add_marker("slow")
         if "browser" in getattr(item, "fixturenames", ()):

@@ -51,6 +51,7 @@ def check_all(game, tol=1e-10):
         check(what, game, tol)
 
 
+@pytest.mark.subnormals
 @pytest.mark.parametrize("scale", [1e-320, 1e-300, 1e-160, 1e-100, 1e100, 1e160, 1e300])
 def test_v1_values_of_any_size(scale):
     game = G([0.0, 1.0], [scale, 2 * scale], s_background=0.0, v_background=0.0)

@@ -295,6 +295,7 @@ def test_a_constant_game_and_a_single_player():
 @pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-300, 1e-160, 1e-12, 1e-9, 1e-8])
 @pytest.mark.parametrize("d", [1, 2, 7])
 @pytest.mark.usual_errors
+@pytest.mark.subnormals
 def test_exponentials_of_tiny_values(size, d):
     """Rings of poles around such values were so small that the distances to them underflowed."""
     rng = np.random.default_rng(d)

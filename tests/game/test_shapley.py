@@ -171,6 +171,7 @@ def test_heads_add_up():
         assert np.abs(function(game) - total).max() <= 1e-10 * np.abs(game.v).max() * 3
 
 
+@pytest.mark.subnormals  # hypothesis draws floats as the standard has them
 @given(
     seed=st.integers(0, 10**6),
     d=st.integers(1, 30),

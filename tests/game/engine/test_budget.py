@@ -58,6 +58,7 @@ def test_the_parts_add_up(plain, scale, spread, d, amplification):
     assert precise == ({False} if plain else {False, True})
 
 
+@pytest.mark.subnormals
 def test_what_is_lost_among_the_smallest_numbers():
     """8 times the smallest number, in units of 2^exponent: the loss of the last additions if values
     are tiny.
