@@ -4,7 +4,7 @@
 
 AttnLite with random weights reads random activations of random words, in sentences of 17. The times
 of `explain` and `report` are those of a first call. The command line reads the activations from a
-file in a process of its own, which includes the start of Python.
+file in a separate process, which includes the start of Python.
 """
 
 from __future__ import annotations

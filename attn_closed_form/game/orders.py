@@ -401,7 +401,7 @@ class Level:
 
     Most of the variance is made by the first players to enter, whose masses are a large part of
     the sum. An order of d players is therefore divided into windows of `length`, each of which is
-    the beginning of an order of its own, so that every player is among the first once. The last
+    the beginning of a separate order, so that every player is among the first once. The last
     window is filled up with the first players of the order. Summed over the W windows, the change
     of a player has the mean W / d times the sum over the places of its mean change there, so the
     part of its Shapley value is 1 / W of that.
