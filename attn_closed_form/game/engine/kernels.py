@@ -8,6 +8,7 @@ and sums is step 7 of docs/what-tol-guarantees.md.
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections.abc import Iterable
@@ -26,7 +27,8 @@ MATRIX_PLAYERS = 1024
 _memory = threading.local()
 
 
-def _keep_freed_memory() -> None:
+@functools.cache
+def keep_freed_memory() -> None:
     """Let the C library keep memory that is freed, up to some 32 MB.
 
     glibc returns freed arrays of more than 128 KB to the system, which clears every page when the
@@ -36,9 +38,6 @@ def _keep_freed_memory() -> None:
     """
     elements = 1 << 21
     np.empty(elements)
-
-
-_keep_freed_memory()
 
 
 def workspace(shape: tuple[int, ...]) -> tuple[Array, Array]:

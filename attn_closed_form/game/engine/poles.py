@@ -36,6 +36,7 @@ from .kernels import (
     add_complex_nodes,
     complex_exponential,
     complex_product,
+    keep_freed_memory,
     points_of,
     products_of_others,
     workspace,
@@ -366,6 +367,7 @@ def pole_pieces(parts: list[tuple[float, PoleGame]], eps: float) -> Iterator[Pie
     with_poles = [part for part in parts if part[1].poles.z.size]
     if not with_poles:
         return
+    keep_freed_memory()
     inner = with_poles[0][1].linked.game
     scales = scales_of(inner, ranges_of(inner, inner.head_masses))
     groups: list[tuple[float, list[PoleGame], list[_Segment]]] = []
