@@ -577,7 +577,7 @@ def _random_orders(rng: np.random.Generator, count: int, d: int) -> Ids:
     return rng.permuted(in_order, axis=1)
 
 
-class Fit(NamedTuple):
+class FittedControls(NamedTuple):
     """Controls with their coefficients (Q, k), the exact values (Q, d) of the weighted sums, and
     the accuracy (Q,) of these.
     """
@@ -593,7 +593,7 @@ class Remainder:
     """What a weighted sum of controls leaves of a tail, (n, Q)."""
 
     game: TailGame
-    fit: Fit
+    fit: FittedControls
 
     def __call__(self, vectors: Array) -> Array:
         """Compute the predictions of (n, m) pooled vectors without the fitted controls, (n, Q)."""
@@ -625,7 +625,7 @@ def _by_player(changes: Array, orders: Ids) -> Array:
     return out.transpose(0, 2, 1)
 
 
-def _fitted(game: TailGame, controls: Controls, pilot: Ids, weights: Array) -> Fit:
+def _fitted(game: TailGame, controls: Controls, pilot: Ids, weights: Array) -> FittedControls:
     """Fit the coefficients of the controls to the changes along pilot orders, without the units
     where their values cannot be computed with the accuracy that is wanted.
     """
@@ -641,7 +641,7 @@ def _fitted(game: TailGame, controls: Controls, pilot: Ids, weights: Array) -> F
     if len(controls.bias) and not controls.have_exact_values(game, coefficients):
         return _fitted(game, Controls.of_lines(controls.lines), pilot, weights)
     exact, accuracy = controls.exact_values(game, coefficients)
-    return Fit(controls, coefficients, exact, accuracy)
+    return FittedControls(controls, coefficients, exact, accuracy)
 
 
 def _fitted_coefficients(changes: Array, of_controls: Array, cutoff: float) -> Array:

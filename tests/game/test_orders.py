@@ -131,7 +131,9 @@ def test_sizes_of_coalitions_that_are_computed_exactly() -> None:
             both = of_nobody.copy()
             both[0, [i, j]] = True
             second[j] += (float(game.value(both)[0]) - singles[i]) / (9 * 8)
-    tail = orders.Remainder(game, orders.Fit(NOTHING, np.zeros((1, 0)), np.zeros(9), np.zeros(1)))
+    tail = orders.Remainder(
+        game, orders.FittedControls(NOTHING, np.zeros((1, 0)), np.zeros(9), np.zeros(1))
+    )
     one = orders.values_of_known_sizes(game, tail, 1)
     np.testing.assert_allclose(one[0], first, rtol=0, atol=1e-14)
     two = orders.values_of_known_sizes(game, tail, 2)

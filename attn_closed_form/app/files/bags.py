@@ -49,13 +49,13 @@ ATTRIBUTES = (
 )
 # Names of the features in files of CLAM, TRIDENT, STAMP and others, in the order in which they are
 # tried.
-FEATURES = ("features", "feats", "feature", "embeddings", "x", "X")
+FEATURE_NAMES = ("features", "feats", "feature", "embeddings", "x", "X")
 # Names of the coordinates.
-COORDINATES = ("coords", "coordinates", "locations")
+COORDINATE_NAMES = ("coords", "coordinates", "locations")
 # Names of the regions.
-REGIONS = ("regions", "region")
+REGION_NAMES = ("regions", "region")
 # Names of the array with the names of the instances.
-IDS = ("ids", "names")
+ID_NAMES = ("ids", "names")
 
 
 def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
@@ -96,17 +96,17 @@ def load_bag(path: str | os.PathLike[str], features: str | None = None) -> Bag:
     arrays, attrs = _read(path, features)
     numbers = _features_in(arrays, features)
     if numbers is None:
-        expected = f"called {' or '.join(FEATURES[:2])}"
+        expected = f"called {' or '.join(FEATURE_NAMES[:2])}"
         if features is not None:
             expected = repr(features)
         raise ValueError(
             f"{path}: features: expected an array {expected}, got only {sorted(arrays)[:12]}"
         )
-    ids = _named(arrays, IDS)
+    ids = _named(arrays, ID_NAMES)
     if ids is not None:
         ids = tuple(_text_of(name) for name in np.ravel(ids))
-    coords = _named(arrays, COORDINATES)
-    regions = _named(arrays, REGIONS)
+    coords = _named(arrays, COORDINATE_NAMES)
+    regions = _named(arrays, REGION_NAMES)
     with reading(path, "bag"):
         return Bag(
             features=numbers,
@@ -123,7 +123,13 @@ def _read(path: Path, features: str | None) -> tuple[dict[str, Any], dict[str, A
     """
     attrs: dict[str, Any] = {}
     if path.suffix.lower() in H5_SUFFIXES:
-        wanted = (*FEATURES, *COORDINATES, *REGIONS, *IDS, features or "features")
+        wanted = (
+            *FEATURE_NAMES,
+            *COORDINATE_NAMES,
+            *REGION_NAMES,
+            *ID_NAMES,
+            features or "features",
+        )
         content, attrs = read_hdf5(path, wanted, ATTRIBUTES)
     else:
         content = read_arrays(path, ARRAY_SUFFIXES)
@@ -142,13 +148,13 @@ def _features_in(arrays: Mapping[str, Any], features: str | None) -> Any:
     """Return the features: the array of the given name, of a known name, or the only matrix."""
     if features is not None:
         return _named(arrays, (features,))
-    known = _named(arrays, FEATURES)
+    known = _named(arrays, FEATURE_NAMES)
     if known is not None:
         return known
     matrices = []
     for name, array in arrays.items():
         # Coordinates are a matrix, too, and must not be taken for the features.
-        if array is not None and name not in COORDINATES and array.ndim in (2, 3):
+        if array is not None and name not in COORDINATE_NAMES and array.ndim in (2, 3):
             matrices.append(array)
     if len(matrices) == 1:
         return matrices[0]

@@ -41,7 +41,7 @@ ROLE = re.compile(r"\s*([A-Za-z_]{1,20})\s*(?:\n|<\|)")
 MANY_TOKENS = 20_000
 # Tuning: a longer sentence, such as a table or a program without a full stop, is cut into parts of
 # so many tokens, which are about a paragraph.
-LONGEST_SENTENCE = 128
+MOST_TOKENS_OF_SENTENCE = 128
 # A piece of WordPiece that continues a word.
 CONTINUES_MARK = "##"
 
@@ -199,7 +199,7 @@ def _passages(text: str, spans: Sequence[tuple[int, int]]) -> tuple[Ids, tuple[s
     sentences, _ = sentence_numbers(text, spans)
     first = np.flatnonzero(np.diff(sentences, prepend=-1))
     place_in_sentence = np.arange(len(spans)) - first[sentences]
-    begins = place_in_sentence % LONGEST_SENTENCE == 0
+    begins = place_in_sentence % MOST_TOKENS_OF_SENTENCE == 0
     numbers = (np.cumsum(begins) - 1).astype(np.intp)
     starts = np.flatnonzero(begins)
     lasts = np.append(starts[1:], len(spans)) - 1

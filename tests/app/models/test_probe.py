@@ -11,7 +11,7 @@ import pytest
 from attn_closed_form import Activations, ProbeClassifier, shapley
 from attn_closed_form.app.explanations import answers
 from attn_closed_form.app.models import probe as probe_module
-from attn_closed_form.app.models.probe import DETECTED, LONGEST_SENTENCE
+from attn_closed_form.app.models.probe import DETECTED, MOST_TOKENS_OF_SENTENCE
 
 D = 5
 TOKENS = ["<|im_start|>", "user", "\n", "Is", " it", " safe", "?", "<|im_end|>", "\n"]
@@ -157,11 +157,11 @@ def test_a_long_text_is_explained_by_sentences_and_shows_its_strongest_tokens(
 def test_a_text_without_a_full_stop_has_passages() -> None:
     rng = np.random.default_rng(5)
     probe = ProbeClassifier.from_state_dict(attn_lite(rng))
-    n = 2 * LONGEST_SENTENCE + 10
+    n = 2 * MOST_TOKENS_OF_SENTENCE + 10
     given = Activations(rng.normal(size=(n, D)), [" word"] * n)
     found = probe.explain(given, "shapley", players="sentences", tol=1e-6)
     sizes = np.bincount(found.evidence.player_of).tolist()
-    assert sizes == [LONGEST_SENTENCE, LONGEST_SENTENCE, 10]
+    assert sizes == [MOST_TOKENS_OF_SENTENCE, MOST_TOKENS_OF_SENTENCE, 10]
     assert found.report().count("word") >= n
 
 
